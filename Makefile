@@ -1,0 +1,68 @@
+# Every command of the project. `make demo` and `make test` need Python 3.11+, make and a package index, nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+UV := $(or $(shell command -v uv 2>/dev/null),$(BIN)/uv)
+INSTALL := $(UV) pip install --quiet --python $(BIN)/python
+PYTEST := $(BIN)/pytest $(if $(filter true,$(CI)),--no-skips)
+COMPILE := $(UV) pip compile --quiet --upgrade --universal --generate-hashes --no-header --python-version 3.11
+export UV_PYTHON_DOWNLOADS := never
+
+.PHONY: help demo test check format bench soak docs reference lock clean
+
+help:  ## list the commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+demo: .venv/.runtime  ## see the product work
+	@$(BIN)/forewarn demo
+
+test: .venv/.dev  ## run every test, with full branch coverage of protocol/ and domain/
+	@$(PYTEST) --cov --cov-report=term:skip-covered
+
+check: .venv/.dev  ## format, lint, types, layers
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@report=$$($(BIN)/lint-imports 2>&1) || { echo "$$report"; exit 1; }
+
+format: .venv/.dev  ## rewrite the code in the house format
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix-only .
+
+bench: .venv/.dev  ## print the figures
+	@$(BIN)/python bench/core.py
+
+soak: .venv/.dev  ## run the properties for long
+	@$(PYTEST) tests/properties --hypothesis-profile=soak
+
+reference: .venv/.dev  ## rewrite what docs/ takes from the tables in the code
+	@$(BIN)/python scripts/generate_reference.py
+
+docs: reference  ## build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet
+
+lock: .venv/.dev  ## pin the newest dependencies
+	@$(COMPILE) --extra server pyproject.toml --output-file requirements/runtime.txt
+	@$(COMPILE) --extra server --group dev pyproject.toml --output-file requirements/dev.txt
+	@echo hatchling | $(COMPILE) - --output-file requirements/build.txt
+	@echo uv | $(COMPILE) - --output-file requirements/uv.txt
+
+clean:  ## remove everything the commands made
+	rm -rf .venv dist site .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+
+.venv/.runtime: .venv/bin/python requirements/runtime.txt requirements/build.txt pyproject.toml
+	@$(INSTALL) --require-hashes --requirements requirements/runtime.txt
+	@$(INSTALL) --no-deps --build-constraints requirements/build.txt --editable .
+	@touch $@
+
+.venv/.dev: .venv/.runtime requirements/dev.txt
+	@$(INSTALL) --require-hashes --requirements requirements/dev.txt
+	@touch $@
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "forewarn needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "Making .venv (once) ..."
+	@$(PYTHON) -m venv --clear .venv || \
+	  { echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@test "$(UV)" != "$(BIN)/uv" || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes --requirement requirements/uv.txt

@@ -1,0 +1,1 @@
+"""Every rule of forewarn, pure: no I/O, no clock, no randomness."""

@@ -1,0 +1,315 @@
+"""What is due. `decide` looks at a snapshot and says so; `record` writes it into the snapshot.
+
+Nothing here acts. The scheduler's loop takes a snapshot from the store, decides, records what was
+decided in one transaction, and only then has the effects performed. So a crash between any two of
+these loses nothing and repeats nothing: the next leader takes a new snapshot and decides again.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias, assert_never
+
+from forewarn.domain.event import Outcome, ScheduledEvent, cancel, complete, schedule, start
+from forewarn.domain.maintenance import (
+    Maintenance,
+    MaintenanceStatus,
+    Step,
+    draft_events,
+    next_steps,
+    occupied_domains,
+    status,
+)
+from forewarn.domain.names import MaintenanceId, VmName
+from forewarn.domain.notice import minimum_notice
+from forewarn.domain.policy import is_approved
+from forewarn.domain.topology import Topology
+from forewarn.protocol.vocabulary import EventId, EventStatus
+
+
+class ImpactStatus(StrEnum):
+    """What an executor says of its work on one virtual machine."""
+
+    NOT_BEGUN = "not begun"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impact:
+    """An executor's answer, with its reason when it has one."""
+
+    status: ImpactStatus
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that a decision depends on.
+
+    *events* are those in flight and every event of *maintenances*, which are those not finished.
+    *impacts* is what the executors last said; where nothing is known since the lease began, nothing
+    is there.
+    """
+
+    topology: Topology
+    events: Mapping[EventId, ScheduledEvent] = field(default_factory=dict)
+    maintenances: Mapping[MaintenanceId, Maintenance] = field(default_factory=dict)
+    impacts: Mapping[tuple[EventId, VmName], Impact] = field(default_factory=dict)
+
+
+class StartReason(StrEnum):
+    """Why an event may start."""
+
+    APPROVED = "approved"
+    NOT_BEFORE_REACHED = "NotBefore reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartEvent:
+    """Record the event as Started."""
+
+    event_id: EventId
+    reason: StartReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteEvent:
+    """Record the event as Completed."""
+
+    event_id: EventId
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelEvent:
+    """Record the event as Canceled."""
+
+    event_id: EventId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleStep:
+    """Announce the events of one step."""
+
+    maintenance_id: MaintenanceId
+    step: Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishMaintenance:
+    """Record that there is nothing left to do."""
+
+    maintenance_id: MaintenanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InquireImpact:
+    """Ask the executor how far it is."""
+
+    event_id: EventId
+    vm: VmName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginImpact:
+    """Have the executor do it."""
+
+    event_id: EventId
+    vm: VmName
+
+
+Action: TypeAlias = StartEvent | CompleteEvent | CancelEvent | ScheduleStep | FinishMaintenance
+"""Something to record."""
+
+Effect: TypeAlias = InquireImpact | BeginImpact
+"""Something to perform, after everything decided with it is recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """What is due now: first record the actions, then perform the effects."""
+
+    actions: tuple[Action, ...]
+    effects: tuple[Effect, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.actions or self.effects)
+
+
+def decide(snapshot: Snapshot, now: datetime) -> Decisions:
+    """Say what is due at *now*."""
+    return Decisions(
+        actions=(
+            *_cancellations(snapshot),
+            *_starts(snapshot, now),
+            *_completions(snapshot),
+            *_steps(snapshot),
+            *_finishes(snapshot),
+        ),
+        effects=tuple(_effects(snapshot)),
+    )
+
+
+def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
+    """Return when something may become due by itself, if nothing changes before."""
+    return min(
+        (
+            event.not_before
+            for event in snapshot.events.values()
+            if event.event_status is EventStatus.SCHEDULED and not event.has_reached_not_before(now)
+        ),
+        default=None,
+    )
+
+
+def record(
+    snapshot: Snapshot,
+    actions: Iterable[Action],
+    *,
+    now: datetime,
+    event_ids: Iterator[EventId],
+    speed: float = 1,
+) -> Snapshot:
+    """Return *snapshot* after *actions*, new events taking their ids from *event_ids*."""
+    events = dict(snapshot.events)
+    maintenances = dict(snapshot.maintenances)
+    for action in actions:
+        match action:
+            case StartEvent():
+                events[action.event_id] = start(events[action.event_id], now=now)
+            case CompleteEvent():
+                events[action.event_id] = complete(
+                    events[action.event_id], outcome=action.outcome, reason=action.reason, now=now
+                )
+            case CancelEvent():
+                events[action.event_id] = cancel(
+                    events[action.event_id], reason=action.reason, now=now
+                )
+            case ScheduleStep():
+                maintenance = maintenances[action.maintenance_id]
+                for event in _announce(snapshot, maintenance, action.step, now, event_ids, speed):
+                    events[event.event_id] = event
+            case FinishMaintenance():
+                maintenances[action.maintenance_id] = replace(
+                    maintenances[action.maintenance_id], finished_at=now
+                )
+            case _:
+                assert_never(action)
+    return replace(snapshot, events=events, maintenances=maintenances)
+
+
+def _cancellations(snapshot: Snapshot) -> Iterator[CancelEvent]:
+    for event in _scheduled(snapshot):
+        if _is_of_aborted_maintenance(event, snapshot):
+            yield CancelEvent(event_id=event.event_id, reason="the maintenance was aborted")
+
+
+def _starts(snapshot: Snapshot, now: datetime) -> Iterator[StartEvent]:
+    waiting = {
+        event.event_id: _start_reason(event, snapshot, now)
+        for event in _scheduled(snapshot)
+        if not _is_of_aborted_maintenance(event, snapshot)
+    }
+    # The events of a host operation start together, when each of them may.
+    held_operations = {
+        snapshot.events[event_id].host_operation
+        for event_id, reason in waiting.items()
+        if reason is None
+    } - {None}
+    for event_id, reason in waiting.items():
+        if reason and snapshot.events[event_id].host_operation not in held_operations:
+            yield StartEvent(event_id=event_id, reason=reason)
+
+
+def _completions(snapshot: Snapshot) -> Iterator[CompleteEvent]:
+    for event in _started(snapshot):
+        impacts = {vm: snapshot.impacts.get((event.event_id, vm)) for vm in event.resources}
+        statuses = {impact.status if impact else None for impact in impacts.values()}
+        if not statuses <= {ImpactStatus.DONE, ImpactStatus.FAILED}:
+            continue
+        failures = [
+            f"{vm}: {impact.reason or 'failed'}"
+            for vm, impact in impacts.items()
+            if impact and impact.status is ImpactStatus.FAILED
+        ]
+        yield CompleteEvent(
+            event_id=event.event_id,
+            outcome=Outcome.FAILED if failures else Outcome.SUCCEEDED,
+            reason="; ".join(failures),
+        )
+
+
+def _steps(snapshot: Snapshot) -> Iterator[ScheduleStep]:
+    events = snapshot.events.values()
+    occupied = occupied_domains(events)
+    for maintenance in snapshot.maintenances.values():
+        for step in next_steps(maintenance, snapshot.topology, events, occupied):
+            # The next Maintenance in this very decision has to see it.
+            for share in step.shares:
+                occupied.setdefault(share.scope_id, set()).add(share.update_domain)
+            yield ScheduleStep(maintenance_id=maintenance.maintenance_id, step=step)
+
+
+def _finishes(snapshot: Snapshot) -> Iterator[FinishMaintenance]:
+    for maintenance in snapshot.maintenances.values():
+        if maintenance.finished_at is None and status(
+            maintenance, snapshot.topology, snapshot.events.values()
+        ) in {MaintenanceStatus.ABORTED, MaintenanceStatus.COMPLETED}:
+            yield FinishMaintenance(maintenance_id=maintenance.maintenance_id)
+
+
+def _effects(snapshot: Snapshot) -> Iterator[Effect]:
+    for event in _started(snapshot):
+        for vm in event.resources:
+            impact = snapshot.impacts.get((event.event_id, vm))
+            if impact is None:
+                yield InquireImpact(event_id=event.event_id, vm=vm)
+            elif impact.status is ImpactStatus.NOT_BEGUN:
+                yield BeginImpact(event_id=event.event_id, vm=vm)
+
+
+def _start_reason(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> StartReason | None:
+    if is_approved(event, snapshot.topology.scopes[event.scope_id].policy):
+        return StartReason.APPROVED
+    if event.has_reached_not_before(now):
+        return StartReason.NOT_BEFORE_REACHED
+    return None
+
+
+def _announce(
+    snapshot: Snapshot,
+    maintenance: Maintenance,
+    step: Step,
+    now: datetime,
+    event_ids: Iterator[EventId],
+    speed: float,
+) -> Iterator[ScheduledEvent]:
+    for draft in draft_events(maintenance, step):
+        policy = snapshot.topology.scopes[draft.share.scope_id].policy
+        notice = minimum_notice(
+            draft.event_type, terminate_notice=policy.terminate_notice, speed=speed
+        )
+        yield schedule(draft, event_id=next(event_ids), now=now, notice=notice)
+
+
+def _scheduled(snapshot: Snapshot) -> Iterator[ScheduledEvent]:
+    return (
+        event for event in snapshot.events.values() if event.event_status is EventStatus.SCHEDULED
+    )
+
+
+def _started(snapshot: Snapshot) -> Iterator[ScheduledEvent]:
+    return (
+        event for event in snapshot.events.values() if event.event_status is EventStatus.STARTED
+    )
+
+
+def _is_of_aborted_maintenance(event: ScheduledEvent, snapshot: Snapshot) -> bool:
+    maintenance = snapshot.maintenances.get(event.maintenance_id) if event.maintenance_id else None
+    return maintenance is not None and maintenance.is_aborted

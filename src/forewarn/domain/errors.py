@@ -1,0 +1,191 @@
+"""What the rules refuse. Every message is a sentence an operator can act on.
+
+DomainError
+├ TopologyError                   the fleet cannot be as declared
+│ ├ InvalidNameError              a name with characters that do not travel
+│ ├ NameTakenError                two things of one name
+│ ├ AddressTakenError             two virtual machines at one address
+│ ├ UnknownScopeError             a set, service or scale set nobody declared
+│ ├ RoleNameError                 a virtual machine of a cloud service not named by its role
+│ ├ DomainOutOfRangeError         an update or fault domain the scope does not have
+│ └ UnknownVirtualMachineError    a virtual machine nobody declared
+├ IllegalTransitionError          a trigger the event's status does not allow
+├ NoticeTooShortError             a NotBefore closer than the minimum notice
+├ PostponeRefusedError            a postponement the policy does not allow
+├ UserOperationError              a restart or redeploy that has to wait
+│ ├ UserOperationInFlightError    one is in flight for the same virtual machine
+│ └ UserOperationLimitError       as many are in flight as the server takes
+└ PlanError                       a Maintenance that cannot be walked
+  ├ EmptySelectionError           nothing was selected
+  └ SharedHostError               a host carries two update domains of one scope
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.vocabulary import EventId, EventStatus
+
+
+class DomainError(ForewarnError):
+    """A rule refuses what was asked."""
+
+
+class TopologyError(DomainError):
+    """The fleet cannot be as declared."""
+
+
+class InvalidNameError(TopologyError):
+    """A name with characters that do not travel."""
+
+    def __init__(self, noun: str, name: str) -> None:
+        super().__init__(
+            f"{name!r} is no name for a {noun}: use up to 128 letters, digits, '_', '-' and '.', "
+            "and begin with a letter, a digit or '_'."
+        )
+        self.noun = noun
+        self.name = name
+
+
+class NameTakenError(TopologyError):
+    """Two things of one name."""
+
+    def __init__(self, noun: str, name: str) -> None:
+        super().__init__(f"There is more than one {noun} called {name!r}; case does not count.")
+        self.noun = noun
+        self.name = name
+
+
+class AddressTakenError(TopologyError):
+    """Two virtual machines at one address, or one that is no address."""
+
+    def __init__(self, address: str, vm: str, problem: str) -> None:
+        super().__init__(f"The address {address!r} of {vm} {problem}.")
+        self.address = address
+        self.vm = vm
+
+
+class UnknownScopeError(TopologyError):
+    """A set, service or scale set nobody declared."""
+
+    def __init__(self, vm: str, scope: str) -> None:
+        super().__init__(f"{vm} belongs to {scope}, which is not declared.")
+        self.vm = vm
+        self.scope = scope
+
+
+class RoleNameError(TopologyError):
+    """A virtual machine of a cloud service not named by its role."""
+
+    def __init__(self, vm: str) -> None:
+        super().__init__(
+            f"{vm} belongs to a cloud service and must be called ROLE_IN_NUMBER, "
+            "such as FrontEnd_IN_0."
+        )
+        self.vm = vm
+
+
+class DomainOutOfRangeError(TopologyError):
+    """An update or fault domain the scope does not have."""
+
+    def __init__(self, vm: str, noun: str, number: int, domains: int) -> None:
+        super().__init__(f"{vm} has {noun} {number}, but there are only 0 to {domains - 1}.")
+        self.vm = vm
+        self.number = number
+        self.domains = domains
+
+
+class UnknownVirtualMachineError(TopologyError):
+    """A virtual machine nobody declared."""
+
+    def __init__(self, vm: str) -> None:
+        super().__init__(f"There is no virtual machine called {vm!r}.")
+        self.vm = vm
+
+
+class IllegalTransitionError(DomainError):
+    """A trigger the event's status does not allow."""
+
+    def __init__(self, event_id: EventId, event_status: EventStatus, trigger: str) -> None:
+        super().__init__(f"Event {event_id} is {event_status}; it is too late to {trigger} it.")
+        self.event_id = event_id
+        self.event_status = event_status
+        self.trigger = trigger
+
+
+class NoticeTooShortError(DomainError):
+    """A NotBefore closer than the minimum notice."""
+
+    def __init__(self, event_type: str, not_before: datetime, earliest: datetime) -> None:
+        super().__init__(
+            f"A {event_type} cannot be announced for {not_before:%Y-%m-%d %H:%M:%S} GMT; "
+            f"the earliest is {earliest:%Y-%m-%d %H:%M:%S} GMT."
+        )
+        self.event_type = event_type
+        self.not_before = not_before
+        self.earliest = earliest
+
+
+class PostponeRefusedError(DomainError):
+    """A postponement the policy does not allow."""
+
+    def __init__(self, event_id: EventId, problem: str) -> None:
+        super().__init__(f"Event {event_id} cannot be postponed: {problem}.")
+        self.event_id = event_id
+        self.problem = problem
+
+
+class UserOperationError(DomainError):
+    """A restart or redeploy that has to wait."""
+
+    def __init__(self, message: str, in_flight: Sequence[EventId]) -> None:
+        super().__init__(message)
+        self.in_flight = tuple(in_flight)
+
+
+class UserOperationInFlightError(UserOperationError):
+    """One is in flight for the same virtual machine."""
+
+    def __init__(self, vm: str, in_flight: Sequence[EventId]) -> None:
+        super().__init__(
+            f"{vm} already has a user operation in flight: {', '.join(in_flight)}. "
+            "Approve or cancel it first.",
+            in_flight,
+        )
+        self.vm = vm
+
+
+class UserOperationLimitError(UserOperationError):
+    """As many are in flight as the server takes."""
+
+    def __init__(self, limit: int, in_flight: Sequence[EventId]) -> None:
+        super().__init__(
+            f"{len(in_flight)} user operations are in flight and {limit} is the limit: "
+            f"{', '.join(in_flight)}. Approve or cancel one first.",
+            in_flight,
+        )
+        self.limit = limit
+
+
+class PlanError(DomainError):
+    """A Maintenance that cannot be walked."""
+
+
+class EmptySelectionError(PlanError):
+    """Nothing was selected."""
+
+    def __init__(self) -> None:
+        super().__init__("The maintenance selects no virtual machine; there is nothing to do.")
+
+
+class SharedHostError(PlanError):
+    """A host carries two update domains of one scope."""
+
+    def __init__(self, host: str, scope: str, vms: Sequence[str]) -> None:
+        super().__init__(
+            f"Host {host} carries virtual machines of more than one update domain of {scope}: "
+            f"{', '.join(vms)}. Move some of them to another host first."
+        )
+        self.host = host
+        self.scope = scope
+        self.vms = tuple(vms)

@@ -1,0 +1,25 @@
+"""The names of things, and what a name may look like."""
+
+import re
+from typing import Final, NewType
+
+from forewarn.domain.errors import InvalidNameError
+
+VmName = NewType("VmName", str)
+HostName = NewType("HostName", str)
+ScopeId = NewType("ScopeId", str)
+MaintenanceId = NewType("MaintenanceId", str)
+
+# Names travel in URLs, shell commands, log lines and JSON; this alphabet needs no quoting in any.
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+
+
+def check_name(name: str, noun: str) -> None:
+    """Refuse a *name* that a URL or a shell would have to quote."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidNameError(noun, name)
+
+
+def name_key(name: str) -> str:
+    """Return what two spellings of one name have in common: names are unique in any case."""
+    return name.casefold()

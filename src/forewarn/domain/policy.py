@@ -1,0 +1,114 @@
+"""What a delivery scope lets happen.
+
+Whose approval counts, how far an event may be postponed, how user operations begin and how many
+there may be.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, StrEnum
+from typing import Final, assert_never
+
+from forewarn.domain.errors import (
+    PostponeRefusedError,
+    UserOperationInFlightError,
+    UserOperationLimitError,
+)
+from forewarn.domain.event import Approver, Draft, ScheduledEvent, move_not_before
+from forewarn.domain.names import VmName
+from forewarn.domain.notice import NoticeMode, round_up_to_second
+from forewarn.protocol.vocabulary import EventSource
+
+USER_INITIATED_LIMIT: Final = 10
+
+
+class ApprovalPolicy(StrEnum):
+    """Whose approval starts an event before its NotBefore."""
+
+    ANY = "any"
+    ALL = "all"
+    LEADER = "leader"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The rules of one delivery scope."""
+
+    approval: ApprovalPolicy = ApprovalPolicy.ANY
+    postpone_until: timedelta = timedelta(0)
+    auto_approve_user: bool = False
+    terminate_notice: timedelta | None = None
+
+
+class Beginning(Enum):
+    """How an operation comes into the world."""
+
+    SCHEDULED = "announced, and waits for approval or NotBefore"
+    STARTED = "published as Started"
+    UNPUBLISHED = "started at once and never shown"
+
+
+def missing_approvals(event: ScheduledEvent, approval: ApprovalPolicy) -> tuple[VmName, ...]:
+    """Return whose approval *event* waits for; under ANY, one of them will do."""
+    if any(given.approver is Approver.OPERATOR for given in event.approvals):
+        return ()
+    approved = {given.name for given in event.approvals}
+    match approval:
+        case ApprovalPolicy.ANY:
+            return () if approved else event.resources
+        case ApprovalPolicy.ALL:
+            return tuple(vm for vm in event.resources if vm not in approved)
+        case ApprovalPolicy.LEADER:
+            return tuple(vm for vm in event.resources[:1] if vm not in approved)
+        case _:
+            assert_never(approval)
+
+
+def is_approved(event: ScheduledEvent, policy: Policy) -> bool:
+    """Tell whether the approvals *policy* asks for are there."""
+    return not missing_approvals(event, policy.approval)
+
+
+def postpone(
+    event: ScheduledEvent, not_before: datetime, *, policy: Policy, now: datetime
+) -> ScheduledEvent:
+    """Move *event* to the later *not_before*, up to the policy's hard deadline."""
+    wanted = round_up_to_second(not_before)
+    latest = event.first_not_before + policy.postpone_until
+    postponed = move_not_before(event, wanted)
+    for problem, applies in {
+        "its scope does not allow it (postpone_until)": not policy.postpone_until,
+        "it is approved": is_approved(event, policy),
+        "its notice has ended": event.has_reached_not_before(now),
+        f"it already is announced for {event.not_before:%H:%M:%S} GMT": wanted <= event.not_before,
+        f"{latest:%Y-%m-%d %H:%M:%S} GMT is the latest its scope allows": wanted > latest,
+    }.items():
+        if applies:
+            raise PostponeRefusedError(event.event_id, problem)
+    return postponed
+
+
+def beginning(draft: Draft, *, policy: Policy, mode: NoticeMode, enabled: bool) -> Beginning:
+    """Say how *draft* begins. Only user operations are ever spared the notice."""
+    if draft.event_source is not EventSource.USER:
+        return Beginning.SCHEDULED
+    if mode is NoticeMode.WHEN_ENABLED and not enabled:
+        return Beginning.UNPUBLISHED
+    return Beginning.STARTED if policy.auto_approve_user else Beginning.SCHEDULED
+
+
+def admit_user_operation(
+    vm: VmName, in_flight: Iterable[ScheduledEvent], *, limit: int = USER_INITIATED_LIMIT
+) -> None:
+    """Refuse a second user operation on *vm*, and one more than *limit* on the server."""
+    operations = [
+        event
+        for event in in_flight
+        if event.is_in_flight and event.event_source is EventSource.USER
+    ]
+    same_vm = [event.event_id for event in operations if vm in event.resources]
+    if same_vm:
+        raise UserOperationInFlightError(vm, same_vm)
+    if len(operations) >= limit:
+        raise UserOperationLimitError(limit, [event.event_id for event in operations])

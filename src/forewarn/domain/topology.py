@@ -1,0 +1,218 @@
+"""Where virtual machines are: hosts, update and fault domains, and who reads which document."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import ip_address
+from typing import Final
+
+from forewarn.domain.errors import (
+    AddressTakenError,
+    DomainOutOfRangeError,
+    NameTakenError,
+    RoleNameError,
+    UnknownScopeError,
+    UnknownVirtualMachineError,
+)
+from forewarn.domain.event import Share
+from forewarn.domain.names import HostName, ScopeId, VmName, check_name, name_key
+from forewarn.domain.policy import Policy
+
+UPDATE_DOMAINS: Final = 5
+FAULT_DOMAINS: Final = 2
+
+
+class ScopeKind(StrEnum):
+    """What makes virtual machines share one document."""
+
+    AVAILABILITY_SET = "availability-set"
+    CLOUD_SERVICE = "cloud-service"
+    SCALE_SET = "scale-set"
+    VIRTUAL_MACHINE = "virtual-machine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryScope:
+    """The virtual machines that share one document.
+
+    An availability set, a cloud service, one placement group of a scale set, or a standalone
+    virtual machine.
+    """
+
+    kind: ScopeKind
+    name: str
+    placement_group: str | None = None
+    update_domains: int = UPDATE_DOMAINS
+    fault_domains: int = FAULT_DOMAINS
+    policy: Policy = field(default_factory=Policy)
+
+    @property
+    def scope_id(self) -> ScopeId:
+        parts = (self.kind, self.name, self.placement_group)
+        return ScopeId("/".join(part for part in parts if part is not None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A machine that carries virtual machines."""
+
+    name: HostName
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualMachine:
+    """One virtual machine and its place in the fleet."""
+
+    name: VmName
+    scope_id: ScopeId
+    update_domain: int = 0
+    fault_domain: int = 0
+    host: HostName | None = None
+    addresses: tuple[str, ...] = ()
+    vm_id: str = ""
+    zone: str = ""
+    location: str = ""
+    resource_group: str = ""
+    subscription_id: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def role(self) -> str | None:
+        """The role this is an instance of, in a cloud service."""
+        match = _ROLE_INSTANCE.fullmatch(self.name)
+        return match["role"] if match else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """The whole fleet, checked. Iteration is in fleet order, which Resources keep."""
+
+    virtual_machines: Mapping[VmName, VirtualMachine]
+    scopes: Mapping[ScopeId, DeliveryScope]
+    hosts: Mapping[HostName, Host]
+
+
+def standalone(name: VmName, policy: Policy | None = None) -> DeliveryScope:
+    """Return the delivery scope of a virtual machine that is in no set."""
+    return DeliveryScope(
+        kind=ScopeKind.VIRTUAL_MACHINE,
+        name=name,
+        update_domains=1,
+        fault_domains=1,
+        policy=policy or Policy(),
+    )
+
+
+def build_topology(
+    *,
+    scopes: Iterable[DeliveryScope],
+    virtual_machines: Iterable[VirtualMachine],
+    hosts: Iterable[Host] = (),
+) -> Topology:
+    """Return the fleet, or the first reason it cannot be. Hosts nobody declared are implied."""
+    known_scopes = {scope.scope_id: scope for scope in scopes}
+    vms = tuple(virtual_machines)
+    known_hosts = {host.name: host for host in hosts}
+    for vm in vms:
+        if vm.host is not None:
+            known_hosts.setdefault(vm.host, Host(name=vm.host))
+        _check_place(vm, known_scopes)
+    _check_names(known_scopes.values(), vms, known_hosts)
+    _check_addresses(vms)
+    return Topology(
+        virtual_machines={vm.name: vm for vm in vms}, scopes=known_scopes, hosts=known_hosts
+    )
+
+
+def assign_domains(
+    wanted: Mapping[VmName, int | None], *, domains: int, known: Mapping[VmName, int]
+) -> dict[VmName, int]:
+    """Give each virtual machine its domain: the *wanted*, the one it has, else the least filled.
+
+    Of equally filled ones the lowest; in fleet order.
+    """
+    settled = {vm: known.get(vm) if number is None else number for vm, number in wanted.items()}
+    filled = Counter(number for number in settled.values() if number is not None)
+    assigned = {}
+    for vm, number in settled.items():
+        if number is None:
+            assigned[vm] = min(range(domains), key=filled.__getitem__)
+            filled[assigned[vm]] += 1
+        else:
+            assigned[vm] = number
+    return assigned
+
+
+def split_by_update_domain(topology: Topology, names: Iterable[VmName]) -> tuple[Share, ...]:
+    """Split *names* so that no share spans two update domains or two scopes; in fleet order."""
+    wanted = set(names)
+    unknown = sorted(wanted - topology.virtual_machines.keys())
+    if unknown:
+        raise UnknownVirtualMachineError(unknown[0])
+    shares: dict[tuple[ScopeId, int], list[VmName]] = {}
+    for vm in topology.virtual_machines.values():
+        if vm.name in wanted:
+            shares.setdefault((vm.scope_id, vm.update_domain), []).append(vm.name)
+    return tuple(
+        Share(scope_id=scope_id, update_domain=update_domain, resources=tuple(resources))
+        for (scope_id, update_domain), resources in shares.items()
+    )
+
+
+_ROLE_INSTANCE = re.compile(r"(?P<role>.+)_IN_[0-9]+", re.ASCII)
+
+
+def _check_place(vm: VirtualMachine, scopes: Mapping[ScopeId, DeliveryScope]) -> None:
+    scope = scopes.get(vm.scope_id)
+    if scope is None:
+        raise UnknownScopeError(vm.name, vm.scope_id)
+    if scope.kind is ScopeKind.CLOUD_SERVICE and vm.role is None:
+        raise RoleNameError(vm.name)
+    for noun, number, domains in (
+        ("update domain", vm.update_domain, scope.update_domains),
+        ("fault domain", vm.fault_domain, scope.fault_domains),
+    ):
+        if not 0 <= number < domains:
+            raise DomainOutOfRangeError(vm.name, noun, number, domains)
+
+
+def _check_names(
+    scopes: Iterable[DeliveryScope],
+    vms: Iterable[VirtualMachine],
+    hosts: Iterable[HostName],
+) -> None:
+    # A set and a virtual machine may not share a name either, so that a scope can be named by it.
+    sets = {
+        (scope.kind, scope.name) for scope in scopes if scope.kind is not ScopeKind.VIRTUAL_MACHINE
+    }
+    named = [(str(kind), name) for kind, name in sorted(sets)]
+    named += [(str(ScopeKind.VIRTUAL_MACHINE), vm.name) for vm in vms]
+    _check_unique(named)
+    _check_unique([("host", host) for host in hosts])
+
+
+def _check_unique(named: Iterable[tuple[str, str]]) -> None:
+    taken: set[str] = set()
+    for kind, name in named:
+        noun = kind.replace("-", " ")
+        check_name(name, noun)
+        if name_key(name) in taken:
+            raise NameTakenError(noun, name)
+        taken.add(name_key(name))
+
+
+def _check_addresses(vms: Iterable[VirtualMachine]) -> None:
+    owners: dict[str, VmName] = {}
+    for vm in vms:
+        for address in vm.addresses:
+            try:
+                key = str(ip_address(address))
+            except ValueError:
+                raise AddressTakenError(address, vm.name, "is not an IP address") from None
+            owner = owners.setdefault(key, vm.name)
+            if owner != vm.name:
+                raise AddressTakenError(address, vm.name, f"belongs to {owner} already")

@@ -1,0 +1,1 @@
+"""What travels on the wire of `/metadata/scheduledevents`, per api-version. Pure."""

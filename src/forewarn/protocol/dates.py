@@ -1,0 +1,36 @@
+"""NotBefore as text. Written in one form per api-version, read in all of them."""
+
+from datetime import UTC, datetime
+from email.utils import format_datetime, parsedate_to_datetime
+from typing import assert_never
+
+from forewarn.protocol.versions import DateForm
+
+
+def write_date(moment: datetime, form: DateForm) -> str:
+    """Return the whole second *moment* lies in, in GMT, independent of the locale."""
+    second = moment.astimezone(UTC).replace(microsecond=0)
+    match form:
+        case DateForm.ISO_8601:
+            return second.replace(tzinfo=None).isoformat() + "Z"
+        case DateForm.RFC_1123:
+            return format_datetime(second, usegmt=True)
+        case _:
+            assert_never(form)
+
+
+def read_date(text: object) -> datetime | None:
+    """Return the moment *text* names, or None when it names none.
+
+    Lenient on purpose: either form, any offset, a missing offset meaning GMT, and a weekday that
+    does not fit the date (compatibility.md#notbefore).
+    """
+    if not isinstance(text, str):
+        return None
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            moment = parse(text.strip())
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            continue
+    return None

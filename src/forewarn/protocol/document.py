@@ -1,0 +1,168 @@
+"""The document a virtual machine reads: one encoder per api-version, one lenient decoder for all.
+
+Rules of this file: the server writes exactly the fields of the version that was asked for, in the
+observed order, compact; the client side reads whatever a metadata server may send
+(compatibility.md#documents).
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from forewarn.protocol.dates import read_date, write_date
+from forewarn.protocol.errors import MalformedDocumentError
+from forewarn.protocol.versions import ApiVersion
+from forewarn.protocol.vocabulary import (
+    EventId,
+    EventSource,
+    EventStatus,
+    EventType,
+    ResourceType,
+    event_id,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One item of `Events`, as a virtual machine reads it.
+
+    Words this release does not know stay plain strings. `not_before` is None once the event has
+    started, `event_source` where the api-version has none, `duration_in_seconds` when it is not
+    known.
+    """
+
+    event_id: EventId
+    event_status: EventStatus | str
+    event_type: EventType | str
+    resource_type: ResourceType | str = ResourceType.VIRTUAL_MACHINE
+    resources: tuple[str, ...]
+    not_before: datetime | None = None
+    description: str = ""
+    event_source: EventSource | str | None = None
+    duration_in_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What one delivery scope is told: everything that is about to happen to it."""
+
+    document_incarnation: int
+    events: tuple[Event, ...] = ()
+
+
+def encode_document(document: Document, version: ApiVersion) -> bytes:
+    """Return *document* as *version* shows it, events of newer types left out."""
+    events = [
+        {name: _WRITERS[name](event, version) for name in version.fields}
+        for event in document.events
+        if event.event_type in version.event_types
+    ]
+    body = {"DocumentIncarnation": document.document_incarnation, "Events": events}
+    return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+
+def decode_document(body: bytes) -> Document | None:
+    """Return the document in *body*, or None when it is empty (compatibility.md#empty-bodies)."""
+    if not body.strip():
+        return None
+    content = _read_json_object(body)
+    incarnation = _read_whole_number(content.get("DocumentIncarnation"))
+    if incarnation is None:
+        raise MalformedDocumentError("DocumentIncarnation is missing or not a whole number.")
+    events = content.get("Events")
+    if not isinstance(events, list):
+        raise MalformedDocumentError("Events is missing or not an array.")
+    return Document(
+        document_incarnation=incarnation,
+        events=tuple(_read_event(event) for event in events if _has_event_id(event)),
+    )
+
+
+# A role instance of a cloud service, which the preview showed without the underscore.
+_ROLE_INSTANCE = re.compile(r".+_IN_[0-9]+", re.ASCII)
+
+
+def _write_resources(event: Event, version: ApiVersion) -> list[str]:
+    if not version.underscored_names:
+        return list(event.resources)
+    return [name if _ROLE_INSTANCE.fullmatch(name) else f"_{name}" for name in event.resources]
+
+
+def _write_not_before(event: Event, version: ApiVersion) -> str:
+    if event.event_status == EventStatus.STARTED or event.not_before is None:
+        return ""
+    return write_date(event.not_before, version.not_before)
+
+
+_WRITERS: Final[Mapping[str, Callable[[Event, ApiVersion], object]]] = {
+    "EventId": lambda event, _: event.event_id,
+    "EventStatus": lambda event, _: event.event_status,
+    "EventType": lambda event, _: event.event_type,
+    "ResourceType": lambda event, _: event.resource_type,
+    "Resources": _write_resources,
+    "NotBefore": _write_not_before,
+    "Description": lambda event, _: event.description,
+    "EventSource": lambda event, _: event.event_source or EventSource.PLATFORM,
+    "DurationInSeconds": lambda event, _: (
+        -1 if event.duration_in_seconds is None else event.duration_in_seconds
+    ),
+}
+
+
+def _read_json_object(body: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise MalformedDocumentError(f"The document is not JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise MalformedDocumentError("The document is not a JSON object.")
+    return content
+
+
+def _has_event_id(event: object) -> bool:
+    # An event nobody can name cannot be approved or followed; it must not hide the others.
+    return isinstance(event, dict) and isinstance(event.get("EventId"), str)
+
+
+def _read_event(event: Mapping[str, Any]) -> Event:
+    resources = event.get("Resources")
+    duration = _read_whole_number(event.get("DurationInSeconds"))
+    source = _read_text(event.get("EventSource"))
+    return Event(
+        event_id=event_id(event["EventId"]),
+        event_status=_read_word(EventStatus, _read_text(event.get("EventStatus"))),
+        event_type=_read_word(EventType, _read_text(event.get("EventType"))),
+        resource_type=_read_word(ResourceType, _read_text(event.get("ResourceType"))),
+        resources=tuple(map(_read_text, resources)) if isinstance(resources, list) else (),
+        not_before=read_date(event.get("NotBefore")),
+        description=_read_text(event.get("Description")),
+        event_source=_read_word(EventSource, source) if source else None,
+        duration_in_seconds=None if duration is None or duration < 0 else duration,
+    )
+
+
+_Word = TypeVar("_Word", bound=StrEnum)
+
+
+def _read_word(words: type[_Word], text: str) -> _Word | str:
+    try:
+        return words(text)
+    except ValueError:
+        return text
+
+
+def _read_text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _read_whole_number(value: object) -> int | None:
+    # bool is an int to Python; the 2017 samples type the incarnation as a string.
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value, re.ASCII):
+        return int(value)
+    return None

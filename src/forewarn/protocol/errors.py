@@ -1,0 +1,93 @@
+"""What can go wrong on the wire: the exceptions of decoding, and the bodies Azure answers with.
+
+ForewarnError                     the root of every error forewarn raises on purpose
+└ ProtocolError                   what was read is not the protocol
+  ├ MalformedDocumentError        an answer to GET that is no scheduled-events document
+  └ MalformedStartRequestsError   a POST body that is no list of StartRequests
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from forewarn.protocol.versions import API_VERSIONS
+
+
+class ForewarnError(Exception):
+    """The root of every error forewarn raises on purpose."""
+
+
+class ProtocolError(ForewarnError):
+    """What was read is not the protocol."""
+
+
+class MalformedDocumentError(ProtocolError):
+    """An answer to GET that is no scheduled-events document."""
+
+
+class MalformedStartRequestsError(ProtocolError):
+    """A POST body that is no list of StartRequests."""
+
+
+class Refusal(Enum):
+    """Why the metadata endpoint refuses a request."""
+
+    METADATA_HEADER_MISSING = "metadata header missing"
+    FORWARDED = "request was forwarded"
+    API_VERSION_MISSING = "api-version missing, malformed or given twice"
+    API_VERSION_LATEST = "api-version latest"
+    API_VERSION_UNKNOWN = "api-version unknown"
+    BODY_MALFORMED = "POST body malformed"
+    BODY_TOO_LARGE = "POST body too large"
+    EVENT_UNKNOWN = "EventId never existed in this scope"
+    NOT_FOUND = "no such path, or no such virtual machine"
+    METHOD_NOT_ALLOWED = "method not allowed"
+    SIGNATURE_INVALID = "signature of the proxy invalid"
+    UNAVAILABLE = "the database cannot be written"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """A status and the body that goes with it."""
+
+    status: int
+    body: bytes
+
+
+def _error(sentence: str) -> bytes:
+    # The captured bodies have a blank inside each brace: compatibility.md#error-bodies.
+    return f'{{ "error": "{sentence}" }}'.encode("ascii")
+
+
+def _newest_versions() -> bytes:
+    names = ",".join(f'"{version.name}"' for version in API_VERSIONS[:-4:-1])
+    return (
+        '{"error":"Bad request. api-version is invalid or was not specified in the request. '
+        f'For more information refer to aka.ms/azureimds","newest-versions":[{names}]}}'
+    ).encode("ascii")
+
+
+ERROR_ANSWERS: Final[Mapping[Refusal, ErrorAnswer]] = {
+    Refusal.METADATA_HEADER_MISSING: ErrorAnswer(
+        400, _error("Bad request: . Required metadata header not specified")
+    ),
+    Refusal.FORWARDED: ErrorAnswer(
+        400, _error("Bad request. X-Forwarded-For header is not allowed")
+    ),
+    Refusal.API_VERSION_MISSING: ErrorAnswer(400, _newest_versions()),
+    Refusal.API_VERSION_LATEST: ErrorAnswer(
+        400, _error("Bad request. The api-version latest is no longer supported")
+    ),
+    Refusal.API_VERSION_UNKNOWN: ErrorAnswer(404, _error("Not found. Invalid version requested")),
+    Refusal.BODY_MALFORMED: ErrorAnswer(
+        400, _error("Bad request. The body is not a list of StartRequests")
+    ),
+    Refusal.BODY_TOO_LARGE: ErrorAnswer(413, _error("Request body too large")),
+    Refusal.EVENT_UNKNOWN: ErrorAnswer(400, _error("Bad request. EventId is unknown")),
+    Refusal.NOT_FOUND: ErrorAnswer(404, _error("Not found")),
+    Refusal.METHOD_NOT_ALLOWED: ErrorAnswer(405, _error("Method not allowed")),
+    Refusal.SIGNATURE_INVALID: ErrorAnswer(403, _error("Forbidden. Invalid signature")),
+    Refusal.UNAVAILABLE: ErrorAnswer(503, _error("Service unavailable. Try again")),
+}
+"""Every refusal with its answer: compatibility.md#error-bodies."""
