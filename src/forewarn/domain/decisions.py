@@ -229,14 +229,18 @@ def _starts(snapshot: Snapshot, now: datetime) -> Iterator[StartEvent]:
 
 def _completions(snapshot: Snapshot) -> Iterator[CompleteEvent]:
     for event in _started(snapshot):
-        impacts = {vm: snapshot.impacts.get((event.event_id, vm)) for vm in event.resources}
-        statuses = {impact.status if impact else None for impact in impacts.values()}
-        if not statuses <= {ImpactStatus.DONE, ImpactStatus.FAILED}:
+        ended = {
+            vm: impact
+            for vm in event.resources
+            if (impact := snapshot.impacts.get((event.event_id, vm)))
+            and impact.status in {ImpactStatus.DONE, ImpactStatus.FAILED}
+        }
+        if len(ended) < len(event.resources):
             continue
         failures = [
             f"{vm}: {impact.reason or 'failed'}"
-            for vm, impact in impacts.items()
-            if impact and impact.status is ImpactStatus.FAILED
+            for vm, impact in ended.items()
+            if impact.status is ImpactStatus.FAILED
         ]
         yield CompleteEvent(
             event_id=event.event_id,

@@ -8,7 +8,9 @@ DomainError
 │ ├ UnknownScopeError             a set, service or scale set nobody declared
 │ ├ RoleNameError                 a virtual machine of a cloud service not named by its role
 │ ├ DomainOutOfRangeError         an update or fault domain the scope does not have
-│ └ UnknownVirtualMachineError    a virtual machine nobody declared
+│ ├ ScopeSettingError             a number of domains or a notice out of bounds
+│ ├ UnknownVirtualMachineError    a virtual machine nobody declared
+│ └ UnknownHostError              a host nobody declared and no virtual machine is on
 ├ IllegalTransitionError          a trigger the event's status does not allow
 ├ NoticeTooShortError             a NotBefore closer than the minimum notice
 ├ PostponeRefusedError            a postponement the policy does not allow
@@ -95,6 +97,15 @@ class DomainOutOfRangeError(TopologyError):
         self.domains = domains
 
 
+class ScopeSettingError(TopologyError):
+    """A number of domains or a notice out of bounds."""
+
+    def __init__(self, scope: str, setting: str, bounds: str) -> None:
+        super().__init__(f"{setting} of {scope} must be {bounds}.")
+        self.scope = scope
+        self.setting = setting
+
+
 class UnknownVirtualMachineError(TopologyError):
     """A virtual machine nobody declared."""
 
@@ -103,11 +114,19 @@ class UnknownVirtualMachineError(TopologyError):
         self.vm = vm
 
 
+class UnknownHostError(TopologyError):
+    """A host nobody declared and no virtual machine is on."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"There is no host called {host!r}.")
+        self.host = host
+
+
 class IllegalTransitionError(DomainError):
     """A trigger the event's status does not allow."""
 
     def __init__(self, event_id: EventId, event_status: EventStatus, trigger: str) -> None:
-        super().__init__(f"Event {event_id} is {event_status}; it is too late to {trigger} it.")
+        super().__init__(f"Cannot {trigger} event {event_id}: it is {event_status}.")
         self.event_id = event_id
         self.event_status = event_status
         self.trigger = trigger
@@ -149,7 +168,7 @@ class UserOperationInFlightError(UserOperationError):
     def __init__(self, vm: str, in_flight: Sequence[EventId]) -> None:
         super().__init__(
             f"{vm} already has a user operation in flight: {', '.join(in_flight)}. "
-            "Approve or cancel it first.",
+            "Let it end, or cancel it while it is Scheduled.",
             in_flight,
         )
         self.vm = vm
@@ -161,7 +180,7 @@ class UserOperationLimitError(UserOperationError):
     def __init__(self, limit: int, in_flight: Sequence[EventId]) -> None:
         super().__init__(
             f"{len(in_flight)} user operations are in flight and {limit} is the limit: "
-            f"{', '.join(in_flight)}. Approve or cancel one first.",
+            f"{', '.join(in_flight)}. Let one end, or cancel one that is Scheduled.",
             in_flight,
         )
         self.limit = limit

@@ -6,7 +6,8 @@ anyone who has read both from the store.
 
 The invariant: no scope ever has announced platform events of two update domains in flight because
 of a Maintenance. It holds because a step begins only when every scope it touches is quiet, and
-because the steps of one scope never overtake each other.
+because the steps of one scope never overtake each other. A host that has come to carry two update
+domains of a scope gets no turn before that is mended.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -14,7 +15,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from forewarn.domain.errors import EmptySelectionError, SharedHostError
+from forewarn.domain.errors import (
+    EmptySelectionError,
+    SharedHostError,
+    UnknownHostError,
+    UnknownVirtualMachineError,
+)
 from forewarn.domain.event import Draft, Outcome, ScheduledEvent, Share
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.topology import Topology, split_by_update_domain
@@ -63,27 +69,44 @@ class Step:
     def scope_ids(self) -> frozenset[ScopeId]:
         return frozenset(share.scope_id for share in self.shares)
 
+    @property
+    def is_safe(self) -> bool:
+        """Whether the host carries one update domain of each scope at most."""
+        return len(self.scope_ids) == len(self.shares)
+
 
 def plan(maintenance: Maintenance, topology: Topology) -> tuple[Step, ...]:
     """Return every step of *maintenance* in order, or the reason it cannot be walked."""
+    for vm in maintenance.resources:
+        if vm not in topology.virtual_machines:
+            raise UnknownVirtualMachineError(vm)
+    for host in maintenance.hosts:
+        if host not in topology.hosts:
+            raise UnknownHostError(host)
     steps = remaining_steps(maintenance, topology, events=())
     if not steps:
         raise EmptySelectionError
-    _check_hosts(steps)
+    for step in steps:
+        _check_host(step)
     return steps
 
 
 def remaining_steps(
     maintenance: Maintenance, topology: Topology, events: Iterable[ScheduledEvent]
 ) -> tuple[Step, ...]:
-    """Return the steps for which *maintenance* has not created events yet, in order."""
-    handled = {
-        (event.host, vm) for event in own_events(maintenance, events) for vm in event.resources
-    }
+    """Return the steps for which *maintenance* has not created events yet, in order.
+
+    Whatever has left the fleet needs none, and neither has a host more than one turn.
+    """
+    own = tuple(own_events(maintenance, events))
     if maintenance.hosts:
-        steps = _host_steps(maintenance.hosts, topology, handled)
+        turns_had = {event.host for event in own}
+        hosts = [host for host in maintenance.hosts if host not in turns_had]
+        steps = _host_steps(hosts, topology)
     else:
-        steps = _scope_steps(maintenance.resources, topology, handled)
+        handled = {vm for event in own for vm in event.resources}
+        vms = [vm for vm in maintenance.resources if vm not in handled]
+        steps = _scope_steps(vms, topology)
     # Ascending update domains; the sort is stable, so the rest stays in fleet order.
     return tuple(sorted(steps, key=lambda step: min(part.update_domain for part in step.shares)))
 
@@ -98,7 +121,7 @@ def next_steps(
 
     *events* are all that *maintenance* has created, *occupied* is what anybody has in flight.
     """
-    if maintenance.is_paused or maintenance.is_aborted:
+    if maintenance.is_paused or maintenance.is_aborted or maintenance.finished_at:
         return ()
     held = held_scopes(maintenance, events).keys()
     if held and maintenance.hold_all:
@@ -107,7 +130,8 @@ def next_steps(
     busy = held | own
     allowed = []
     for step in remaining_steps(maintenance, topology, events):
-        if busy.isdisjoint(step.scope_ids) and not _would_overlap(step, occupied):
+        is_clear = busy.isdisjoint(step.scope_ids) and not _would_overlap(step, occupied)
+        if is_clear and step.is_safe:
             allowed.append(step)
         # Also when it has to wait: later steps of its scopes must not overtake it.
         busy |= step.scope_ids
@@ -143,20 +167,21 @@ def held_scopes(
 def status(
     maintenance: Maintenance, topology: Topology, events: Collection[ScheduledEvent]
 ) -> MaintenanceStatus:
-    """Say where *maintenance* is, from the same facts the walk goes by."""
+    """Say where *maintenance* is, from the same facts the walk goes by.
+
+    It is HELD when no step can ever begin unless somebody acts. With no step left it is COMPLETED,
+    also when the last one failed.
+    """
     in_flight = any(event.is_in_flight for event in own_events(maintenance, events))
     if maintenance.is_aborted:
         return MaintenanceStatus.ABORTING if in_flight else MaintenanceStatus.ABORTED
-    remaining = remaining_steps(maintenance, topology, events)
-    if not remaining:
+    if not remaining_steps(maintenance, topology, events):
         return MaintenanceStatus.RUNNING if in_flight else MaintenanceStatus.COMPLETED
     if maintenance.is_paused:
         return MaintenanceStatus.PAUSED
-    held = held_scopes(maintenance, events).keys()
-    every_step_held = not any(held.isdisjoint(step.scope_ids) for step in remaining)
-    if held and not in_flight and (every_step_held or maintenance.hold_all):
-        return MaintenanceStatus.HELD
-    return MaintenanceStatus.RUNNING
+    if in_flight or next_steps(maintenance, topology, events, occupied={}):
+        return MaintenanceStatus.RUNNING
+    return MaintenanceStatus.HELD
 
 
 def draft_events(maintenance: Maintenance, step: Step) -> tuple[Draft, ...]:
@@ -191,56 +216,31 @@ def abort(maintenance: Maintenance) -> Maintenance:
     return replace(maintenance, is_aborted=True)
 
 
-def _host_steps(
-    hosts: Iterable[HostName],
-    topology: Topology,
-    handled: Collection[tuple[HostName | None, VmName]],
-) -> list[Step]:
+def _host_steps(hosts: Iterable[HostName], topology: Topology) -> list[Step]:
     carried: dict[HostName, list[VmName]] = {host: [] for host in hosts}
     for vm in topology.virtual_machines.values():
-        if vm.host in carried and (vm.host, vm.name) not in handled:
+        if vm.host in carried:
             carried[vm.host].append(vm.name)
     return [
-        Step(host=host, shares=shares)
+        Step(host=host, shares=split_by_update_domain(topology, names))
         for host, names in carried.items()
-        for shares in _safe_together(split_by_update_domain(topology, names))
+        if names
     ]
 
 
-def _scope_steps(
-    resources: Iterable[VmName],
-    topology: Topology,
-    handled: Collection[tuple[HostName | None, VmName]],
-) -> list[Step]:
-    # A virtual machine that has left the fleet since needs no maintenance.
-    names = [
-        vm for vm in resources if vm in topology.virtual_machines and (None, vm) not in handled
-    ]
-    return [Step(shares=(share,)) for share in split_by_update_domain(topology, names)]
+def _scope_steps(vms: Iterable[VmName], topology: Topology) -> list[Step]:
+    present = [vm for vm in vms if vm in topology.virtual_machines]
+    return [Step(shares=(share,)) for share in split_by_update_domain(topology, present)]
 
 
-def _safe_together(shares: Iterable[Share]) -> list[tuple[Share, ...]]:
-    # One group unless the host carries two update domains of a scope. `plan` refuses that, but a
-    # virtual machine may move during the walk, and then the second domain has to come later.
-    groups: list[dict[ScopeId, Share]] = []
-    for share in sorted(shares, key=lambda share: share.update_domain):
-        group = next((group for group in groups if share.scope_id not in group), None)
-        if group is None:
-            group = {}
-            groups.append(group)
-        group[share.scope_id] = share
-    return [tuple(group.values()) for group in groups]
-
-
-def _check_hosts(steps: Iterable[Step]) -> None:
-    seen: dict[tuple[HostName, ScopeId], tuple[VmName, ...]] = {}
-    for step in steps:
-        if step.host is None:
-            continue
-        for share in step.shares:
-            others = seen.setdefault((step.host, share.scope_id), share.resources)
-            if others is not share.resources:
-                raise SharedHostError(step.host, share.scope_id, (*others, *share.resources))
+def _check_host(step: Step) -> None:
+    carried: dict[ScopeId, list[Share]] = {}
+    for share in step.shares:
+        carried.setdefault(share.scope_id, []).append(share)
+    for scope_id, shares in carried.items():
+        if step.host is not None and len(shares) > 1:
+            vms = [vm for share in shares for vm in share.resources]
+            raise SharedHostError(step.host, scope_id, vms)
 
 
 def _would_overlap(step: Step, occupied: dict[ScopeId, set[int]]) -> bool:

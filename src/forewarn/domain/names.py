@@ -11,7 +11,7 @@ ScopeId = NewType("ScopeId", str)
 MaintenanceId = NewType("MaintenanceId", str)
 
 # Names travel in URLs, shell commands, log lines and JSON; this alphabet needs no quoting in any.
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 def check_name(name: str, noun: str) -> None:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final
@@ -13,12 +14,15 @@ from forewarn.domain.errors import (
     DomainOutOfRangeError,
     NameTakenError,
     RoleNameError,
+    ScopeSettingError,
     UnknownScopeError,
     UnknownVirtualMachineError,
 )
 from forewarn.domain.event import Share
 from forewarn.domain.names import HostName, ScopeId, VmName, check_name, name_key
+from forewarn.domain.notice import LONGEST_TERMINATE_NOTICE, MINIMUM_NOTICE
 from forewarn.domain.policy import Policy
+from forewarn.protocol.vocabulary import EventType
 
 UPDATE_DOMAINS: Final = 5
 FAULT_DOMAINS: Final = 2
@@ -31,6 +35,10 @@ class ScopeKind(StrEnum):
     CLOUD_SERVICE = "cloud-service"
     SCALE_SET = "scale-set"
     VIRTUAL_MACHINE = "virtual-machine"
+
+    @property
+    def noun(self) -> str:
+        return self.value.replace("-", " ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,17 +122,21 @@ def build_topology(
     hosts: Iterable[Host] = (),
 ) -> Topology:
     """Return the fleet, or the first reason it cannot be. Hosts nobody declared are implied."""
-    known_scopes = {scope.scope_id: scope for scope in scopes}
-    vms = tuple(virtual_machines)
-    known_hosts = {host.name: host for host in hosts}
+    all_scopes, vms, declared_hosts = tuple(scopes), tuple(virtual_machines), tuple(hosts)
+    declared = {host.name for host in declared_hosts}
+    implied = dict.fromkeys(vm.host for vm in vms if vm.host and vm.host not in declared)
+    all_hosts = (*declared_hosts, *(Host(name=name) for name in implied))
+    _check_names(all_scopes, vms, all_hosts)
+    known_scopes = {scope.scope_id: scope for scope in all_scopes}
+    for scope in all_scopes:
+        _check_settings(scope)
     for vm in vms:
-        if vm.host is not None:
-            known_hosts.setdefault(vm.host, Host(name=vm.host))
         _check_place(vm, known_scopes)
-    _check_names(known_scopes.values(), vms, known_hosts)
     _check_addresses(vms)
     return Topology(
-        virtual_machines={vm.name: vm for vm in vms}, scopes=known_scopes, hosts=known_hosts
+        virtual_machines={vm.name: vm for vm in vms},
+        scopes=known_scopes,
+        hosts={host.name: host for host in all_hosts},
     )
 
 
@@ -133,18 +145,18 @@ def assign_domains(
 ) -> dict[VmName, int]:
     """Give each virtual machine its domain: the *wanted*, the one it has, else the least filled.
 
-    Of equally filled ones the lowest; in fleet order.
+    Of equally filled ones the lowest; in fleet order. *known* are all that are in the scope.
     """
-    settled = {vm: known.get(vm) if number is None else number for vm, number in wanted.items()}
-    filled = Counter(number for number in settled.values() if number is not None)
-    assigned = {}
-    for vm, number in settled.items():
-        if number is None:
-            assigned[vm] = min(range(domains), key=filled.__getitem__)
-            filled[assigned[vm]] += 1
-        else:
-            assigned[vm] = number
-    return assigned
+    settled = {
+        **known,
+        **{vm: number for vm, number in wanted.items() if number is not None},
+    }
+    filled = Counter(settled.values())
+    for vm in wanted:
+        if vm not in settled:
+            settled[vm] = min(range(domains), key=filled.__getitem__)
+            filled[settled[vm]] += 1
+    return {vm: settled[vm] for vm in wanted}
 
 
 def split_by_update_domain(topology: Topology, names: Iterable[VmName]) -> tuple[Share, ...]:
@@ -163,7 +175,7 @@ def split_by_update_domain(topology: Topology, names: Iterable[VmName]) -> tuple
     )
 
 
-_ROLE_INSTANCE = re.compile(r"(?P<role>.+)_IN_[0-9]+", re.ASCII)
+_ROLE_INSTANCE = re.compile(r"(?P<role>.+)_IN_[0-9]+")
 
 
 def _check_place(vm: VirtualMachine, scopes: Mapping[ScopeId, DeliveryScope]) -> None:
@@ -180,26 +192,47 @@ def _check_place(vm: VirtualMachine, scopes: Mapping[ScopeId, DeliveryScope]) ->
             raise DomainOutOfRangeError(vm.name, noun, number, domains)
 
 
+def _check_settings(scope: DeliveryScope) -> None:
+    notice = scope.policy.terminate_notice
+    shortest = MINIMUM_NOTICE[EventType.TERMINATE]
+    for setting, is_right, bounds in (
+        ("update_domains", scope.update_domains >= 1, "1 or more"),
+        ("fault_domains", scope.fault_domains >= 1, "1 or more"),
+        ("postpone_until", scope.policy.postpone_until >= timedelta(0), "0 or longer"),
+        (
+            "terminate_notice",
+            notice is None or shortest <= notice <= LONGEST_TERMINATE_NOTICE,
+            "between 5 and 15 minutes",
+        ),
+    ):
+        if not is_right:
+            raise ScopeSettingError(scope.scope_id, setting, bounds)
+
+
 def _check_names(
-    scopes: Iterable[DeliveryScope],
-    vms: Iterable[VirtualMachine],
-    hosts: Iterable[HostName],
+    scopes: Iterable[DeliveryScope], vms: Iterable[VirtualMachine], hosts: Iterable[Host]
 ) -> None:
-    # A set and a virtual machine may not share a name either, so that a scope can be named by it.
-    sets = {
-        (scope.kind, scope.name) for scope in scopes if scope.kind is not ScopeKind.VIRTUAL_MACHINE
-    }
-    named = [(str(kind), name) for kind, name in sorted(sets)]
-    named += [(str(ScopeKind.VIRTUAL_MACHINE), vm.name) for vm in vms]
-    _check_unique(named)
-    _check_unique([("host", host) for host in hosts])
-
-
-def _check_unique(named: Iterable[tuple[str, str]]) -> None:
-    taken: set[str] = set()
-    for kind, name in named:
-        noun = kind.replace("-", " ")
+    sets = [scope for scope in scopes if scope.kind is not ScopeKind.VIRTUAL_MACHINE]
+    named = [
+        *((scope.kind.noun, scope.name) for scope in sets),
+        *(("placement group", scope.placement_group) for scope in sets if scope.placement_group),
+        *((ScopeKind.VIRTUAL_MACHINE.noun, vm.name) for vm in vms),
+        *(("host", host.name) for host in hosts),
+    ]
+    for noun, name in named:
         check_name(name, noun)
+    # The placement groups of one scale set share its name. A set and a virtual machine may not
+    # share one, so that a name means one scope.
+    set_names = {(scope.kind, scope.name): scope.name for scope in sets}.values()
+    _check_unique("set, service or scale set", (scope.scope_id for scope in sets))
+    _check_unique("set or virtual machine", (*set_names, *(vm.name for vm in vms)))
+    _check_unique("vm_id", (vm.vm_id for vm in vms if vm.vm_id))
+    _check_unique("host", (host.name for host in hosts))
+
+
+def _check_unique(noun: str, names: Iterable[str]) -> None:
+    taken: set[str] = set()
+    for name in names:
         if name_key(name) in taken:
             raise NameTakenError(noun, name)
         taken.add(name_key(name))

@@ -30,9 +30,9 @@ from forewarn.protocol.vocabulary import (
 class Event:
     """One item of `Events`, as a virtual machine reads it.
 
-    Words this release does not know stay plain strings. `not_before` is None once the event has
-    started, `event_source` where the api-version has none, `duration_in_seconds` when it is not
-    known.
+    Words this release does not know stay plain strings. `not_before` is None where the document
+    gives no date, as once the event has started; `event_source` where the api-version has none;
+    `duration_in_seconds` when it is not known.
     """
 
     event_id: EventId
@@ -83,7 +83,7 @@ def decode_document(body: bytes) -> Document | None:
 
 
 # A role instance of a cloud service, which the preview showed without the underscore.
-_ROLE_INSTANCE = re.compile(r".+_IN_[0-9]+", re.ASCII)
+_ROLE_INSTANCE = re.compile(r".+_IN_[0-9]+")
 
 
 def _write_resources(event: Event, version: ApiVersion) -> list[str]:
@@ -129,7 +129,6 @@ def _has_event_id(event: object) -> bool:
 
 
 def _read_event(event: Mapping[str, Any]) -> Event:
-    resources = event.get("Resources")
     duration = _read_whole_number(event.get("DurationInSeconds"))
     source = _read_text(event.get("EventSource"))
     return Event(
@@ -137,7 +136,7 @@ def _read_event(event: Mapping[str, Any]) -> Event:
         event_status=_read_word(EventStatus, _read_text(event.get("EventStatus"))),
         event_type=_read_word(EventType, _read_text(event.get("EventType"))),
         resource_type=_read_word(ResourceType, _read_text(event.get("ResourceType"))),
-        resources=tuple(map(_read_text, resources)) if isinstance(resources, list) else (),
+        resources=_read_names(event.get("Resources")),
         not_before=read_date(event.get("NotBefore")),
         description=_read_text(event.get("Description")),
         event_source=_read_word(EventSource, source) if source else None,
@@ -155,6 +154,10 @@ def _read_word(words: type[_Word], text: str) -> _Word | str:
         return text
 
 
+def _read_names(value: object) -> tuple[str, ...]:
+    return tuple(name for name in value if isinstance(name, str)) if isinstance(value, list) else ()
+
+
 def _read_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
@@ -163,6 +166,6 @@ def _read_whole_number(value: object) -> int | None:
     # bool is an int to Python; the 2017 samples type the incarnation as a string.
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value, re.ASCII):
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,40}", value):
         return int(value)
     return None

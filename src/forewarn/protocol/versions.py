@@ -70,7 +70,7 @@ API_VERSIONS: Final = (
 
 NEWEST: Final = API_VERSIONS[-1]
 
-_WELL_FORMED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_WELL_FORMED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def served_versions(preview_wire: PreviewWire) -> Mapping[str, ApiVersion]:

@@ -1,0 +1,102 @@
+"""Write the pages of docs/reference that are made from tables in the code.
+
+Run it with `make reference`; `--check` only tells whether it would change anything.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from forewarn.domain.event import TRANSITIONS
+from forewarn.domain.notice import MINIMUM_NOTICE
+from forewarn.protocol.errors import ERROR_ANSWERS
+from forewarn.protocol.schema import document_schema, openapi
+from forewarn.protocol.versions import API_VERSIONS
+
+REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """Yield each generated page with its text."""
+    yield REFERENCE / "tables.md", "\n".join(_tables())
+    for version in API_VERSIONS:
+        for kind, content in (("schema", document_schema(version)), ("openapi", openapi(version))):
+            yield REFERENCE / "wire" / f"{version.name}.{kind}.json", _pretty(content)
+
+
+def main() -> int:
+    """Bring every page up to date, or with --check say which are not."""
+    stale = [
+        (path, text)
+        for path, text in pages()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    if "--check" in sys.argv[1:]:
+        for path, _ in stale:
+            print(f"{path.relative_to(REFERENCE)} is out of date; run: make reference")
+        return 1 if stale else 0
+    for path, text in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path.relative_to(REFERENCE)}")
+    return 0
+
+
+def _pretty(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _tables() -> Iterator[str]:
+    yield "# The rules as tables"
+    yield ""
+    yield "Generated from the code by `make reference`."
+    yield from _table(
+        "Api-versions",
+        ("api-version", "adds", "NotBefore", "Metadata header on POST", "described by"),
+        _version_rows(),
+    )
+    yield from _table("Minimum notice", ("EventType", "notice"), MINIMUM_NOTICE.items())
+    yield from _table(
+        "The life of an event",
+        ("from", "trigger", "to"),
+        ((status, trigger, after) for (status, trigger), after in TRANSITIONS.items()),
+    )
+    yield from _table(
+        "Refusals of the metadata endpoint",
+        ("reason", "status", "body"),
+        (
+            (refusal.value, answer.status, f"`{answer.body.decode()}`")
+            for refusal, answer in ERROR_ANSWERS.items()
+        ),
+    )
+    yield ""
+
+
+def _version_rows() -> Iterator[tuple[object, ...]]:
+    known: set[str] = set()
+    for version in API_VERSIONS:
+        offers = [*version.fields, *sorted(version.event_types)]
+        yield (
+            version.name,
+            ", ".join(f"`{word}`" for word in offers if word not in known) or "nothing",
+            f"`{version.not_before.value}`",
+            "required" if version.header_on_post else "optional",
+            " and ".join(
+                f"[{kind}](wire/{version.name}.{kind}.json)" for kind in ("schema", "openapi")
+            ),
+        )
+        known.update(offers)
+
+
+def _table(
+    title: str, header: tuple[str, ...], rows: Iterable[tuple[object, ...]]
+) -> Iterator[str]:
+    yield from ("", f"## {title}", "")
+    for row in (header, ["---"] * len(header), *rows):
+        yield f"| {' | '.join(map(str, row))} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

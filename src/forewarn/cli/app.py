@@ -1,0 +1,34 @@
+"""The commands of `forewarn`, one file per noun."""
+
+from typing import Annotated
+
+import typer
+
+import forewarn
+from forewarn.cli.demo import demo
+
+app = typer.Typer(
+    help="Scheduled Events, self-hosted: tell virtual machines what is about to happen to them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
+    if wanted:
+        typer.echo(f"forewarn {forewarn.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""

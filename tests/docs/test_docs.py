@@ -1,0 +1,92 @@
+"""What the documentation claims is true today."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)?(?:#([^)]+))?\)")
+CITATION = re.compile(r"compatibility\.md#([\w-]+)")
+
+
+def fences(language: str) -> list[str]:
+    return [code for name, code in FENCE.findall(readme()) if name == language]
+
+
+def readme() -> str:
+    return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_readme_shows_what_the_demo_prints() -> None:
+    (shown,) = (code for code in fences("console") if "make demo" in code)
+    claimed = [line for line in shown.splitlines()[1:] if line.strip() not in {"", "..."}]
+
+    demo = Path(sys.executable).with_name("forewarn")
+    printed = iter(subprocess.check_output([demo, "demo"], text=True).splitlines())
+
+    for line in claimed:
+        assert line in printed, f"the demo no longer prints, in this order: {line}"
+
+
+@pytest.mark.parametrize("code", fences("python"))
+def test_python_in_the_readme_runs(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_generated_reference_is_up_to_date() -> None:
+    script = ROOT / "scripts" / "generate_reference.py"
+
+    checked = subprocess.run(
+        [sys.executable, script, "--check"], capture_output=True, text=True, check=False
+    )
+
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        path = page.parent / target if target else page
+        assert path.exists(), f"{target} does not exist"
+        assert not anchor or anchor in anchors(path), f"{target} has no heading #{anchor}"
+
+
+def test_code_cites_headings_that_exist() -> None:
+    known = anchors(ROOT / "docs" / "reference" / "compatibility.md")
+
+    cited = {
+        anchor
+        for module in ROOT.glob("src/**/*.py")
+        for anchor in CITATION.findall(module.read_text(encoding="utf-8"))
+    }
+
+    assert cited
+    assert cited <= known
+
+
+def test_architecture_names_files_and_functions_that_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+    for path in re.findall(r"`((?:protocol|domain)/\w+\.py)`", text):
+        assert (ROOT / "src" / "forewarn" / path).exists()
+    code = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("src/**/*.py"))
+    for word in re.findall(r"`([a-zA-Z_]+)`(?! in `pyproject)", text):
+        assert re.search(rf"\b{word}\b", code), f"nothing is called {word}"
+
+
+def test_documentation_builds_without_a_warning(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+
+    subprocess.run([*build, "--site-dir", str(tmp_path)], cwd=ROOT, check=True)
+
+    assert (tmp_path / "reference" / "compatibility" / "index.html").exists()

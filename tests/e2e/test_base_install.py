@@ -1,0 +1,98 @@
+"""The wheel, alone in a clean environment: the base install works without dependencies."""
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+BASE_PACKAGES = ("forewarn.protocol", "forewarn.client", "forewarn.agent", "forewarn.pytest_plugin")
+IMPORT_EVERYTHING = """
+import importlib, importlib.util, pkgutil, sys
+for name in sys.argv[1:]:
+    if importlib.util.find_spec(name) is None:
+        continue
+    package = importlib.import_module(name)
+    for module in pkgutil.walk_packages(getattr(package, "__path__", []), name + "."):
+        importlib.import_module(module.name)
+foreign = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
+print(*sorted(foreign - {"forewarn", "__main__", "__mp_main__"}))
+"""
+
+
+class Environment:
+    """A virtual environment with nothing but our wheel in it."""
+
+    def __init__(self, home: Path, wheel: Path) -> None:
+        venv.create(home, with_pip=False)
+        self.bin = home / ("Scripts" if sys.platform == "win32" else "bin")
+        self.python = self.bin / "python"
+        self.install("--no-deps", str(wheel))
+
+    def install(self, *what: str) -> None:
+        uv("pip", "install", "--quiet", "--python", str(self.python), *what)
+
+    def run(self, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        command = (str(self.bin / command[0]), *command[1:])
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+
+
+def uv(*arguments: str) -> None:
+    beside_us = Path(sys.executable).with_name("uv")
+    command = str(beside_us) if beside_us.exists() else "uv"
+    subprocess.run([command, *arguments], check=True, cwd=ROOT)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    constraints = "requirements/build.txt"
+    uv("build", "--quiet", "--wheel", "--out-dir", str(folder), "--build-constraints", constraints)
+    (built,) = folder.glob("forewarn-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("bare") / "venv", wheel)
+
+
+def test_base_install_imports_nothing_but_itself_and_the_standard_library(
+    bare: Environment,
+) -> None:
+    imported = bare.run("python", "-c", IMPORT_EVERYTHING, *BASE_PACKAGES)
+
+    assert (imported.returncode, imported.stdout.strip()) == (0, ""), imported.stderr
+
+
+def test_bare_command_says_what_to_install(bare: Environment) -> None:
+    answer = bare.run("forewarn")
+
+    assert answer.returncode == 2
+    assert "pip install 'forewarn[server]'" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_plugin_is_no_burden_to_a_project_that_only_has_pytest(wheel: Path, tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "venv", wheel)
+    environment.install(f"pytest=={pytest.__version__}")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "test_one.py").write_text(
+        "import sys\n\ndef test_one():\n    assert 'forewarn.pytest_plugin' in sys.modules\n"
+    )
+
+    result = environment.run("python", "-m", "pytest", "-W", "error", cwd=project)
+
+    assert "1 passed" in result.stdout, result.stdout + result.stderr
+    assert result.returncode == 0
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel: Path, tmp_path: Path) -> None:
+    uv("pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path), str(wheel))
+
+    installed = {path.name.partition("-")[0] for path in tmp_path.glob("[a-z]*")}
+
+    assert installed == {"forewarn", "bin"}

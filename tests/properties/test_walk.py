@@ -1,0 +1,340 @@
+"""Maintenances walking through a fleet, with everything that can get in their way.
+
+The machine loses its memory at any point, as a server does that is killed: before a decision is
+recorded, before its effects are performed, before their results are learned. The executor is the
+only one that remembers what was really done to a virtual machine.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from enum import Enum, auto
+from itertools import count
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from forewarn.domain.decisions import (
+    BeginImpact,
+    Decisions,
+    Effect,
+    FinishMaintenance,
+    Impact,
+    ImpactStatus,
+    ScheduleStep,
+    Snapshot,
+    StartEvent,
+    decide,
+    next_deadline,
+    record,
+)
+from forewarn.domain.event import (
+    Approval,
+    Approver,
+    Draft,
+    Outcome,
+    ScheduledEvent,
+    approve,
+    cancel,
+    request_start,
+    schedule,
+    start_unannounced,
+)
+from forewarn.domain.maintenance import Maintenance, abort, pause, resume
+from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
+from forewarn.domain.policy import ApprovalPolicy, Policy
+from forewarn.domain.topology import (
+    DeliveryScope,
+    ScopeKind,
+    Topology,
+    VirtualMachine,
+    build_topology,
+    split_by_update_domain,
+)
+from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType, event_id
+
+HOSTS = [HostName(f"kvm-{i}") for i in range(3)]
+UPDATE_DOMAINS = 3
+
+
+class Crash(Enum):
+    """When the scheduler dies in a tick."""
+
+    NEVER = auto()
+    BEFORE_RECORDING = auto()
+    BEFORE_PERFORMING = auto()
+    BEFORE_LEARNING = auto()
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    """Draw a small fleet whose hosts may well carry two update domains of one scope."""
+    scopes = [
+        DeliveryScope(
+            kind=ScopeKind.AVAILABILITY_SET,
+            name=f"set-{i}",
+            update_domains=UPDATE_DOMAINS,
+            policy=Policy(approval=draw(st.sampled_from(ApprovalPolicy))),
+        )
+        for i in range(2)
+    ]
+    vms = [
+        VirtualMachine(
+            name=VmName(f"vm-{i}"),
+            scope_id=draw(st.sampled_from(scopes)).scope_id,
+            update_domain=draw(st.integers(0, UPDATE_DOMAINS - 1)),
+            host=draw(st.sampled_from(HOSTS)),
+        )
+        for i in range(draw(st.integers(1, 7)))
+    ]
+    return build_topology(scopes=scopes, virtual_machines=vms)
+
+
+@st.composite
+def maintenances(draw: st.DrawFn, topology: Topology, name: str) -> Maintenance:
+    by_host = draw(st.booleans())
+    resources = st.lists(st.sampled_from(list(topology.virtual_machines)), unique=True, min_size=1)
+    hosts = st.lists(st.sampled_from(HOSTS), unique=True, min_size=1)
+    return Maintenance(
+        maintenance_id=MaintenanceId(name),
+        event_type=draw(st.sampled_from([EventType.FREEZE, EventType.REDEPLOY])),
+        resources=() if by_host else tuple(draw(resources)),
+        hosts=tuple(draw(hosts)) if by_host else (),
+        hold_all=draw(st.booleans()),
+    )
+
+
+class Walk(RuleBasedStateMachine):
+    @initialize(data=st.data())
+    def prepare(self, data: st.DataObject) -> None:
+        topology = data.draw(topologies())
+        wanted = [data.draw(maintenances(topology, name)) for name in ("os", "firmware")]
+        self.now = datetime(2026, 1, 5, 8, tzinfo=UTC)
+        self.snapshot = Snapshot(
+            topology=topology,
+            maintenances={maintenance.maintenance_id: maintenance for maintenance in wanted},
+        )
+        self.event_ids = (event_id(f"{i:032x}") for i in count())
+        self.begun: Counter[tuple[EventId, VmName]] = Counter()
+        self.executor: dict[tuple[EventId, VmName], ImpactStatus] = {}
+
+    @rule(crash=st.sampled_from(Crash), seconds=st.integers(0, 900))
+    def time_passes(self, crash: Crash, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.tick(crash)
+
+    def tick(self, crash: Crash = Crash.NEVER) -> Decisions:
+        decisions = decide(self.snapshot, self.now)
+        self.check_starts(decisions)
+        self.check_steps(decisions)
+        impacts = dict(self.snapshot.impacts)
+        if crash is not Crash.BEFORE_RECORDING:
+            self.snapshot = record(
+                self.snapshot, decisions.actions, now=self.now, event_ids=self.event_ids
+            )
+        if crash in {Crash.NEVER, Crash.BEFORE_LEARNING}:
+            for effect in decisions.effects:
+                impacts[effect.event_id, effect.vm] = Impact(status=self.perform(effect))
+        learned = impacts if crash is Crash.NEVER else {}
+        self.snapshot = replace(self.snapshot, impacts=learned)
+        return decisions
+
+    @rule(data=st.data(), operator=st.booleans())
+    def somebody_approves(self, data: st.DataObject, *, operator: bool) -> None:
+        event = self.draw_event(data, EventStatus.SCHEDULED)
+        vm = data.draw(st.sampled_from(list(self.snapshot.topology.virtual_machines)))
+        if event and operator:
+            word = Approval(approver=Approver.OPERATOR, name="alice", approved_at=self.now)
+            self.put(approve(event, word))
+        elif event:
+            self.put(request_start(event, vm=vm, now=self.now))
+
+    @rule(data=st.data(), failed=st.booleans())
+    def executor_ends_an_impact(self, data: st.DataObject, *, failed: bool) -> None:
+        running = [key for key, said in self.executor.items() if said is ImpactStatus.RUNNING]
+        if running:
+            key = data.draw(st.sampled_from(running))
+            self.executor[key] = ImpactStatus.FAILED if failed else ImpactStatus.DONE
+            self.report()
+
+    @rule(data=st.data())
+    def operator_cancels(self, data: st.DataObject) -> None:
+        event = self.draw_event(data, EventStatus.SCHEDULED)
+        if event:
+            self.put(cancel(event, now=self.now))
+
+    @rule(data=st.data(), verb=st.sampled_from(["pause", "resume", "resume", "resume", "abort"]))
+    def operator_steers(self, data: st.DataObject, verb: str) -> None:
+        maintenance = data.draw(st.sampled_from(list(self.snapshot.maintenances.values())))
+        events = self.snapshot.events.values()
+        match verb:
+            case "pause":
+                steered = pause(maintenance)
+            case "abort":
+                steered = abort(maintenance)
+            case _:
+                steered = resume(maintenance, events)
+        self.steer(steered)
+
+    @rule(data=st.data(), unannounced=st.booleans())
+    def something_else_happens(self, data: st.DataObject, *, unannounced: bool) -> None:
+        """Let a user restart a virtual machine, or a host fail: nobody planned it."""
+        vm = data.draw(st.sampled_from(list(self.snapshot.topology.virtual_machines)))
+        (share,) = split_by_update_domain(self.snapshot.topology, [vm])
+        draft = Draft(event_type=EventType.REBOOT, event_source=EventSource.USER, share=share)
+        if unannounced:
+            failure = replace(draft, event_source=EventSource.PLATFORM)
+            self.put(start_unannounced(failure, event_id=next(self.event_ids), now=self.now))
+        else:
+            notice = timedelta(minutes=15)
+            self.put(schedule(draft, event_id=next(self.event_ids), now=self.now, notice=notice))
+
+    @rule(data=st.data(), domain=st.integers(0, UPDATE_DOMAINS - 1), host=st.sampled_from(HOSTS))
+    def operator_moves_an_idle_vm(self, data: st.DataObject, domain: int, host: HostName) -> None:
+        topology = self.snapshot.topology
+        busy = {vm for event in self.in_flight() for vm in event.resources}
+        idle = [vm for vm in topology.virtual_machines if vm not in busy]
+        if idle:
+            vm = data.draw(st.sampled_from(idle))
+            moved = replace(topology.virtual_machines[vm], update_domain=domain, host=host)
+            vms = {**topology.virtual_machines, vm: moved}
+            self.snapshot = replace(self.snapshot, topology=replace(topology, virtual_machines=vms))
+
+    @invariant()
+    def maintenances_have_one_update_domain_of_a_scope_in_flight(self) -> None:
+        domains: dict[ScopeId, set[int]] = {}
+        for event in self.in_flight():
+            if event.maintenance_id:
+                domains.setdefault(event.scope_id, set()).add(event.update_domain)
+        assert all(len(numbers) == 1 for numbers in domains.values())
+
+    @invariant()
+    def impact_happens_at_most_once(self) -> None:
+        assert all(times == 1 for times in self.begun.values())
+
+    @invariant()
+    def no_maintenance_names_a_vm_twice_on_one_host(self) -> None:
+        named = Counter(
+            (event.maintenance_id, event.host, vm)
+            for event in self.snapshot.events.values()
+            if event.maintenance_id
+            for vm in event.resources
+        )
+        assert all(times == 1 for times in named.values())
+
+    def teardown(self) -> None:
+        """Let everything go well from now on: the walk ends."""
+        if not hasattr(self, "snapshot"):
+            return
+        for _ in range(200):
+            due = self.tick()
+            if not due and not self.help_along():
+                break
+            self.maintenances_have_one_update_domain_of_a_scope_in_flight()
+            self.impact_happens_at_most_once()
+        assert all(maintenance.finished_at for maintenance in self.snapshot.maintenances.values())
+        assert not list(self.in_flight())
+
+    def help_along(self) -> bool:
+        """Finish what runs, resume what holds, let time pass; tell whether there was a need."""
+        running = [key for key, said in self.executor.items() if said is ImpactStatus.RUNNING]
+        for key in running:
+            self.executor[key] = ImpactStatus.DONE
+        self.report()
+        unfinished = [
+            maintenance
+            for maintenance in self.snapshot.maintenances.values()
+            if not maintenance.finished_at
+        ]
+        self.mend_hosts()
+        for maintenance in unfinished:
+            self.steer(resume(maintenance, self.snapshot.events.values()))
+        deadline = next_deadline(self.snapshot, self.now)
+        self.now = deadline or self.now
+        return bool(running or unfinished or deadline)
+
+    def mend_hosts(self) -> None:
+        """Take every idle virtual machine but the first off its host, so that none is shared."""
+        topology = self.snapshot.topology
+        busy = {vm for event in self.in_flight() for vm in event.resources}
+        carrying = {topology.virtual_machines[vm].host for vm in busy}
+        vms = dict(topology.virtual_machines)
+        for vm in topology.virtual_machines.values():
+            if vm.host in carrying and vm.name not in busy:
+                vms[vm.name] = replace(vm, host=None)
+            carrying.add(vm.host)
+        self.snapshot = replace(self.snapshot, topology=replace(topology, virtual_machines=vms))
+
+    def check_starts(self, decisions: Decisions) -> None:
+        starting = {a.event_id for a in decisions.actions if isinstance(a, StartEvent)}
+        for identifier in starting:
+            event = self.snapshot.events[identifier]
+            assert self.now >= event.not_before or self.may_start_early(event)
+            if event.host_operation:
+                together = {
+                    other.event_id
+                    for other in self.snapshot.events.values()
+                    if other.host_operation == event.host_operation
+                    and other.event_status is EventStatus.SCHEDULED
+                }
+                assert together <= starting
+
+    def check_steps(self, decisions: Decisions) -> None:
+        """No step begins beside another one of its scope, or in a scope that holds."""
+        events = self.snapshot.events.values()
+        for action in decisions.actions:
+            if not isinstance(action, ScheduleStep | FinishMaintenance):
+                continue
+            maintenance = self.snapshot.maintenances[action.maintenance_id]
+            touched = action.step.scope_ids if isinstance(action, ScheduleStep) else None
+            for event in events:
+                if event.maintenance_id == action.maintenance_id:
+                    concerns = touched is None or event.scope_id in touched
+                    assert not (concerns and event.is_in_flight)
+                    ended_well = event.outcome is Outcome.SUCCEEDED
+                    released = ended_well or event.event_id in maintenance.released
+                    assert released or touched is None or event.scope_id not in touched
+
+    def may_start_early(self, event: ScheduledEvent) -> bool:
+        """State the approval policies a second time, in other words."""
+        names = {approval.name for approval in event.approvals}
+        if "alice" in names:
+            return True
+        match self.snapshot.topology.scopes[event.scope_id].policy.approval:
+            case ApprovalPolicy.ANY:
+                return len(names) > 0
+            case ApprovalPolicy.ALL:
+                return names >= set(event.resources)
+            case ApprovalPolicy.LEADER:
+                return event.resources[0] in names
+
+    def perform(self, effect: Effect) -> ImpactStatus:
+        key = (effect.event_id, effect.vm)
+        if isinstance(effect, BeginImpact):
+            self.begun[key] += 1
+            self.executor[key] = ImpactStatus.RUNNING
+        return self.executor.get(key, ImpactStatus.NOT_BEGUN)
+
+    def report(self) -> None:
+        known = {key: Impact(status=said) for key, said in self.executor.items()}
+        self.snapshot = replace(self.snapshot, impacts={**self.snapshot.impacts, **known})
+
+    def in_flight(self) -> list[ScheduledEvent]:
+        return [event for event in self.snapshot.events.values() if event.is_in_flight]
+
+    def draw_event(self, data: st.DataObject, status: EventStatus) -> ScheduledEvent | None:
+        events = [e for e in self.snapshot.events.values() if e.event_status is status]
+        return data.draw(st.sampled_from(events)) if events else None
+
+    def put(self, event: ScheduledEvent) -> None:
+        events = {**self.snapshot.events, event.event_id: event}
+        self.snapshot = replace(self.snapshot, events=events)
+
+    def steer(self, maintenance: Maintenance) -> None:
+        maintenances = {**self.snapshot.maintenances, maintenance.maintenance_id: maintenance}
+        self.snapshot = replace(self.snapshot, maintenances=maintenances)
+
+
+TestWalk = Walk.TestCase
+TestWalk.settings = settings(max_examples=settings().max_examples * 3)

@@ -1,0 +1,591 @@
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from forewarn.domain.decisions import (
+    BeginImpact,
+    CancelEvent,
+    CompleteEvent,
+    Decisions,
+    FinishMaintenance,
+    Impact,
+    ImpactStatus,
+    InquireImpact,
+    ScheduleStep,
+    Snapshot,
+    StartEvent,
+    StartReason,
+    decide,
+    next_deadline,
+    record,
+)
+from forewarn.domain.event import (
+    Approval,
+    Approver,
+    Outcome,
+    ScheduledEvent,
+    approve,
+    cancel,
+    complete,
+    request_start,
+    start,
+)
+from forewarn.domain.maintenance import Maintenance, abort, pause, plan
+from forewarn.domain.names import HostName, MaintenanceId, VmName
+from forewarn.domain.policy import ApprovalPolicy, Policy
+from forewarn.domain.topology import Topology
+from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
+
+BY_SCOPE = Maintenance(
+    maintenance_id=MaintenanceId("m1"),
+    event_type=EventType.REBOOT,
+    resources=(VmName("web-0"), VmName("web-1"), VmName("web-2")),
+)
+BY_HOST = Maintenance(
+    maintenance_id=MaintenanceId("m2"),
+    event_type=EventType.FREEZE,
+    hosts=(HostName("kvm-1"), HostName("kvm-2")),
+)
+NOTHING = Decisions(actions=(), effects=())
+
+
+def look(
+    fleet: Topology,
+    events: Iterable[ScheduledEvent] = (),
+    maintenances: Iterable[Maintenance] = (),
+    impacts: Mapping[str, ImpactStatus] | None = None,
+) -> Snapshot:
+    """Take a snapshot; *impacts* are by virtual machine, for each of the events."""
+    found = {event.event_id: event for event in events}
+    return Snapshot(
+        topology=fleet,
+        events=found,
+        maintenances={maintenance.maintenance_id: maintenance for maintenance in maintenances},
+        impacts={
+            (event_id, VmName(vm)): Impact(status=status)
+            for event_id in found
+            for vm, status in (impacts or {}).items()
+        },
+    )
+
+
+def announce(snapshot: Snapshot, now: datetime) -> list[ScheduledEvent]:
+    """Record the steps that are due and return all the events there are then."""
+    event_ids = (EventId(f"N{number}") for number in range(100))
+    recorded = record(snapshot, decide(snapshot, now).actions, now=now, event_ids=event_ids)
+    return list(recorded.events.values())
+
+
+def with_policy(fleet: Topology, scope_id: str, policy: Policy) -> Topology:
+    scopes = {
+        scope.scope_id: replace(scope, policy=policy) if scope.scope_id == scope_id else scope
+        for scope in fleet.scopes.values()
+    }
+    return replace(fleet, scopes=scopes)
+
+
+def test_nothing_is_due_in_an_idle_fleet(fleet: Topology, now: datetime) -> None:
+    decisions = decide(look(fleet), now)
+
+    assert decisions == NOTHING
+    assert not decisions
+
+
+def test_scheduled_event_waits_for_approval_or_not_before(
+    fleet: Topology, event: ScheduledEvent
+) -> None:
+    just_before = event.not_before - timedelta(seconds=1)
+
+    assert decide(look(fleet, [event]), just_before) == NOTHING
+
+
+def test_event_starts_at_not_before(fleet: Topology, event: ScheduledEvent) -> None:
+    decisions = decide(look(fleet, [event]), event.not_before)
+
+    expected = StartEvent(event_id=event.event_id, reason=StartReason.NOT_BEFORE_REACHED)
+    assert decisions == replace(NOTHING, actions=(expected,))
+    assert decisions
+
+
+def test_approved_event_starts_ahead_of_not_before(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    approved = request_start(event, vm=VmName("web-1"), now=now)
+
+    decisions = decide(look(fleet, [approved]), now)
+
+    expected = StartEvent(event_id=event.event_id, reason=StartReason.APPROVED)
+    assert decisions.actions == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("approval", "starts"),
+    [(ApprovalPolicy.ANY, True), (ApprovalPolicy.ALL, False), (ApprovalPolicy.LEADER, False)],
+)
+def test_vote_counts_by_the_policy_of_the_scope(
+    fleet: Topology, event: ScheduledEvent, now: datetime, approval: ApprovalPolicy, *, starts: bool
+) -> None:
+    strict = with_policy(fleet, event.scope_id, Policy(approval=approval))
+
+    voted = request_start(event, vm=VmName("web-2"), now=now)
+
+    assert bool(decide(look(strict, [voted]), now)) is starts
+
+
+@pytest.mark.parametrize("event_status", [EventStatus.COMPLETED, EventStatus.CANCELED])
+def test_ended_event_is_left_alone(
+    fleet: Topology, event: ScheduledEvent, event_status: EventStatus
+) -> None:
+    ended = replace(event, event_status=event_status)
+
+    assert decide(look(fleet, [ended]), event.not_before) == NOTHING
+
+
+def test_late_report_on_a_completed_event_is_ignored(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    completed = complete(start(event, now=now), outcome=Outcome.SUCCEEDED, now=now)
+    reports = {"web-0": ImpactStatus.FAILED, "web-2": ImpactStatus.FAILED}
+
+    assert decide(look(fleet, [completed], impacts=reports), now) == NOTHING
+
+
+def test_approved_event_of_a_host_operation_waits_for_the_others(
+    fleet: Topology, now: datetime
+) -> None:
+    web, db = announce(look(fleet, maintenances=[BY_HOST]), now)
+
+    approved = request_start(web, vm=VmName("web-0"), now=now)
+
+    assert decide(look(fleet, [approved, db], [BY_HOST]), now) == NOTHING
+
+
+def test_operator_approval_waits_for_the_host_operation_too(fleet: Topology, now: datetime) -> None:
+    web, db = announce(look(fleet, maintenances=[BY_HOST]), now)
+
+    word = Approval(approver=Approver.OPERATOR, name="ada", approved_at=now)
+
+    assert decide(look(fleet, [approve(web, word), db], [BY_HOST]), now) == NOTHING
+
+
+def test_events_of_a_host_operation_start_together_once_each_is_approved(
+    fleet: Topology, now: datetime
+) -> None:
+    events = announce(look(fleet, maintenances=[BY_HOST]), now)
+
+    approved = [request_start(event, vm=event.resources[0], now=now) for event in events]
+
+    actions = decide(look(fleet, approved, [BY_HOST]), now).actions
+    assert actions == tuple(
+        StartEvent(event_id=event.event_id, reason=StartReason.APPROVED) for event in events
+    )
+
+
+def test_events_of_a_host_operation_start_together_each_for_its_own_reason(
+    fleet: Topology, now: datetime
+) -> None:
+    web, db = announce(look(fleet, maintenances=[BY_HOST]), now)
+
+    approved = request_start(web, vm=VmName("web-0"), now=now)
+
+    assert decide(look(fleet, [approved, db], [BY_HOST]), db.not_before).actions == (
+        StartEvent(event_id=web.event_id, reason=StartReason.APPROVED),
+        StartEvent(event_id=db.event_id, reason=StartReason.NOT_BEFORE_REACHED),
+    )
+
+
+def test_event_past_not_before_waits_for_a_postponed_one_of_its_host_operation(
+    fleet: Topology, now: datetime
+) -> None:
+    web, db = announce(look(fleet, maintenances=[BY_HOST]), now)
+
+    postponed = replace(db, not_before=db.not_before + timedelta(minutes=5))
+
+    assert decide(look(fleet, [web, postponed], [BY_HOST]), web.not_before) == NOTHING
+
+
+@pytest.mark.parametrize("event_status", sorted(set(EventStatus) - {EventStatus.SCHEDULED}))
+def test_event_that_left_its_host_operation_holds_nobody(
+    fleet: Topology, now: datetime, event_status: EventStatus
+) -> None:
+    web, db = announce(look(fleet, maintenances=[BY_HOST]), now)
+    approved = request_start(web, vm=VmName("web-0"), now=now)
+
+    gone = replace(db, event_status=event_status)
+    decisions = decide(look(fleet, [approved, gone], [BY_HOST]), now)
+
+    started = StartEvent(event_id=web.event_id, reason=StartReason.APPROVED)
+    assert started in decisions.actions
+
+
+def test_start_past_the_host_operation_leaves_the_others_waiting(
+    fleet: Topology, now: datetime
+) -> None:
+    web, db = announce(look(fleet, maintenances=[BY_HOST]), now)
+
+    decisions = decide(look(fleet, [start(web, now=now), db], [BY_HOST]), now)
+
+    assert decisions.actions == ()
+    assert decisions.effects == (InquireImpact(event_id=web.event_id, vm=VmName("web-0")),)
+
+
+def test_other_event_on_the_host_neither_waits_nor_holds(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    operation = announce(look(fleet, maintenances=[BY_HOST]), now)
+    approved = [request_start(own, vm=own.resources[0], now=now) for own in operation]
+    other = replace(event, host=HostName("kvm-1"))
+
+    held = decide(look(fleet, [*operation, request_start(other, vm=VmName("web-0"), now=now)]), now)
+    holding = decide(look(fleet, [*approved, other]), now)
+
+    assert [type(action) for action in held.actions] == [StartEvent]
+    assert [type(action) for action in holding.actions] == [StartEvent, StartEvent]
+
+
+def test_host_operations_do_not_wait_for_each_other(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    waiting = replace(event, maintenance_id=MaintenanceId("m"), host=HostName("kvm-1"))
+    neighbour = replace(waiting, event_id=EventId("E2"), host=HostName("kvm-3"))
+
+    approved = request_start(neighbour, vm=VmName("web-2"), now=now)
+
+    actions = decide(look(fleet, [waiting, approved]), now).actions
+    assert actions == (StartEvent(event_id=EventId("E2"), reason=StartReason.APPROVED),)
+
+
+def test_executor_is_asked_before_anything_begins(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    decisions = decide(look(fleet, [start(event, now=now)]), now)
+
+    expected = tuple(InquireImpact(event_id=event.event_id, vm=vm) for vm in event.resources)
+    assert decisions == replace(NOTHING, effects=expected)
+    assert decisions
+
+
+def test_impact_begins_only_where_it_has_not_begun(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    answers = {"web-0": ImpactStatus.RUNNING, "web-2": ImpactStatus.NOT_BEGUN}
+
+    decisions = decide(look(fleet, [start(event, now=now)], impacts=answers), now)
+
+    expected = BeginImpact(event_id=event.event_id, vm=VmName("web-2"))
+    assert decisions == replace(NOTHING, effects=(expected,))
+
+
+@pytest.mark.parametrize(
+    "answer", [ImpactStatus.RUNNING, ImpactStatus.UNKNOWN], ids=lambda answer: answer.value
+)
+def test_event_is_held_while_one_impact_is_running_or_unknown(
+    fleet: Topology, event: ScheduledEvent, now: datetime, answer: ImpactStatus
+) -> None:
+    answers = {"web-0": ImpactStatus.FAILED, "web-2": answer}
+
+    assert decide(look(fleet, [start(event, now=now)], impacts=answers), now) == NOTHING
+
+
+def test_scheduled_event_has_no_impact_yet(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    answers = {"web-0": ImpactStatus.NOT_BEGUN, "web-2": ImpactStatus.NOT_BEGUN}
+
+    assert decide(look(fleet, [event], impacts=answers), now) == NOTHING
+
+
+def test_event_is_completed_when_every_impact_is_done(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    answers = {"web-0": ImpactStatus.DONE, "web-2": ImpactStatus.DONE}
+
+    decisions = decide(look(fleet, [start(event, now=now)], impacts=answers), now)
+
+    expected = CompleteEvent(event_id=event.event_id, outcome=Outcome.SUCCEEDED, reason="")
+    assert decisions == replace(NOTHING, actions=(expected,))
+
+
+@pytest.mark.parametrize(
+    ("web_0", "web_2", "reason"),
+    [
+        (Impact(status=ImpactStatus.FAILED, reason="no boot"), None, "web-0: no boot"),
+        (Impact(status=ImpactStatus.FAILED), None, "web-0: failed"),
+        (
+            Impact(status=ImpactStatus.FAILED),
+            Impact(status=ImpactStatus.FAILED, reason="gone"),
+            "web-0: failed; web-2: gone",
+        ),
+    ],
+)
+def test_event_fails_with_the_reason_of_each_failed_impact(
+    fleet: Topology,
+    event: ScheduledEvent,
+    now: datetime,
+    web_0: Impact,
+    web_2: Impact | None,
+    reason: str,
+) -> None:
+    impacts = {
+        (event.event_id, VmName("web-0")): web_0,
+        (event.event_id, VmName("web-2")): web_2 or Impact(status=ImpactStatus.DONE),
+    }
+
+    decisions = decide(replace(look(fleet, [start(event, now=now)]), impacts=impacts), now)
+
+    expected = CompleteEvent(event_id=event.event_id, outcome=Outcome.FAILED, reason=reason)
+    assert decisions.actions == (expected,)
+
+
+def test_first_step_of_a_maintenance_is_due_at_once(fleet: Topology, now: datetime) -> None:
+    decisions = decide(look(fleet, maintenances=[BY_SCOPE]), now)
+
+    first = plan(BY_SCOPE, fleet)[0]
+    expected = ScheduleStep(maintenance_id=BY_SCOPE.maintenance_id, step=first)
+    assert decisions == replace(NOTHING, actions=(expected,))
+
+
+def test_next_step_is_due_after_the_previous_is_completed(fleet: Topology, now: datetime) -> None:
+    (first,) = announce(look(fleet, maintenances=[BY_SCOPE]), now)
+    completed = complete(start(first, now=now), outcome=Outcome.SUCCEEDED, now=now)
+
+    decisions = decide(look(fleet, [completed], [BY_SCOPE]), now)
+
+    second = plan(BY_SCOPE, fleet)[1]
+    expected = ScheduleStep(maintenance_id=BY_SCOPE.maintenance_id, step=second)
+    assert decisions.actions == (expected,)
+
+
+def test_completion_is_recorded_before_the_next_step_is_due(fleet: Topology, now: datetime) -> None:
+    (first,) = announce(look(fleet, maintenances=[BY_SCOPE]), now)
+    answers = {"web-0": ImpactStatus.DONE, "web-2": ImpactStatus.DONE}
+
+    decisions = decide(look(fleet, [start(first, now=now)], [BY_SCOPE], answers), now)
+
+    assert [type(action) for action in decisions.actions] == [CompleteEvent]
+
+
+def test_two_maintenances_do_not_begin_two_update_domains_in_one_decision(
+    fleet: Topology, now: datetime
+) -> None:
+    first = replace(BY_SCOPE, resources=(VmName("web-1"),))
+    second = replace(
+        BY_SCOPE, maintenance_id=MaintenanceId("m9"), resources=(VmName("web-0"), VmName("db-0"))
+    )
+
+    events = announce(look(fleet, maintenances=[first, second]), now)
+
+    assert [(event.maintenance_id, event.resources) for event in events] == [
+        ("m1", ("web-1",)),
+        ("m9", ("db-0",)),
+    ]
+
+
+def test_two_maintenances_may_share_an_update_domain(fleet: Topology, now: datetime) -> None:
+    first = replace(BY_SCOPE, resources=(VmName("web-0"),))
+    second = replace(BY_SCOPE, maintenance_id=MaintenanceId("m9"), resources=(VmName("web-2"),))
+
+    events = announce(look(fleet, maintenances=[first, second]), now)
+
+    assert [event.resources for event in events] == [("web-0",), ("web-2",)]
+
+
+def test_events_of_a_paused_maintenance_take_their_course(fleet: Topology, now: datetime) -> None:
+    (event,) = announce(look(fleet, maintenances=[BY_SCOPE]), now)
+
+    decisions = decide(look(fleet, [event], [pause(BY_SCOPE)]), event.not_before)
+
+    assert [type(action) for action in decisions.actions] == [StartEvent]
+
+
+def test_aborted_maintenance_withdraws_what_is_scheduled_even_past_not_before(
+    fleet: Topology, now: datetime
+) -> None:
+    (event,) = announce(look(fleet, maintenances=[BY_SCOPE]), now)
+
+    decisions = decide(look(fleet, [event], [abort(BY_SCOPE)]), event.not_before)
+
+    expected = CancelEvent(event_id=event.event_id, reason="the maintenance was aborted")
+    assert decisions.actions == (expected,)
+
+
+def test_started_events_of_an_aborted_maintenance_run_out(fleet: Topology, now: datetime) -> None:
+    (event,) = announce(look(fleet, maintenances=[BY_SCOPE]), now)
+    answers = {"web-0": ImpactStatus.NOT_BEGUN, "web-2": ImpactStatus.NOT_BEGUN}
+
+    decisions = decide(look(fleet, [start(event, now=now)], [abort(BY_SCOPE)], answers), now)
+
+    assert decisions.actions == ()
+    assert [type(effect) for effect in decisions.effects] == [BeginImpact, BeginImpact]
+
+
+def test_abort_touches_no_event_of_others(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    (own,) = announce(look(fleet, maintenances=[BY_SCOPE]), now)
+
+    decisions = decide(look(fleet, [event, own], [abort(BY_SCOPE)]), now)
+
+    assert [action for action in decisions.actions if isinstance(action, CancelEvent)] == [
+        CancelEvent(event_id=own.event_id, reason="the maintenance was aborted")
+    ]
+
+
+@pytest.mark.parametrize("maintenance", [abort(BY_SCOPE), replace(BY_SCOPE, resources=())])
+def test_maintenance_with_nothing_left_is_finished(
+    fleet: Topology, now: datetime, maintenance: Maintenance
+) -> None:
+    decisions = decide(look(fleet, maintenances=[maintenance]), now)
+
+    expected = FinishMaintenance(maintenance_id=maintenance.maintenance_id)
+    assert decisions == replace(NOTHING, actions=(expected,))
+
+
+def test_finished_maintenance_is_not_finished_again(fleet: Topology, now: datetime) -> None:
+    finished = replace(abort(BY_SCOPE), finished_at=now)
+
+    assert decide(look(fleet, maintenances=[finished]), now) == NOTHING
+
+
+def test_held_maintenance_is_not_finished(fleet: Topology, now: datetime) -> None:
+    (event,) = announce(look(fleet, maintenances=[BY_SCOPE]), now)
+
+    decisions = decide(look(fleet, [cancel(event, now=now)], [BY_SCOPE]), now)
+
+    assert decisions == NOTHING
+
+
+def test_next_deadline_is_the_earliest_not_before_to_come(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    later = replace(
+        event, event_id=EventId("E2"), not_before=event.not_before + timedelta(minutes=5)
+    )
+
+    snapshot = look(fleet, [later, event])
+
+    assert next_deadline(snapshot, now) == event.not_before
+    assert next_deadline(snapshot, event.not_before) == later.not_before
+
+
+@pytest.mark.parametrize("event_status", sorted(set(EventStatus) - {EventStatus.SCHEDULED}))
+def test_only_scheduled_events_have_a_deadline(
+    fleet: Topology, event: ScheduledEvent, now: datetime, event_status: EventStatus
+) -> None:
+    snapshot = look(fleet, [replace(event, event_status=event_status)])
+
+    assert next_deadline(snapshot, now) is None
+
+
+def test_idle_fleet_has_no_deadline(fleet: Topology, now: datetime) -> None:
+    assert next_deadline(look(fleet), now) is None
+
+
+def test_start_is_recorded(fleet: Topology, event: ScheduledEvent, now: datetime) -> None:
+    action = StartEvent(event_id=event.event_id, reason=StartReason.APPROVED)
+
+    recorded = record(look(fleet, [event]), [action], now=now, event_ids=iter(()))
+
+    assert recorded == look(fleet, [start(event, now=now)])
+
+
+def test_completion_is_recorded(fleet: Topology, event: ScheduledEvent, now: datetime) -> None:
+    started = start(event, now=now)
+    action = CompleteEvent(event_id=event.event_id, outcome=Outcome.FAILED, reason="no boot")
+
+    recorded = record(look(fleet, [started]), [action], now=now, event_ids=iter(()))
+
+    expected = complete(started, outcome=Outcome.FAILED, reason="no boot", now=now)
+    assert recorded == look(fleet, [expected])
+
+
+def test_cancellation_is_recorded(fleet: Topology, event: ScheduledEvent, now: datetime) -> None:
+    action = CancelEvent(event_id=event.event_id, reason="not needed")
+
+    recorded = record(look(fleet, [event]), [action], now=now, event_ids=iter(()))
+
+    assert recorded == look(fleet, [cancel(event, reason="not needed", now=now)])
+
+
+def test_finish_is_recorded(fleet: Topology, now: datetime) -> None:
+    action = FinishMaintenance(maintenance_id=BY_SCOPE.maintenance_id)
+
+    recorded = record(
+        look(fleet, maintenances=[BY_SCOPE, BY_HOST]), [action], now=now, event_ids=iter(())
+    )
+
+    expected = [replace(BY_SCOPE, finished_at=now), BY_HOST]
+    assert recorded == look(fleet, maintenances=expected)
+
+
+def test_recorded_step_takes_ids_in_order_and_gives_notice(fleet: Topology, now: datetime) -> None:
+    events = announce(look(fleet, maintenances=[BY_HOST]), now)
+
+    assert [(event.event_id, event.resources) for event in events] == [
+        ("N0", ("web-0",)),
+        ("N1", ("db-0",)),
+    ]
+    assert {event.not_before for event in events} == {now + timedelta(minutes=15)}
+    assert {event.event_status for event in events} == {EventStatus.SCHEDULED}
+
+
+@pytest.mark.parametrize(
+    ("policy", "speed", "notice"),
+    [
+        (Policy(), 1, timedelta(minutes=5)),
+        (Policy(terminate_notice=timedelta(minutes=15)), 1, timedelta(minutes=15)),
+        (Policy(terminate_notice=timedelta(minutes=15)), 60, timedelta(seconds=15)),
+    ],
+)
+def test_recorded_step_gives_the_notice_of_its_scope_at_the_speed(
+    fleet: Topology, now: datetime, policy: Policy, speed: float, notice: timedelta
+) -> None:
+    maintenance = replace(BY_SCOPE, event_type=EventType.TERMINATE)
+    snapshot = look(with_policy(fleet, "availability-set/web", policy), maintenances=[maintenance])
+
+    recorded = record(
+        snapshot,
+        decide(snapshot, now).actions,
+        now=now,
+        event_ids=iter([EventId("E1")]),
+        speed=speed,
+    )
+
+    assert recorded.events[EventId("E1")].not_before == now + notice
+
+
+def test_recording_leaves_the_old_snapshot_as_it_was(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    snapshot = look(fleet, [event])
+    action = StartEvent(event_id=event.event_id, reason=StartReason.APPROVED)
+
+    record(snapshot, [action], now=now, event_ids=iter(()))
+
+    assert snapshot == look(fleet, [event])
+
+
+@pytest.mark.parametrize("maintenance", [BY_SCOPE, BY_HOST], ids=["scope", "host"])
+def test_decided_and_recorded_steps_are_not_due_again(
+    fleet: Topology, now: datetime, maintenance: Maintenance
+) -> None:
+    events = announce(look(fleet, maintenances=[maintenance]), now)
+
+    assert decide(look(fleet, events, [maintenance]), now) == NOTHING
+
+
+def test_maintenance_is_walked_to_its_end_step_by_step(fleet: Topology, now: datetime) -> None:
+    snapshot = look(fleet, maintenances=[BY_SCOPE])
+    event_ids = iter([EventId("E1"), EventId("E2")])
+    answers = dict.fromkeys(map(str, fleet.virtual_machines), ImpactStatus.DONE)
+    walked: list[type] = []
+
+    while actions := decide(snapshot, now).actions:
+        walked += [type(action) for action in actions]
+        after = record(snapshot, actions, now=now, event_ids=event_ids)
+        snapshot = look(fleet, after.events.values(), after.maintenances.values(), answers)
+        now += timedelta(minutes=15)
+
+    assert walked == [ScheduleStep, StartEvent, CompleteEvent] * 2 + [FinishMaintenance]

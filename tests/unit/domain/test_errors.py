@@ -1,0 +1,133 @@
+import inspect
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from forewarn.domain import errors
+from forewarn.domain.errors import (
+    AddressTakenError,
+    DomainError,
+    DomainOutOfRangeError,
+    EmptySelectionError,
+    IllegalTransitionError,
+    InvalidNameError,
+    NameTakenError,
+    NoticeTooShortError,
+    PostponeRefusedError,
+    RoleNameError,
+    ScopeSettingError,
+    SharedHostError,
+    UnknownHostError,
+    UnknownScopeError,
+    UnknownVirtualMachineError,
+    UserOperationInFlightError,
+    UserOperationLimitError,
+)
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.vocabulary import EventId, EventStatus
+
+NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+QUARTER_PAST = datetime(2026, 3, 2, 12, 15, tzinfo=UTC)
+E1, E2 = EventId("E1"), EventId("E2")
+
+REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
+    (
+        InvalidNameError("host", "a b"),
+        {"noun": "host", "name": "a b"},
+        ["'a b'", "host", "letters, digits"],
+    ),
+    (
+        NameTakenError("availability set", "Web"),
+        {"noun": "availability set", "name": "Web"},
+        ["availability set", "'Web'", "case does not count"],
+    ),
+    (
+        AddressTakenError("10.0.0.1", "web-1", "belongs to web-0 already"),
+        {"address": "10.0.0.1", "vm": "web-1"},
+        ["'10.0.0.1'", "web-1", "belongs to web-0 already"],
+    ),
+    (
+        UnknownScopeError("web-0", "availability-set/web"),
+        {"vm": "web-0", "scope": "availability-set/web"},
+        ["web-0", "availability-set/web", "not declared"],
+    ),
+    (RoleNameError("web-0"), {"vm": "web-0"}, ["web-0", "FrontEnd_IN_0"]),
+    (
+        DomainOutOfRangeError("web-0", "update domain", 5, 5),
+        {"vm": "web-0", "number": 5, "domains": 5},
+        ["web-0", "update domain 5", "0 to 4"],
+    ),
+    (
+        ScopeSettingError("scale-set/batch", "terminate_notice", "between 5 and 15 minutes"),
+        {"scope": "scale-set/batch", "setting": "terminate_notice"},
+        ["terminate_notice", "scale-set/batch", "between 5 and 15 minutes"],
+    ),
+    (UnknownVirtualMachineError("web-9"), {"vm": "web-9"}, ["'web-9'"]),
+    (UnknownHostError("kvm-9"), {"host": "kvm-9"}, ["'kvm-9'"]),
+    (
+        IllegalTransitionError(E1, EventStatus.STARTED, "cancel"),
+        {"event_id": E1, "event_status": EventStatus.STARTED, "trigger": "cancel"},
+        ["E1", "Started", "cancel"],
+    ),
+    (
+        NoticeTooShortError("Reboot", NOON, QUARTER_PAST),
+        {"event_type": "Reboot", "not_before": NOON, "earliest": QUARTER_PAST},
+        ["Reboot", "2026-03-02 12:00:00 GMT", "the earliest is 2026-03-02 12:15:00 GMT"],
+    ),
+    (
+        PostponeRefusedError(E1, "it is approved"),
+        {"event_id": E1, "problem": "it is approved"},
+        ["E1", "it is approved"],
+    ),
+    (
+        UserOperationInFlightError("web-0", [E1, E2]),
+        {"vm": "web-0", "in_flight": (E1, E2)},
+        ["web-0", "E1, E2"],
+    ),
+    (
+        UserOperationLimitError(2, [E1, E2]),
+        {"limit": 2, "in_flight": (E1, E2)},
+        ["2 user operations", "2 is the limit", "E1, E2"],
+    ),
+    (EmptySelectionError(), {}, ["no virtual machine"]),
+    (
+        SharedHostError("kvm-1", "availability-set/web", ["web-0", "web-1"]),
+        {"host": "kvm-1", "scope": "availability-set/web", "vms": ("web-0", "web-1")},
+        ["kvm-1", "availability-set/web", "web-0, web-1"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "data", "words"), REFUSALS, ids=lambda value: type(value).__name__
+)
+def test_refusal_says_in_a_sentence_what_was_refused(
+    error: DomainError, data: dict[str, object], words: list[str]
+) -> None:
+    sentence = str(error)
+
+    assert all(word in sentence for word in words)
+    assert sentence.endswith(".")
+    assert {name: getattr(error, name) for name in data} == data
+
+
+def test_every_leaf_is_in_the_table_above() -> None:
+    leaves = {error for error in _classes() if not error.__subclasses__()}
+
+    assert {type(error) for error, _, _ in REFUSALS} == leaves
+
+
+def test_tree_in_the_docstring_is_the_tree_of_classes() -> None:
+    drawn: dict[str, str] = {}
+    path = [ForewarnError.__name__]
+    for indent, name in re.findall(r"^(\W*)(\w+Error)\b", errors.__doc__ or "", re.MULTILINE):
+        path[len(indent) // 2 + 1 :] = [name]
+        drawn[name] = path[-2]
+
+    assert drawn == {error.__name__: error.__bases__[0].__name__ for error in _classes()}
+
+
+def _classes() -> list[type[DomainError]]:
+    defined = inspect.getmembers(errors, inspect.isclass)
+    return [value for _, value in defined if issubclass(value, DomainError)]
