@@ -11,14 +11,15 @@ ROOT = Path(__file__).parent.parent.parent
 BASE_PACKAGES = ("forewarn.protocol", "forewarn.client", "forewarn.agent", "forewarn.pytest_plugin")
 IMPORT_EVERYTHING = """
 import importlib, importlib.util, pkgutil, sys
+there_before = set(sys.modules)  # a distribution's sitecustomize, for one
 for name in sys.argv[1:]:
     if importlib.util.find_spec(name) is None:
         continue
     package = importlib.import_module(name)
     for module in pkgutil.walk_packages(getattr(package, "__path__", []), name + "."):
         importlib.import_module(module.name)
-foreign = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
-print(*sorted(foreign - {"forewarn", "__main__", "__mp_main__"}))
+imported = {name.partition(".")[0] for name in set(sys.modules) - there_before}
+print(*sorted(imported - set(sys.stdlib_module_names) - {"forewarn"}))
 """
 
 
