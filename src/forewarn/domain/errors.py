@@ -11,6 +11,7 @@ DomainError
 │ ├ ScopeSettingError             a number of domains or a notice out of bounds
 │ ├ UnknownVirtualMachineError    a virtual machine nobody declared
 │ └ UnknownHostError              a host nobody declared and no virtual machine is on
+├ UnknownEventError               an event that never existed in this scope
 ├ IllegalTransitionError          a trigger the event's status does not allow
 ├ NoticeTooShortError             a NotBefore closer than the minimum notice
 ├ PostponeRefusedError            a postponement the policy does not allow
@@ -120,6 +121,14 @@ class UnknownHostError(TopologyError):
     def __init__(self, host: str) -> None:
         super().__init__(f"There is no host called {host!r}.")
         self.host = host
+
+
+class UnknownEventError(DomainError):
+    """An event that never existed in this scope."""
+
+    def __init__(self, event_id: EventId) -> None:
+        super().__init__(f"There is no event {event_id}.")
+        self.event_id = event_id
 
 
 class IllegalTransitionError(DomainError):

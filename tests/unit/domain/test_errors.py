@@ -18,6 +18,7 @@ from forewarn.domain.errors import (
     RoleNameError,
     ScopeSettingError,
     SharedHostError,
+    UnknownEventError,
     UnknownHostError,
     UnknownScopeError,
     UnknownVirtualMachineError,
@@ -65,6 +66,7 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     ),
     (UnknownVirtualMachineError("web-9"), {"vm": "web-9"}, ["'web-9'"]),
     (UnknownHostError("kvm-9"), {"host": "kvm-9"}, ["'kvm-9'"]),
+    (UnknownEventError(E1), {"event_id": E1}, ["E1"]),
     (
         IllegalTransitionError(E1, EventStatus.STARTED, "cancel"),
         {"event_id": E1, "event_status": EventStatus.STARTED, "trigger": "cancel"},

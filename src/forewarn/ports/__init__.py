@@ -1,0 +1,1 @@
+"""What the rules need from the outside world: small protocols, one file each."""

@@ -1,0 +1,25 @@
+"""The wake-ups inside the server: what a committed transaction changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from forewarn.domain.names import ScopeId
+from forewarn.domain.topology import Topology
+from forewarn.protocol.document import Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a commit changed for those who read from memory."""
+
+    documents: Mapping[ScopeId, Document] = field(default_factory=dict)
+    topology: Topology | None = None
+
+
+class ChangeListener(Protocol):
+    """Somebody who wants to know. Called after the commit and before it is acknowledged."""
+
+    def __call__(self, change: Change) -> None:
+        """Take note of *change*; called on the thread that committed, so be quick."""
+        ...

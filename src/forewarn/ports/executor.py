@@ -1,0 +1,29 @@
+"""Who carries maintenance out."""
+
+from datetime import datetime
+from typing import Protocol
+
+from forewarn.domain.decisions import Impact
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.names import VmName
+from forewarn.protocol.vocabulary import EventId
+
+
+class Executor(Protocol):
+    """Does to virtual machines what was announced, at most once per event and machine.
+
+    `begin` is called after Started was committed. Called again for the same event and machine, by
+    this leader or another, it must do nothing: the target remembers.
+    """
+
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> None:
+        """Begin the impact of *event* on *vm*, on behalf of the leader of *epoch*."""
+        ...
+
+    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
+        """Say how far it is."""
+        ...
+
+    def next_report_at(self) -> datetime | None:
+        """Return the maintenance time at which `inquire` will next have news, if that is known."""
+        ...

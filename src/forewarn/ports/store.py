@@ -1,0 +1,174 @@
+"""Where everything is kept: events, documents, ledger and audit change in one transaction."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.names import MaintenanceId, ScopeId, VmName
+from forewarn.domain.topology import Topology
+from forewarn.ports.changes import ChangeListener
+from forewarn.protocol.document import Document
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.vocabulary import EventId, EventStatus
+
+T = TypeVar("T")
+
+
+class StoreError(ForewarnError):
+    """The store cannot do it."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be written now: disk full, read-only, or away."""
+
+
+class LeaseLostError(StoreError):
+    """Somebody else is the leader by now; what the old one wanted to write is refused."""
+
+    def __init__(self, epoch: int, current: int) -> None:
+        super().__init__(f"Lease epoch {epoch} is over; the current one is {current}.")
+        self.epoch = epoch
+        self.current = current
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """One line in the life of an event."""
+
+    event_id: EventId
+    at: datetime
+    what: str
+    who: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One change, or one refusal, and who is answerable for it."""
+
+    at: datetime
+    maintenance_time: datetime
+    who: str
+    action: str
+    subject: str
+    outcome: str = "done"
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedImpact:
+    """What the simulated executor has begun; the unique row that keeps it from beginning twice."""
+
+    event_id: EventId
+    vm: VmName
+    ends_at: datetime
+    failure: str = ""
+
+
+class Reading(Protocol):
+    """A consistent look at everything. Sequences are in the order of creation."""
+
+    def topology(self) -> Topology: ...
+
+    def simulated_impact(self, event_id: EventId, vm: VmName) -> SimulatedImpact | None: ...
+
+    def event(self, event_id: EventId) -> ScheduledEvent | None: ...
+
+    def events_in_flight(self, scope_id: ScopeId | None = None) -> tuple[ScheduledEvent, ...]: ...
+
+    def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]: ...
+
+    def events(
+        self,
+        *,
+        status: Iterable[EventStatus] = (),
+        vm: VmName | None = None,
+        limit: int = 1000,
+    ) -> tuple[ScheduledEvent, ...]: ...
+
+    def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]: ...
+
+    def maintenance(self, maintenance_id: MaintenanceId) -> Maintenance | None: ...
+
+    def maintenances(self, *, finished: bool | None = None) -> tuple[Maintenance, ...]: ...
+
+    def document(self, scope_id: ScopeId) -> Document:
+        """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
+        ...
+
+    def documents(self) -> dict[ScopeId, Document]:
+        """Return the current document of every scope of the topology."""
+        ...
+
+    def last_polled_at(self, scope_id: ScopeId) -> datetime | None: ...
+
+    def audit(self, *, limit: int = 1000) -> tuple[AuditEntry, ...]: ...
+
+    def setting(self, name: str) -> str | None: ...
+
+
+class Transaction(Reading, Protocol):
+    """A look that may also change things: all of it is committed, or nothing."""
+
+    def put_topology(self, topology: Topology) -> None: ...
+
+    def put_event(self, event: ScheduledEvent) -> None: ...
+
+    def put_maintenance(self, maintenance: Maintenance) -> None: ...
+
+    def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None: ...
+
+    def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None: ...
+
+    def put_setting(self, name: str, value: str) -> None: ...
+
+    def append_ledger(self, entry: LedgerEntry) -> None: ...
+
+    def append_audit(self, entry: AuditEntry) -> None: ...
+
+    def put_simulated_impact(self, impact: SimulatedImpact) -> bool:
+        """Remember *impact*, unless one is there already; tell whether it was remembered."""
+        ...
+
+    def next_epoch(self) -> int:
+        """Take over leadership: return a lease epoch nobody has had."""
+        ...
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse with LeaseLostError unless *epoch* is the current one."""
+        ...
+
+
+class Store(Protocol):
+    """The one writer and the many readers."""
+
+    def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
+        """Have *work* done in a transaction; the future is resolved after commit and listeners.
+
+        An error of *work* undoes what it did, and nothing else, and is the future's error.
+        """
+        ...
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Do *work* in a transaction and return its result, after commit and listeners."""
+        ...
+
+    def read(self, look: Callable[[Reading], T]) -> T:
+        """Return what *look* sees in one consistent snapshot."""
+        ...
+
+    def listen(self, listener: ChangeListener) -> None:
+        """Call *listener* after each commit that changed a document or the topology."""
+        ...
+
+    def is_writable(self) -> bool:
+        """Tell whether the last attempt to write did not fail for want of disk or permission."""
+        ...
+
+    def close(self) -> None:
+        """Finish what was submitted, then let go of the files."""
+        ...
