@@ -1,0 +1,42 @@
+"""What a virtual machine can do for its events."""
+
+from datetime import datetime
+
+from forewarn.domain.errors import UnknownEventError
+from forewarn.domain.event import ScheduledEvent, request_start
+from forewarn.domain.names import VmName
+from forewarn.operations.context import Context
+from forewarn.operations.events import postpone_event
+from forewarn.operations.recording import record_audit, record_events
+from forewarn.ports.store import Reading, Transaction
+from forewarn.protocol.vocabulary import EventId
+
+
+def request_starts(
+    tx: Transaction, context: Context, vm: VmName, event_ids: tuple[EventId, ...]
+) -> None:
+    """Take the StartRequests of *vm*: all of them, or none if one was never of its scope."""
+    events = [event_in_scope(tx, vm, event_id) for event_id in event_ids]
+    for event in events:
+        approved = request_start(event, vm=vm, now=context.now)
+        if approved != event:
+            record_events(tx, context, "approved", [approved])
+            record_audit(tx, context, "event approve", event.event_id)
+
+
+def postpone_from_vm(
+    tx: Transaction, context: Context, vm: VmName, event_id: EventId, not_before: datetime
+) -> ScheduledEvent:
+    """Postpone on behalf of *vm*, if its scope allows."""
+    event_in_scope(tx, vm, event_id)
+    return postpone_event(tx, context, event_id, not_before)
+
+
+def event_in_scope(reading: Reading, vm: VmName, event_id: EventId) -> ScheduledEvent:
+    """Return an event that *vm* can see or could once see, or refuse."""
+    event = reading.event(event_id)
+    caller = reading.topology().virtual_machines.get(vm)
+    is_known = event is not None and caller is not None and event.scope_id == caller.scope_id
+    if event is None or not is_known or not event.is_published:
+        raise UnknownEventError(event_id)
+    return event

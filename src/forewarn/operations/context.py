@@ -1,0 +1,29 @@
+"""Who asks, when, and by which rules."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from forewarn.domain.notice import NoticeMode
+from forewarn.domain.policy import USER_INITIATED_LIMIT
+from forewarn.protocol.vocabulary import EventId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the operator has set for the whole server."""
+
+    notice: NoticeMode = NoticeMode.ALWAYS
+    speed: float = 1
+    user_initiated_limit: int = USER_INITIATED_LIMIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Who asks and when: *now* in maintenance time, *at* in real time."""
+
+    who: str
+    now: datetime
+    at: datetime
+    new_id: Callable[[], EventId]
+    rules: Rules = field(default_factory=Rules)

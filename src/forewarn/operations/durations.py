@@ -1,0 +1,41 @@
+"""Durations as people type them: 30s, 15m, 1h30m."""
+
+import re
+from datetime import timedelta
+
+from forewarn.protocol.errors import ForewarnError
+
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+_DURATION = re.compile(r"(?:[0-9]{1,9}[dhms])+")
+
+
+class DurationError(ForewarnError):
+    """Something typed that is no duration."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text!r} is no duration; write 30s, 15m or 1h30m.")
+        self.text = text
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return the duration *text* names."""
+    if _DURATION.fullmatch(text) is None:
+        raise DurationError(text)
+    parts = re.findall(r"([0-9]+)([dhms])", text)
+    try:
+        return sum(
+            (timedelta(**{_UNITS[unit]: int(number)}) for number, unit in parts), timedelta()
+        )
+    except OverflowError:
+        raise DurationError(text) from None
+
+
+def format_duration(duration: timedelta) -> str:
+    """Return *duration* as a person would type it, to the second."""
+    seconds = round(duration.total_seconds())
+    parts = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, seconds = divmod(seconds, size)
+        if number:
+            parts.append(f"{number}{unit}")
+    return "".join(parts) or "0s"

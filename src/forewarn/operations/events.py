@@ -1,0 +1,222 @@
+"""Everything that can be done to events from outside the virtual machine."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from forewarn.domain.errors import UnknownEventError
+from forewarn.domain.event import (
+    Approval,
+    Approver,
+    Draft,
+    Outcome,
+    ScheduledEvent,
+    approve,
+    cancel,
+    complete,
+    schedule,
+    start,
+    start_unannounced,
+)
+from forewarn.domain.notice import is_enabled, minimum_notice
+from forewarn.domain.policy import Beginning, Policy, admit_user_operation, beginning, postpone
+from forewarn.domain.topology import split_by_update_domain
+from forewarn.operations.context import Context
+from forewarn.operations.inventory import find_vm
+from forewarn.operations.recording import record_audit, record_events
+from forewarn.ports.store import Reading, Transaction
+from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
+
+_USER_VERBS = {EventType.REBOOT: "restarted", EventType.REDEPLOY: "redeployed"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventOrder:
+    """What an operator asks to be announced."""
+
+    event_type: EventType
+    resources: tuple[str, ...]
+    not_before: datetime | timedelta | None = None
+    duration_in_seconds: int | None = None
+    description: str = ""
+    started: bool = False
+
+
+def find_event(reading: Reading, event_id: EventId) -> ScheduledEvent:
+    """Return the event, or refuse."""
+    event = reading.event(event_id)
+    if event is None:
+        raise UnknownEventError(event_id)
+    return event
+
+
+def create_events(
+    tx: Transaction, context: Context, order: EventOrder
+) -> tuple[ScheduledEvent, ...]:
+    """Announce *order*, in as many events as it takes to name one update domain in each."""
+    topology = tx.topology()
+    names = [find_vm(topology, name).name for name in order.resources]
+    events = tuple(
+        _create(
+            tx,
+            context,
+            order,
+            Draft(
+                event_type=order.event_type,
+                event_source=EventSource.PLATFORM,
+                share=share,
+                description=order.description,
+                duration_in_seconds=order.duration_in_seconds,
+            ),
+        )
+        for share in split_by_update_domain(topology, names)
+    )
+    record_events(tx, context, "started" if order.started else "scheduled", events)
+    for event in events:
+        record_audit(tx, context, "event create", event.event_id)
+    return events
+
+
+def operate(tx: Transaction, context: Context, name: str, event_type: EventType) -> ScheduledEvent:
+    """Restart or redeploy a virtual machine as its owner: Reboot or Redeploy, EventSource User."""
+    topology = tx.topology()
+    vm = find_vm(topology, name)
+    admit_user_operation(vm.name, tx.events_in_flight(), limit=context.rules.user_initiated_limit)
+    (share,) = split_by_update_domain(topology, [vm.name])
+    draft = Draft(
+        event_type=event_type,
+        event_source=EventSource.USER,
+        share=share,
+        # The sentence Azure shows, which clients match: compatibility.md#documents.
+        description=f"Virtual machine is going to be {_USER_VERBS[event_type]} "
+        "as requested by authorized user.",
+    )
+    policy = topology.scopes[vm.scope_id].policy
+    how = beginning(
+        draft,
+        policy=policy,
+        mode=context.rules.notice,
+        enabled=is_enabled(tx.last_polled_at(vm.scope_id), context.now),
+    )
+    event = _begin(context, draft, how, policy)
+    record_events(tx, context, event.event_status.lower(), [event])
+    record_audit(tx, context, f"vm {event_type.lower()}", vm.name)
+    return event
+
+
+def approve_event(tx: Transaction, context: Context, event_id: EventId) -> ScheduledEvent:
+    """Approve for everybody."""
+    word = Approval(approver=Approver.OPERATOR, name=context.who, approved_at=context.now)
+    return _change(tx, context, event_id, "approve", lambda event: approve(event, word))
+
+
+def postpone_event(
+    tx: Transaction, context: Context, event_id: EventId, not_before: datetime
+) -> ScheduledEvent:
+    """Move the event to a later *not_before*, as far as its scope's policy allows."""
+    policy = tx.topology().scopes[find_event(tx, event_id).scope_id].policy
+    return _change(
+        tx,
+        context,
+        event_id,
+        "postpone",
+        lambda event: postpone(event, not_before, policy=policy, now=context.now),
+    )
+
+
+def start_event(tx: Transaction, context: Context, event_id: EventId) -> ScheduledEvent:
+    """Start now, past policy, NotBefore and host operation."""
+    return _change(tx, context, event_id, "start", lambda event: start(event, now=context.now))
+
+
+def complete_event(
+    tx: Transaction,
+    context: Context,
+    event_id: EventId,
+    outcome: Outcome = Outcome.SUCCEEDED,
+    reason: str = "",
+) -> ScheduledEvent:
+    """End a Started event; what its executor reports later is ignored."""
+    return _change(
+        tx,
+        context,
+        event_id,
+        "complete",
+        lambda event: complete(event, outcome=outcome, reason=reason, now=context.now),
+    )
+
+
+def complete_all_events(tx: Transaction, context: Context) -> tuple[ScheduledEvent, ...]:
+    """End every Started event."""
+    started = [
+        event for event in tx.events_in_flight() if event.event_status is EventStatus.STARTED
+    ]
+    return tuple(complete_event(tx, context, event.event_id) for event in started)
+
+
+def cancel_event(
+    tx: Transaction, context: Context, event_id: EventId, reason: str = ""
+) -> ScheduledEvent:
+    """Withdraw a Scheduled event."""
+    return _change(
+        tx, context, event_id, "cancel", lambda event: cancel(event, reason=reason, now=context.now)
+    )
+
+
+_PAST = {
+    "approve": "approved",
+    "postpone": "postponed",
+    "start": "started",
+    "complete": "completed",
+    "cancel": "canceled",
+}
+
+
+def _change(
+    tx: Transaction,
+    context: Context,
+    event_id: EventId,
+    verb: str,
+    change: Callable[[ScheduledEvent], ScheduledEvent],
+) -> ScheduledEvent:
+    changed = change(find_event(tx, event_id))
+    record_events(tx, context, _PAST[verb], [changed])
+    record_audit(tx, context, f"event {verb}", event_id)
+    return changed
+
+
+def _create(tx: Transaction, context: Context, order: EventOrder, draft: Draft) -> ScheduledEvent:
+    if order.started:
+        return start_unannounced(draft, event_id=context.new_id(), now=context.now)
+    policy = tx.topology().scopes[draft.share.scope_id].policy
+    wanted = order.not_before
+    return schedule(
+        draft,
+        event_id=context.new_id(),
+        now=context.now,
+        notice=_minimum_notice(context, draft, policy),
+        not_before=context.now + wanted if isinstance(wanted, timedelta) else wanted,
+    )
+
+
+def _begin(context: Context, draft: Draft, how: Beginning, policy: Policy) -> ScheduledEvent:
+    event_id, now = context.new_id(), context.now
+    match how:
+        case Beginning.SCHEDULED:
+            notice = _minimum_notice(context, draft, policy)
+            return schedule(draft, event_id=event_id, now=now, notice=notice)
+        case Beginning.STARTED:
+            return start_unannounced(draft, event_id=event_id, now=now)
+        case Beginning.UNPUBLISHED:
+            return start_unannounced(draft, event_id=event_id, now=now, is_published=False)
+        case _:
+            assert_never(how)
+
+
+def _minimum_notice(context: Context, draft: Draft, policy: Policy) -> timedelta:
+    return minimum_notice(
+        draft.event_type,
+        terminate_notice=policy.terminate_notice,
+        speed=context.rules.speed,
+    )

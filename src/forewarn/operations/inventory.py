@@ -1,0 +1,255 @@
+"""The fleet: declaring it, changing it, and what may not change while an event is in flight."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from forewarn.domain.errors import (
+    DomainError,
+    NameTakenError,
+    UnknownScopeError,
+    UnknownVirtualMachineError,
+)
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.names import HostName, ScopeId, VmName, name_key
+from forewarn.domain.publication import republish
+from forewarn.domain.topology import (
+    DeliveryScope,
+    ScopeKind,
+    Topology,
+    VirtualMachine,
+    assign_domains,
+    build_topology,
+    standalone,
+)
+from forewarn.operations.context import Context
+from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet
+from forewarn.operations.recording import record_audit
+from forewarn.ports.store import Transaction
+from forewarn.protocol.vocabulary import EventId
+
+
+class VirtualMachineBusyError(DomainError):
+    """A virtual machine that cannot be moved or removed while it is in an event."""
+
+    def __init__(self, vm: VmName, event_ids: Iterable[EventId]) -> None:
+        self.vm = vm
+        self.event_ids = tuple(event_ids)
+        super().__init__(
+            f"{vm} is in {', '.join(self.event_ids)}; it can be moved or removed after that."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetChange:
+    """What a declaration changed."""
+
+    added: tuple[VmName, ...] = ()
+    changed: tuple[VmName, ...] = ()
+    removed: tuple[VmName, ...] = ()
+
+
+def find_vm(topology: Topology, name: str) -> VirtualMachine:
+    """Return the virtual machine called *name*, in any case, or refuse."""
+    vm = topology.virtual_machines.get(VmName(name))
+    if vm is not None:
+        return vm
+    key = name_key(name)
+    for vm in topology.virtual_machines.values():
+        if name_key(vm.name) == key:
+            return vm
+    raise UnknownVirtualMachineError(name)
+
+
+def apply_fleet(
+    tx: Transaction, context: Context, fleet: Fleet, *, prune: bool = False
+) -> FleetChange:
+    """Make the fleet as declared. What is not declared stays, unless it is to be pruned."""
+    before = tx.topology()
+    after = declare(before, fleet, context, prune=prune)
+    change = _compare(before, after)
+    _check_idle(tx.events_in_flight(), before, after)
+    if after != before:
+        tx.put_topology(after)
+        _keep_incarnations_rising(tx, context, before, after)
+        record_audit(tx, context, "fleet apply", _summary(change))
+    return change
+
+
+def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
+    """Take a virtual machine out of the fleet."""
+    before = tx.topology()
+    vm = find_vm(before, name)
+    rest = [other for other in before.virtual_machines.values() if other.name != vm.name]
+    after = build_topology(
+        scopes=_used_scopes(before.scopes.values(), rest),
+        virtual_machines=rest,
+        hosts=before.hosts.values(),
+    )
+    _check_idle(tx.events_in_flight(), before, after)
+    tx.put_topology(after)
+    record_audit(tx, context, "vm remove", vm.name)
+    return FleetChange(removed=(vm.name,))
+
+
+def declare(before: Topology, fleet: Fleet, context: Context, *, prune: bool) -> Topology:
+    """Return the topology after *fleet* was declared on top of *before*."""
+    _check_declared_once(fleet)
+    declared = {vm.name: vm for vm in fleet.virtual_machines}
+    staying = {
+        name: vm for name, vm in before.virtual_machines.items() if name in declared or not prune
+    }
+    scopes = _merge_scopes(before, fleet, prune=prune)
+    places = _assign_domains(fleet, scopes, staying.values())
+    made = {
+        name: _virtual_machine(vm, staying.get(name), places[name], context)
+        for name, vm in declared.items()
+    }
+    # What was there keeps its place in fleet order.
+    vms = {**staying, **made}
+    hosts = {} if prune else dict(before.hosts)
+    hosts |= {host.name: host for host in fleet.hosts}
+    return build_topology(
+        scopes=_used_scopes(scopes.values(), vms.values()),
+        virtual_machines=vms.values(),
+        hosts=hosts.values(),
+    )
+
+
+def _check_declared_once(fleet: Fleet) -> None:
+    for noun, names in (
+        ("virtual machine", [vm.name for vm in fleet.virtual_machines]),
+        ("set, service or scale set", [scope.name for scope in fleet.scopes]),
+        ("host", [host.name for host in fleet.hosts]),
+    ):
+        for name, times in Counter(map(name_key, names)).items():
+            if times > 1:
+                raise NameTakenError(noun, name)
+
+
+def _merge_scopes(before: Topology, fleet: Fleet, *, prune: bool) -> dict[ScopeId, DeliveryScope]:
+    scopes = {} if prune else dict(before.scopes)
+    scopes |= {scope.scope_id: scope for scope in fleet.scopes}
+    for vm in fleet.virtual_machines:
+        if vm.kind is ScopeKind.VIRTUAL_MACHINE:
+            scopes[vm.scope_id] = standalone(vm.name, vm.policy)
+    # Each placement group of a scale set is a scope of its own, with the settings of the set.
+    sets = {scope.name: scope for scope in scopes.values() if scope.placement_group is None}
+    groups = {
+        (scope.name, scope.placement_group) for scope in scopes.values() if scope.placement_group
+    } | {(vm.scope_name, vm.placement_group) for vm in fleet.virtual_machines if vm.placement_group}
+    for name, group in sorted(groups):
+        if name in sets:
+            scope = replace(sets[name], placement_group=group)
+            scopes[scope.scope_id] = scope
+    return scopes
+
+
+def _assign_domains(
+    fleet: Fleet,
+    scopes: Mapping[ScopeId, DeliveryScope],
+    staying: Iterable[VirtualMachine],
+) -> dict[VmName, tuple[int, int]]:
+    known: dict[ScopeId, list[VirtualMachine]] = {}
+    for vm in staying:
+        known.setdefault(vm.scope_id, []).append(vm)
+    wanted: dict[ScopeId, list[DeclaredVirtualMachine]] = {}
+    for declared in fleet.virtual_machines:
+        wanted.setdefault(declared.scope_id, []).append(declared)
+    places: dict[VmName, tuple[int, int]] = {}
+    for scope_id, vms in wanted.items():
+        scope = scopes.get(scope_id)
+        if scope is None:
+            raise UnknownScopeError(vms[0].name, scope_id)
+        update = assign_domains(
+            {vm.name: vm.update_domain for vm in vms},
+            domains=scope.update_domains,
+            known={vm.name: vm.update_domain for vm in known.get(scope_id, [])},
+        )
+        fault = assign_domains(
+            {vm.name: vm.fault_domain for vm in vms},
+            domains=scope.fault_domains,
+            known={vm.name: vm.fault_domain for vm in known.get(scope_id, [])},
+        )
+        places |= {vm.name: (update[vm.name], fault[vm.name]) for vm in vms}
+    return places
+
+
+def _virtual_machine(
+    declared: DeclaredVirtualMachine,
+    known: VirtualMachine | None,
+    place: tuple[int, int],
+    context: Context,
+) -> VirtualMachine:
+    update_domain, fault_domain = place
+    vm_id = declared.vm_id or (known.vm_id if known else context.new_id().lower())
+    return VirtualMachine(
+        name=declared.name,
+        scope_id=declared.scope_id,
+        update_domain=update_domain,
+        fault_domain=fault_domain,
+        host=declared.host,
+        addresses=declared.addresses,
+        vm_id=vm_id,
+        zone=declared.zone,
+        location=declared.location,
+        resource_group=declared.resource_group,
+        subscription_id=declared.subscription_id,
+        tags=declared.tags,
+        labels=declared.labels,
+    )
+
+
+def _used_scopes(
+    scopes: Iterable[DeliveryScope], vms: Iterable[VirtualMachine]
+) -> list[DeliveryScope]:
+    used = {vm.scope_id for vm in vms}
+    return [
+        scope
+        for scope in scopes
+        if scope.kind is not ScopeKind.VIRTUAL_MACHINE or scope.scope_id in used
+    ]
+
+
+def _check_idle(in_flight: Iterable[ScheduledEvent], before: Topology, after: Topology) -> None:
+    events: dict[VmName, list[EventId]] = {}
+    for event in in_flight:
+        for vm in event.resources:
+            events.setdefault(vm, []).append(event.event_id)
+    for vm, event_ids in events.items():
+        if _place(before.virtual_machines.get(vm)) != _place(after.virtual_machines.get(vm)):
+            raise VirtualMachineBusyError(vm, event_ids)
+
+
+def _place(vm: VirtualMachine | None) -> tuple[ScopeId, int, HostName | None] | None:
+    return None if vm is None else (vm.scope_id, vm.update_domain, vm.host)
+
+
+def _compare(before: Topology, after: Topology) -> FleetChange:
+    old, new = before.virtual_machines, after.virtual_machines
+    return FleetChange(
+        added=tuple(name for name in new if name not in old),
+        changed=tuple(name for name, vm in new.items() if name in old and vm != old[name]),
+        removed=tuple(name for name in old if name not in new),
+    )
+
+
+def _keep_incarnations_rising(
+    tx: Transaction, context: Context, before: Topology, after: Topology
+) -> None:
+    # A machine that changes scope must not read a number again that its old scope has shown it.
+    above: dict[ScopeId, int] = {}
+    for name, vm in after.virtual_machines.items():
+        old = before.virtual_machines.get(name)
+        if old is not None and old.scope_id != vm.scope_id:
+            shown = tx.document(old.scope_id).document_incarnation
+            above[vm.scope_id] = max(above.get(vm.scope_id, 0), shown)
+    for scope_id, incarnation in above.items():
+        document = republish(tx.document(scope_id), above=incarnation)
+        tx.put_document(scope_id, document, at=context.now)
+
+
+def _summary(change: FleetChange) -> str:
+    return (
+        f"{len(change.added)} added, {len(change.changed)} changed, {len(change.removed)} removed"
+    )
