@@ -40,10 +40,17 @@ class ImpactStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Impact:
-    """An executor's answer, with its reason when it has one."""
+    """An executor's answer, with its reason when it has one.
+
+    *ask_again_at* is when a running impact will have news, if that is known.
+    """
 
     status: ImpactStatus
     reason: str = ""
+    ask_again_at: datetime | None = None
+
+    def has_news(self, now: datetime) -> bool:
+        return self.ask_again_at is not None and self.ask_again_at <= now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,20 +159,20 @@ def decide(snapshot: Snapshot, now: datetime) -> Decisions:
             *_steps(snapshot),
             *_finishes(snapshot),
         ),
-        effects=tuple(_effects(snapshot)),
+        effects=tuple(_effects(snapshot, now)),
     )
 
 
 def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
     """Return when something may become due by itself, if nothing changes before."""
-    return min(
-        (
-            event.not_before
-            for event in snapshot.events.values()
-            if event.event_status is EventStatus.SCHEDULED and not event.has_reached_not_before(now)
-        ),
-        default=None,
-    )
+    moments = [event.not_before for event in _scheduled(snapshot)]
+    moments += [
+        impact.ask_again_at
+        for event in _started(snapshot)
+        for vm in event.resources
+        if (impact := snapshot.impacts.get((event.event_id, vm))) and impact.ask_again_at
+    ]
+    return min((moment for moment in moments if moment > now), default=None)
 
 
 def record(
@@ -268,11 +275,11 @@ def _finishes(snapshot: Snapshot) -> Iterator[FinishMaintenance]:
             yield FinishMaintenance(maintenance_id=maintenance.maintenance_id)
 
 
-def _effects(snapshot: Snapshot) -> Iterator[Effect]:
+def _effects(snapshot: Snapshot, now: datetime) -> Iterator[Effect]:
     for event in _started(snapshot):
         for vm in event.resources:
             impact = snapshot.impacts.get((event.event_id, vm))
-            if impact is None:
+            if impact is None or impact.has_news(now):
                 yield InquireImpact(event_id=event.event_id, vm=vm)
             elif impact.status is ImpactStatus.NOT_BEGUN:
                 yield BeginImpact(event_id=event.event_id, vm=vm)

@@ -1,6 +1,5 @@
 """Who carries maintenance out."""
 
-from datetime import datetime
 from typing import Protocol
 
 from forewarn.domain.decisions import Impact
@@ -21,9 +20,5 @@ class Executor(Protocol):
         ...
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
-        """Say how far it is."""
-        ...
-
-    def next_report_at(self) -> datetime | None:
-        """Return the maintenance time at which `inquire` will next have news, if that is known."""
+        """Say how far it is, and at what maintenance time to ask again if it is not over."""
         ...

@@ -589,3 +589,18 @@ def test_maintenance_is_walked_to_its_end_step_by_step(fleet: Topology, now: dat
         now += timedelta(minutes=15)
 
     assert walked == [ScheduleStep, StartEvent, CompleteEvent] * 2 + [FinishMaintenance]
+
+
+def test_running_impact_is_asked_again_when_it_has_news(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    over = now + timedelta(minutes=10)
+    running = Impact(status=ImpactStatus.RUNNING, ask_again_at=over)
+    impacts = {(event.event_id, vm): running for vm in event.resources}
+    snapshot = replace(look(fleet, [start(event, now=now)]), impacts=impacts)
+
+    asked = {effect.vm for effect in decide(snapshot, over).effects}
+
+    assert next_deadline(snapshot, now) == over
+    assert decide(snapshot, now) == NOTHING
+    assert asked == set(event.resources)

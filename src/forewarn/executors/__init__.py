@@ -1,0 +1,1 @@
+"""Who carries maintenance out, one module each."""

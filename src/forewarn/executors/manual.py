@@ -1,0 +1,18 @@
+"""An operator does it by hand, and says so with `forewarn event complete`."""
+
+from forewarn.domain.decisions import Impact, ImpactStatus
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.names import VmName
+from forewarn.protocol.vocabulary import EventId
+
+
+class ManualExecutor:
+    """Does nothing: a Started event stays Started until it is completed from outside."""
+
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> None:
+        """Leave it to the operator."""
+
+    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
+        """Say that somebody is at it."""
+        del event_id, vm
+        return Impact(status=ImpactStatus.RUNNING)

@@ -1,0 +1,1 @@
+"""The leader's loop: wait, decide, record, execute."""

@@ -1,0 +1,134 @@
+"""The loop itself. It decides nothing; `domain.decisions` does."""
+
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import assert_never
+
+import structlog
+
+from forewarn.domain.decisions import (
+    BeginImpact,
+    Effect,
+    Impact,
+    InquireImpact,
+    decide,
+    next_deadline,
+)
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.names import VmName
+from forewarn.operations.context import Context
+from forewarn.ports.executor import Executor
+from forewarn.ports.store import LeaseLostError, Store, StoreUnavailableError
+from forewarn.protocol.vocabulary import EventId
+from forewarn.scheduler.tick import decide_and_record, look
+
+log = structlog.get_logger()
+
+_LONGEST_WAIT = 60.0
+_PAUSE_AFTER_FAILURE = 1.0
+
+
+class Scheduler:
+    """Does what is due: on a change, at the next deadline, or when time is moved."""
+
+    def __init__(
+        self, *, store: Store, executor: Executor, context: Callable[[], Context], epoch: int
+    ) -> None:
+        self._store = store
+        self._executor = executor
+        self._context = context
+        self._epoch = epoch
+        self._impacts: dict[tuple[EventId, VmName], Impact] = {}
+        self._turn = threading.RLock()
+        self._awake = threading.Event()
+        self._stopping = False
+
+    def wake(self) -> None:
+        """Look again: something has changed."""
+        self._awake.set()
+
+    def stop(self) -> None:
+        """Leave the loop after the turn it is in."""
+        self._stopping = True
+        self._awake.set()
+
+    def run(self) -> None:
+        """Go on until stopped or the lease is lost."""
+        trouble = False
+        while not self._stopping:
+            self._awake.clear()
+            wait = _PAUSE_AFTER_FAILURE
+            try:
+                self.settle()
+                wait = self._seconds_to_wait()
+                if trouble:
+                    log.info("scheduler_recovered")
+                trouble = False
+            except LeaseLostError as lost:
+                log.warning("lease_lost", epoch=lost.epoch, current=lost.current)
+                return
+            except StoreUnavailableError as error:
+                if not trouble:
+                    log.warning("scheduler_waits_for_store", error=str(error))
+                trouble = True
+            except Exception:
+                log.exception("scheduler_failed")
+            self._awake.wait(wait)
+
+    def settle(self) -> None:
+        """Do everything that is due."""
+        with self._turn:
+            while self._tick():
+                pass
+
+    def next_moment(self) -> datetime | None:
+        """Return the maintenance time at which something is due next, if nothing changes."""
+        now = self._context().now
+        return self._store.read(lambda reading: next_deadline(look(reading, self._impacts), now))
+
+    def advance(self, duration: timedelta, *, move_to: Callable[[datetime], None]) -> datetime:
+        """Let virtual time pass, doing on the way what is due; return when all is done."""
+        with self._turn:
+            self.settle()
+            target = self._context().now + duration
+            while (moment := self.next_moment()) is not None and moment <= target:
+                move_to(moment)
+                self.settle()
+            move_to(target)
+            self.settle()
+            return target
+
+    def _tick(self) -> bool:
+        context = self._context()
+        snapshot = self._store.read(lambda reading: look(reading, self._impacts))
+        due = decide(snapshot, context.now)
+        if due.actions:
+            snapshot, due = self._store.write(
+                lambda tx: decide_and_record(tx, context, self._impacts, epoch=self._epoch)
+            )
+        self._impacts = {
+            key: impact for key, impact in self._impacts.items() if key[0] in snapshot.events
+        }
+        for effect in due.effects:
+            self._perform(effect, snapshot.events[effect.event_id])
+        return bool(due)
+
+    def _perform(self, effect: Effect, event: ScheduledEvent) -> None:
+        match effect:
+            case InquireImpact():
+                pass
+            case BeginImpact():
+                self._executor.begin(event, effect.vm, epoch=self._epoch)
+            case _:
+                assert_never(effect)
+        self._impacts[effect.event_id, effect.vm] = self._executor.inquire(
+            effect.event_id, effect.vm
+        )
+
+    def _seconds_to_wait(self) -> float:
+        moment = self.next_moment()
+        if moment is None:
+            return _LONGEST_WAIT
+        seconds = (moment - self._context().now).total_seconds()
+        return min(max(seconds, 0.0), _LONGEST_WAIT)
