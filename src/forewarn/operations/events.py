@@ -101,7 +101,7 @@ def operate(tx: Transaction, context: Context, name: str, event_type: EventType)
     )
     event = _begin(context, draft, how, policy)
     record_events(tx, context, event.event_status.lower(), [event])
-    record_audit(tx, context, f"vm {event_type.lower()}", vm.name)
+    record_audit(tx, context, f"vm {_USER_VERBS[event_type]}", vm.name)
     return event
 
 

@@ -1,0 +1,276 @@
+"""What the operator has set: flag > environment (FOREWARN_…) > forewarn.toml > default.
+
+The only module that reads the environment. Everything else is handed the values it needs.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from forewarn.domain.notice import NoticeMode
+from forewarn.domain.policy import USER_INITIATED_LIMIT
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.versions import PreviewWire
+
+CONFIG_FILE: Final = Path("forewarn.toml")
+ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file, not what is in it
+
+_SQLITE: Final = "sqlite:///"
+_TCP: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]+)):(?P<port>[0-9]+)")
+
+
+class SettingsError(ForewarnError):
+    """A setting that cannot be as it was given. *setting* names it, if it is about one."""
+
+    def __init__(self, problem: str, setting: str | None = None) -> None:
+        super().__init__(problem)
+        self.setting = setting
+
+
+class ClockKind(StrEnum):
+    """How maintenance time passes."""
+
+    REAL = "real"
+    VIRTUAL = "virtual"
+
+
+class ExecutorKind(StrEnum):
+    """Who carries maintenance out, unless the fleet says otherwise."""
+
+    MANUAL = "manual"
+    SIMULATED = "simulated"
+
+
+class LogFormat(StrEnum):
+    """How log lines are written."""
+
+    CONSOLE = "console"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """A host and a port to listen on; port 0 is any that is free."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnixAddress:
+    """A unix socket to listen on."""
+
+    path: Path
+
+
+def parse_address(text: str) -> TcpAddress | UnixAddress:
+    """Return the address *text* names: HOST:PORT, [::1]:PORT or unix:PATH."""
+    if text.startswith("unix:") and len(text) > len("unix:"):
+        return UnixAddress(Path(text.removeprefix("unix:")))
+    match = _TCP.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError(f"{text!r} is no address; write HOST:PORT, [::1]:PORT or unix:PATH")
+    return TcpAddress(match["v6"] or match["host"], int(match["port"]))
+
+
+def _check_listener(text: str) -> str:
+    parse_address(text)
+    return text
+
+
+def _check_control(text: str) -> str:
+    if isinstance(parse_address(text), UnixAddress):
+        raise ValueError("the control API listens on HOST:PORT or [::1]:PORT only")  # noqa: TRY004
+    return text
+
+
+def _check_database(url: str) -> str:
+    if url.startswith(("postgres:", "postgresql:", "postgresql+")):
+        raise ValueError("PostgreSQL is not supported yet, write sqlite:///PATH")
+    if not url.startswith(_SQLITE) or len(url) == len(_SQLITE):
+        raise ValueError(f"{url!r} names no SQLite file, write sqlite:///PATH")
+    return url
+
+
+def _check_network(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither an IP address nor a network") from None
+    return text
+
+
+def _split(value: object) -> object:
+    """Read a list from one line, as the environment has it."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+_Listener = Annotated[str, AfterValidator(_check_listener)]
+_Network = Annotated[str, AfterValidator(_check_network)]
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Made by `load_settings`, or directly where nothing is to leak in.
+
+    Each field is a flag of `forewarn serve` with this help, a variable FOREWARN_… and a key of
+    forewarn.toml.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="FOREWARN_", frozen=True, extra="forbid", validate_default=True
+    )
+
+    database: Annotated[str, AfterValidator(_check_database)] = Field(
+        default="sqlite:///forewarn.db", description="Where everything is kept: sqlite:///PATH."
+    )
+    metadata: Annotated[tuple[_Listener, ...], NoDecode, BeforeValidator(_split)] = Field(
+        default=("127.0.0.1:8169",),
+        min_length=1,
+        description="Where virtual machines poll: HOST:PORT, [::1]:PORT or unix:PATH.",
+    )
+    control: Annotated[str, AfterValidator(_check_control)] = Field(
+        default="127.0.0.1:8170", description="Where operators connect: HOST:PORT."
+    )
+    fleet: Path | None = Field(default=None, description="A fleet file to apply at each start.")
+    clock: ClockKind = Field(default=ClockKind.REAL, description="How maintenance time passes.")
+    speed: float = Field(
+        default=1,
+        ge=1,
+        le=1_000_000,
+        allow_inf_nan=False,
+        description="Divide notice, soak, simulated impact and postponement by this.",
+    )
+    executor: ExecutorKind = Field(
+        default=ExecutorKind.MANUAL, description="Who carries maintenance out."
+    )
+    notice: NoticeMode = Field(
+        default=NoticeMode.ALWAYS,
+        description="Whether user operations nobody polls for are announced.",
+    )
+    default_vm: str | None = Field(
+        default=None,
+        description="Who a local caller is that does not say which virtual machine it is.",
+    )
+    state_dir: Path | None = Field(
+        default=None, description="Where the admin token is kept; beside the database unless given."
+    )
+    preview_wire: PreviewWire = Field(
+        default=PreviewWire.DOCUMENTED,
+        description="Which account of api-version 2017-03-01 to serve.",
+    )
+    user_initiated_limit: int = Field(
+        default=USER_INITIATED_LIMIT, ge=1, description="How many user operations may be in flight."
+    )
+    proxy_secret: str | None = Field(
+        default=None, repr=False, min_length=1, description="The secret of the trusted proxies."
+    )
+    trusted_proxies: Annotated[tuple[_Network, ...], NoDecode, BeforeValidator(_split)] = Field(
+        default=(), description="Whose signed headers count: addresses or networks."
+    )
+    migrate: bool = Field(default=True, description="Bring the database up to date at start.")
+    log_format: LogFormat = Field(
+        default=LogFormat.CONSOLE, description="How log lines are written."
+    )
+
+    @property
+    def database_path(self) -> Path:
+        """The SQLite file."""
+        return Path(self.database.removeprefix(_SQLITE))
+
+    @property
+    def state_directory(self) -> Path:
+        """Where the admin token is kept."""
+        return self.state_dir or self.database_path.parent
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.clock is ClockKind.VIRTUAL and self.speed != 1:
+            raise ValueError("The setting speed cannot be used with clock virtual.")
+        if self.trusted_proxies and self.proxy_secret is None:
+            raise ValueError("The setting trusted_proxies needs proxy_secret.")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take only what is given: `load_settings` puts the sources together."""
+        return (init_settings,)
+
+
+def load_settings(flags: Mapping[str, object], config: Path | None = None) -> Settings:
+    """Return the settings from *flags*, the environment and *config*, or refuse in one sentence."""
+    file = _read_file(config)
+    for key in file:
+        if key not in Settings.model_fields:
+            problem = f"{config or CONFIG_FILE}: there is no setting called {key!r}."
+            raise SettingsError(problem, key)
+    given = {name: value for name, value in flags.items() if value is not None}
+    values: dict[str, Any] = {**file, **EnvSettingsSource(Settings)(), **given}
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise _settings_error(error.errors()[0]) from error
+
+
+class CliSettings(BaseSettings):
+    """What the commands that talk to a server take from the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="FOREWARN_", frozen=True, env_ignore_empty=True)
+
+    server: str = "http://127.0.0.1:8170"
+    token: str | None = Field(default=None, repr=False)
+    state_dir: Path = Path()
+
+    def find_token(self) -> str | None:
+        """Return the token: the one given, else the one a server on this machine has left."""
+        if self.token is not None:
+            return self.token
+        try:
+            text = (self.state_dir / ADMIN_TOKEN_FILE).read_text(encoding="ascii")
+        except (OSError, ValueError):
+            return None
+        return text.strip() or None
+
+
+def _read_file(config: Path | None) -> dict[str, Any]:
+    path = config or CONFIG_FILE
+    if config is None and not path.exists():
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not TOML: {error}.") from error
+
+
+def _settings_error(error: ErrorDetails) -> SettingsError:
+    problem = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return SettingsError(problem)
+    setting = str(error["loc"][0])
+    problem = f"{problem[:1].lower()}{problem[1:]}" if error["type"] != "value_error" else problem
+    return SettingsError(f"The setting {setting} is wrong: {problem.rstrip('.')}.", setting)

@@ -1,0 +1,106 @@
+from datetime import timedelta
+
+import pytest
+
+from forewarn.domain.policy import ApprovalPolicy
+from forewarn.domain.topology import ScopeKind
+from forewarn.operations.durations import DurationError, format_duration, parse_duration
+from forewarn.operations.fleet import FleetError, line_of, read_fleet, read_fleet_file
+
+
+@pytest.mark.parametrize(
+    ("text", "duration"),
+    [
+        ("30s", timedelta(seconds=30)),
+        ("15m", timedelta(minutes=15)),
+        ("1h30m", timedelta(minutes=90)),
+        ("2d", timedelta(days=2)),
+        ("0m", timedelta(0)),
+    ],
+)
+def test_duration_is_read_as_people_type_it(text: str, duration: timedelta) -> None:
+    assert parse_duration(text) == duration
+
+
+@pytest.mark.parametrize("text", ["", "15", "m", "-5m", "1.5h", "5 m", "٣m", "9" * 10 + "d"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(DurationError, match="is no duration"):
+        parse_duration(text)
+
+
+def test_duration_too_long_to_count_is_refused() -> None:
+    with pytest.raises(DurationError):
+        parse_duration("999999999d999999999d")
+
+
+@pytest.mark.parametrize("text", ["0s", "30s", "15m", "1h30m", "2d5s"])
+def test_duration_is_written_as_it_is_read(text: str) -> None:
+    assert format_duration(parse_duration(text)) == text
+
+
+def test_fleet_file_is_read_with_its_defaults() -> None:
+    fleet = read_fleet_file(
+        '[[cloud_service]]\nname = "shop"\napproval = "all"\n'
+        '[[virtual_machine]]\nname = "FrontEnd_IN_0"\ncloud_service = "shop"\nrole = "FrontEnd"\n'
+        '[[virtual_machine]]\nname = "solo"\nauto_approve_user = true\n'
+        '[[host]]\nname = "kvm-1"\nlabels = { rack = "a" }\n'
+    )
+
+    (shop,), (front, solo), (host,) = fleet.scopes, fleet.virtual_machines, fleet.hosts
+    assert (shop.update_domains, shop.fault_domains) == (5, 2)
+    assert shop.policy.approval is ApprovalPolicy.ALL
+    assert front.scope_id == "cloud-service/shop"
+    assert (solo.kind, solo.scope_id) == (ScopeKind.VIRTUAL_MACHINE, "virtual-machine/solo")
+    assert solo.policy.auto_approve_user
+    assert host.labels == {"rack": "a"}
+
+
+VM = '[[virtual_machine]]\nname = "a"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("= 1", "not TOML"),
+        ("[[server]]\nname = 'a'", "'server' is not one of"),
+        ("[virtual_machine]\nname = 'a'", r"write \[\[virtual_machine\]\]"),
+        ("[[virtual_machine]]\nhost = 'a'", "has no name"),
+        ("[[virtual_machine]]\nname = 7", "has no name"),
+        (VM + "colour = 1", "unknown key 'colour'"),
+        (VM + "host = 1", "host of a must be of type str, not 1"),
+        (VM + "update_domain = true", "must be of type int, not True"),
+        (VM + "addresses = [1]", "a list of strings"),
+        (VM + "tags = { x = 1 }", "strings as values"),
+        (VM + "approval = 'some'", "one of any, all, leader"),
+        (VM + "postpone_until = 'soon'", "postpone_until of a: 'soon' is no duration"),
+        (VM + "scale_set = 's'\ncloud_service = 'c'", "only be in one of"),
+        (VM + "placement_group = 'p'\navailability_set = 's'", "is in no scale set"),
+        (VM + "role = 'Front'\ncloud_service = 'c'", "call it Front_IN_NUMBER"),
+    ],
+)
+def test_declaration_that_cannot_be_read_is_refused(text: str, words: str) -> None:
+    with pytest.raises(FleetError, match=words):
+        read_fleet_file(text)
+
+
+def test_entry_that_is_no_table_is_refused() -> None:
+    with pytest.raises(FleetError, match="has no name"):
+        read_fleet({"host": ["kvm-1"]})
+
+
+@pytest.mark.parametrize(
+    ("entry", "key", "line"),
+    [
+        ("a", None, 3),
+        ("a", "host", 2),
+        ("b", "host", 6),
+        ("B", None, 5),
+        ("b", "zone", 5),
+        ("c", None, None),
+        (None, None, None),
+    ],
+)
+def test_line_of_an_entry_is_found(entry: str | None, key: str | None, line: int | None) -> None:
+    text = "[[host]]\nhost = 1\nname = 'a'\n[[virtual_machine]]\nname = \"b\"\nhost = 2\n"
+
+    assert line_of(text, entry, key) == line

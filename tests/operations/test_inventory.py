@@ -1,0 +1,160 @@
+from dataclasses import replace
+
+import pytest
+
+from forewarn.domain.errors import (
+    DomainOutOfRangeError,
+    NameTakenError,
+    UnknownScopeError,
+    UnknownVirtualMachineError,
+)
+from forewarn.domain.names import ScopeId, VmName
+from forewarn.domain.topology import Topology
+from forewarn.operations.context import Context
+from forewarn.operations.events import EventOrder, create_events
+from forewarn.operations.fleet import read_fleet_file
+from forewarn.operations.inventory import (
+    FleetChange,
+    VirtualMachineBusyError,
+    apply_fleet,
+    find_vm,
+    remove_vm,
+)
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import EventType
+
+
+def declare(store: Store, operator: Context, text: str, *, prune: bool = False) -> FleetChange:
+    return store.write(lambda tx: apply_fleet(tx, operator, read_fleet_file(text), prune=prune))
+
+
+def topology(store: Store) -> Topology:
+    return store.read(lambda reading: reading.topology())
+
+
+def freeze(store: Store, operator: Context, *names: str) -> None:
+    order = EventOrder(event_type=EventType.FREEZE, resources=names)
+    store.write(lambda tx: create_events(tx, operator, order))
+
+
+def test_machines_get_the_least_filled_update_domain_and_an_id(fleet: Store) -> None:
+    vms = topology(fleet).virtual_machines
+
+    assert [vm.update_domain for vm in vms.values()] == [0, 1, 0, 0]
+    assert all(vm.vm_id for vm in vms.values())
+
+
+def test_applying_twice_changes_nothing(fleet: Store, operator: Context) -> None:
+    before = topology(fleet)
+
+    change = declare(fleet, operator, '[[virtual_machine]]\nname = "solo"\n')
+
+    assert change == FleetChange()
+    assert topology(fleet) == before
+
+
+def test_declared_machines_are_added_and_changed_and_the_rest_stays(
+    fleet: Store, operator: Context
+) -> None:
+    change = declare(
+        fleet,
+        operator,
+        '[[virtual_machine]]\nname = "web-0"\navailability_set = "web"\nhost = "kvm-9"\n'
+        '[[virtual_machine]]\nname = "web-2"\navailability_set = "web"\n',
+    )
+
+    vms = topology(fleet).virtual_machines
+    assert change == FleetChange(added=(VmName("web-2"),), changed=(VmName("web-0"),))
+    assert list(vms) == ["web-0", "web-1", "batch-0", "solo", "web-2"]
+    assert (vms[VmName("web-0")].host, vms[VmName("web-2")].update_domain) == ("kvm-9", 2)
+
+
+def test_pruning_leaves_only_what_is_declared(fleet: Store, operator: Context) -> None:
+    change = declare(fleet, operator, '[[virtual_machine]]\nname = "solo"\n', prune=True)
+
+    after = topology(fleet)
+    assert change.removed == ("web-0", "web-1", "batch-0")
+    assert list(after.scopes) == ["virtual-machine/solo"]
+    assert not after.hosts
+
+
+def test_placement_groups_follow_their_scale_set(fleet: Store, operator: Context) -> None:
+    declare(fleet, operator, '[[scale_set]]\nname = "batch"\nterminate_notice = "9m"\n')
+
+    scopes = topology(fleet).scopes
+    notices = {
+        str(scope.policy.terminate_notice) for id_, scope in scopes.items() if "batch" in id_
+    }
+    assert notices == {"0:09:00"}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('[[virtual_machine]]\nname = "a"\navailability_set = "none"\n', UnknownScopeError),
+        (
+            '[[virtual_machine]]\nname = "a"\nscale_set = "x"\nplacement_group = "y"\n',
+            UnknownScopeError,
+        ),
+        ('[[virtual_machine]]\nname = "a"\n[[virtual_machine]]\nname = "A"\n', NameTakenError),
+        ('[[virtual_machine]]\nname = "SOLO"\n', NameTakenError),
+        ('[[host]]\nname = "h"\n[[host]]\nname = "h"\n', NameTakenError),
+        (
+            '[[virtual_machine]]\nname = "a"\navailability_set = "web"\nupdate_domain = 3\n',
+            DomainOutOfRangeError,
+        ),
+    ],
+)
+def test_fleet_that_cannot_be_changes_nothing(
+    fleet: Store, operator: Context, text: str, error: type[Exception]
+) -> None:
+    before = topology(fleet)
+
+    with pytest.raises(error):
+        declare(fleet, operator, text)
+
+    assert topology(fleet) == before
+
+
+def test_machine_in_an_event_cannot_be_moved_or_removed(fleet: Store, operator: Context) -> None:
+    freeze(fleet, operator, "web-0")
+
+    with pytest.raises(VirtualMachineBusyError, match="web-0 is in 0000"):
+        fleet.write(lambda tx: remove_vm(tx, operator, "web-0"))
+    with pytest.raises(VirtualMachineBusyError):
+        declare(fleet, operator, '[[virtual_machine]]\nname = "web-0"\n')
+
+
+def test_idle_machine_is_removed_with_its_scope(fleet: Store, operator: Context) -> None:
+    fleet.write(lambda tx: remove_vm(tx, operator, "SOLO"))
+
+    after = topology(fleet)
+    assert VmName("solo") not in after.virtual_machines
+    assert ScopeId("virtual-machine/solo") not in after.scopes
+
+
+def test_machine_that_joins_a_scope_reads_a_higher_number(fleet: Store, operator: Context) -> None:
+    freeze(fleet, operator, "web-0")
+    solo = ScopeId("virtual-machine/web-1")
+    declare(fleet, operator, '[[virtual_machine]]\nname = "web-1"\n')
+
+    document = fleet.read(lambda reading: reading.document(solo))
+
+    assert document.document_incarnation == 2
+
+
+def test_machine_is_found_in_any_case(fleet: Store) -> None:
+    known = topology(fleet)
+
+    assert find_vm(known, "WEB-0") == find_vm(known, "web-0")
+    with pytest.raises(UnknownVirtualMachineError):
+        find_vm(known, "web-9")
+
+
+def test_change_of_the_fleet_is_audited(fleet: Store, operator: Context) -> None:
+    declare(fleet, replace(operator, who="bob"), '[[virtual_machine]]\nname = "new"\n')
+
+    entry = fleet.read(lambda reading: reading.audit())[-1]
+
+    assert (entry.who, entry.action) == ("bob", "fleet apply")
+    assert entry.subject == "1 added, 0 changed, 0 removed"

@@ -1,0 +1,61 @@
+import pytest
+
+from forewarn.domain.errors import PlanError, UnknownHostError
+from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.operations.context import Context
+from forewarn.operations.maintenances import (
+    MaintenanceOrder,
+    UnknownMaintenanceError,
+    UnknownSelectionError,
+    report_maintenance,
+    report_maintenances,
+    start_maintenance,
+)
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import EventType
+
+FREEZE = EventType.FREEZE
+
+
+@pytest.mark.parametrize(
+    ("order", "steps"),
+    [
+        (MaintenanceOrder(event_type=FREEZE, scopes=("WEB",)), 2),
+        (MaintenanceOrder(event_type=FREEZE, scopes=("availability-set/web", "batch")), 3),
+        (MaintenanceOrder(event_type=FREEZE, virtual_machines=("solo",)), 1),
+        (MaintenanceOrder(event_type=FREEZE, hosts=("KVM-1", "kvm-0")), 2),
+    ],
+)
+def test_maintenance_selects_by_scope_machine_or_host(
+    fleet: Store, operator: Context, order: MaintenanceOrder, steps: int
+) -> None:
+    started = fleet.write(lambda tx: start_maintenance(tx, operator, order))
+
+    report = fleet.read(lambda reading: report_maintenance(reading, started.maintenance_id))
+
+    assert report.status is MaintenanceStatus.RUNNING
+    assert len(report.remaining) == steps
+    assert fleet.read(report_maintenances) == (report,)
+
+
+@pytest.mark.parametrize(
+    ("order", "error"),
+    [
+        (MaintenanceOrder(event_type=FREEZE), PlanError),
+        (MaintenanceOrder(event_type=FREEZE, scopes=("web",), hosts=("kvm-0",)), PlanError),
+        (MaintenanceOrder(event_type=FREEZE, scopes=("nothing",)), UnknownSelectionError),
+        (MaintenanceOrder(event_type=FREEZE, hosts=("kvm-9",)), UnknownHostError),
+    ],
+)
+def test_maintenance_that_cannot_be_walked_is_refused(
+    fleet: Store, operator: Context, order: MaintenanceOrder, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        fleet.write(lambda tx: start_maintenance(tx, operator, order))
+
+    assert fleet.read(report_maintenances) == ()
+
+
+def test_unknown_maintenance_is_refused(fleet: Store) -> None:
+    with pytest.raises(UnknownMaintenanceError, match="'none'"):
+        fleet.read(lambda reading: report_maintenance(reading, "none"))

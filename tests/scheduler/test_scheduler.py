@@ -1,0 +1,217 @@
+"""The loop on a real store, with the simulated executor and a clock that is moved by hand."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from forewarn.clocks import VirtualClock
+from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.names import VmName
+from forewarn.executors.manual import ManualExecutor
+from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.operations.context import Context
+from forewarn.operations.events import EventOrder, complete_event, create_events
+from forewarn.operations.fleet import read_fleet_file
+from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.maintenances import (
+    MaintenanceOrder,
+    report_maintenances,
+    start_maintenance,
+)
+from forewarn.ports.executor import Executor
+from forewarn.ports.store import LeaseLostError, Store
+from forewarn.protocol.vocabulary import EventStatus, EventType, event_id
+from forewarn.scheduler.scheduler import Scheduler
+from forewarn.storage.sqlite import open_sqlite
+
+FLEET = """
+[[availability_set]]
+name = "web"
+[[virtual_machine]]
+name = "web-0"
+availability_set = "web"
+[[virtual_machine]]
+name = "web-1"
+availability_set = "web"
+"""
+
+
+class World:
+    """A server without its network."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.clock = VirtualClock(datetime(2026, 1, 5, 8, tzinfo=UTC))
+        self.failures: dict[str, str] = {}
+        self._ids = (event_id(f"{i:032x}") for i in count(1))
+        self.simulated = SimulatedExecutor(
+            store, self.clock, failure_of=lambda vm: self.failures.get(vm, "")
+        )
+
+    def context(self) -> Context:
+        now = self.clock.now()
+        return Context(who="test", now=now, at=now, new_id=lambda: next(self._ids))
+
+    def lead(self, executor: Executor | None = None) -> Scheduler:
+        return Scheduler(
+            store=self.store,
+            executor=executor or self.simulated,
+            context=self.context,
+            epoch=self.store.write(lambda tx: tx.next_epoch()),
+        )
+
+    def advance(self, scheduler: Scheduler, **duration: float) -> None:
+        scheduler.advance(timedelta(**duration), move_to=self.clock.move_to)
+
+    def create(self, *names: str) -> ScheduledEvent:
+        order = EventOrder(event_type=EventType.REBOOT, resources=names)
+        return self.store.write(lambda tx: create_events(tx, self.context(), order))[0]
+
+    def event(self, event: ScheduledEvent) -> ScheduledEvent:
+        found = self.store.read(lambda reading: reading.event(event.event_id))
+        assert found
+        return found
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    store = open_sqlite(tmp_path / "forewarn.db")
+    made = World(store)
+    store.write(lambda tx: apply_fleet(tx, made.context(), read_fleet_file(FLEET)))
+    yield made
+    store.close()
+
+
+def test_event_starts_at_not_before_and_ends_when_its_impact_does(world: World) -> None:
+    scheduler = world.lead()
+    created = world.create("web-0")
+
+    world.advance(scheduler, minutes=20)
+    started = world.event(created)
+    world.advance(scheduler, minutes=5)
+    ended = world.event(created)
+
+    assert (started.event_status, started.started_at) == (EventStatus.STARTED, created.not_before)
+    assert ended.outcome is Outcome.SUCCEEDED
+    assert ended.ended_at == created.not_before + timedelta(minutes=10)
+
+
+def test_failure_of_an_impact_is_the_outcome_of_its_event(world: World) -> None:
+    world.failures["web-0"] = "no power"
+    created = world.create("web-0")
+
+    world.advance(world.lead(), hours=1)
+
+    ended = world.event(created)
+    assert (ended.outcome, ended.reason) == (Outcome.FAILED, "web-0: no power")
+
+
+def test_new_leader_goes_on_where_the_old_one_was(world: World) -> None:
+    created = world.create("web-0")
+    world.advance(world.lead(), minutes=16)
+
+    world.advance(world.lead(), hours=1)
+
+    ended = world.event(created)
+    entries = world.store.read(lambda reading: reading.ledger(created.event_id))
+    assert ended.ended_at == created.not_before + timedelta(minutes=10)
+    assert [entry.what for entry in entries] == ["scheduled", "started", "completed"]
+
+
+def test_old_leader_can_write_no_more(world: World) -> None:
+    old = world.lead()
+    world.create("web-0")
+    world.lead()
+
+    with pytest.raises(LeaseLostError):
+        world.advance(old, hours=1)
+
+
+def test_manual_impact_lasts_until_an_operator_says_so(world: World) -> None:
+    scheduler = world.lead(ManualExecutor())
+    created = world.create("web-0")
+    world.advance(scheduler, days=2)
+
+    waiting = world.event(created)
+    world.store.write(lambda tx: complete_event(tx, world.context(), created.event_id))
+    scheduler.settle()
+
+    assert waiting.event_status is EventStatus.STARTED
+    assert world.event(created).event_status is EventStatus.COMPLETED
+
+
+def test_report_after_an_operator_completed_is_ignored(world: World) -> None:
+    scheduler = world.lead()
+    created = world.create("web-0")
+    world.advance(scheduler, minutes=16)
+    world.store.write(lambda tx: complete_event(tx, world.context(), created.event_id))
+
+    world.advance(scheduler, hours=1)
+
+    assert world.event(created).ended_at == created.not_before + timedelta(minutes=1)
+
+
+def test_maintenance_walks_to_its_end_one_update_domain_at_a_time(world: World) -> None:
+    order = MaintenanceOrder(event_type=EventType.FREEZE, scopes=("web",))
+    world.store.write(lambda tx: start_maintenance(tx, world.context(), order))
+
+    world.advance(world.lead(), hours=1)
+
+    (report,) = world.store.read(report_maintenances)
+    first, second = report.events
+    assert report.status is MaintenanceStatus.COMPLETED
+    assert report.maintenance.finished_at == second.ended_at
+    assert first.ended_at == second.created_at
+
+
+def test_simulated_impact_begins_once(world: World) -> None:
+    epoch = world.store.write(lambda tx: tx.next_epoch())
+    event = world.create("web-0")
+    vm = VmName("web-0")
+
+    world.simulated.begin(event, vm, epoch=epoch)
+    first = world.simulated.inquire(event.event_id, vm)
+    world.clock.move_to(world.clock.now() + timedelta(minutes=1))
+    world.simulated.begin(event, vm, epoch=epoch)
+
+    assert world.simulated.inquire(event.event_id, vm) == first
+
+
+def test_thread_does_what_is_due_when_woken_and_stops(world: World) -> None:
+    scheduler = world.lead()
+    done = threading.Event()
+    world.store.listen(lambda _: done.set())
+    thread = threading.Thread(target=scheduler.run)
+    thread.start()
+    created = replace(world.create("web-0"))
+    world.clock.move_to(created.not_before)
+    done.clear()
+
+    scheduler.wake()
+    seen = done.wait(10)
+    scheduler.stop()
+    thread.join(10)
+
+    assert seen, "the scheduler did not start the event within 10 s"
+    assert not thread.is_alive()
+    assert world.event(created).event_status is EventStatus.STARTED
+
+
+def test_thread_ends_when_the_lease_is_lost(world: World) -> None:
+    scheduler = world.lead()
+    created = world.create("web-0")
+    world.lead()
+    world.clock.move_to(created.not_before)
+    thread = threading.Thread(target=scheduler.run)
+
+    thread.start()
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert world.event(created).event_status is EventStatus.SCHEDULED
