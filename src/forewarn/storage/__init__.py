@@ -1,0 +1,16 @@
+"""Where forewarn keeps everything: the Store port on a database.
+
+StoreError                        (declared by the port)
+├ StoreUnavailableError           it cannot be written now
+├ LeaseLostError                  somebody else is the leader by now
+├ DocumentIncarnationError        an incarnation that was shown with other content, or an old one
+├ StoreClosedError                it was closed
+└ DatabaseError                   the database cannot be used as it is; nothing was changed
+  ├ DatabaseUrlError              no SQLite file is meant
+  ├ DatabaseInUseError            another server has it open
+  ├ DatabaseUnusableError         a directory, no permission, no space
+  ├ NotADatabaseError             something else is in the file
+  ├ DatabaseDamagedError          it was a database once
+  ├ DatabaseOutdatedError         an older release made it
+  └ DatabaseTooNewError           a newer release made it
+"""

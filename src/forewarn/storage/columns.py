@@ -1,0 +1,179 @@
+"""The types of columns: how words of the domain lie in a database, and come back."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, Generic, TypeVar
+
+from sqlalchemy import JSON, BigInteger, Dialect, Integer, LargeBinary, String, TypeDecorator
+
+from forewarn.domain.event import Approval, Approver
+from forewarn.protocol.document import Document, decode_document, encode_document
+from forewarn.protocol.versions import NEWEST
+
+WholeNumber = BigInteger().with_variant(Integer(), "sqlite")
+"""64 bits. SQLite numbers rows by itself only where the column says INTEGER."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def to_microseconds(moment: datetime) -> int:
+    """Return *moment* as microseconds since 1970, exactly."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(number: int) -> datetime:
+    """Return the moment, aware, in UTC."""
+    return _EPOCH + timedelta(microseconds=number)
+
+
+class Moment(TypeDecorator[datetime]):
+    """A moment, kept as whole microseconds since 1970 in UTC."""
+
+    impl = WholeNumber
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+        """Take any aware moment."""
+        del dialect
+        return None if value is None else to_microseconds(value)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+        """Give it in UTC."""
+        del dialect
+        return None if value is None else from_microseconds(value)
+
+
+class Duration(TypeDecorator[timedelta]):
+    """A length of time, kept as whole microseconds."""
+
+    impl = WholeNumber
+    cache_ok = True
+
+    def process_bind_param(self, value: timedelta | None, dialect: Dialect) -> int | None:
+        """Take any length."""
+        del dialect
+        return None if value is None else value // _MICROSECOND
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> timedelta | None:
+        """Give it exactly."""
+        del dialect
+        return None if value is None else timedelta(microseconds=value)
+
+
+_Word = TypeVar("_Word", bound=StrEnum)
+
+
+class Word(TypeDecorator[_Word], Generic[_Word]):
+    """One of the words of an enumeration, kept as it is spelled."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, words: type[_Word]) -> None:
+        super().__init__()
+        self.words = words
+
+    def process_bind_param(self, value: _Word | None, dialect: Dialect) -> str | None:
+        """Take a word."""
+        del dialect
+        return None if value is None else value.value
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> _Word | None:
+        """Give the word."""
+        del dialect
+        return None if value is None else self.words(value)
+
+
+class Names(TypeDecorator[tuple[str, ...]]):
+    """Names in their order, kept as a JSON array."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> tuple[str, ...]:
+        """Give them in the same order."""
+        del dialect
+        return tuple(value or ())
+
+
+class NameSet(TypeDecorator[frozenset[str]]):
+    """Names in no order, kept as a sorted JSON array."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: frozenset[str] | None, dialect: Dialect) -> list[str]:
+        """Take a set."""
+        del dialect
+        return sorted(value or ())
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> frozenset[str]:
+        """Give a set."""
+        del dialect
+        return frozenset(value or ())
+
+
+class Labels(TypeDecorator[Mapping[str, str]]):
+    """Names with values, kept as a JSON object."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(
+        self, value: Mapping[str, str] | None, dialect: Dialect
+    ) -> dict[str, str]:
+        """Take any mapping."""
+        del dialect
+        return dict(value or {})
+
+
+class Approvals(TypeDecorator[tuple[Approval, ...]]):
+    """The approvals of an event in their order, kept as a JSON array of objects."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(
+        self, value: tuple[Approval, ...] | None, dialect: Dialect
+    ) -> list[dict[str, object]]:
+        """Take them."""
+        del dialect
+        return [
+            {
+                "approver": approval.approver.value,
+                "name": approval.name,
+                "approved_at": to_microseconds(approval.approved_at),
+            }
+            for approval in value or ()
+        ]
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> tuple[Approval, ...]:
+        """Give them in the same order."""
+        del dialect
+        return tuple(
+            Approval(
+                approver=Approver(approval["approver"]),
+                name=approval["name"],
+                approved_at=from_microseconds(approval["approved_at"]),
+            )
+            for approval in value or ()
+        )
+
+
+class Published(TypeDecorator[Document]):
+    """A document, kept as the bytes that the newest api-version shows."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: Document | None, dialect: Dialect) -> bytes | None:
+        """Take a document."""
+        del dialect
+        return None if value is None else encode_document(value, NEWEST)
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> Document | None:
+        """Give the same document."""
+        del dialect
+        return None if value is None else decode_document(value)

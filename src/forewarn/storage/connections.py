@@ -1,0 +1,119 @@
+"""Connections to an SQLite file, and what SQLite's errors mean."""
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from sqlalchemy import Connection, Engine, NullPool, create_engine
+from sqlalchemy.exc import DBAPIError
+
+BUSY_TIMEOUT: Final = 5.0
+"""Seconds to wait for another program, such as a backup, that has the database locked."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteConnection:
+    """One connection as SQLAlchemy sees it, and as the driver does.
+
+    Transactions are begun and ended on the driver's side only: SQLAlchemy is told that there is
+    one, and never ends it.
+    """
+
+    sql: Connection
+    driver: sqlite3.Connection
+
+    def close(self) -> None:
+        """Roll back and close."""
+        self.sql.close()
+
+
+class Connector:
+    """Makes connections to one file, which share one cache of compiled statements."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        mode: Literal["ro", "rw", "rwc"],
+        busy_timeout: float = BUSY_TIMEOUT,
+        pragmas: tuple[str, ...] = (),
+    ) -> None:
+        self._engine: Engine = create_engine(
+            "sqlite://", creator=self._open, poolclass=NullPool, isolation_level="AUTOCOMMIT"
+        )
+        self._url = f"{path.absolute().as_uri()}?mode={mode}"
+        self._busy_timeout = busy_timeout
+        self._pragmas = pragmas
+
+    def connect(self) -> SqliteConnection:
+        """Open the file; sqlite3's own errors come through."""
+        try:
+            sql = self._engine.connect()
+        except DBAPIError as error:
+            raise driver_error(error) or error from error
+        driver = sql.connection.driver_connection
+        if not isinstance(driver, sqlite3.Connection):
+            raise TypeError(driver)
+        sql.begin()
+        return SqliteConnection(sql, driver)
+
+    def _open(self) -> sqlite3.Connection:
+        driver = sqlite3.connect(
+            self._url,
+            uri=True,
+            timeout=self._busy_timeout,
+            # None: the driver begins nothing by itself. The store says when.
+            isolation_level=None,
+            # A connection is used by one thread at a time, but not always by the same one.
+            check_same_thread=False,
+        )
+        try:
+            for pragma in self._pragmas:
+                driver.execute(f"PRAGMA {pragma}")
+        except sqlite3.Error:
+            driver.close()
+            raise
+        return driver
+
+
+def driver_error(error: BaseException) -> sqlite3.Error | None:
+    """Return the driver's error behind *error*, if there is one."""
+    origin = error.orig if isinstance(error, DBAPIError) else error
+    return origin if isinstance(origin, sqlite3.Error) else None
+
+
+def outage(error: BaseException) -> str | None:
+    """Say what is wrong with disk, file or lock, if that is what *error* tells.
+
+    None for anything else, such as a row that breaks a constraint.
+    """
+    origin = driver_error(error)
+    code = getattr(origin, "sqlite_errorcode", None)
+    if code is None:
+        return None
+    # The low byte is the kind, the rest says more about where.
+    sentence = _OUTAGES.get(code & 0xFF)
+    return None if sentence is None else sentence(origin)
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Tell whether the file is not, or no longer, a sound database."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+_OUTAGES: Final[Mapping[int, Callable[[object], str]]] = {
+    sqlite3.SQLITE_FULL: lambda _: "the disk is full; free some space",
+    sqlite3.SQLITE_READONLY: lambda _: "it is read-only; give the server permission to write",
+    sqlite3.SQLITE_PERM: lambda _: "it is not accessible; give the server permission to write",
+    sqlite3.SQLITE_CANTOPEN: lambda _: (
+        "it cannot be opened; check that its directory exists and can be written"
+    ),
+    sqlite3.SQLITE_BUSY: lambda _: "another program has it locked; end that program",
+    sqlite3.SQLITE_LOCKED: lambda _: "another program has it locked; end that program",
+    sqlite3.SQLITE_IOERR: lambda error: f"the disk fails ({error}); check its space and its health",
+    sqlite3.SQLITE_CORRUPT: lambda error: f"it is damaged ({error}); restore it from a backup",
+    sqlite3.SQLITE_NOTADB: lambda error: f"it is damaged ({error}); restore it from a backup",
+}

@@ -1,0 +1,240 @@
+"""The topology in the database, and the one copy of it in memory.
+
+A fleet may have a hundred thousand virtual machines, so it is read once and kept. A counter in the
+database tells whether the copy still holds; what is written are the rows that differ.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Final
+
+from sqlalchemy import Connection, Delete, Insert, Select, Table, bindparam, delete, select
+
+from forewarn.domain.policy import Policy
+from forewarn.domain.topology import DeliveryScope, Host, Topology, VirtualMachine
+from forewarn.storage.statements import PUT_SETTING, SETTING, upsert
+from forewarn.storage.tables import delivery_scopes, hosts, virtual_machines
+
+TOPOLOGY_VERSION: Final = "topology_version"
+"""The setting that counts the changes of the topology."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTopology:
+    """A topology as the database has it, with the number of its change.
+
+    *positions* has the place of each row in the fleet order, by table and key.
+    """
+
+    version: int = 0
+    topology: Topology = field(
+        default_factory=lambda: Topology(virtual_machines={}, scopes={}, hosts={})
+    )
+    positions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+class TopologyCache:
+    """The copy of the topology that all transactions share. It only ever holds committed ones."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._stored = StoredTopology()
+
+    def look(self, connection: Connection) -> StoredTopology:
+        """Return the topology that *connection* sees."""
+        version = int(connection.execute(SETTING, {"name": TOPOLOGY_VERSION}).scalar() or 0)
+        stored = self._stored
+        if stored.version == version:
+            return stored
+        # Whoever comes while it is being read waits for it instead of reading it again.
+        with self._lock:
+            if self._stored.version == version:
+                return self._stored
+            stored = _load(connection, version)
+            # A reader whose snapshot is old must not take back what has been kept since.
+            if version > self._stored.version:
+                self._stored = stored
+            return stored
+
+    def keep(self, stored: StoredTopology) -> None:
+        """Take over *stored*, which has just been committed."""
+        with self._lock:
+            self._stored = stored
+
+
+def save_topology(
+    connection: Connection, topology: Topology, known: StoredTopology
+) -> StoredTopology:
+    """Write what differs between *topology* and the *known* one; return it as it is stored now.
+
+    Where nothing differs, *known* itself is returned.
+    """
+    positions = {
+        part.table.name: _place(part.things(topology), known.positions.get(part.table.name, {}))
+        for part in _PARTS
+    }
+    is_changed = False
+    # Virtual machines refer to scopes and hosts: those come first and go last.
+    for part in _PARTS:
+        rows = part.changed_rows(topology, positions, known)
+        if rows:
+            connection.execute(part.upsert, rows)
+            is_changed = True
+    for part in reversed(_PARTS):
+        keys = part.things(known.topology).keys() - part.things(topology).keys()
+        if keys:
+            connection.execute(part.delete, [{"gone": key} for key in keys])
+            is_changed = True
+    if not is_changed:
+        return known
+    version = known.version + 1
+    PUT_SETTING.run(connection, TOPOLOGY_VERSION, str(version))
+    return StoredTopology(version=version, topology=topology, positions=positions)
+
+
+def _place(keys: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
+    # Rows keep their numbers as long as they ascend: one machine more or less is one row written.
+    positions: dict[str, int] = {}
+    last = -1
+    for key in keys:
+        last = max(known.get(key, -1), last + 1)
+        positions[key] = last
+    return positions
+
+
+def _load(connection: Connection, version: int) -> StoredTopology:
+    scopes, placed_scopes = _SCOPES.load(connection)
+    all_hosts, placed_hosts = _HOSTS.load(connection)
+    vms, placed_vms = _VIRTUAL_MACHINES.load(connection)
+    return StoredTopology(
+        version=version,
+        topology=Topology(virtual_machines=vms, scopes=scopes, hosts=all_hosts),
+        positions={
+            delivery_scopes.name: placed_scopes,
+            hosts.name: placed_hosts,
+            virtual_machines.name: placed_vms,
+        },
+    )
+
+
+def _scope_row(scope: DeliveryScope) -> dict[str, object]:
+    return {
+        "kind": scope.kind,
+        "name": scope.name,
+        "placement_group": scope.placement_group,
+        "update_domains": scope.update_domains,
+        "fault_domains": scope.fault_domains,
+        "approval": scope.policy.approval,
+        "postpone_until": scope.policy.postpone_until,
+        "auto_approve_user": scope.policy.auto_approve_user,
+        "terminate_notice": scope.policy.terminate_notice,
+    }
+
+
+def _read_scope(row: Mapping[str, Any]) -> DeliveryScope:
+    return DeliveryScope(
+        kind=row["kind"],
+        name=row["name"],
+        placement_group=row["placement_group"],
+        update_domains=row["update_domains"],
+        fault_domains=row["fault_domains"],
+        policy=Policy(
+            approval=row["approval"],
+            postpone_until=row["postpone_until"],
+            auto_approve_user=row["auto_approve_user"],
+            terminate_notice=row["terminate_notice"],
+        ),
+    )
+
+
+def _host_row(host: Host) -> dict[str, object]:
+    return {"labels": host.labels}
+
+
+def _read_host(row: Mapping[str, Any]) -> Host:
+    return Host(name=row["name"], labels=row["labels"])
+
+
+def _vm_row(vm: VirtualMachine) -> dict[str, object]:
+    return {
+        "scope_id": vm.scope_id,
+        "update_domain": vm.update_domain,
+        "fault_domain": vm.fault_domain,
+        "host": vm.host,
+        "addresses": vm.addresses,
+        "vm_id": vm.vm_id,
+        "zone": vm.zone,
+        "location": vm.location,
+        "resource_group": vm.resource_group,
+        "subscription_id": vm.subscription_id,
+        "tags": vm.tags,
+        "labels": vm.labels,
+    }
+
+
+def _read_vm(row: Mapping[str, Any]) -> VirtualMachine:
+    return VirtualMachine(**{name: value for name, value in row.items() if name != "position"})
+
+
+class _Part:
+    """One of the three tables that make up a topology."""
+
+    def __init__(
+        self,
+        table: Table,
+        key: str,
+        *,
+        things: Callable[[Topology], Mapping[Any, Any]],
+        write: Callable[[Any], dict[str, object]],
+        read: Callable[[Mapping[str, Any]], Any],
+    ) -> None:
+        self.table = table
+        self.things = things
+        self.upsert: Insert = upsert(table, key)
+        self.delete: Delete = delete(table).where(table.c[key] == bindparam("gone"))
+        self._key = key
+        self._write = write
+        self._read = read
+        self._select: Select[Any] = select(table).order_by(table.c.position)
+
+    def changed_rows(
+        self, topology: Topology, positions: Mapping[str, Mapping[str, int]], known: StoredTopology
+    ) -> list[dict[str, object]]:
+        """Return the rows of *topology* that are not the same in *known*."""
+        known_things = self.things(known.topology)
+        known_places = known.positions.get(self.table.name, {})
+        places = positions[self.table.name]
+        return [
+            {self._key: key, "position": places[key], **self._write(thing)}
+            for key, thing in self.things(topology).items()
+            if known_places.get(key) != places[key] or known_things[key] != thing
+        ]
+
+    def load(self, connection: Connection) -> tuple[dict[Any, Any], dict[str, int]]:
+        """Return everything in the table and its places, by key, in fleet order."""
+        rows = [row._asdict() for row in connection.execute(self._select)]
+        return (
+            {row[self._key]: self._read(row) for row in rows},
+            {row[self._key]: row["position"] for row in rows},
+        )
+
+
+_SCOPES: Final = _Part(
+    delivery_scopes,
+    "scope_id",
+    things=lambda topology: topology.scopes,
+    write=_scope_row,
+    read=_read_scope,
+)
+_HOSTS: Final = _Part(
+    hosts, "name", things=lambda topology: topology.hosts, write=_host_row, read=_read_host
+)
+_VIRTUAL_MACHINES: Final = _Part(
+    virtual_machines,
+    "name",
+    things=lambda topology: topology.virtual_machines,
+    write=_vm_row,
+    read=_read_vm,
+)
+_PARTS: Final = (_SCOPES, _HOSTS, _VIRTUAL_MACHINES)

@@ -1,0 +1,43 @@
+"""The lock file beside a database: one server per file."""
+
+import sys
+from pathlib import Path
+from typing import IO
+
+from forewarn.storage.errors import DatabaseInUseError, DatabaseUnusableError
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: IO[bytes]) -> None:
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(file: IO[bytes]) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class DatabaseLock:
+    """Held from its making to `release`, or to the end of the process, however it ends.
+
+    The file itself stays: to remove it would let two servers lock two files of the same name.
+    """
+
+    def __init__(self, path: Path) -> None:
+        name = path.with_name(f"{path.name}.lock")
+        try:
+            self._file = name.open("ab")
+        except OSError as error:
+            problem = f"its lock file {name.name} cannot be written ({error.strerror})"
+            raise DatabaseUnusableError(path, problem) from error
+        try:
+            _lock(self._file)
+        except OSError as error:
+            self._file.close()
+            raise DatabaseInUseError(path) from error
+
+    def release(self) -> None:
+        """Let another server have the database."""
+        self._file.close()

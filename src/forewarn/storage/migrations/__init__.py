@@ -1,0 +1,1 @@
+"""The schema, step by step. A step that was released is never changed."""

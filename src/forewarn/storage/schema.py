@@ -1,0 +1,131 @@
+"""The schema of a database file: is it there, is it ours, is it of this release; and upgrades."""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect
+from sqlalchemy.exc import DBAPIError
+
+from forewarn.storage.connections import (
+    Connector,
+    SqliteConnection,
+    driver_error,
+    is_damage,
+    outage,
+)
+from forewarn.storage.errors import (
+    DatabaseDamagedError,
+    DatabaseFileError,
+    DatabaseOutdatedError,
+    DatabaseTooNewError,
+    DatabaseUnusableError,
+    NotADatabaseError,
+)
+
+_MAGIC: Final = b"SQLite format 3\x00"
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is not, and cannot become, a database; look only, touch nothing."""
+    try:
+        if path.exists() and not path.is_file():
+            raise DatabaseUnusableError(path, "it is not a file; name one")
+        if not path.parent.is_dir():
+            raise DatabaseUnusableError(path, "its directory does not exist; create it")
+        beginning = _read_beginning(path) if path.exists() else b""
+    except OSError as error:
+        problem = f"it cannot be read ({error.strerror}); give the server permission"
+        raise DatabaseUnusableError(path, problem) from error
+    if beginning and beginning != _MAGIC:
+        raise NotADatabaseError(path)
+    if path.exists() and not _can_write(path):
+        raise DatabaseUnusableError(path, "it is read-only; give the server permission to write")
+    if not _can_write(path.parent):
+        problem = "its directory cannot be written; give the server permission"
+        raise DatabaseUnusableError(path, problem)
+
+
+def bring_up_to_date(path: Path, *, migrate: bool) -> bool:
+    """Create or upgrade the database, and tell whether there was anything to do.
+
+    All or nothing: whatever goes wrong, the file is as it was. The caller holds its lock.
+    """
+    is_new = not path.exists()
+    try:
+        revision = None if is_new else _find_revision(path)
+        scripts = ScriptDirectory.from_config(_config())
+        if revision == scripts.get_current_head():
+            return False
+        if revision not in {None, *(script.revision for script in scripts.walk_revisions())}:
+            raise DatabaseTooNewError(path, str(revision))
+        if not migrate:
+            raise DatabaseOutdatedError(path)
+        _upgrade(path)
+    except (sqlite3.Error, DBAPIError) as error:
+        if is_new:
+            _remove(path)
+        raise explain_failure(path, error) from error
+    return True
+
+
+def explain_failure(path: Path, error: Exception) -> DatabaseFileError:
+    """Return what an error of SQLite means for the database at *path*."""
+    origin = driver_error(error)
+    if origin is not None and is_damage(origin):
+        return DatabaseDamagedError(path, str(origin))
+    return DatabaseUnusableError(path, outage(error) or str(origin or error))
+
+
+def _can_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _read_beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC))
+
+
+def _find_revision(path: Path) -> str | None:
+    connection = Connector(path, mode="rw").connect()
+    try:
+        finding = connection.driver.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if finding != "ok":
+            raise DatabaseDamagedError(path, str(finding))
+        names = set(inspect(connection.sql).get_table_names())
+        if not names:
+            return None
+        if "alembic_version" not in names:
+            raise NotADatabaseError(path)
+        row = connection.driver.execute("SELECT version_num FROM alembic_version").fetchone()
+        return None if row is None else str(row[0])
+    finally:
+        connection.close()
+
+
+def _upgrade(path: Path) -> None:
+    connection = Connector(path, mode="rwc").connect()
+    try:
+        # SQLite changes its schema inside transactions like anything else.
+        connection.driver.execute("BEGIN IMMEDIATE")
+        command.upgrade(_config(connection), "head")
+        connection.driver.execute("COMMIT")
+    finally:
+        connection.close()
+
+
+def _config(connection: SqliteConnection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", "forewarn.storage:migrations")
+    if connection is not None:
+        config.attributes["connection"] = connection.sql
+    return config
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

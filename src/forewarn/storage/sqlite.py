@@ -1,0 +1,166 @@
+"""The store in one SQLite file: one writer thread, and a connection for each who reads."""
+
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from queue import Empty, Full, LifoQueue
+from typing import Final, TypeVar
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from forewarn.ports.changes import ChangeListener
+from forewarn.ports.store import Reading, StoreUnavailableError, Transaction
+from forewarn.storage.connections import BUSY_TIMEOUT, Connector, SqliteConnection, outage
+from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError, StoreClosedError
+from forewarn.storage.fleet import TopologyCache
+from forewarn.storage.lock import DatabaseLock
+from forewarn.storage.schema import bring_up_to_date, check_file, explain_failure
+from forewarn.storage.transaction import SqlReading
+from forewarn.storage.writer import Writer
+
+T = TypeVar("T")
+
+_IDLE_READERS: Final = 8
+
+# WAL lets readers go on while the writer writes; FULL has every commit on the disk before it is
+# acknowledged, and WAL alone would not.
+_WRITER_PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+_READER_PRAGMAS: Final = ("query_only=ON",)
+
+
+def open_sqlite(
+    url_or_path: str | Path, *, migrate: bool = True, busy_timeout: float = BUSY_TIMEOUT
+) -> "SqliteStore":
+    """Open the store in a file, for this process alone; create or upgrade it if *migrate*.
+
+    Whatever is wrong with the file is refused with a DatabaseError, and nothing is changed.
+    """
+    path = database_path(url_or_path)
+    check_file(path)
+    lock = DatabaseLock(path)
+    try:
+        bring_up_to_date(path, migrate=migrate)
+        return SqliteStore(path, lock=lock, busy_timeout=busy_timeout)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def upgrade(url_or_path: str | Path) -> bool:
+    """Give the database the schema of this release; tell whether there was anything to do."""
+    path = database_path(url_or_path)
+    check_file(path)
+    lock = DatabaseLock(path)
+    try:
+        return bring_up_to_date(path, migrate=True)
+    finally:
+        lock.release()
+
+
+def database_path(url_or_path: str | Path) -> Path:
+    """Return the file that a URL like sqlite:///forewarn.db names, or a plain path."""
+    if isinstance(url_or_path, Path) or "://" not in url_or_path:
+        return Path(url_or_path)
+    try:
+        url = make_url(url_or_path)
+    except ArgumentError:
+        raise DatabaseUrlError(url_or_path) from None
+    is_file = url.database not in {None, "", ":memory:"} and not url.host and not url.query
+    if url.drivername != "sqlite" or url.database is None or not is_file:
+        raise DatabaseUrlError(url.render_as_string())
+    return Path(url.database)
+
+
+class SqliteStore:
+    """The Store port on a file that has the schema already; `open_sqlite` sees to that."""
+
+    def __init__(
+        self, path: Path, *, lock: DatabaseLock | None = None, busy_timeout: float = BUSY_TIMEOUT
+    ) -> None:
+        writing = Connector(path, mode="rw", busy_timeout=busy_timeout, pragmas=_WRITER_PRAGMAS)
+        try:
+            self._writing = writing.connect()
+        except (sqlite3.Error, DBAPIError) as error:
+            raise explain_failure(path, error) from error
+        if self._writing.driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            self._writing.close()
+            problem = "its file system has no shared memory for SQLite; use a local disk"
+            raise DatabaseUnusableError(path, problem)
+        self._reading = Connector(
+            path, mode="ro", busy_timeout=busy_timeout, pragmas=_READER_PRAGMAS
+        )
+        self._path = path
+        self._lock = lock
+        self._cache = TopologyCache()
+        self._idle: LifoQueue[SqliteConnection] = LifoQueue(_IDLE_READERS)
+        self._is_closed = False
+        self._writer = Writer(path, self._writing, self._cache)
+
+    def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
+        """Have *work* done in a transaction; the future is resolved after commit and listeners."""
+        return self._writer.submit(work)
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Do *work* in a transaction and return its result, after commit and listeners."""
+        if self._writer.is_current_thread():
+            raise RuntimeError("write() waits for the thread it was called on; use submit().")
+        return self._writer.submit(work).result()
+
+    def read(self, look: Callable[[Reading], T]) -> T:
+        """Return what *look* sees in one consistent snapshot."""
+        try:
+            return self._read(look)
+        except (sqlite3.Error, DBAPIError) as error:
+            reason = outage(error)
+            if reason is None:
+                raise
+            sentence = f"{self._path} cannot be read now: {reason}."
+            raise StoreUnavailableError(sentence) from error
+
+    def listen(self, listener: ChangeListener) -> None:
+        """Call *listener* after each commit that changed a document or the topology."""
+        self._writer.listen(listener)
+
+    def is_writable(self) -> bool:
+        """Tell whether the last attempt to write did not fail for want of disk or permission."""
+        return self._writer.is_writable
+
+    def close(self) -> None:
+        """Finish what was submitted, then let go of the files."""
+        self._writer.close()
+        self._is_closed = True
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+        # The last connection to be closed brings the write-ahead log home.
+        self._writing.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _read(self, look: Callable[[Reading], T]) -> T:
+        connection = self._take_reader()
+        try:
+            # Deferred: the snapshot is taken by the first statement, and holds to the end.
+            connection.driver.execute("BEGIN")
+            return look(SqlReading(connection.sql, self._cache))
+        finally:
+            connection.driver.rollback()
+            self._give_back(connection)
+
+    def _take_reader(self) -> SqliteConnection:
+        if self._is_closed:
+            raise StoreClosedError
+        try:
+            return self._idle.get_nowait()
+        except Empty:
+            return self._reading.connect()
+
+    def _give_back(self, connection: SqliteConnection) -> None:
+        if self._is_closed:
+            connection.close()
+            return
+        try:
+            self._idle.put_nowait(connection)
+        except Full:
+            connection.close()

@@ -1,0 +1,158 @@
+"""The statements, built once, as SQLite writes them."""
+
+import sqlite3
+from collections.abc import Callable
+from json import JSONEncoder
+from typing import Any, Final
+
+from sqlalchemy import Connection, Insert, Select, Table, bindparam, exists, func, literal, select
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects.sqlite.pysqlite import dialect as sqlite_dialect
+
+from forewarn.protocol.vocabulary import EventStatus
+from forewarn.storage.tables import (
+    audit,
+    delivery_scopes,
+    documents,
+    events,
+    leases,
+    ledger,
+    maintenances,
+    polls,
+    settings,
+    simulated_impacts,
+)
+
+_DIALECT: Final = sqlite_dialect(
+    dbapi=sqlite3, json_serializer=JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+)
+
+
+class PreparedInsert:
+    """A statement that writes one row, compiled once and given to the driver as it is.
+
+    Every acknowledged write runs some of these. The engine would need more time to look one up in
+    its cache, and to wrap up the result that it does not have, than SQLite needs to run it.
+    """
+
+    def __init__(self, statement: Insert) -> None:
+        compiled = statement.compile(dialect=_DIALECT, column_keys=_given_columns(statement.table))
+        self.text = str(compiled)
+        self.names = tuple(compiled.positiontup or ())
+        """What it takes, in this order."""
+        processors: list[Callable[[Any], Any] | None] = [
+            compiled.binds[name].type.dialect_impl(_DIALECT).bind_processor(_DIALECT)
+            for name in self.names
+        ]
+        self._processors = [(place, each) for place, each in enumerate(processors) if each]
+
+    def run(self, connection: Connection, *values: object) -> int:
+        """Write the row of *values*, and return how many rows that were: one, or none."""
+        parameters = list(values)
+        for place, process in self._processors:
+            parameters[place] = process(parameters[place])
+        cursor = connection.connection.cursor()
+        cursor.execute(self.text, parameters)
+        return cursor.rowcount
+
+
+def upsert(table: Table, key: str) -> Insert:
+    """Return the statement that adds a row, or replaces what *key* has, except its place."""
+    statement = insert(table)
+    changed = {name: statement.excluded[name] for name in _given_columns(table) if name != key}
+    return statement.on_conflict_do_update(index_elements=[key], set_=changed)
+
+
+def columns_select(table: Table) -> Select[Any]:
+    """Return the look at every field, and none of the columns that only keep the order."""
+    return select(*(table.c[name] for name in _given_columns(table)))
+
+
+def _given_columns(table: Any) -> list[str]:
+    return [column.name for column in table.columns if column.name != "sequence"]
+
+
+def _next_document() -> Insert:
+    # One statement both for the row and for the rule that incarnations only ever go up.
+    row = {column.name: bindparam(column.name, type_=column.type) for column in documents.columns}
+    is_behind = exists().where(
+        documents.c.scope_id == row["scope_id"],
+        documents.c.document_incarnation >= row["document_incarnation"],
+    )
+    return insert(documents).from_select(list(row), select(*row.values()).where(~is_behind))
+
+
+PUT_EVENT: Final = PreparedInsert(upsert(events, "event_id"))
+PUT_MAINTENANCE: Final = PreparedInsert(upsert(maintenances, "maintenance_id"))
+PUT_DOCUMENT: Final = PreparedInsert(_next_document())
+PUT_POLL: Final = PreparedInsert(upsert(polls, "scope_id"))
+PUT_SETTING: Final = PreparedInsert(upsert(settings, "name"))
+PUT_LEASE: Final = PreparedInsert(upsert(leases, "name"))
+APPEND_LEDGER: Final = PreparedInsert(insert(ledger))
+APPEND_AUDIT: Final = PreparedInsert(insert(audit))
+PUT_SIMULATED_IMPACT: Final = PreparedInsert(insert(simulated_impacts).on_conflict_do_nothing())
+
+EVENT: Final = columns_select(events).where(events.c.event_id == bindparam("event_id"))
+EVENTS_IN_FLIGHT: Final = (
+    columns_select(events)
+    .where(
+        events.c.event_status.in_([literal(status) for status in EventStatus if status.is_visible])
+    )
+    .order_by(events.c.sequence)
+)
+EVENTS_IN_FLIGHT_OF_SCOPE: Final = EVENTS_IN_FLIGHT.where(
+    events.c.scope_id == bindparam("scope_id")
+)
+EVENTS_OF_MAINTENANCES: Final = (
+    columns_select(events)
+    .where(events.c.maintenance_id.in_(bindparam("maintenance_ids", expanding=True)))
+    .order_by(events.c.sequence)
+)
+NEWEST_EVENTS: Final = (
+    columns_select(events).order_by(events.c.sequence.desc()).limit(bindparam("limit"))
+)
+_RESOURCE: Final = func.json_each(events.c.resources).table_valued("value", name="resource")
+AFFECTS_VM: Final = exists().select_from(_RESOURCE).where(_RESOURCE.c.value == bindparam("vm"))
+HAS_STATUS: Final = events.c.event_status.in_(bindparam("status", expanding=True))
+
+LEDGER: Final = (
+    columns_select(ledger)
+    .where(ledger.c.event_id == bindparam("event_id"))
+    .order_by(ledger.c.sequence)
+)
+NEWEST_AUDIT: Final = (
+    columns_select(audit).order_by(audit.c.sequence.desc()).limit(bindparam("limit"))
+)
+MAINTENANCE: Final = columns_select(maintenances).where(
+    maintenances.c.maintenance_id == bindparam("maintenance_id")
+)
+MAINTENANCES: Final = columns_select(maintenances).order_by(maintenances.c.sequence)
+FINISHED_MAINTENANCES: Final = MAINTENANCES.where(maintenances.c.finished_at.is_not(None))
+UNFINISHED_MAINTENANCES: Final = MAINTENANCES.where(maintenances.c.finished_at.is_(None))
+
+DOCUMENT: Final = (
+    select(documents.c.body)
+    .where(documents.c.scope_id == bindparam("scope_id"))
+    .order_by(documents.c.document_incarnation.desc())
+    .limit(1)
+)
+# A look per scope, so that it costs what the fleet costs, however long the history.
+DOCUMENTS: Final = select(
+    delivery_scopes.c.scope_id,
+    select(documents.c.body)
+    .where(documents.c.scope_id == delivery_scopes.c.scope_id)
+    .order_by(documents.c.document_incarnation.desc())
+    .limit(1)
+    .scalar_subquery()
+    .label("body"),
+).order_by(delivery_scopes.c.position)
+
+LAST_POLLED_AT: Final = select(polls.c.last_polled_at).where(
+    polls.c.scope_id == bindparam("scope_id")
+)
+SETTING: Final = select(settings.c.value).where(settings.c.name == bindparam("name"))
+SIMULATED_IMPACT: Final = select(simulated_impacts).where(
+    simulated_impacts.c.event_id == bindparam("event_id"),
+    simulated_impacts.c.vm == bindparam("vm"),
+)
+EPOCH: Final = select(leases.c.epoch).where(leases.c.name == bindparam("name"))

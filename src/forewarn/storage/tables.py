@@ -1,0 +1,198 @@
+"""Every table, declared once. The columns are the fields of the domain, under the same names."""
+
+from typing import Final
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+)
+
+from forewarn.domain.event import Outcome
+from forewarn.domain.policy import ApprovalPolicy
+from forewarn.domain.topology import ScopeKind
+from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
+from forewarn.storage.columns import (
+    Approvals,
+    Duration,
+    Labels,
+    Moment,
+    Names,
+    NameSet,
+    Published,
+    WholeNumber,
+    Word,
+)
+
+# Constraints have names of their own, so that a later migration can address them.
+metadata: Final = MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_by_%(column_0_N_name)s",
+        "uq": "%(table_name)s_unique_%(column_0_N_name)s",
+        "fk": "%(table_name)s_%(column_0_N_name)s_exists",
+        "pk": "%(table_name)s_key",
+    }
+)
+
+settings: Final = Table(
+    "settings",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("value", String, nullable=False),
+)
+
+delivery_scopes: Final = Table(
+    "delivery_scopes",
+    metadata,
+    Column("scope_id", String, primary_key=True),
+    Column("position", WholeNumber, nullable=False),
+    Column("kind", Word(ScopeKind), nullable=False),
+    Column("name", String, nullable=False),
+    Column("placement_group", String),
+    Column("update_domains", Integer, nullable=False),
+    Column("fault_domains", Integer, nullable=False),
+    Column("approval", Word(ApprovalPolicy), nullable=False),
+    Column("postpone_until", Duration, nullable=False),
+    Column("auto_approve_user", Boolean, nullable=False),
+    Column("terminate_notice", Duration),
+)
+
+hosts: Final = Table(
+    "hosts",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("position", WholeNumber, nullable=False),
+    Column("labels", Labels, nullable=False),
+)
+
+virtual_machines: Final = Table(
+    "virtual_machines",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("position", WholeNumber, nullable=False),
+    Column("scope_id", ForeignKey(delivery_scopes.c.scope_id), nullable=False, index=True),
+    Column("update_domain", Integer, nullable=False),
+    Column("fault_domain", Integer, nullable=False),
+    Column("host", ForeignKey(hosts.c.name), index=True),
+    Column("addresses", Names, nullable=False),
+    Column("vm_id", String, nullable=False),
+    Column("zone", String, nullable=False),
+    Column("location", String, nullable=False),
+    Column("resource_group", String, nullable=False),
+    Column("subscription_id", String, nullable=False),
+    Column("tags", Labels, nullable=False),
+    Column("labels", Labels, nullable=False),
+)
+
+# History outlives the fleet: an event keeps the names of scopes and machines that are gone.
+events: Final = Table(
+    "events",
+    metadata,
+    Column("sequence", WholeNumber, primary_key=True),
+    Column("event_id", String, nullable=False, unique=True),
+    Column("event_type", Word(EventType), nullable=False),
+    Column("event_source", Word(EventSource), nullable=False),
+    Column("event_status", Word(EventStatus), nullable=False),
+    Column("scope_id", String, nullable=False),
+    Column("update_domain", Integer, nullable=False),
+    Column("resources", Names, nullable=False),
+    Column("description", String, nullable=False),
+    Column("duration_in_seconds", WholeNumber),
+    Column("maintenance_id", String, index=True),
+    Column("host", String),
+    Column("created_at", Moment, nullable=False),
+    Column("not_before", Moment, nullable=False),
+    Column("first_not_before", Moment, nullable=False),
+    Column("is_announced", Boolean, nullable=False),
+    Column("is_published", Boolean, nullable=False),
+    Column("approvals", Approvals, nullable=False),
+    Column("started_at", Moment),
+    Column("ended_at", Moment),
+    Column("outcome", Word(Outcome)),
+    Column("reason", String, nullable=False),
+    Index(None, "event_status", "scope_id"),
+)
+
+# Every document that was ever shown; a scope's newest is its current one. Rows stay when a scope
+# is removed, so that a scope of the same name goes on above the last incarnation.
+documents: Final = Table(
+    "documents",
+    metadata,
+    Column("scope_id", String, nullable=False),
+    Column("document_incarnation", WholeNumber, nullable=False),
+    Column("published_at", Moment, nullable=False),
+    Column("body", Published, nullable=False),
+    PrimaryKeyConstraint("scope_id", "document_incarnation"),
+)
+
+polls: Final = Table(
+    "polls",
+    metadata,
+    Column("scope_id", String, primary_key=True),
+    Column("last_polled_at", Moment, nullable=False),
+)
+
+ledger: Final = Table(
+    "ledger",
+    metadata,
+    Column("sequence", WholeNumber, primary_key=True),
+    Column("event_id", String, nullable=False, index=True),
+    Column("at", Moment, nullable=False),
+    Column("what", String, nullable=False),
+    Column("who", String, nullable=False),
+    Column("detail", String, nullable=False),
+)
+
+audit: Final = Table(
+    "audit",
+    metadata,
+    Column("sequence", WholeNumber, primary_key=True),
+    Column("at", Moment, nullable=False),
+    Column("maintenance_time", Moment, nullable=False),
+    Column("who", String, nullable=False),
+    Column("action", String, nullable=False),
+    Column("subject", String, nullable=False),
+    Column("outcome", String, nullable=False),
+    Column("detail", String, nullable=False),
+)
+
+maintenances: Final = Table(
+    "maintenances",
+    metadata,
+    Column("sequence", WholeNumber, primary_key=True),
+    Column("maintenance_id", String, nullable=False, unique=True),
+    Column("event_type", Word(EventType), nullable=False),
+    Column("description", String, nullable=False),
+    Column("duration_in_seconds", WholeNumber),
+    Column("resources", Names, nullable=False),
+    Column("hosts", Names, nullable=False),
+    Column("hold_all", Boolean, nullable=False),
+    Column("is_paused", Boolean, nullable=False),
+    Column("is_aborted", Boolean, nullable=False),
+    Column("released", NameSet, nullable=False),
+    Column("finished_at", Moment, index=True),
+)
+
+# The key is what keeps an impact from beginning twice.
+simulated_impacts: Final = Table(
+    "simulated_impacts",
+    metadata,
+    Column("event_id", String, nullable=False),
+    Column("vm", String, nullable=False),
+    Column("ends_at", Moment, nullable=False),
+    Column("failure", String, nullable=False),
+    PrimaryKeyConstraint("event_id", "vm"),
+)
+
+leases: Final = Table(
+    "leases",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("epoch", WholeNumber, nullable=False),
+)

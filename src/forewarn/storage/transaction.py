@@ -1,0 +1,220 @@
+"""The port's Reading and Transaction, over one connection."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select
+
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.names import MaintenanceId, ScopeId, VmName
+from forewarn.domain.publication import FIRST_DOCUMENT
+from forewarn.domain.topology import Topology
+from forewarn.ports.store import AuditEntry, LeaseLostError, LedgerEntry, SimulatedImpact
+from forewarn.protocol.document import Document
+from forewarn.protocol.vocabulary import EventId, EventStatus
+from forewarn.storage import statements
+from forewarn.storage.errors import DocumentIncarnationError
+from forewarn.storage.fleet import StoredTopology, TopologyCache, save_topology
+
+_LEASE: Final = "scheduler"
+
+
+class SqlReading:
+    """A consistent look at everything that *connection* sees."""
+
+    def __init__(self, connection: Connection, cache: TopologyCache) -> None:
+        self._connection = connection
+        self._cache = cache
+        self._stored: StoredTopology | None = None
+
+    def topology(self) -> Topology:
+        """Return the fleet."""
+        return self._stored_topology().topology
+
+    def simulated_impact(self, event_id: EventId, vm: VmName) -> SimulatedImpact | None:
+        """Return what the simulated executor has begun, if it has."""
+        row = self._row(statements.SIMULATED_IMPACT, event_id=event_id, vm=vm)
+        return None if row is None else SimulatedImpact(**row)
+
+    def event(self, event_id: EventId) -> ScheduledEvent | None:
+        """Return one event, wherever it is in its life."""
+        row = self._row(statements.EVENT, event_id=event_id)
+        return None if row is None else ScheduledEvent(**row)
+
+    def events_in_flight(self, scope_id: ScopeId | None = None) -> tuple[ScheduledEvent, ...]:
+        """Return what is Scheduled or Started, everywhere or in one scope."""
+        if scope_id is None:
+            return self._events(statements.EVENTS_IN_FLIGHT)
+        return self._events(statements.EVENTS_IN_FLIGHT_OF_SCOPE, scope_id=scope_id)
+
+    def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]:
+        """Return every event that one of the Maintenances has created."""
+        wanted = list(maintenance_ids)
+        return self._events(statements.EVENTS_OF_MAINTENANCES, maintenance_ids=wanted)
+
+    def events(
+        self,
+        *,
+        status: Iterable[EventStatus] = (),
+        vm: VmName | None = None,
+        limit: int = 1000,
+    ) -> tuple[ScheduledEvent, ...]:
+        """Return the newest *limit* events of these kinds, oldest first."""
+        look, values = statements.NEWEST_EVENTS, dict[str, Any](limit=limit)
+        wanted = list(status)
+        if wanted:
+            look, values["status"] = look.where(statements.HAS_STATUS), wanted
+        if vm is not None:
+            look, values["vm"] = look.where(statements.AFFECTS_VM), vm
+        return self._events(look, **values)[::-1]
+
+    def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]:
+        """Return the life of one event."""
+        rows = self._rows(statements.LEDGER, event_id=event_id)
+        return tuple(LedgerEntry(**row) for row in rows)
+
+    def maintenance(self, maintenance_id: MaintenanceId) -> Maintenance | None:
+        """Return one Maintenance."""
+        row = self._row(statements.MAINTENANCE, maintenance_id=maintenance_id)
+        return None if row is None else Maintenance(**row)
+
+    def maintenances(self, *, finished: bool | None = None) -> tuple[Maintenance, ...]:
+        """Return all Maintenances, or only those that are finished, or are not."""
+        return tuple(Maintenance(**row) for row in self._rows(_MAINTENANCES[finished]))
+
+    def document(self, scope_id: ScopeId) -> Document:
+        """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
+        document: Document | None = self._value(statements.DOCUMENT, scope_id=scope_id)
+        return FIRST_DOCUMENT if document is None else document
+
+    def documents(self) -> dict[ScopeId, Document]:
+        """Return the current document of every scope of the topology."""
+        rows = self._connection.execute(statements.DOCUMENTS)
+        return {scope_id: body or FIRST_DOCUMENT for scope_id, body in rows}
+
+    def last_polled_at(self, scope_id: ScopeId) -> datetime | None:
+        """Return when the scope was last polled, as far as it was recorded."""
+        moment: datetime | None = self._value(statements.LAST_POLLED_AT, scope_id=scope_id)
+        return moment
+
+    def audit(self, *, limit: int = 1000) -> tuple[AuditEntry, ...]:
+        """Return the newest *limit* entries, oldest first."""
+        rows = self._rows(statements.NEWEST_AUDIT, limit=limit)
+        return tuple(AuditEntry(**row) for row in rows)[::-1]
+
+    def setting(self, name: str) -> str | None:
+        """Return what was put under *name*."""
+        value: str | None = self._value(statements.SETTING, name=name)
+        return value
+
+    def _stored_topology(self) -> StoredTopology:
+        if self._stored is None:
+            self._stored = self._cache.look(self._connection)
+        return self._stored
+
+    def _events(self, look: Select[Any], **values: object) -> tuple[ScheduledEvent, ...]:
+        return tuple(ScheduledEvent(**row) for row in self._rows(look, **values))
+
+    def _rows(self, look: Select[Any], **values: object) -> list[dict[str, Any]]:
+        return [row._asdict() for row in self._connection.execute(look, values)]
+
+    def _row(self, look: Select[Any], **values: object) -> dict[str, Any] | None:
+        row = self._connection.execute(look, values).one_or_none()
+        return None if row is None else row._asdict()
+
+    def _value(self, look: Select[Any], **values: object) -> Any:
+        return self._connection.execute(look, values).scalar()
+
+
+class SqlTransaction(SqlReading):
+    """A look that may also change things, and remembers what its readers have to be told."""
+
+    def __init__(
+        self, connection: Connection, cache: TopologyCache, stored: StoredTopology | None = None
+    ) -> None:
+        super().__init__(connection, cache)
+        # What an earlier work of the same group has written, which the cache may not know yet.
+        self._stored = stored
+        self.published: dict[ScopeId, Document] = {}
+        self.changed_topology: StoredTopology | None = None
+
+    def put_topology(self, topology: Topology) -> None:
+        """Make *topology* the fleet."""
+        known = self._stored_topology()
+        self._stored = save_topology(self._connection, topology, known)
+        if self._stored is not known:
+            self.changed_topology = self._stored
+
+    def put_event(self, event: ScheduledEvent) -> None:
+        """Add *event*, or replace what is known of it."""
+        statements.PUT_EVENT.run(self._connection, *_event_values(event))
+
+    def put_maintenance(self, maintenance: Maintenance) -> None:
+        """Add *maintenance*, or replace what is known of it."""
+        statements.PUT_MAINTENANCE.run(self._connection, *_maintenance_values(maintenance))
+
+    def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None:
+        """Publish *document*, which has to be newer than the scope's current one, or the same."""
+        key = (scope_id, document.document_incarnation)
+        if statements.PUT_DOCUMENT.run(self._connection, *key, at, document, *key):
+            self.published[scope_id] = document
+            return
+        current = self.document(scope_id)
+        if current != document:
+            raise DocumentIncarnationError(
+                scope_id, document.document_incarnation, current.document_incarnation
+            )
+
+    def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None:
+        """Remember that the scope was polled."""
+        statements.PUT_POLL.run(self._connection, scope_id, at)
+
+    def put_setting(self, name: str, value: str) -> None:
+        """Put *value* under *name*."""
+        statements.PUT_SETTING.run(self._connection, name, value)
+
+    def append_ledger(self, entry: LedgerEntry) -> None:
+        """Add a line to the life of an event."""
+        statements.APPEND_LEDGER.run(self._connection, *_ledger_values(entry))
+
+    def append_audit(self, entry: AuditEntry) -> None:
+        """Add a line to the audit."""
+        statements.APPEND_AUDIT.run(self._connection, *_audit_values(entry))
+
+    def put_simulated_impact(self, impact: SimulatedImpact) -> bool:
+        """Remember *impact*, unless one is there already; tell whether it was remembered."""
+        return statements.PUT_SIMULATED_IMPACT.run(self._connection, *_impact_values(impact)) == 1
+
+    def next_epoch(self) -> int:
+        """Take over leadership: return a lease epoch nobody has had."""
+        epoch = self._current_epoch() + 1
+        statements.PUT_LEASE.run(self._connection, _LEASE, epoch)
+        return epoch
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse with LeaseLostError unless *epoch* is the current one."""
+        current = self._current_epoch()
+        if epoch != current:
+            raise LeaseLostError(epoch, current)
+
+    def _current_epoch(self) -> int:
+        epoch: int | None = self._value(statements.EPOCH, name=_LEASE)
+        return epoch or 0
+
+
+_MAINTENANCES: Final = {
+    None: statements.MAINTENANCES,
+    True: statements.FINISHED_MAINTENANCES,
+    False: statements.UNFINISHED_MAINTENANCES,
+}
+
+
+# The columns are named like the fields, and their types know how to write them.
+_event_values: Final = attrgetter(*statements.PUT_EVENT.names)
+_maintenance_values: Final = attrgetter(*statements.PUT_MAINTENANCE.names)
+_ledger_values: Final = attrgetter(*statements.APPEND_LEDGER.names)
+_audit_values: Final = attrgetter(*statements.APPEND_AUDIT.names)
+_impact_values: Final = attrgetter(*statements.PUT_SIMULATED_IMPACT.names)

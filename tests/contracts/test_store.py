@@ -1,0 +1,952 @@
+"""What every store promises, on a real database."""
+
+import os
+import resource
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from shutil import copy
+from threading import Event as Signal
+from typing import TypeAlias
+
+import pytest
+
+from forewarn.domain.event import Approval, Approver, Outcome, ScheduledEvent
+from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
+from forewarn.domain.policy import ApprovalPolicy, Policy
+from forewarn.domain.publication import FIRST_DOCUMENT, show
+from forewarn.domain.topology import (
+    DeliveryScope,
+    Host,
+    ScopeKind,
+    Topology,
+    VirtualMachine,
+    build_topology,
+    standalone,
+)
+from forewarn.ports.changes import Change
+from forewarn.ports.store import (
+    AuditEntry,
+    LeaseLostError,
+    LedgerEntry,
+    Reading,
+    SimulatedImpact,
+    Store,
+    StoreError,
+    StoreUnavailableError,
+    Transaction,
+)
+from forewarn.protocol.document import Document
+from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
+from forewarn.storage.errors import (
+    DatabaseDamagedError,
+    DatabaseInUseError,
+    DatabaseTooNewError,
+    DatabaseUnusableError,
+    DatabaseUrlError,
+    DocumentIncarnationError,
+    NotADatabaseError,
+    StoreClosedError,
+)
+from forewarn.storage.sqlite import open_sqlite, upgrade
+
+NOW = datetime(2026, 1, 5, 8, 0, 0, 123456, tzinfo=UTC)
+WEB = ScopeId("availability-set/web")
+TIMEOUT = 10.0
+
+OpenStore: TypeAlias = Callable[[], Store]
+
+
+@pytest.fixture(scope="session")
+def fresh_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fresh") / "forewarn.db"
+    upgrade(path)
+    return path
+
+
+@pytest.fixture(params=["sqlite"])
+def open_store(tmp_path: Path, fresh_database: Path) -> OpenStore:
+    """Open the same database each time; what differs between adapters ends here."""
+    copy(fresh_database, tmp_path)
+    return lambda: open_sqlite(tmp_path / "forewarn.db", busy_timeout=0.05)
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> Iterator[Store]:
+    opened = open_store()
+    yield opened
+    opened.close()
+
+
+def _event(number: int = 0, **changes: object) -> ScheduledEvent:
+    event = ScheduledEvent(
+        event_id=EventId(f"602D9444-D2CD-49C7-8624-{number:012X}"),
+        event_type=EventType.REBOOT,
+        event_source=EventSource.PLATFORM,
+        event_status=EventStatus.SCHEDULED,
+        scope_id=WEB,
+        update_domain=0,
+        resources=(VmName("web-1"), VmName("web-0")),
+        description="Host server is undergoing maintenance.",
+        duration_in_seconds=None,
+        maintenance_id=None,
+        host=None,
+        created_at=NOW,
+        not_before=datetime(2026, 1, 5, 8, 15, 1, tzinfo=UTC),
+        first_not_before=datetime(2026, 1, 5, 8, 15, 1, tzinfo=UTC),
+        is_announced=True,
+        is_published=True,
+    )
+    return replace(event, **changes)  # type: ignore[arg-type]
+
+
+ENDED = _event(
+    7,
+    event_type=EventType.FREEZE,
+    event_source=EventSource.USER,
+    event_status=EventStatus.COMPLETED,
+    description='Größe "x" \\ 東京 \x00',
+    duration_in_seconds=9,
+    maintenance_id=MaintenanceId("kernel-6.12"),
+    host=HostName("kvm-1"),
+    is_announced=False,
+    is_published=False,
+    approvals=(
+        Approval(approver=Approver.VIRTUAL_MACHINE, name="web-1", approved_at=NOW),
+        Approval(approver=Approver.OPERATOR, name="ada", approved_at=NOW + timedelta(seconds=1)),
+    ),
+    started_at=NOW + timedelta(minutes=15),
+    ended_at=NOW + timedelta(minutes=16),
+    outcome=Outcome.FAILED,
+    reason="web-1: did not come back",
+)
+
+
+def _document(incarnation: int, *events: ScheduledEvent) -> Document:
+    return Document(document_incarnation=incarnation, events=tuple(show(event) for event in events))
+
+
+def _fleet(*names: str) -> Topology:
+    web = DeliveryScope(
+        kind=ScopeKind.AVAILABILITY_SET,
+        name="web",
+        update_domains=3,
+        policy=Policy(
+            approval=ApprovalPolicy.LEADER,
+            postpone_until=timedelta(minutes=90),
+            auto_approve_user=True,
+            terminate_notice=timedelta(minutes=7),
+        ),
+    )
+    batch = DeliveryScope(kind=ScopeKind.SCALE_SET, name="batch", placement_group="pg-1")
+    vms = [
+        VirtualMachine(
+            name=VmName(name),
+            scope_id=web.scope_id,
+            update_domain=2,
+            fault_domain=1,
+            host=HostName("kvm-1"),
+            addresses=("10.0.0.10", "fd00::10"),
+            vm_id=f"id-of-{name}",
+            zone="2",
+            location="westeurope",
+            resource_group="shop",
+            subscription_id="8d10da13-8125-4ba9-a717-bf7490507b3d",
+            tags={"tier": "Ä", "a": ""},
+            labels={"rack": "r1"},
+        )
+        for name in names[:1]
+    ]
+    lone = [standalone(VmName(name)) for name in names[1:]]
+    vms += [VirtualMachine(name=VmName(each.name), scope_id=each.scope_id) for each in lone]
+    hosts = [Host(name=HostName("kvm-2"), labels={"room": "b"})]
+    return build_topology(scopes=[web, batch, *lone], virtual_machines=vms, hosts=hosts)
+
+
+def _put_events(*events: ScheduledEvent) -> Callable[[Transaction], None]:
+    def work(tx: Transaction) -> None:
+        for event in events:
+            tx.put_event(event)
+
+    return work
+
+
+def _publish(scope_id: ScopeId, document: Document) -> Callable[[Transaction], None]:
+    return lambda tx: tx.put_document(scope_id, document, at=NOW)
+
+
+def _apply(fleet: Topology) -> Callable[[Transaction], None]:
+    return lambda tx: tx.put_topology(fleet)
+
+
+class _Recorder:
+    """A listener that remembers."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+
+    def __call__(self, change: Change) -> None:
+        self.changes.append(change)
+
+
+def _full_work(number: int) -> Callable[[Transaction], int]:
+    def work(tx: Transaction) -> int:
+        event = _event(number, scope_id=ScopeId(f"virtual-machine/vm-{number}"))
+        tx.put_event(event)
+        tx.put_document(event.scope_id, _document(1, event), at=NOW)
+        tx.append_ledger(LedgerEntry(event_id=event.event_id, at=NOW, what="created", who="ada"))
+        tx.append_audit(
+            AuditEntry(at=NOW, maintenance_time=NOW, who="ada", action="create", subject="x")
+        )
+        return number
+
+    return work
+
+
+# What is put is what is read.
+
+
+@pytest.mark.parametrize("event", [_event(), ENDED], ids=["scheduled", "ended"])
+def test_event_is_read_as_it_was_put(store: Store, event: ScheduledEvent) -> None:
+    store.write(lambda tx: tx.put_event(event))
+
+    assert store.read(lambda reading: reading.event(event.event_id)) == event
+
+
+def test_moments_come_back_in_utc_to_the_microsecond(store: Store) -> None:
+    moment = datetime.fromisoformat("2026-01-05T09:00:00.000001+01:00")
+    store.write(lambda tx: tx.put_polled_at(WEB, moment))
+
+    polled_at = store.read(lambda reading: reading.last_polled_at(WEB))
+
+    assert polled_at == moment
+    assert polled_at is not None
+    assert polled_at.tzinfo is UTC
+
+
+def test_maintenance_is_read_as_it_was_put(store: Store) -> None:
+    plain = Maintenance(maintenance_id=MaintenanceId("b"), event_type=EventType.REBOOT)
+    full = Maintenance(
+        maintenance_id=MaintenanceId("a"),
+        event_type=EventType.REDEPLOY,
+        description="new kernel",
+        duration_in_seconds=600,
+        resources=(VmName("web-1"), VmName("web-0")),
+        hosts=(HostName("kvm-2"), HostName("kvm-1")),
+        hold_all=True,
+        is_paused=True,
+        is_aborted=True,
+        released=frozenset({ENDED.event_id}),
+        finished_at=NOW,
+    )
+
+    store.write(lambda tx: tx.put_maintenance(plain))
+    store.write(lambda tx: tx.put_maintenance(full))
+
+    assert store.read(lambda reading: reading.maintenance(MaintenanceId("a"))) == full
+    assert store.read(lambda reading: reading.maintenances()) == (plain, full)
+    assert store.read(lambda reading: reading.maintenances(finished=True)) == (full,)
+    assert store.read(lambda reading: reading.maintenances(finished=False)) == (plain,)
+
+
+def test_ledger_and_audit_are_read_in_the_order_they_were_written(store: Store) -> None:
+    lines = [
+        LedgerEntry(event_id=ENDED.event_id, at=NOW, what=what, who="scheduler", detail="d")
+        for what in ("created", "approved", "started")
+    ]
+    entries = [
+        AuditEntry(
+            at=NOW,
+            maintenance_time=NOW + timedelta(days=1),
+            who="ada",
+            action=action,
+            subject="web-0",
+            outcome="refused",
+            detail="409",
+        )
+        for action in ("b", "a", "c")
+    ]
+
+    def work(tx: Transaction) -> None:
+        for line, entry in zip(lines, entries, strict=True):
+            tx.append_ledger(line)
+            tx.append_audit(entry)
+
+    store.write(work)
+
+    assert store.read(lambda reading: reading.ledger(ENDED.event_id)) == tuple(lines)
+    assert store.read(lambda reading: reading.ledger(EventId("X"))) == ()
+    assert store.read(lambda reading: reading.audit()) == tuple(entries)
+    assert store.read(lambda reading: reading.audit(limit=2)) == tuple(entries[1:])
+
+
+def test_settings_are_replaced(store: Store) -> None:
+    store.write(lambda tx: tx.put_setting("clock", "real"))
+    store.write(lambda tx: tx.put_setting("clock", "virtual"))
+
+    assert store.read(lambda reading: reading.setting("clock")) == "virtual"
+    assert store.read(lambda reading: reading.setting("wire")) is None
+
+
+def test_nothing_is_there_at_first(store: Store) -> None:
+    def look(reading: Reading) -> tuple[object, ...]:
+        return (
+            reading.topology(),
+            reading.event(ENDED.event_id),
+            reading.events(),
+            reading.events_in_flight(),
+            reading.maintenance(MaintenanceId("a")),
+            reading.document(WEB),
+            reading.documents(),
+            reading.last_polled_at(WEB),
+            reading.simulated_impact(ENDED.event_id, VmName("web-0")),
+        )
+
+    empty = Topology(virtual_machines={}, scopes={}, hosts={})
+    assert store.read(look) == (empty, None, (), (), None, FIRST_DOCUMENT, {}, None, None)
+
+
+def test_everything_is_there_after_closing_and_opening(open_store: OpenStore) -> None:
+    first = open_store()
+    first.write(lambda tx: tx.put_event(ENDED))
+    first.write(_apply(_fleet("web-0", "lone")))
+    first.close()
+
+    second = open_store()
+
+    assert second.read(lambda reading: reading.events()) == (ENDED,)
+    assert second.read(lambda reading: reading.topology()) == _fleet("web-0", "lone")
+    second.close()
+
+
+# Events.
+
+
+def test_events_stay_in_order_of_creation_when_they_change(store: Store) -> None:
+    events = [_event(number) for number in (3, 1, 2)]
+    store.write(_put_events(*events))
+    started = replace(events[0], event_status=EventStatus.STARTED, started_at=NOW)
+
+    store.write(lambda tx: tx.put_event(started))
+
+    expected = (started, *events[1:])
+    assert store.read(lambda reading: reading.events()) == expected
+    assert store.read(lambda reading: reading.events_in_flight()) == expected
+
+
+def test_events_in_flight_are_scheduled_or_started(store: Store) -> None:
+    elsewhere = ScopeId("virtual-machine/lone")
+    events = [
+        _event(1, event_status=EventStatus.STARTED),
+        _event(2, event_status=EventStatus.COMPLETED),
+        _event(3, event_status=EventStatus.CANCELED),
+        _event(4, scope_id=elsewhere),
+        _event(5),
+    ]
+    store.write(_put_events(*events))
+
+    everywhere = store.read(lambda reading: reading.events_in_flight())
+    here = store.read(lambda reading: reading.events_in_flight(WEB))
+
+    assert everywhere == (events[0], events[3], events[4])
+    assert here == (events[0], events[4])
+
+
+def test_events_of_maintenances_are_those_they_created(store: Store) -> None:
+    a, b, c = (MaintenanceId(name) for name in "abc")
+    events = [_event(number, maintenance_id=each) for number, each in enumerate((b, a, None, c, a))]
+    store.write(_put_events(*events))
+
+    assert store.read(lambda reading: reading.events_of([a, b])) == (
+        events[0],
+        events[1],
+        events[4],
+    )
+    assert store.read(lambda reading: reading.events_of([])) == ()
+
+
+def test_events_are_found_by_status_and_virtual_machine(store: Store) -> None:
+    events = [
+        _event(1, resources=(VmName("web-1"),)),
+        _event(2, resources=(VmName("web-10"), VmName("web-1"))),
+        _event(3, resources=(VmName("web-10"),)),
+        _event(4, resources=(VmName("web-1"),), event_status=EventStatus.CANCELED),
+    ]
+    store.write(_put_events(*events))
+    scheduled = [EventStatus.SCHEDULED, EventStatus.STARTED]
+    vm = VmName("web-1")
+
+    by_vm = store.read(lambda reading: reading.events(vm=vm))
+    by_both = store.read(lambda reading: reading.events(status=scheduled, vm=vm))
+
+    assert by_vm == (events[0], events[1], events[3])
+    assert by_both == (events[0], events[1])
+
+
+def test_limit_leaves_the_newest_events(store: Store) -> None:
+    events = [_event(number) for number in range(5)]
+    store.write(_put_events(*events))
+
+    assert store.read(lambda reading: reading.events(limit=2)) == tuple(events[3:])
+
+
+# Documents.
+
+
+def test_document_is_read_as_it_was_put(store: Store) -> None:
+    started = _event(1, event_status=EventStatus.STARTED)
+    document = _document(3, _event(), ENDED, started)
+
+    store.write(_publish(WEB, document))
+
+    assert store.read(lambda reading: reading.document(WEB)) == document
+
+
+def test_documents_are_those_of_the_fleet(store: Store) -> None:
+    fleet = _fleet("web-0")
+    store.write(_apply(fleet))
+    store.write(_publish(WEB, _document(9)))
+    store.write(_publish(WEB, _document(10, _event())))
+    store.write(_publish(ScopeId("x/gone"), _document(3)))
+
+    documents = store.read(lambda reading: reading.documents())
+
+    assert documents == {
+        WEB: _document(10, _event()),
+        ScopeId("scale-set/batch/pg-1"): FIRST_DOCUMENT,
+    }
+    assert list(documents) == list(fleet.scopes)
+
+
+def test_removed_scope_leaves_its_document_as_a_tombstone(store: Store) -> None:
+    lone = ScopeId("virtual-machine/lone")
+    store.write(_apply(_fleet("web-0", "lone")))
+    store.write(_publish(lone, _document(4)))
+
+    store.write(_apply(_fleet("web-0")))
+
+    assert store.read(lambda reading: reading.document(lone)) == _document(4)
+    assert lone not in store.read(lambda reading: reading.documents())
+
+
+def test_incarnation_is_never_shown_with_other_content(store: Store) -> None:
+    store.write(_publish(WEB, _document(4, _event())))
+
+    store.write(_publish(WEB, _document(4, _event())))
+    for document in (_document(4), _document(3), _document(3, _event())):
+        with pytest.raises(DocumentIncarnationError, match="4 was shown already"):
+            store.write(_publish(WEB, document))
+
+    assert store.read(lambda reading: reading.document(WEB)) == _document(4, _event())
+
+
+# The fleet.
+
+
+def test_topology_is_read_as_it_was_put_and_in_its_order(store: Store) -> None:
+    fleet = _fleet("web-0", "z", "a", "m")
+
+    store.write(_apply(fleet))
+
+    topology = store.read(lambda reading: reading.topology())
+    assert topology == fleet
+    assert _order(topology) == _order(fleet)
+
+
+FLEETS = [
+    ("web-0", "a", "b", "c"),
+    ("web-0", "a", "c"),
+    ("web-0", "a", "new", "c"),
+    ("web-0", "c", "new", "a"),
+    ("c", "web-0"),
+    ("x",),
+    ("web-0", "a", "b", "c", "d"),
+]
+
+
+def test_changed_topology_is_read_by_everyone_and_after_opening_again(
+    open_store: OpenStore,
+) -> None:
+    store = open_store()
+    for names in FLEETS:
+        fleet = _fleet(*names)
+        store.write(_apply(fleet))
+        seen = store.read(lambda reading: reading.topology())
+        store.close()
+
+        store = open_store()
+
+        loaded = store.read(lambda reading: reading.topology())
+        assert (seen, loaded) == (fleet, fleet)
+        assert _order(seen) == _order(loaded) == _order(fleet)
+    store.close()
+
+
+def test_topology_of_an_undone_work_is_not_seen(store: Store) -> None:
+    def undone(tx: Transaction) -> None:
+        tx.put_topology(_fleet("web-0", "ghost"))
+        assert tx.topology() == _fleet("web-0", "ghost")
+        raise LookupError("changed my mind")
+
+    store.write(_apply(_fleet("web-0")))
+    with pytest.raises(LookupError, match="changed my mind"):
+        store.write(undone)
+    in_transaction = store.write(lambda tx: tx.topology())
+    store.write(_apply(_fleet("web-0", "a")))
+
+    assert in_transaction == _fleet("web-0")
+    assert store.read(lambda reading: reading.topology()) == _fleet("web-0", "a")
+
+
+def test_same_topology_is_no_change(store: Store) -> None:
+    recorder = _Recorder()
+    store.write(_apply(_fleet("web-0")))
+    store.listen(recorder)
+
+    store.write(_apply(_fleet("web-0")))
+
+    assert recorder.changes == []
+
+
+def _order(topology: Topology) -> tuple[list[str], ...]:
+    return list(topology.virtual_machines), list(topology.scopes), list(topology.hosts)
+
+
+# Transactions.
+
+
+def test_raising_work_leaves_nothing_and_its_neighbours_everything(store: Store) -> None:
+    def failing(tx: Transaction) -> None:
+        _full_work(1)(tx)
+        raise LookupError("changed my mind")
+
+    with _held(store):
+        first = store.submit(_full_work(0))
+        undone = store.submit(failing)
+        last = store.submit(_full_work(2))
+
+    assert (first.result(TIMEOUT), last.result(TIMEOUT)) == (0, 2)
+    assert isinstance(undone.exception(TIMEOUT), LookupError)
+    events = store.read(lambda reading: reading.events())
+    assert [event.event_id for event in events] == [_event(0).event_id, _event(2).event_id]
+    assert len(store.read(lambda reading: reading.audit())) == 2
+    assert store.is_writable()
+
+
+def test_work_sees_what_its_predecessors_in_the_queue_did(store: Store) -> None:
+    with _held(store):
+        store.submit(_apply(_fleet("web-0")))
+        seen = store.submit(lambda tx: (tx.topology(), tx.next_epoch()))
+        last = store.submit(lambda tx: tx.next_epoch())
+
+    assert seen.result(TIMEOUT) == (_fleet("web-0"), 1)
+    assert last.result(TIMEOUT) == 2
+
+
+def test_row_that_breaks_a_rule_is_the_error_of_its_work_alone(store: Store) -> None:
+    broken = replace(_fleet("web-0"), scopes={})
+
+    with pytest.raises(Exception, match="FOREIGN KEY"):
+        store.write(_apply(broken))
+
+    assert store.is_writable()
+    assert store.write(_full_work(1)) == 1
+
+
+def test_canceled_work_is_not_done(store: Store) -> None:
+    with _held(store):
+        future = store.submit(_full_work(0))
+        assert future.cancel()
+
+    store.write(_full_work(1))
+
+    assert len(store.read(lambda reading: reading.events())) == 1
+
+
+def test_listeners_have_seen_the_commit_before_it_is_acknowledged(store: Store) -> None:
+    seen: list[tuple[Change, Document, Topology]] = []
+
+    def listener(change: Change) -> None:
+        look = store.read(lambda reading: (reading.document(WEB), reading.topology()))
+        seen.append((change, *look))
+
+    def work(tx: Transaction) -> None:
+        tx.put_topology(_fleet("web-0"))
+        tx.put_document(WEB, _document(1, _event()), at=NOW)
+
+    store.listen(listener)
+    store.write(work)
+
+    document, topology = _document(1, _event()), _fleet("web-0")
+    change = Change(documents={WEB: document}, topology=topology)
+    assert seen == [(change, document, topology)]
+
+
+def test_works_committed_together_are_one_change_with_the_latest_documents(store: Store) -> None:
+    recorder = _Recorder()
+    lone = ScopeId("virtual-machine/lone")
+    with _held(store):
+        store.submit(_publish(WEB, _document(1)))
+        store.submit(_publish(lone, _document(1)))
+        store.submit(_publish(WEB, _document(2)))
+        last = store.submit(lambda tx: tx.put_event(_event()))
+        store.listen(recorder)
+
+    last.result(TIMEOUT)
+
+    assert recorder.changes == [Change(documents={WEB: _document(2), lone: _document(1)})]
+
+
+def test_listeners_are_not_called_without_a_change_for_them(store: Store) -> None:
+    recorder = _Recorder()
+    store.listen(recorder)
+
+    store.write(lambda tx: tx.put_event(_event()))
+
+    assert recorder.changes == []
+
+
+def test_listener_that_raises_harms_nobody(store: Store) -> None:
+    recorder = _Recorder()
+
+    def broken(change: Change) -> None:
+        raise ZeroDivisionError(change)
+
+    store.listen(broken)
+    store.listen(recorder)
+
+    store.write(_publish(WEB, _document(1)))
+    store.write(_publish(WEB, _document(2)))
+
+    assert [change.documents[WEB].document_incarnation for change in recorder.changes] == [1, 2]
+
+
+def test_write_from_within_a_work_is_refused(store: Store) -> None:
+    with pytest.raises(RuntimeError, match="submit"):
+        store.write(lambda _: store.write(_full_work(0)))
+
+    assert store.read(lambda reading: reading.events()) == ()
+
+
+def test_submit_from_a_listener_is_done_afterwards(store: Store) -> None:
+    done: list[Future[int]] = []
+
+    def listener(change: Change) -> None:
+        done.append(store.submit(_full_work(change.documents[WEB].document_incarnation)))
+
+    store.listen(listener)
+
+    store.write(_publish(WEB, _document(1)))
+
+    assert done[0].result(TIMEOUT) == 1
+
+
+def test_epoch_of_an_earlier_leader_is_refused(store: Store) -> None:
+    def record(tx: Transaction, epoch: int) -> None:
+        tx.put_event(_event())
+        tx.check_epoch(epoch)
+
+    old = store.write(lambda tx: tx.next_epoch())
+    new = store.write(lambda tx: tx.next_epoch())
+
+    with pytest.raises(LeaseLostError) as refusal:
+        store.write(lambda tx: record(tx, old))
+
+    assert (refusal.value.epoch, refusal.value.current) == (old, new)
+    assert store.read(lambda reading: reading.events()) == ()
+    store.write(lambda tx: record(tx, new))
+
+
+def test_simulated_impact_is_remembered_once(store: Store) -> None:
+    vm, other = VmName("web-0"), VmName("web-1")
+    impact = SimulatedImpact(event_id=ENDED.event_id, vm=vm, ends_at=NOW, failure="no power")
+    again = replace(impact, ends_at=NOW + timedelta(hours=1), failure="")
+
+    assert store.write(lambda tx: tx.put_simulated_impact(impact))
+    assert not store.write(lambda tx: tx.put_simulated_impact(again))
+    assert store.write(lambda tx: tx.put_simulated_impact(replace(again, vm=other)))
+
+    assert store.read(lambda reading: reading.simulated_impact(ENDED.event_id, vm)) == impact
+
+
+# Many at once.
+
+
+def test_writes_of_many_threads_are_all_there(store: Store) -> None:
+    def write_many(thread: int) -> list[int]:
+        return [store.write(_full_work(thread * 100 + number)) for number in range(100)]
+
+    with ThreadPoolExecutor(8) as threads:
+        results = [number for numbers in threads.map(write_many, range(8)) for number in numbers]
+
+    events = store.read(lambda reading: reading.events())
+    assert results == list(range(800))
+    assert {event.event_id for event in events} == {_event(number).event_id for number in results}
+    assert len(store.read(lambda reading: reading.audit())) == 800
+
+
+def test_readers_see_one_moment_while_others_write(store: Store) -> None:
+    stop = Signal()
+
+    def look(reading: Reading) -> tuple[int, int, int]:
+        count = len(reading.events())
+        return count, len(reading.audit()), sum(len(reading.ledger(e)) for e in EVENT_IDS)
+
+    def read_on() -> list[tuple[int, int, int]]:
+        seen = []
+        while not stop.is_set():
+            seen.append(store.read(look))
+        return seen
+
+    with ThreadPoolExecutor(3) as threads:
+        readers = [threads.submit(read_on) for _ in range(3)]
+        for number in range(len(EVENT_IDS)):
+            store.write(_full_work(number))
+        stop.set()
+        seen = [counts for reader in readers for counts in reader.result(TIMEOUT)]
+
+    assert all(events == audit == ledger for events, audit, ledger in seen)
+    assert store.read(look) == (len(EVENT_IDS),) * 3
+
+
+EVENT_IDS = [_event(number).event_id for number in range(30)]
+
+
+def test_closing_finishes_what_was_submitted(open_store: OpenStore) -> None:
+    store = open_store()
+    futures = [store.submit(_full_work(number)) for number in range(600)]
+
+    store.close()
+
+    assert wait(futures, 0).not_done == set()
+    assert [future.result() for future in futures] == list(range(600))
+    with pytest.raises(StoreClosedError):
+        store.submit(_full_work(1))
+    with pytest.raises(StoreClosedError):
+        store.read(lambda reading: reading.events())
+    store.close()
+
+
+@contextmanager
+def _held(store: Store) -> Iterator[None]:
+    """Keep the writer busy, so that what is submitted inside is committed together."""
+    begun, go_on = Signal(), Signal()
+
+    def hold(_tx: Transaction) -> None:
+        begun.set()
+        assert go_on.wait(TIMEOUT), "nobody released the writer"
+
+    future = store.submit(hold)
+    assert begun.wait(TIMEOUT), "the writer did not begin"
+    yield
+    go_on.set()
+    future.result(TIMEOUT)
+
+
+# Bad times.
+
+
+@contextmanager
+def _full_disk(path: Path) -> Iterator[None]:
+    """Let no file of this process grow beyond the database as it is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = path.stat().st_size if path.exists() else 1
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_full_disk_refuses_writes_serves_reads_and_heals(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "forewarn.db")
+    store.write(_full_work(0))
+    with _full_disk(tmp_path / "forewarn.db-wal"):
+        with pytest.raises(StoreUnavailableError, match=r"forewarn\.db cannot be written now"):
+            store.write(_full_work(1))
+        store.write(lambda tx: tx.setting("a work that writes nothing"))
+        writable_while_full = store.is_writable()
+        seen = store.read(lambda reading: reading.events())
+
+    store.write(_full_work(1))
+
+    assert not writable_while_full
+    assert len(seen) == 1
+    assert store.is_writable()
+    assert len(store.read(lambda reading: reading.audit())) == 2
+    store.close()
+
+
+def test_full_disk_fails_all_that_would_have_been_committed_together(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "forewarn.db")
+    store.write(_full_work(0))
+    with _full_disk(tmp_path / "forewarn.db-wal"):
+        with _held(store):
+            futures = [store.submit(_full_work(number)) for number in range(1, 100)]
+        errors = [future.exception(TIMEOUT) for future in futures]
+
+    assert {type(error) for error in errors} == {StoreUnavailableError}
+    assert len({id(error) for error in errors}) == 99
+    assert len(store.read(lambda reading: reading.events())) == 1
+    store.close()
+
+
+def test_database_locked_by_another_program_is_unavailable(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "forewarn.db", busy_timeout=0.05)
+    other = sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(StoreUnavailableError, match="another program has it locked"):
+        store.write(_full_work(0))
+    other.execute("COMMIT")
+    store.write(_full_work(0))
+
+    assert store.is_writable()
+    other.close()
+    store.close()
+
+
+def test_second_server_on_the_same_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "forewarn.db"
+    store = open_sqlite(f"sqlite:///{path}")
+
+    with pytest.raises(DatabaseInUseError, match=r"forewarn\.db is in use by another"):
+        open_sqlite(path)
+
+    store.close()
+    open_sqlite(path).close()
+
+
+def _text(path: Path) -> None:
+    path.write_text("[[virtual_machine]]\nname = 'web-0'\n")
+
+
+def _garbled_header(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3\x00" + bytes(range(256)) * 32)
+
+
+def _garbled_pages(path: Path) -> None:
+    store = open_sqlite(path)
+    for number in range(200):
+        store.submit(_full_work(number))
+    store.close()
+    with path.open("r+b") as file:
+        file.seek(20 * 4096)
+        file.write(b"\xff" * 4096 * 20)
+
+
+def _truncated(path: Path) -> None:
+    open_sqlite(path).close()
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def _newer_release(path: Path) -> None:
+    _another_schema(path, "UPDATE alembic_version SET version_num = '9999'")
+
+
+def _another_program(path: Path) -> None:
+    _another_schema(path, "DROP TABLE alembic_version")
+
+
+def _another_schema(path: Path, statement: str) -> None:
+    open_sqlite(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.execute("PRAGMA journal_mode=DELETE")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (_text, NotADatabaseError, "is not a forewarn database"),
+        (_another_program, NotADatabaseError, "is not a forewarn database"),
+        (_garbled_header, DatabaseDamagedError, "restore it from a backup"),
+        (_garbled_pages, DatabaseDamagedError, "restore it from a backup"),
+        (_truncated, DatabaseDamagedError, "restore it from a backup"),
+        (_newer_release, DatabaseTooNewError, "has schema 9999"),
+        (Path.mkdir, DatabaseUnusableError, "it is not a file"),
+    ],
+)
+def test_what_is_no_database_of_ours_is_refused_and_left_alone(
+    tmp_path: Path, make: Callable[[Path], None], error: type[StoreError], sentence: str
+) -> None:
+    path = tmp_path / "forewarn.db"
+    make(path)
+    before = path.read_bytes() if path.is_file() else b""
+
+    with pytest.raises(error, match=sentence) as refusal:
+        open_sqlite(path)
+
+    assert str(path) in str(refusal.value)
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite://", "sqlite:///:memory:", "postgresql://user:secret@db/forewarn", "sqlite:///a?x=y"],
+)
+def test_url_that_names_no_file_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(DatabaseUrlError, match="names no SQLite file") as refusal:
+        open_sqlite(url)
+
+    assert "secret" not in str(refusal.value)
+
+
+def test_missing_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseUnusableError, match="its directory does not exist"):
+        open_sqlite(tmp_path / "nowhere" / "forewarn.db")
+
+
+def test_full_disk_leaves_no_half_made_database(tmp_path: Path) -> None:
+    path = tmp_path / "forewarn.db"
+
+    with _full_disk(path), pytest.raises(DatabaseUnusableError, match="check its space"):
+        open_sqlite(path)
+
+    assert not path.exists()
+    open_sqlite(path).close()
+
+
+@pytest.fixture
+def unprivileged_path() -> Iterator[Path]:
+    """Give a place for a database to a user whom permissions mean something."""
+    root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as directory:
+        if root:
+            os.chown(directory, 65534, 65534)
+            os.seteuid(65534)
+        yield Path(directory) / "forewarn.db"
+        Path(directory).chmod(0o700)
+        if root:
+            os.seteuid(0)
+
+
+def test_read_only_database_is_refused(unprivileged_path: Path) -> None:
+    open_sqlite(unprivileged_path).close()
+    unprivileged_path.chmod(0o400)
+
+    with pytest.raises(DatabaseUnusableError, match="it is read-only"):
+        open_sqlite(unprivileged_path)
+
+
+def test_unreadable_database_is_refused(unprivileged_path: Path) -> None:
+    open_sqlite(unprivileged_path).close()
+    unprivileged_path.chmod(0)
+
+    with pytest.raises(DatabaseUnusableError, match="it cannot be read"):
+        open_sqlite(unprivileged_path)
+
+
+def test_directory_that_cannot_be_written_is_refused(unprivileged_path: Path) -> None:
+    unprivileged_path.parent.chmod(0o500)
+
+    with pytest.raises(DatabaseUnusableError, match="its directory cannot be written"):
+        open_sqlite(unprivileged_path)

@@ -1,0 +1,75 @@
+"""The sum of the migrations is the schema that the code declares."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import create_engine
+
+from forewarn.storage.errors import DatabaseOutdatedError
+from forewarn.storage.sqlite import open_sqlite, upgrade
+from forewarn.storage.tables import metadata
+
+
+def _schema(path: Path) -> dict[str, str]:
+    connection = sqlite3.connect(path)
+    rows = connection.execute(
+        "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name != 'alembic_version'"
+    ).fetchall()
+    connection.close()
+    return {name: " ".join(sql.split()) for name, sql in rows}
+
+
+def test_migrations_give_the_declared_tables(tmp_path: Path) -> None:
+    migrated, declared = tmp_path / "migrated.db", tmp_path / "declared.db"
+    engine = create_engine(f"sqlite:///{declared}")
+    metadata.create_all(engine)
+    engine.dispose()
+
+    upgrade(migrated)
+
+    assert _schema(migrated) == _schema(declared)
+
+
+def test_alembic_finds_nothing_to_migrate(tmp_path: Path) -> None:
+    path = tmp_path / "forewarn.db"
+    upgrade(path)
+    engine = create_engine(f"sqlite:///{path}")
+
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        differences = compare_metadata(context, metadata)
+    engine.dispose()
+
+    assert differences == []
+
+
+def test_upgrade_is_needed_once(tmp_path: Path) -> None:
+    path = tmp_path / "forewarn.db"
+
+    assert upgrade(path)
+    assert not upgrade(path)
+
+
+def test_upgrade_keeps_what_is_stored(tmp_path: Path) -> None:
+    path = tmp_path / "forewarn.db"
+    store = open_sqlite(path)
+    store.write(lambda tx: tx.put_setting("clock", "virtual"))
+    store.close()
+
+    upgrade(path)
+
+    store = open_sqlite(path, migrate=False)
+    assert store.read(lambda reading: reading.setting("clock")) == "virtual"
+    store.close()
+
+
+def test_database_without_schema_is_refused_unless_migrated(tmp_path: Path) -> None:
+    path = tmp_path / "forewarn.db"
+
+    with pytest.raises(DatabaseOutdatedError, match="forewarn db upgrade"):
+        open_sqlite(path, migrate=False)
+
+    assert not path.exists()
