@@ -1,0 +1,1 @@
+"""The metadata endpoint: what virtual machines read and post, answered from memory."""

@@ -1,0 +1,298 @@
+"""The metadata endpoint as an ASGI callable.
+
+A plain poll, which is nearly every request, is answered by `answer_plain_poll` from bytes that were
+ready before it came; `http.py` asks for that before it makes an ASGI call. Every other request goes
+the long way: who is calling, which path, which method, then its handler.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import count
+from typing import Final, TypeAlias
+
+from forewarn.domain.errors import UnknownEventError
+from forewarn.domain.names import ScopeId, VmName
+from forewarn.domain.topology import VirtualMachine
+from forewarn.metadata.asgi import (
+    REFUSALS,
+    Answer,
+    DisconnectedError,
+    Header,
+    HttpScope,
+    Receive,
+    RefusedError,
+    Request,
+    Send,
+    answer_json,
+    read_body,
+    read_headers,
+    read_parameters,
+)
+from forewarn.metadata.board import Board, Page
+from forewarn.metadata.conditional import matches, preferred_wait
+from forewarn.metadata.extension import Verbs, answer_event, answer_postpone, answer_whoami
+from forewarn.metadata.identity import Identity
+from forewarn.metadata.instance import answer_instance
+from forewarn.ports.store import StoreUnavailableError
+from forewarn.protocol.errors import MalformedStartRequestsError, Refusal
+from forewarn.protocol.start_requests import decode_start_requests
+from forewarn.protocol.versions import is_well_formed
+from forewarn.protocol.vocabulary import EventId, event_id
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Answer]]
+
+_SCHEDULED_EVENTS: Final = "/metadata/scheduledevents"
+_INSTANCE: Final = "/metadata/instance"
+_EXTENSION: Final = "/metadata/forewarn/v1"
+_NOT_PLAIN: Final = frozenset({b"prefer", b"x-forwarded-for", b"x-instance-id"})
+_CLOSE: Final[Header] = (b"connection", b"close")
+
+
+class MetadataApp:
+    """Answers virtual machines."""
+
+    def __init__(
+        self, *, board: Board, identity: Identity, verbs: Verbs, polled: Callable[[VmName], None]
+    ) -> None:
+        self._board = board
+        self._identity = identity
+        self._verbs = verbs
+        self._polled = polled
+        self._is_stopping = False
+        self._request_ids = _request_ids()
+        self._plain_polls = {
+            f"{_SCHEDULED_EVENTS}?api-version={name}".encode("ascii"): name
+            for name in board.versions
+        }
+        self._resources: Mapping[str, Mapping[str, Handler]] = {
+            _SCHEDULED_EVENTS: {**_for_reading(self._read), "POST": self._request_start},
+            "/metadata/versions": _for_reading(self._list_versions),
+            _INSTANCE: _for_reading(self._describe_instance),
+            f"{_EXTENSION}/whoami": _for_reading(self._tell_who),
+        }
+        self._event = _for_reading(self._describe_event)
+        self._event_postpone: Mapping[str, Handler] = {"POST": self._postpone}
+
+    def answer_plain_poll(
+        self, target: bytes, headers: dict[bytes, bytes], client: tuple[str, int] | None
+    ) -> tuple[bytes, bytes] | None:
+        """Return the head and the body for a GET that needs no second look, or None.
+
+        The head lacks the headers that all answers share and the blank line. Whoever is found by
+        address and has nothing special to say is answered here exactly as the long way would.
+        """
+        version = self._plain_polls.get(target)
+        if version is None or client is None or headers.get(b"metadata") != b"true":
+            return None
+        if not _NOT_PLAIN.isdisjoint(headers):
+            return None
+        vm = self._board.vm_at(client[0])
+        if vm is None:
+            return None
+        page = self._board.page(vm, version)
+        if_none_match = headers.get(b"if-none-match")
+        if if_none_match is not None and if_none_match != page.etag:
+            return None
+        self._polled(vm.name)
+        if if_none_match is not None:
+            return page.not_modified_head + self._request_id_line(), b""
+        return page.head + self._request_id_line(), page.body
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
+        try:
+            answer = await self._answer(scope, receive)
+        except DisconnectedError:
+            return
+        request_id = (b"x-ms-request-id", next(self._request_ids))
+        await send(
+            {
+                "type": "http.response.start",
+                "status": answer.status,
+                "headers": [*answer.headers, request_id],
+            }
+        )
+        await send({"type": "http.response.body", "body": answer.body})
+
+    def _request_id_line(self) -> bytes:
+        return b"x-ms-request-id: " + next(self._request_ids) + b"\r\n"
+
+    def stop_waiting(self) -> None:
+        """Answer every parked poll now, and park no more."""
+        self._is_stopping = True
+        self._board.waiters.wake()
+
+    async def _answer(self, scope: HttpScope, receive: Receive) -> Answer:
+        try:
+            return await self._handle(scope, receive)
+        except RefusedError as refused:
+            answer = REFUSALS[refused.refusal]
+            if refused.refusal is Refusal.BODY_TOO_LARGE:
+                return replace(answer, headers=(*answer.headers, _CLOSE))
+            return answer
+        except StoreUnavailableError:
+            return REFUSALS[Refusal.UNAVAILABLE]
+
+    async def _handle(self, scope: HttpScope, receive: Receive) -> Answer:
+        headers = read_headers(scope["headers"])
+        caller = self._identity.identify(scope, headers)
+        request = Request(
+            method=scope["method"],
+            path=caller.path.lower().rstrip("/"),
+            parameters=read_parameters(scope["query_string"]),
+            headers=headers,
+            vm=caller.vm,
+            address=caller.address,
+            receive=receive,
+        )
+        handlers = self._handlers(request.path)
+        if handlers is None:
+            raise RefusedError(_refuse_path(request))
+        handler = handlers.get(request.method)
+        if handler is None:
+            answer = REFUSALS[Refusal.METHOD_NOT_ALLOWED]
+            allow = (b"allow", ", ".join(handlers).encode("ascii"))
+            return replace(answer, headers=(*answer.headers, allow))
+        return await handler(request)
+
+    def _handlers(self, path: str) -> Mapping[str, Handler] | None:
+        if path in self._resources:
+            return self._resources[path]
+        if path.startswith(f"{_INSTANCE}/"):
+            return self._resources[_INSTANCE]
+        match path.removeprefix(f"{_EXTENSION}/events/").split("/"):
+            case [identifier] if identifier and identifier != path:
+                return self._event
+            case [identifier, "postpone"] if identifier:
+                return self._event_postpone
+        return None
+
+    async def _read(self, request: Request) -> Answer:
+        _require_header(request)
+        vm = self._require_vm(request)
+        version = self._require_version(request)
+        if request.method == "GET":
+            self._polled(vm.name)
+        page = self._board.page(vm, version)
+        if_none_match = request.headers.get(b"if-none-match", b"")
+        seconds = preferred_wait(request.headers.get(b"prefer", b""))
+        applied: tuple[Header, ...] = ()
+        if seconds is not None and if_none_match and request.method == "GET":
+            applied = ((b"preference-applied", f"wait={seconds}".encode("ascii")),)
+            if seconds and matches(if_none_match, page.etag):
+                page = await self._wait_for_change(request, page, version, seconds)
+                applied += (_CLOSE,) if self._is_stopping else ()
+        if matches(if_none_match, page.etag):
+            return Answer(status=304, headers=page.not_modified_headers + applied)
+        return Answer(body=page.body, headers=page.headers + applied)
+
+    async def _wait_for_change(
+        self, request: Request, page: Page, version: str, seconds: int
+    ) -> Page:
+        vm = self._require_vm(request)
+
+        def where_to_wait() -> ScopeId | None:
+            known = self._board.vm_named(vm.name)
+            if known is None or self._is_stopping:
+                return None
+            return known.scope_id if self._board.page(known, version).etag == page.etag else None
+
+        await self._board.waiters.wait(where_to_wait, receive=request.receive, seconds=seconds)
+        known = self._board.vm_named(vm.name)
+        if known is None:
+            raise RefusedError(Refusal.NOT_FOUND)
+        return self._board.page(known, version)
+
+    async def _request_start(self, request: Request) -> Answer:
+        body = await read_body(request)
+        name = (request.parameters or {}).get("api-version", "")
+        version = self._board.versions.get(name)
+        if version is None or version.metadata_header_on_post:
+            _require_header(request)
+        vm = self._require_vm(request)
+        self._require_version(request)
+        try:
+            await self._verbs.request_start(vm.name, decode_start_requests(body))
+        except MalformedStartRequestsError:
+            raise RefusedError(Refusal.BODY_MALFORMED) from None
+        except UnknownEventError:
+            raise RefusedError(Refusal.EVENT_UNKNOWN) from None
+        return Answer()
+
+    async def _list_versions(self, request: Request) -> Answer:
+        self._require_caller(request)
+        return answer_json({"apiVersions": list(self._board.versions)})
+
+    async def _describe_instance(self, request: Request) -> Answer:
+        vm = self._require_caller(request)
+        parameters = _require_dated_version(request)
+        return answer_instance(
+            vm,
+            self._board.delivery_scope(vm),
+            path=request.path.split("/")[3:],
+            form=parameters.get("format", "json").lower(),
+        )
+
+    async def _tell_who(self, request: Request) -> Answer:
+        return answer_whoami(self._require_caller(request))
+
+    async def _describe_event(self, request: Request) -> Answer:
+        vm = self._require_caller(request)
+        return await answer_event(self._verbs, vm, _event_id_of(request))
+
+    async def _postpone(self, request: Request) -> Answer:
+        vm = self._require_caller(request)
+        return await answer_postpone(self._verbs, vm, _event_id_of(request), request)
+
+    def _require_caller(self, request: Request) -> VirtualMachine:
+        _require_header(request)
+        return self._require_vm(request)
+
+    def _require_vm(self, request: Request) -> VirtualMachine:
+        if request.vm is None:
+            self._identity.note_stranger(request.address)
+            raise RefusedError(Refusal.NOT_FOUND)
+        return request.vm
+
+    def _require_version(self, request: Request) -> str:
+        name = _require_dated_version(request)["api-version"]
+        if name not in self._board.versions:
+            raise RefusedError(Refusal.API_VERSION_UNKNOWN)
+        return name
+
+
+def _for_reading(handler: Handler) -> Mapping[str, Handler]:
+    return {"GET": handler, "HEAD": handler}
+
+
+def _require_header(request: Request) -> None:
+    if not request.has_metadata_header():
+        raise RefusedError(Refusal.METADATA_HEADER_MISSING)
+
+
+def _require_dated_version(request: Request) -> Mapping[str, str]:
+    parameters = request.parameters or {}
+    name = parameters.get("api-version", "")
+    if name.lower() == "latest":
+        raise RefusedError(Refusal.API_VERSION_LATEST)
+    if not is_well_formed(name):
+        raise RefusedError(Refusal.API_VERSION_MISSING)
+    return parameters
+
+
+def _refuse_path(request: Request) -> Refusal:
+    # Clients recognise a metadata server by what `/` answers without the header.
+    if request.path == "" and not request.has_metadata_header():
+        return Refusal.METADATA_HEADER_MISSING
+    return Refusal.NOT_FOUND
+
+
+def _event_id_of(request: Request) -> EventId:
+    return event_id(request.path.removeprefix(f"{_EXTENSION}/events/").partition("/")[0])
+
+
+def _request_ids() -> Iterator[bytes]:
+    # GUIDs that cost little: random for this process, then counted.
+    process = secrets.token_hex(10)
+    prefix = "-".join((process[:8], process[8:12], f"4{process[12:15]}", f"8{process[15:18]}"))
+    return (f"{prefix}-{number:012x}".encode("ascii") for number in count())

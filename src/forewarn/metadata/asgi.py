@@ -1,0 +1,160 @@
+"""Requests and answers of the metadata endpoint: the small part of ASGI that it needs."""
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypedDict
+from urllib.parse import parse_qsl
+
+from forewarn.domain.topology import VirtualMachine
+from forewarn.protocol.errors import ERROR_ANSWERS, ForewarnError, Refusal
+
+Header: TypeAlias = tuple[bytes, bytes]
+
+CONTENT_TYPE_JSON: Final[Header] = (b"content-type", b"application/json; charset=utf-8")
+LARGEST_BODY: Final = 64 * 1024
+LARGEST_DISCARDED_BODY: Final = 1024 * 1024
+
+
+class HttpScope(TypedDict):
+    """What the server knows about a request before its body."""
+
+    type: str
+    method: str
+    path: str
+    query_string: bytes
+    headers: list[Header]
+    client: tuple[str, int] | None
+    server: tuple[str, int | None] | None
+
+
+class ReceivedMessage(TypedDict, total=False):
+    """A part of the body, or the end of the connection."""
+
+    type: str
+    body: bytes
+    more_body: bool
+
+
+class SentMessage(TypedDict, total=False):
+    """The head of an answer, or its body."""
+
+    type: str
+    status: int
+    headers: list[Header]
+    body: bytes
+
+
+Receive: TypeAlias = Callable[[], Awaitable[ReceivedMessage]]
+Send: TypeAlias = Callable[[SentMessage], Awaitable[None]]
+
+
+class RefusedError(ForewarnError):
+    """The request is answered with the refusal's status and body."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.value)
+        self.refusal = refusal
+
+
+class DisconnectedError(ForewarnError):
+    """The client has gone; nobody reads an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What goes out, but for the headers that every answer has."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: tuple[Header, ...] = ((b"content-length", b"0"),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request, after it has been decided who is calling."""
+
+    method: str
+    path: str
+    parameters: Mapping[str, str] | None
+    headers: Mapping[bytes, bytes]
+    vm: VirtualMachine | None
+    address: str
+    receive: Receive
+
+    def has_metadata_header(self) -> bool:
+        return self.headers.get(b"metadata", b"").strip().lower() == b"true"
+
+
+def answer_json(content: object, *, status: int = 200) -> Answer:
+    """Return *content* as a JSON answer."""
+    return answer_bytes(json.dumps(content, separators=(",", ":")).encode("ascii"), status=status)
+
+
+def answer_error(sentence: str, *, status: int) -> Answer:
+    """Return an error with a sentence of its own."""
+    return answer_json({"error": sentence}, status=status)
+
+
+def answer_bytes(
+    body: bytes, *, status: int = 200, content_type: Header = CONTENT_TYPE_JSON
+) -> Answer:
+    """Return *body* with the headers that describe it."""
+    length = (b"content-length", str(len(body)).encode("ascii"))
+    return Answer(status=status, body=body, headers=(content_type, length))
+
+
+REFUSALS: Final[Mapping[Refusal, Answer]] = {
+    refusal: answer_bytes(error.body, status=error.status)
+    for refusal, error in ERROR_ANSWERS.items()
+}
+
+
+def read_parameters(query_string: bytes) -> Mapping[str, str] | None:
+    """Return the parameters by lower-case name; None when one is given twice."""
+    try:
+        pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=64)
+    except ValueError:
+        return None
+    parameters = {name.lower(): value for name, value in pairs}
+    return parameters if len(parameters) == len(pairs) else None
+
+
+_LISTS: Final = frozenset({b"if-none-match", b"prefer"})
+
+
+def read_headers(headers: Iterable[Header]) -> Mapping[bytes, bytes]:
+    """Return the headers by name: lists joined, of anything else the first."""
+    fields: dict[bytes, bytes] = {}
+    for name, value in headers:
+        known = fields.setdefault(name, value)
+        if known is not value and name in _LISTS:
+            fields[name] = known + b", " + value
+    return fields
+
+
+async def read_body(request: Request) -> bytes:
+    """Return the whole body, or refuse one that is too large.
+
+    What is too large is read on for a while, because a client that is still sending when the
+    connection closes would never see the answer.
+    """
+    if _announces_too_much(request.headers) and b"expect" in request.headers:
+        raise RefusedError(Refusal.BODY_TOO_LARGE)
+    body, received, more = bytearray(), 0, True
+    while more and received <= LARGEST_DISCARDED_BODY:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise DisconnectedError
+        part, more = message.get("body", b""), message.get("more_body", False)
+        received += len(part)
+        if received <= LARGEST_BODY:
+            body += part
+    if received > LARGEST_BODY:
+        raise RefusedError(Refusal.BODY_TOO_LARGE)
+    return bytes(body)
+
+
+def _announces_too_much(headers: Mapping[bytes, bytes]) -> bool:
+    length = headers.get(b"content-length", b"")
+    return length.isdigit() and int(length) > LARGEST_BODY

@@ -1,0 +1,156 @@
+"""The board: every document as bytes, ready to be sent, and who may read which.
+
+Rules of this file: what readers look at is replaced, never altered, so that they need no lock; the
+documents of a change are put up before its topology, so that a virtual machine that moves never
+sees the old document of its new scope.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv6Address
+from threading import Lock
+from typing import Final, TypeAlias
+
+from forewarn.domain.names import ScopeId, name_key
+from forewarn.domain.publication import FIRST_DOCUMENT
+from forewarn.domain.topology import DeliveryScope, Topology, VirtualMachine
+from forewarn.metadata.asgi import CONTENT_TYPE_JSON, Header
+from forewarn.metadata.waiting import Waiters
+from forewarn.ports.changes import Change
+from forewarn.protocol.document import Document, encode_document
+from forewarn.protocol.versions import NEWEST, ApiVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One document as one api-version shows it, ready to be sent."""
+
+    body: bytes
+    etag: bytes
+    headers: tuple[Header, ...]
+    not_modified_headers: tuple[Header, ...]
+    head: bytes
+    not_modified_head: bytes
+
+
+Pages: TypeAlias = Mapping[str, Page]
+
+_EMPTY_TOPOLOGY: Final = Topology(virtual_machines={}, scopes={}, hosts={})
+
+
+class Board:
+    """What every delivery scope is shown, and who is in it."""
+
+    def __init__(self, versions: Mapping[str, ApiVersion]) -> None:
+        self.versions = versions
+        self.waiters = Waiters()
+        self._taking = Lock()
+        self._first_pages = self._print(FIRST_DOCUMENT)
+        self._documents: dict[ScopeId, Document] = {}
+        self._pages: dict[ScopeId, Pages] = {}
+        self._directory = _Directory(_EMPTY_TOPOLOGY)
+
+    def take(self, change: Change) -> None:
+        """Put up what *change* brings; when this returns, every poll sees it."""
+        with self._taking:
+            fresh = [
+                scope_id
+                for scope_id, document in change.documents.items()
+                if self._is_news(scope_id, document)
+            ]
+            for scope_id in fresh:
+                self._documents[scope_id] = change.documents[scope_id]
+                self._pages[scope_id] = self._print(change.documents[scope_id])
+            if change.topology is not None:
+                self._directory = _Directory(change.topology)
+        self.waiters.wake(fresh if change.topology is None else None)
+
+    def page(self, vm: VirtualMachine, version: str) -> Page:
+        """Return what *vm* reads under *version*."""
+        return self._pages.get(vm.scope_id, self._first_pages)[version]
+
+    def vm_named(self, name: str) -> VirtualMachine | None:
+        return self._directory.by_name.get(name_key(name))
+
+    def vm_with_id(self, vm_id: str) -> VirtualMachine | None:
+        return self._directory.by_vm_id.get(name_key(vm_id))
+
+    def vm_at(self, address: str) -> VirtualMachine | None:
+        """Return who has *address*, however it is written."""
+        by_address = self._directory.by_address
+        return by_address.get(address) or by_address.get(normalise_address(address))
+
+    def delivery_scope(self, vm: VirtualMachine) -> DeliveryScope | None:
+        return self._directory.topology.scopes.get(vm.scope_id)
+
+    def _is_news(self, scope_id: ScopeId, document: Document) -> bool:
+        # Changes of one scope may overtake each other on their way; incarnations only ever grow.
+        known = self._documents.get(scope_id)
+        return known is None or known.document_incarnation < document.document_incarnation
+
+    def _print(self, document: Document) -> Pages:
+        if not document.events:  # nothing that versions could show in different ways
+            return dict.fromkeys(self.versions, _print_empty(document.document_incarnation))
+        printed: dict[object, Page] = {}
+        pages: dict[str, Page] = {}
+        for name, version in self.versions.items():
+            look = _look(document, version)
+            if look not in printed:
+                printed[look] = _print_page(document, version)
+            pages[name] = printed[look]
+        return pages
+
+
+class _Directory:
+    """Who is who in one topology."""
+
+    def __init__(self, topology: Topology) -> None:
+        vms = topology.virtual_machines.values()
+        self.topology = topology
+        self.by_name = {name_key(vm.name): vm for vm in vms}
+        self.by_vm_id = {name_key(vm.vm_id): vm for vm in vms if vm.vm_id}
+        self.by_address = dict(_addresses(vms))
+
+
+def normalise_address(address: str) -> str:
+    """Return *address* as we look it up: compressed, without a zone, IPv4 even inside IPv6."""
+    if ":" not in address:
+        return address  # IPv4 has one spelling only
+    parsed = IPv6Address(address.partition("%")[0])
+    return str(parsed.ipv4_mapped or parsed)
+
+
+def _addresses(vms: Iterable[VirtualMachine]) -> Iterable[tuple[str, VirtualMachine]]:
+    return ((normalise_address(address), vm) for vm in vms for address in vm.addresses)
+
+
+def _look(document: Document, version: ApiVersion) -> object:
+    # Versions that show this document alike share its bytes.
+    shown = tuple(event.event_type in version.event_types for event in document.events)
+    return version.fields, version.not_before, version.underscored_names, shown
+
+
+@lru_cache(maxsize=1024)
+def _print_empty(document_incarnation: int) -> Page:
+    return _print_page(Document(document_incarnation=document_incarnation), NEWEST)
+
+
+def _print_page(document: Document, version: ApiVersion) -> Page:
+    body = encode_document(document, version)
+    etag = str(document.document_incarnation).encode("ascii")
+    length = str(len(body)).encode("ascii")
+    headers = (CONTENT_TYPE_JSON, (b"content-length", length), (b"etag", etag))
+    return Page(
+        body=body,
+        etag=etag,
+        headers=headers,
+        not_modified_headers=headers[2:],
+        head=_write_head(b"200 OK", headers),
+        not_modified_head=_write_head(b"304 Not Modified", headers[2:]),
+    )
+
+
+def _write_head(status: bytes, headers: tuple[Header, ...]) -> bytes:
+    lines = (name + b": " + value + b"\r\n" for name, value in headers)
+    return b"HTTP/1.1 " + status + b"\r\n" + b"".join(lines)

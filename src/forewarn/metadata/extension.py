@@ -1,0 +1,85 @@
+"""What our own SDK and agent can ask beyond Azure's protocol, and never in Azure's document."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+from forewarn.domain.errors import DomainError, UnknownEventError
+from forewarn.domain.names import VmName
+from forewarn.domain.topology import VirtualMachine
+from forewarn.metadata.asgi import (
+    Answer,
+    RefusedError,
+    Request,
+    answer_error,
+    answer_json,
+    read_body,
+)
+from forewarn.metadata.conditional import LONGEST_WAIT
+from forewarn.protocol.dates import read_date
+from forewarn.protocol.errors import Refusal
+from forewarn.protocol.vocabulary import EventId
+
+
+class Verbs(Protocol):
+    """What a virtual machine can ask to be done or told; errors are those of the domain."""
+
+    async def request_start(self, vm: VmName, event_ids: tuple[EventId, ...]) -> None:
+        """Take *vm*'s StartRequests: all of them, or UnknownEventError and none."""
+        ...
+
+    async def describe_event(self, vm: VmName, event_id: EventId) -> Mapping[str, object]:
+        """Return status, outcome, reason and ledger of an event of *vm*'s scope, as JSON can."""
+        ...
+
+    async def postpone(
+        self, vm: VmName, event_id: EventId, not_before: datetime
+    ) -> Mapping[str, object]:
+        """Move an event of *vm*'s scope to a later date and return its description."""
+        ...
+
+
+def answer_whoami(vm: VirtualMachine) -> Answer:
+    """Tell *vm* who it is to us."""
+    return answer_json(
+        {
+            "name": vm.name,
+            "vm_id": vm.vm_id,
+            "scope_id": vm.scope_id,
+            "update_domain": vm.update_domain,
+            "fault_domain": vm.fault_domain,
+            "longest_wait": LONGEST_WAIT,
+        }
+    )
+
+
+async def answer_event(verbs: Verbs, vm: VirtualMachine, event_id: EventId) -> Answer:
+    """Tell what has become of an event, also after it left the document."""
+    try:
+        return answer_json(await verbs.describe_event(vm.name, event_id))
+    except UnknownEventError:
+        raise RefusedError(Refusal.NOT_FOUND) from None
+
+
+async def answer_postpone(
+    verbs: Verbs, vm: VirtualMachine, event_id: EventId, request: Request
+) -> Answer:
+    """Postpone an event, if its scope's policy lets the virtual machine do that."""
+    not_before = _read_not_before(await read_body(request))
+    if not_before is None:
+        return answer_error('Bad request. The body is not {"not_before": DATE}', status=400)
+    try:
+        return answer_json(await verbs.postpone(vm.name, event_id, not_before))
+    except UnknownEventError:
+        raise RefusedError(Refusal.NOT_FOUND) from None
+    except DomainError as error:
+        return answer_error(str(error), status=409)
+
+
+def _read_not_before(body: bytes) -> datetime | None:
+    try:
+        content: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return read_date(content.get("not_before")) if isinstance(content, dict) else None

@@ -1,0 +1,98 @@
+"""`/metadata/instance`: what a virtual machine may ask about itself.
+
+Every scalar is a string, as with Azure, and what we do not know is the empty string.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from forewarn.domain.topology import DeliveryScope, ScopeKind, VirtualMachine
+from forewarn.metadata.asgi import Answer, Header, RefusedError, answer_bytes, answer_error
+from forewarn.metadata.asgi import answer_json as _answer_json
+from forewarn.protocol.errors import Refusal
+
+Node: TypeAlias = str | Mapping[str, "Node"] | Sequence["Node"]
+
+_CONTENT_TYPE_TEXT: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
+_UNKNOWN: Final = ("azEnvironment", "offer", "osType", "publisher", "sku", "version", "vmSize")
+
+
+def answer_instance(
+    vm: VirtualMachine, scope: DeliveryScope | None, *, path: Sequence[str], form: str
+) -> Answer:
+    """Answer with the part of the tree that *path* names, as JSON or as text."""
+    node = _find(_describe(vm, scope), path)
+    if form == "text":
+        return answer_bytes(_write_text(node).encode(), content_type=_CONTENT_TYPE_TEXT)
+    if form != "json":
+        return answer_error("Bad request. The format must be json or text", status=400)
+    if isinstance(node, str):
+        return answer_error("Bad request. A single value needs format=text", status=400)
+    return _answer_json(node)
+
+
+def _describe(vm: VirtualMachine, scope: DeliveryScope | None) -> Node:
+    return {"compute": _describe_compute(vm, scope), "network": {"interface": [_interface(vm)]}}
+
+
+def _describe_compute(vm: VirtualMachine, scope: DeliveryScope | None) -> Node:
+    is_scale_set = scope is not None and scope.kind is ScopeKind.SCALE_SET
+    compute: dict[str, Node] = dict.fromkeys(_UNKNOWN, "")
+    compute |= {
+        "location": vm.location,
+        "name": vm.name,
+        "placementGroupId": (scope.placement_group or "") if scope and is_scale_set else "",
+        "platformFaultDomain": str(vm.fault_domain),
+        "platformUpdateDomain": str(vm.update_domain),
+        "provider": "Microsoft.Compute",
+        "resourceGroupName": vm.resource_group,
+        "resourceId": f"/subscriptions/{vm.subscription_id}/resourceGroups/{vm.resource_group}"
+        f"/providers/Microsoft.Compute/virtualMachines/{vm.name}",
+        "subscriptionId": vm.subscription_id,
+        "tags": ";".join(f"{name}:{value}" for name, value in vm.tags.items()),
+        "tagsList": [{"name": name, "value": value} for name, value in vm.tags.items()],
+        "vmId": vm.vm_id,
+        "vmScaleSetName": scope.name if scope and is_scale_set else "",
+        "zone": vm.zone,
+    }
+    return dict(sorted(compute.items()))
+
+
+def _interface(vm: VirtualMachine) -> Node:
+    addresses: dict[str, list[Node]] = {"ipv4": [], "ipv6": []}
+    for address in vm.addresses:
+        if ":" in address:
+            addresses["ipv6"].append({"privateIpAddress": address})
+        else:
+            addresses["ipv4"].append({"privateIpAddress": address, "publicIpAddress": ""})
+    return {
+        "ipv4": {"ipAddress": addresses["ipv4"], "subnet": []},
+        "ipv6": {"ipAddress": addresses["ipv6"]},
+        "macAddress": "",
+    }
+
+
+def _find(node: Node, path: Sequence[str]) -> Node:
+    for step in path:
+        if isinstance(node, str):
+            raise RefusedError(Refusal.NOT_FOUND)
+        children = _children(node)
+        if step not in children:
+            raise RefusedError(Refusal.NOT_FOUND)
+        node = children[step]
+    return node
+
+
+def _children(node: Mapping[str, Node] | Sequence[Node]) -> Mapping[str, Node]:
+    if isinstance(node, Mapping):
+        return {name.lower(): child for name, child in node.items()}
+    return {str(number): child for number, child in enumerate(node)}
+
+
+def _write_text(node: Node) -> str:
+    if isinstance(node, str):
+        return node
+    named = node if isinstance(node, Mapping) else _children(node)
+    return "\n".join(
+        name if isinstance(child, str) else f"{name}/" for name, child in named.items()
+    )

@@ -1,0 +1,57 @@
+"""What virtual machines ask for, carried out on the store."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeVar
+
+from forewarn.domain.names import VmName
+from forewarn.operations.approvals import event_in_scope, postpone_from_vm, request_starts
+from forewarn.operations.context import Context
+from forewarn.operations.views import describe_event
+from forewarn.ports.store import Store, Transaction
+from forewarn.protocol.vocabulary import EventId
+
+T = TypeVar("T")
+
+
+class StoreVerbs:
+    """What the metadata endpoint has done on behalf of a virtual machine."""
+
+    def __init__(
+        self, store: Store, context: Callable[[str], Context], changed: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._context = context
+        self._changed = changed
+
+    async def request_start(self, vm: VmName, event_ids: tuple[EventId, ...]) -> None:
+        """Take *vm*'s StartRequests."""
+        context = self._context(vm)
+        await self._write(lambda tx: request_starts(tx, context, vm, event_ids))
+
+    async def describe_event(self, vm: VmName, event_id: EventId) -> dict[str, object]:
+        """Return what became of an event of *vm*'s scope."""
+        return await asyncio.to_thread(
+            self._store.read,
+            lambda reading: describe_event(
+                event_in_scope(reading, vm, event_id), reading.ledger(event_id)
+            ),
+        )
+
+    async def postpone(
+        self, vm: VmName, event_id: EventId, not_before: datetime
+    ) -> dict[str, object]:
+        """Postpone an event of *vm*'s scope."""
+        context = self._context(vm)
+
+        def work(tx: Transaction) -> dict[str, object]:
+            event = postpone_from_vm(tx, context, vm, event_id, not_before)
+            return describe_event(event, tx.ledger(event_id))
+
+        return await self._write(work)
+
+    async def _write(self, work: Callable[[Transaction], T]) -> T:
+        result = await asyncio.wrap_future(self._store.submit(work))
+        await asyncio.to_thread(self._changed)
+        return result

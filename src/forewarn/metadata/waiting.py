@@ -1,0 +1,78 @@
+"""Polls that wait for a change. They are woken on the event loop, by changes from any thread."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from forewarn.domain.names import ScopeId
+from forewarn.metadata.asgi import DisconnectedError, Receive
+
+
+class Waiters:
+    """The polls that are parked, by delivery scope.
+
+    Futures belong to the event loop; other threads only ever ask it to wake them.
+    """
+
+    def __init__(self) -> None:
+        self._parked: dict[ScopeId, set[asyncio.Future[None]]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def wait(
+        self, where_to_wait: Callable[[], ScopeId | None], *, receive: Receive, seconds: float
+    ) -> None:
+        """Return when *where_to_wait* names no scope any more, or after *seconds*."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        async with asyncio.TaskGroup() as group:
+            gone = group.create_task(_until_disconnected(receive))
+            while (scope_id := where_to_wait()) and not gone.done() and loop.time() < deadline:
+                waiter = self._park(scope_id)
+                try:
+                    # Looking again closes the gap: a change before the parking wakes nobody.
+                    if where_to_wait() == scope_id:
+                        await asyncio.wait(
+                            {waiter, gone},
+                            timeout=deadline - loop.time(),
+                            return_when=asyncio.FIRST_COMPLETED,
+                        )
+                finally:
+                    self._leave(scope_id, waiter)
+            is_gone = gone.done()
+            gone.cancel()
+        if is_gone:
+            raise DisconnectedError
+
+    def wake(self, scope_ids: Iterable[ScopeId] | None = None) -> None:
+        """Wake those of *scope_ids*, or all; from any thread."""
+        if self._loop is None or not self._parked:
+            return
+        wanted = None if scope_ids is None else tuple(scope_ids)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._wake, wanted)
+
+    def __len__(self) -> int:
+        return sum(len(parked) for parked in tuple(self._parked.values()))
+
+    def _park(self, scope_id: ScopeId) -> asyncio.Future[None]:
+        self._loop = asyncio.get_running_loop()
+        waiter = self._loop.create_future()
+        self._parked.setdefault(scope_id, set()).add(waiter)
+        return waiter
+
+    def _leave(self, scope_id: ScopeId, waiter: asyncio.Future[None]) -> None:
+        parked = self._parked.get(scope_id, set())
+        parked.discard(waiter)
+        if not parked:
+            self._parked.pop(scope_id, None)
+
+    def _wake(self, scope_ids: tuple[ScopeId, ...] | None) -> None:
+        for scope_id in tuple(self._parked) if scope_ids is None else scope_ids:
+            for waiter in self._parked.pop(scope_id, ()):
+                if not waiter.done():
+                    waiter.set_result(None)
+
+
+async def _until_disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

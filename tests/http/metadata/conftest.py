@@ -1,0 +1,415 @@
+"""The service under test, on real sockets, and a client that shows every byte.
+
+How the service is started is in the one class `Service`; the tests know its address, its helpers
+and nothing else.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+import socket
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import uvloop
+
+from forewarn.domain import policy as policies
+from forewarn.domain.errors import UnknownEventError
+from forewarn.domain.event import (
+    Draft,
+    Outcome,
+    ScheduledEvent,
+    Share,
+    cancel,
+    complete,
+    request_start,
+    schedule,
+    start,
+)
+from forewarn.domain.names import ScopeId, VmName
+from forewarn.domain.policy import Policy
+from forewarn.domain.publication import FIRST_DOCUMENT, publish
+from forewarn.domain.topology import (
+    DeliveryScope,
+    ScopeKind,
+    Topology,
+    VirtualMachine,
+    build_topology,
+    standalone,
+)
+from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.board import Board
+from forewarn.metadata.http import Limits, make_server, open_listener, open_unix_listener
+from forewarn.metadata.identity import Identity
+from forewarn.ports.changes import Change
+from forewarn.ports.store import StoreUnavailableError
+from forewarn.protocol.document import Document
+from forewarn.protocol.versions import PreviewWire, served_versions
+from forewarn.protocol.vocabulary import EventId, EventSource, EventType, event_id
+
+TIMEOUT = 8.0
+SECRET = "correct horse"  # noqa: S105
+VERSION = "2020-07-01"
+POLL = f"/metadata/scheduledevents?api-version={VERSION}"
+WEB = ScopeId("availability-set/web")
+
+FLEET = build_topology(
+    scopes=(
+        DeliveryScope(
+            kind=ScopeKind.AVAILABILITY_SET,
+            name="web",
+            policy=Policy(postpone_until=timedelta(hours=1)),
+        ),
+        DeliveryScope(kind=ScopeKind.SCALE_SET, name="batch", placement_group="pg-1"),
+        standalone(VmName("solo")),
+        standalone(VmName("here")),
+    ),
+    virtual_machines=(
+        VirtualMachine(
+            name=VmName("web-0"),
+            scope_id=WEB,
+            update_domain=1,
+            fault_domain=1,
+            addresses=("127.0.0.10", "FD00:0::A", "10.1.1.1"),
+            vm_id="5E0D4C7A-0000-4000-8000-000000000001",
+            zone="2",
+            location="cellar",
+            resource_group="shop",
+            subscription_id="s-1",
+            tags={"tier": "web", "owner": "ann"},
+        ),
+        VirtualMachine(name=VmName("Web-1"), scope_id=WEB, addresses=("127.0.0.11",)),
+        VirtualMachine(
+            name=VmName("batch_0"),
+            scope_id=ScopeId("scale-set/batch/pg-1"),
+            addresses=("127.0.0.12",),
+        ),
+        VirtualMachine(
+            name=VmName("solo"), scope_id=ScopeId("virtual-machine/solo"), vm_id="id-of-solo"
+        ),
+        VirtualMachine(name=VmName("here"), scope_id=ScopeId("virtual-machine/here")),
+    ),
+)
+
+
+class Desk:
+    """What a virtual machine asks, done with the real rules on events in memory."""
+
+    def __init__(self, board: Board, topology: Topology) -> None:
+        self.now = datetime(2026, 3, 2, 12, tzinfo=UTC)
+        self.events: dict[EventId, ScheduledEvent] = {}
+        self.documents: dict[ScopeId, Document] = {}
+        self.is_writable = True
+        self._topology = topology
+        self._board = board
+        self._lock = threading.Lock()
+
+    async def request_start(self, vm: VmName, event_ids: tuple[EventId, ...]) -> None:
+        if not self.is_writable:
+            raise StoreUnavailableError
+        events = [self._find(vm, identifier) for identifier in event_ids]
+        await asyncio.to_thread(
+            self.put, *(request_start(event, vm=vm, now=self.now) for event in events)
+        )
+
+    async def describe_event(self, vm: VmName, identifier: EventId) -> Mapping[str, object]:
+        event = self._find(vm, identifier)
+        return {"event_id": event.event_id, "status": event.event_status, "ledger": []}
+
+    async def postpone(
+        self, vm: VmName, identifier: EventId, not_before: datetime
+    ) -> Mapping[str, object]:
+        event = self._find(vm, identifier)
+        policy = self._topology.scopes[event.scope_id].policy
+        self.put(policies.postpone(event, not_before, policy=policy, now=self.now))
+        return await self.describe_event(vm, identifier)
+
+    def put(self, *events: ScheduledEvent) -> None:
+        """Commit *events*: documents first, then whoever waits for the answer."""
+        with self._lock:
+            self.events |= {event.event_id: event for event in events}
+            changed = {}
+            for scope_id in {event.scope_id for event in events}:
+                known = self.documents.get(scope_id, FIRST_DOCUMENT)
+                mine = [event for event in self.events.values() if event.scope_id == scope_id]
+                changed[scope_id] = self.documents[scope_id] = publish(known, mine)
+            self._board.take(Change(documents=changed))
+
+    def _find(self, vm: VmName, identifier: EventId) -> ScheduledEvent:
+        event = self.events.get(identifier)
+        if event is None or event.scope_id != self._topology.virtual_machines[vm].scope_id:
+            raise UnknownEventError(identifier)
+        return event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Service:
+    """A running metadata endpoint with a small fleet; `web-0` is at 127.0.0.10."""
+
+    def __init__(
+        self,
+        *,
+        unix_path: Path | None = None,
+        default_vm: str | None = None,
+        trusted_proxies: tuple[str, ...] = (),
+        preview_wire: PreviewWire = PreviewWire.DOCUMENTED,
+        limits: Limits | None = None,
+    ) -> None:
+        self.board = Board(served_versions(preview_wire))
+        self.board.take(Change(topology=FLEET))
+        self.polls: list[VmName] = []
+        self.desk = Desk(self.board, FLEET)
+        identity = Identity(
+            self.board,
+            default_vm=default_vm,
+            trusted_proxies=trusted_proxies,
+            proxy_secret=SECRET,
+        )
+        identity.check_default_vm()
+        self._app = MetadataApp(
+            board=self.board, identity=identity, verbs=self.desk, polled=self.polls.append
+        )
+        listeners = [open_listener("127.0.0.1", 0), open_listener("::1", 0)]
+        listeners.append(open_listener("::", 0))
+        self.port, self.port_v6, self.port_dual = (at.getsockname()[1] for at in listeners)
+        self.unix_path = unix_path
+        if unix_path is not None:
+            listeners.append(open_unix_listener(unix_path))
+        self._server = make_server(self._app, listeners, limits)
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        wait_until(lambda: self._server.started, "the server starts")
+
+    def stop(self) -> None:
+        self.begin_to_stop()
+        self.await_stop()
+
+    def begin_to_stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._server.stop)
+
+    def await_stop(self) -> None:
+        self._thread.join(TIMEOUT)
+        assert not self._thread.is_alive(), "the server stops"
+
+    @property
+    def parked(self) -> int:
+        return len(self.board.waiters)
+
+    @property
+    def connections(self) -> int:
+        return len(self._server.server_state.connections)
+
+    def create(
+        self,
+        event_type: EventType = EventType.REBOOT,
+        resources: tuple[str, ...] = ("web-0",),
+        *,
+        description: str = "",
+    ) -> EventId:
+        vm = FLEET.virtual_machines[VmName(resources[0])]
+        share = Share(
+            scope_id=vm.scope_id,
+            update_domain=vm.update_domain,
+            resources=tuple(map(VmName, resources)),
+        )
+        draft = Draft(
+            event_type=event_type,
+            event_source=EventSource.PLATFORM,
+            share=share,
+            description=description,
+        )
+        identifier = event_id(str(uuid4()))
+        notice = timedelta(minutes=15)
+        self.desk.put(schedule(draft, event_id=identifier, now=self.desk.now, notice=notice))
+        return identifier
+
+    def start(self, identifier: EventId) -> None:
+        self.desk.put(start(self.desk.events[identifier], now=self.desk.now))
+
+    def complete(self, identifier: EventId) -> None:
+        event = self.desk.events[identifier]
+        self.desk.put(complete(event, outcome=Outcome.SUCCEEDED, now=self.desk.now))
+
+    def cancel(self, identifier: EventId) -> None:
+        self.desk.put(cancel(self.desk.events[identifier], now=self.desk.now))
+
+    def move(self, vm: str, scope_id: ScopeId) -> None:
+        """Put *vm* into another delivery scope."""
+        vms = {
+            name: replace(known, scope_id=scope_id) if name == vm else known
+            for name, known in FLEET.virtual_machines.items()
+        }
+        self.board.take(Change(topology=replace(FLEET, virtual_machines=vms)))
+
+    def approvers(self, identifier: EventId) -> tuple[str, ...]:
+        return tuple(approval.name for approval in self.desk.events[identifier].approvals)
+
+    def make_read_only(self) -> None:
+        self.desk.is_writable = False
+
+    def connect(self, source: str = "127.0.0.10", *, port: int | None = None) -> socket.socket:
+        """Open a connection that comes from *source*."""
+        host = "::1" if ":" in source else "127.0.0.1"
+        default = self.port_v6 if ":" in source else self.port
+        return socket.create_connection(
+            (host, port or default), timeout=TIMEOUT, source_address=(source, 0)
+        )
+
+    def request(
+        self,
+        target: str = POLL,
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        source: str = "127.0.0.10",
+        metadata: str | None = "true",
+    ) -> Reply:
+        """Send one request, with the Metadata header unless told otherwise, and read its answer."""
+        given = dict(headers or {}) | ({} if metadata is None else {"Metadata": metadata})
+        if body or method == "POST":
+            given.setdefault("Content-Length", str(len(body)))
+        with self.connect(source) as connection:
+            connection.sendall(compose(method, target, given) + body)
+            return read_reply(connection, method)
+
+    def post(self, body: bytes, target: str = POLL, **options: Any) -> Reply:
+        return self.request(target, method="POST", body=body, **options)
+
+    def approve(self, *identifiers: str, **options: Any) -> Reply:
+        requests = [{"EventId": identifier} for identifier in identifiers]
+        return self.post(json.dumps({"StartRequests": requests}).encode(), **options)
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._server.run_until_stopped())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+
+
+def compose(method: str, target: str, headers: Mapping[str, str], protocol: str = "1.1") -> bytes:
+    """Return the bytes of a request head."""
+    lines = [f"{method} {target} HTTP/{protocol}", "Host: anything"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def read_reply(connection: socket.socket, method: str = "GET") -> Reply:
+    """Read one answer; for several on one connection use `Replies`."""
+    response = HTTPResponse(connection, method=method)
+    response.begin()
+    return _as_reply(response)
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """Reads one answer after the other from one connection."""
+
+    connection: socket.socket
+    _shared: list[Any] = field(default_factory=list)
+
+    def next(self, method: str = "GET") -> Reply:
+        if not self._shared:
+            self._shared.append(self.connection.makefile("rb"))
+        response = HTTPResponse(self.connection, method=method)
+        response.fp.close()
+        response.fp = _Unclosed(self._shared[0])  # type: ignore[assignment]
+        response.begin()
+        return _as_reply(response)
+
+
+class _Unclosed:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def close(self) -> None:
+        """Leave the file open for the next answer."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def _as_reply(response: HTTPResponse) -> Reply:
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    return Reply(status=response.status, headers=headers, body=response.read())
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Read until the other end closes."""
+    received = bytearray()
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            received += part
+    return bytes(received)
+
+
+def sign(vm_id: str, secret: str = SECRET) -> str:
+    return hmac.new(secret.encode(), vm_id.encode(), hashlib.sha256).hexdigest()
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = TIMEOUT) -> None:
+    """Wait for *condition*, at most *timeout* seconds."""
+    pause = threading.Event()
+    for _ in range(int(timeout / 0.005)):
+        if condition():
+            return
+        pause.wait(0.005)
+    pytest.fail(f"waited {timeout} s in vain: {what}")
+
+
+@contextlib.contextmanager
+def running(**options: Any) -> Iterator[Service]:
+    """Run a service of one's own."""
+    service = Service(**options)
+    try:
+        yield service
+    finally:
+        service.stop()
+
+
+@pytest.fixture(scope="session")
+def stopping() -> Generator[list[Service], None, None]:
+    """Let services end while the next test runs."""
+    services: list[Service] = []
+    yield services
+    for service in services:
+        service.await_stop()
+
+
+@pytest.fixture
+def service(stopping: list[Service]) -> Generator[Service, None, None]:
+    """Start a service for one test."""
+    fresh = Service()
+    yield fresh
+    fresh.begin_to_stop()
+    stopping.append(fresh)
+
+
+@pytest.fixture(scope="module")
+def quiet_service() -> Generator[Service, None, None]:
+    """Share one among tests that change nothing."""
+    with running() as running_service:
+        yield running_service

@@ -1,0 +1,320 @@
+"""HTTP as it really arrives: split, slow, pipelined, old, chunked, too much, or not at all."""
+
+import json
+import socket
+from collections.abc import Generator
+from contextlib import ExitStack, suppress
+
+import pytest
+from tests.http.metadata.conftest import (
+    POLL,
+    Replies,
+    Service,
+    compose,
+    read_all,
+    read_reply,
+    running,
+    wait_until,
+)
+
+from forewarn.metadata.http import Limits, connections_within_open_files
+
+GET = compose("GET", POLL, {"Metadata": "true"})
+IMPATIENT = Limits(head_seconds=0.3, body_seconds=0.3, write_seconds=0.3, connections=40)
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Generator[Service, None, None]:
+    """Share a service that waits for nobody."""
+    with running(limits=IMPATIENT) as service:
+        yield service
+
+
+def approval(identifier: str) -> bytes:
+    return json.dumps({"StartRequests": [{"EventId": identifier}]}).encode()
+
+
+def test_one_connection_carries_many_requests(quiet_service: Service) -> None:
+    with quiet_service.connect() as connection:
+        replies = Replies(connection)
+        for method in ("GET", "HEAD", "GET"):
+            connection.sendall(compose(method, POLL, {"Metadata": "true"}))
+            reply = replies.next(method)
+            assert (reply.status, "connection" in reply.headers) == (200, False)
+
+
+@pytest.mark.parametrize("value", ["close", "Close", "CLOSE", "foo, close"])
+def test_connection_close_is_answered_with_connection_close(
+    quiet_service: Service, value: str
+) -> None:
+    with quiet_service.connect() as connection:
+        connection.sendall(compose("GET", POLL, {"Metadata": "true", "Connection": value}))
+        received = read_all(connection).lower()
+
+    assert received.startswith(b"http/1.1 200 ok\r\n")
+    assert b"\r\nconnection: close\r\n" in received
+
+
+def test_http_1_0_is_answered_and_closed(quiet_service: Service) -> None:
+    with quiet_service.connect() as connection:
+        connection.sendall(compose("GET", POLL, {"Metadata": "true"}, protocol="1.0"))
+        received = read_all(connection)
+
+    assert received.endswith(b'\r\n\r\n{"DocumentIncarnation":0,"Events":[]}')
+    assert b"\r\nconnection: close\r\n" in received
+
+
+def test_pipelined_requests_are_answered_in_order(service: Service) -> None:
+    identifier = service.create()
+    body = approval(identifier)
+    post = compose("POST", POLL, {"Metadata": "true", "Content-Length": str(len(body))}) + body
+    unknown = compose("GET", "/nowhere", {"Metadata": "true"})
+    with service.connect() as connection:
+        connection.sendall(GET + post + unknown + GET)
+        replies = Replies(connection)
+
+        statuses = [replies.next().status for _ in range(4)]
+
+    assert statuses == [200, 200, 404, 200]
+    assert service.approvers(identifier) == ("web-0",)
+
+
+def test_a_thousand_pipelined_polls_are_all_answered(quiet_service: Service) -> None:
+    with quiet_service.connect() as connection:
+        connection.sendall(GET * 1000)
+        replies = Replies(connection)
+
+        assert {replies.next().status for _ in range(1000)} == {200}
+
+
+def test_request_in_single_bytes_is_read(service: Service) -> None:
+    body = approval(service.create())
+    head = compose("POST", POLL, {"Metadata": "true", "Content-Length": str(len(body))})
+    with service.connect() as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in head + body:
+            connection.send(bytes([byte]))
+
+        assert read_reply(connection, "POST").status == 200
+
+
+def test_chunked_body_is_read(service: Service) -> None:
+    identifier = service.create()
+    body = approval(identifier)
+    head = compose("POST", POLL, {"Metadata": "true", "Transfer-Encoding": "chunked"})
+    chunks = b"".join(b"1\r\n" + bytes([byte]) + b"\r\n" for byte in body) + b"0\r\n\r\n"
+    with service.connect() as connection:
+        connection.sendall(head + chunks)
+
+        assert read_reply(connection, "POST").status == 200
+    assert service.approvers(identifier) == ("web-0",)
+
+
+def test_chunked_body_that_grows_too_large_is_refused(quiet_service: Service) -> None:
+    head = compose("POST", POLL, {"Metadata": "true", "Transfer-Encoding": "chunked"})
+    chunk = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
+    with quiet_service.connect() as connection:
+        connection.sendall(head + chunk * 5 + b"0\r\n\r\n")
+        reply = read_reply(connection, "POST")
+
+    assert (reply.status, reply.headers["connection"]) == (413, "close")
+
+
+def test_expectation_is_answered_before_the_body_comes(service: Service) -> None:
+    identifier = service.create()
+    body = approval(identifier)
+    headers = {"Metadata": "true", "Expect": "100-continue", "Content-Length": str(len(body))}
+    with service.connect() as connection:
+        connection.sendall(compose("POST", POLL, headers))
+        assert connection.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+        connection.sendall(body)
+        assert read_reply(connection, "POST").status == 200
+    assert service.approvers(identifier) == ("web-0",)
+
+
+def test_expected_body_that_is_too_large_is_refused_at_once(quiet_service: Service) -> None:
+    headers = {"Metadata": "true", "Expect": "100-continue", "Content-Length": "70000"}
+    with quiet_service.connect() as connection:
+        connection.sendall(compose("POST", POLL, headers))
+
+        assert read_all(connection).startswith(b"HTTP/1.1 413 ")
+
+
+def test_client_that_says_no_more_is_still_answered(service: Service) -> None:
+    body = approval(service.create())
+    post = compose("POST", POLL, {"Metadata": "true", "Content-Length": str(len(body))}) + body
+    for request in (GET, post, GET + GET):
+        with service.connect() as connection:
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+
+            received = read_all(connection)
+
+        assert received.count(b"HTTP/1.1 200 OK") == request.count(b" HTTP/1.1\r\n")
+
+
+def test_upgrade_is_declined_and_the_connection_goes_on(quiet_service: Service) -> None:
+    upgrade = {"Metadata": "true", "Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c"}
+    with quiet_service.connect() as connection:
+        connection.sendall(compose("GET", POLL, upgrade) + GET)
+        replies = Replies(connection)
+
+        assert [replies.next().status for _ in range(2)] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9.9\r\n\r\n",
+        b"GET /metadata\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+def test_garbage_is_refused_and_the_connection_closed(
+    quiet_service: Service, garbage: bytes
+) -> None:
+    with quiet_service.connect() as connection:
+        connection.sendall(garbage)
+
+        assert read_all(connection).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "polling", [GET, compose("GET", POLL, {"Metadata": "TRUE"})], ids=["plain", "the long way"]
+)
+def test_garbage_after_a_request_does_not_take_its_answer(
+    quiet_service: Service, polling: bytes
+) -> None:
+    with quiet_service.connect() as connection:
+        connection.sendall(polling + b"\x00\x01\x02\r\n\r\n")
+
+        received = read_all(connection)
+
+    assert received.startswith(b"HTTP/1.1 200 OK")
+    assert received.count(b" 200 OK") == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        compose("GET", POLL, {"Metadata": "true", "X": "y" * 40_000}),
+        compose("GET", POLL, {"Metadata": "true", "X": "y" * 900_000}),
+        compose("GET", POLL + "&x=" + "y" * 40_000, {"Metadata": "true"}),
+        compose("GET", POLL, {"Metadata": "true"} | {f"X-{n}": "y" for n in range(120)}),
+        b"GET /" + b"y" * 400_000,
+    ],
+    ids=["header", "huge header", "target", "many headers", "no end"],
+)
+def test_flood_of_a_head_is_refused_and_closed(quiet_service: Service, head: bytes) -> None:
+    with quiet_service.connect() as connection:
+        connection.sendall(head)
+
+        received = read_all(connection)
+
+    assert received.startswith(b"HTTP/1.1 431 ")
+    assert b"\r\nconnection: close\r\n" in received
+
+
+def test_head_just_within_the_limits_is_read(quiet_service: Service) -> None:
+    headers = {"Metadata": "true"} | {f"X-{n}": "y" * 300 for n in range(95)}
+
+    assert quiet_service.request(headers=headers).status == 200
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"",
+        b"\r\n",
+        b"GET /metadata",
+        GET[:-2],
+        GET + b"GET /",
+        compose("POST", POLL, {"Metadata": "true", "Content-Length": "10"}) + b"{",
+        compose("POST", "/nowhere", {"Metadata": "true", "Content-Length": "10"}) + b"{",
+    ],
+    ids=["silence", "blank line", "target", "head", "second head", "body", "unwanted body"],
+)
+def test_connection_that_does_not_finish_its_request_is_closed(
+    impatient: Service, beginning: bytes
+) -> None:
+    with impatient.connect() as connection:
+        connection.settimeout(3)
+        connection.sendall(beginning)
+
+        read_all(connection)
+
+    wait_until(lambda: impatient.connections == 0, "the connection is freed")
+
+
+def test_dripping_does_not_keep_a_connection_alive(impatient: Service) -> None:
+    with impatient.connect() as connection:
+        connection.sendall(b"GET /")
+        wait_until(lambda: impatient.connections == 1, "the connection is there")
+
+        wait_until(lambda: is_closed_to(connection, b"x"), "the connection is closed", timeout=3)
+
+
+def test_client_that_never_reads_is_dropped(impatient: Service) -> None:
+    with impatient.connect() as connection:
+        connection.settimeout(1)
+        with suppress(OSError):  # blocked, or dropped already
+            for _ in range(2000):
+                connection.sendall(GET * 1000)
+
+        wait_until(lambda: impatient.connections == 0, "the connection is dropped")
+
+
+def is_closed_to(connection: socket.socket, more: bytes) -> bool:
+    try:
+        connection.send(more)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def test_idle_connection_outlives_the_patience_for_requests(impatient: Service) -> None:
+    with impatient.connect() as connection:
+        replies = Replies(connection)
+        connection.sendall(GET)
+        assert replies.next().status == 200
+        connection.settimeout(0.7)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+
+    with impatient.connect() as connection:
+        connection.sendall(GET)
+        assert read_reply(connection).status == 200
+
+
+def test_connections_are_capped_and_freed(impatient: Service) -> None:
+    with ExitStack() as stack:
+        polite = [stack.enter_context(impatient.connect()) for _ in range(40)]
+        for connection in polite:
+            connection.sendall(GET)
+            assert read_reply(connection).status == 200
+        extra = stack.enter_context(impatient.connect())
+        assert read_all(extra) == b""
+        polite[0].sendall(GET)
+        assert read_reply(polite[0]).status == 200
+    wait_until(lambda: impatient.connections == 0, "all are freed")
+
+    assert impatient.request().status == 200
+
+
+def test_cap_leaves_room_for_other_files() -> None:
+    assert 16 <= connections_within_open_files() <= 100_000
+
+
+def test_parallel_connections_are_all_served(quiet_service: Service) -> None:
+    with ExitStack() as stack:
+        connections = [stack.enter_context(quiet_service.connect()) for _ in range(300)]
+        for connection in connections:
+            connection.sendall(GET)
+
+        assert {read_reply(connection).status for connection in connections} == {200}

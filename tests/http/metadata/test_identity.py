@@ -1,0 +1,194 @@
+"""Who is calling: every way in, and every way that is none."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from tests.http.metadata.conftest import POLL, Service, compose, read_reply, running, sign
+
+from forewarn.domain.errors import UnknownVirtualMachineError
+from forewarn.domain.names import ScopeId, VmName
+from forewarn.domain.topology import VirtualMachine, build_topology, standalone
+from forewarn.metadata.asgi import HttpScope
+from forewarn.metadata.board import Board
+from forewarn.metadata.identity import Identity, find_peer
+from forewarn.ports.changes import Change
+from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
+from forewarn.protocol.versions import PreviewWire, served_versions
+
+WHOAMI = "/metadata/forewarn/v1/whoami"
+STRANGER = "127.0.0.99"
+SOLO = {"X-Instance-ID": "id-of-solo", "X-Instance-ID-Signature": sign("id-of-solo")}
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "name"),
+    [
+        (WHOAMI, "127.0.0.10", "web-0"),
+        (WHOAMI, "127.0.0.11", "Web-1"),
+        (f"/vm/solo{WHOAMI}", "127.0.0.10", "solo"),
+        (f"/vm/SOLO{WHOAMI}", STRANGER, "solo"),
+        (f"/VM/web-1{WHOAMI}/", STRANGER, "Web-1"),
+    ],
+)
+def test_prefix_and_address_tell_who_is_calling(
+    quiet_service: Service, target: str, source: str, name: str
+) -> None:
+    assert quiet_service.request(target, source=source).json["name"] == name
+
+
+def test_nobody_gets_404_and_does_not_enable(
+    service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replies = [service.request(source=STRANGER) for _ in range(3)]
+
+    assert [reply.status for reply in replies] == [404, 404, 404]
+    assert replies[0].body == ERROR_ANSWERS[Refusal.NOT_FOUND].body
+    assert service.polls == []
+    assert capsys.readouterr().out.count(STRANGER) == 1
+
+
+def test_default_machine_is_for_local_callers_that_are_nobody_else() -> None:
+    with running(default_vm="HERE") as service:
+        assert service.request(WHOAMI, source=STRANGER).json["name"] == "here"
+        assert service.request(WHOAMI, source="127.0.0.10").json["name"] == "web-0"
+        assert service.request(POLL, source=STRANGER).status == 200
+        assert service.polls == ["here"]
+
+
+def test_unknown_default_machine_is_an_error_at_the_start() -> None:
+    board = Board(served_versions(PreviewWire.DOCUMENTED))
+
+    with pytest.raises(UnknownVirtualMachineError):
+        Identity(board, default_vm="nobody").check_default_vm()
+
+
+@pytest.mark.parametrize("trusted", [STRANGER, "127.0.0.96/28"])
+def test_trusted_proxy_speaks_for_others_if_it_signs(trusted: str) -> None:
+    forwarded = {"X-Forwarded-For": "10.0.0.5"}
+    forged = SOLO | {"X-Instance-ID-Signature": sign("id-of-solo", "wrong")}
+    with running(trusted_proxies=(trusted,)) as service:
+
+        def ask(headers: dict[str, str], source: str = STRANGER) -> tuple[int, str]:
+            reply = service.request(WHOAMI, headers=headers, source=source)
+            return reply.status, reply.json.get("name", "")
+
+        assert ask(SOLO) == ask(SOLO | forwarded) == (200, "solo")
+        assert ask({**SOLO, "X-Instance-ID-Signature": sign("id-of-solo").upper()})[0] == 200
+        assert ask(forged) == ask(forged | forwarded) == (403, "")
+        assert ask({"X-Instance-ID": "id-of-solo"}) == (403, "")
+        assert ask(forwarded) == (400, "")
+        assert ask({"X-Instance-ID": "x", "X-Instance-ID-Signature": sign("x")}) == (404, "")
+        assert ask({}) == (404, "")
+        assert ask(SOLO, source="127.0.0.10") == (200, "web-0")
+        assert ask(SOLO | forwarded, source="127.0.0.10") == (400, "")
+
+
+def test_signature_of_somebody_we_do_not_trust_means_nothing(quiet_service: Service) -> None:
+    assert quiet_service.request(WHOAMI, headers=SOLO, source=STRANGER).status == 404
+    assert quiet_service.request(WHOAMI, headers=SOLO).json["name"] == "web-0"
+
+
+@pytest.mark.parametrize("target", [POLL, WHOAMI, f"/vm/solo{POLL}", "/metadata/instance"])
+def test_forwarded_requests_are_refused(quiet_service: Service, target: str) -> None:
+    reply = quiet_service.request(target, headers={"X-Forwarded-For": "10.0.0.5"})
+
+    assert (reply.status, reply.body) == (400, ERROR_ANSWERS[Refusal.FORWARDED].body)
+
+
+def test_ipv6_is_local_and_mapped_ipv4_is_ipv4(quiet_service: Service) -> None:
+    request = compose("GET", f"/vm/solo{WHOAMI}", {"Metadata": "true"})
+    with quiet_service.connect("::1") as connection:
+        connection.sendall(request)
+        assert read_reply(connection).json["name"] == "solo"
+    with quiet_service.connect("127.0.0.10", port=quiet_service.port_dual) as connection:
+        connection.sendall(compose("GET", WHOAMI, {"Metadata": "true"}))
+        assert read_reply(connection).json["name"] == "web-0"
+
+
+def test_unix_socket_is_local(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.sock"
+    with running(unix_path=path, default_vm="here") as service:
+        for target, name in ((WHOAMI, "here"), (f"/vm/web-0{WHOAMI}", "web-0")):
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(str(service.unix_path))
+                connection.sendall(compose("GET", target, {"Metadata": "true"}))
+                assert read_reply(connection).json["name"] == name
+    with running(unix_path=path):
+        assert path.is_socket()
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "is_local"),
+    [
+        (("127.8.8.8", 5), ("127.0.0.1", 80), True),
+        (("::1", 5), ("::1", 80), True),
+        (("::ffff:127.0.0.1", 5), ("::ffff:127.0.0.1", 80), True),
+        (None, ("/run/forewarn.sock", None), True),
+        (("10.0.0.5", 5), ("10.0.0.5", 80), True),
+        (("::ffff:10.0.0.5", 5), ("::ffff:10.0.0.5", 80), True),
+        (("10.0.0.5", 5), ("169.254.169.254", 80), False),
+        (("fe80::1%eth0", 5), ("fe80::2%eth0", 80), False),
+        (("1270.0.0.1", 5), ("169.254.169.254", 80), False),
+        (None, ("169.254.169.254", 80), False),
+    ],
+)
+def test_local_is_who_connects_from_this_machine(
+    client: tuple[str, int] | None, server: tuple[str, int | None], *, is_local: bool
+) -> None:
+    assert find_peer(scope_of("/", client, server)).is_local is is_local
+
+
+def test_remote_caller_can_use_neither_prefix_nor_default() -> None:
+    identity = Identity(
+        board_with(VirtualMachine(name=VmName("a"), scope_id=SCOPE)), default_vm="a"
+    )
+
+    for path in ("/vm/a/metadata/scheduledevents", "/metadata/scheduledevents"):
+        caller = identity.identify(scope_of(path, ("10.0.0.5", 5), ("10.0.0.1", 80)), {})
+        assert (caller.vm, caller.path) == (None, path)
+
+
+@pytest.mark.parametrize("spelling", ["fd00::a", "fd00:0:0::a", "FD00::A", "fd00::a%eth0"])
+def test_address_is_found_in_any_spelling(spelling: str) -> None:
+    vm = VirtualMachine(name=VmName("a"), scope_id=SCOPE, addresses=("FD00:0::A",))
+    identity = Identity(board_with(vm))
+
+    caller = identity.identify(scope_of("/", (spelling, 5), ("fd00::1", 80)), {})
+
+    assert caller.vm == vm
+
+
+def test_log_of_strangers_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    identity = Identity(Board(served_versions(PreviewWire.DOCUMENTED)))
+
+    for number in range(11_000):
+        identity.note_stranger(f"address {number}")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 10_001
+    assert "no_longer_logged" in lines[-1]
+
+
+SCOPE = ScopeId("virtual-machine/a")
+
+
+def board_with(vm: VirtualMachine) -> Board:
+    board = Board(served_versions(PreviewWire.DOCUMENTED))
+    topology = build_topology(scopes=(standalone(VmName("a")),), virtual_machines=(vm,))
+    board.take(Change(topology=topology))
+    return board
+
+
+def scope_of(
+    path: str, client: tuple[str, int] | None, server: tuple[str, int | None]
+) -> HttpScope:
+    return {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "query_string": b"",
+        "headers": [],
+        "client": client,
+        "server": server,
+    }
