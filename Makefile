@@ -6,11 +6,13 @@ INSTALL := $(UV) pip install --quiet --python $(BIN)/python
 PYTEST := $(BIN)/pytest $(if $(filter true,$(CI)),--no-skips)
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --generate-hashes --no-header --python-version 3.11
 export UV_PYTHON_DOWNLOADS := never
+export NO_MKDOCS_2_WARNING := 1
 
+.DELETE_ON_ERROR:
 .PHONY: help demo test check format bench soak docs reference lock clean
 
 help:  ## list the commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 demo: .venv/.runtime  ## see the product work
 	@$(BIN)/forewarn demo
@@ -37,7 +39,7 @@ soak: .venv/.dev  ## run the properties for long
 reference: .venv/.dev  ## rewrite what docs/ takes from the tables in the code
 	@$(BIN)/python scripts/generate_reference.py
 
-docs: reference  ## build the documentation into site/
+docs: .venv/.dev  ## build the documentation into site/
 	@$(BIN)/mkdocs build --strict --quiet
 
 lock: .venv/.dev  ## pin the newest dependencies

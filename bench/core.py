@@ -41,7 +41,7 @@ def main() -> None:
     _row(
         "encode a document of 3 events | json.dumps",
         lambda: encode_document(document, NEWEST),
-        lambda: json.dumps(content),
+        lambda: json.dumps(content, separators=(",", ":")).encode(),
     )
     _row(
         "decode a document of 3 events | json.loads",

@@ -82,7 +82,7 @@ def _version_rows() -> Iterator[tuple[object, ...]]:
             version.name,
             ", ".join(f"`{word}`" for word in offers if word not in known) or "nothing",
             f"`{version.not_before.value}`",
-            "required" if version.header_on_post else "optional",
+            "required" if version.metadata_header_on_post else "optional",
             " and ".join(
                 f"[{kind}](wire/{version.name}.{kind}.json)" for kind in ("schema", "openapi")
             ),

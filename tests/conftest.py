@@ -9,6 +9,7 @@ settings.register_profile("default", deadline=None, derandomize=True)
 settings.register_profile(
     "soak",
     deadline=None,
+    derandomize=False,
     max_examples=5_000,
     stateful_step_count=100,
     suppress_health_check=[HealthCheck.too_slow],
@@ -25,7 +26,18 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.skipped and item.config.getoption("--no-skips"):
+    if report.skipped and not hasattr(report, "wasxfail") and item.config.getoption("--no-skips"):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if report.skipped and collector.config.getoption("--no-skips"):
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} was skipped: {report.longrepr}"
     return report

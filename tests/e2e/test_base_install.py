@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-BASE_PACKAGES = ("forewarn.protocol", "forewarn.client", "forewarn.agent", "forewarn.pytest_plugin")
+BASE_PACKAGES = ("forewarn.protocol", "forewarn.domain", "forewarn.pytest_plugin")
 IMPORT_EVERYTHING = """
-import importlib, importlib.util, pkgutil, sys
+import importlib, pkgutil, sys
 there_before = set(sys.modules)  # a distribution's sitecustomize, for one
 for name in sys.argv[1:]:
-    if importlib.util.find_spec(name) is None:
-        continue
     package = importlib.import_module(name)
     for module in pkgutil.walk_packages(getattr(package, "__path__", []), name + "."):
         importlib.import_module(module.name)

@@ -76,6 +76,8 @@ VM = '[[virtual_machine]]\nname = "a"\n'
         (VM + "scale_set = 's'\ncloud_service = 'c'", "only be in one of"),
         (VM + "placement_group = 'p'\navailability_set = 's'", "is in no scale set"),
         (VM + "role = 'Front'\ncloud_service = 'c'", "call it Front_IN_NUMBER"),
+        (VM + "placement_group = 'p'", "is in no scale set"),
+        (VM + "approval = 'all'\navailability_set = 's'", "approval belongs to s, not to a in it"),
     ],
 )
 def test_declaration_that_cannot_be_read_is_refused(text: str, words: str) -> None:

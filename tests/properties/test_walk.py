@@ -167,6 +167,8 @@ class Walk(RuleBasedStateMachine):
     @rule(data=st.data(), verb=st.sampled_from(["pause", "resume", "resume", "resume", "abort"]))
     def operator_steers(self, data: st.DataObject, verb: str) -> None:
         maintenance = data.draw(st.sampled_from(list(self.snapshot.maintenances.values())))
+        if maintenance.is_aborted or maintenance.finished_at:
+            return
         events = self.snapshot.events.values()
         match verb:
             case "pause":
@@ -249,7 +251,8 @@ class Walk(RuleBasedStateMachine):
         ]
         self.mend_hosts()
         for maintenance in unfinished:
-            self.steer(resume(maintenance, self.snapshot.events.values()))
+            if not maintenance.is_aborted:
+                self.steer(resume(maintenance, self.snapshot.events.values()))
         deadline = next_deadline(self.snapshot, self.now)
         self.now = deadline or self.now
         return bool(running or unfinished or deadline)

@@ -16,9 +16,9 @@ from forewarn.domain.maintenance import (
     Maintenance,
     MaintenanceStatus,
     Step,
+    busy_scopes,
     draft_events,
     next_steps,
-    occupied_domains,
     status,
 )
 from forewarn.domain.names import MaintenanceId, VmName
@@ -258,12 +258,11 @@ def _completions(snapshot: Snapshot) -> Iterator[CompleteEvent]:
 
 def _steps(snapshot: Snapshot) -> Iterator[ScheduleStep]:
     events = snapshot.events.values()
-    occupied = occupied_domains(events)
+    busy = busy_scopes(events)
     for maintenance in snapshot.maintenances.values():
-        for step in next_steps(maintenance, snapshot.topology, events, occupied):
+        for step in next_steps(maintenance, snapshot.topology, events, busy):
             # The next Maintenance in this very decision has to see it.
-            for share in step.shares:
-                occupied.setdefault(share.scope_id, set()).add(share.update_domain)
+            busy |= step.scope_ids
             yield ScheduleStep(maintenance_id=maintenance.maintenance_id, step=step)
 
 

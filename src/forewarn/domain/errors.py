@@ -4,7 +4,7 @@ DomainError
 ├ TopologyError                   the fleet cannot be as declared
 │ ├ InvalidNameError              a name with characters that do not travel
 │ ├ NameTakenError                two things of one name
-│ ├ AddressTakenError             two virtual machines at one address
+│ ├ AddressError                  no address, or one that somebody else has
 │ ├ UnknownScopeError             a set, service or scale set nobody declared
 │ ├ RoleNameError                 a virtual machine of a cloud service not named by its role
 │ ├ DomainOutOfRangeError         an update or fault domain the scope does not have
@@ -18,6 +18,7 @@ DomainError
 ├ UserOperationError              a restart or redeploy that has to wait
 │ ├ UserOperationInFlightError    one is in flight for the same virtual machine
 │ └ UserOperationLimitError       as many are in flight as the server takes
+├ MaintenanceOverError            a Maintenance that has ended or was aborted
 └ PlanError                       a Maintenance that cannot be walked
   ├ EmptySelectionError           nothing was selected
   └ SharedHostError               a host carries two update domains of one scope
@@ -59,8 +60,8 @@ class NameTakenError(TopologyError):
         self.name = name
 
 
-class AddressTakenError(TopologyError):
-    """Two virtual machines at one address, or one that is no address."""
+class AddressError(TopologyError):
+    """No address, or one that somebody else has."""
 
     def __init__(self, address: str, vm: str, problem: str) -> None:
         super().__init__(f"The address {address!r} of {vm} {problem}.")
@@ -193,6 +194,14 @@ class UserOperationLimitError(UserOperationError):
             in_flight,
         )
         self.limit = limit
+
+
+class MaintenanceOverError(DomainError):
+    """A Maintenance that has ended or was aborted."""
+
+    def __init__(self, maintenance_id: str) -> None:
+        super().__init__(f"Maintenance {maintenance_id} is over; start another one.")
+        self.maintenance_id = maintenance_id
 
 
 class PlanError(DomainError):

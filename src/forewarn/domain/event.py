@@ -87,7 +87,10 @@ class HostOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledEvent:
-    """One event as we track it, from its creation to its place in history."""
+    """One event as we track it, from its creation to its place in history.
+
+    It is announced if it had notice, and published if virtual machines are shown it at all.
+    """
 
     event_id: EventId
     event_type: EventType

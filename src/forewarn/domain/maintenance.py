@@ -10,6 +10,7 @@ because the steps of one scope never overtake each other. A host that has come t
 domains of a scope gets no turn before that is mended.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,6 +18,7 @@ from enum import StrEnum
 
 from forewarn.domain.errors import (
     EmptySelectionError,
+    MaintenanceOverError,
     SharedHostError,
     UnknownHostError,
     UnknownVirtualMachineError,
@@ -107,7 +109,7 @@ def remaining_steps(
         handled = {vm for event in own for vm in event.resources}
         vms = [vm for vm in maintenance.resources if vm not in handled]
         steps = _scope_steps(vms, topology)
-    # Ascending update domains; the sort is stable, so the rest stays in fleet order.
+    # By the lowest update domain they touch; the sort is stable, so the rest stays in fleet order.
     return tuple(sorted(steps, key=lambda step: min(part.update_domain for part in step.shares)))
 
 
@@ -115,39 +117,37 @@ def next_steps(
     maintenance: Maintenance,
     topology: Topology,
     events: Collection[ScheduledEvent],
-    occupied: dict[ScopeId, set[int]],
+    busy: Collection[ScopeId],
 ) -> tuple[Step, ...]:
     """Return the steps that may be announced now, all of them together.
 
-    *events* are all that *maintenance* has created, *occupied* is what anybody has in flight.
+    *events* are all that *maintenance* has created, *busy* are the scopes that are not quiet.
     """
     if maintenance.is_paused or maintenance.is_aborted or maintenance.finished_at:
         return ()
     held = held_scopes(maintenance, events).keys()
     if held and maintenance.hold_all:
         return ()
-    own = {event.scope_id for event in own_events(maintenance, events) if event.is_in_flight}
-    busy = held | own
+    waiting = held | set(busy)
     allowed = []
     for step in remaining_steps(maintenance, topology, events):
-        is_clear = busy.isdisjoint(step.scope_ids) and not _would_overlap(step, occupied)
-        if is_clear and step.is_safe:
+        if step.is_safe and waiting.isdisjoint(step.scope_ids):
             allowed.append(step)
         # Also when it has to wait: later steps of its scopes must not overtake it.
-        busy |= step.scope_ids
+        waiting |= step.scope_ids
     return tuple(allowed)
 
 
-def occupied_domains(events: Iterable[ScheduledEvent]) -> dict[ScopeId, set[int]]:
-    """Return the update domains of each scope that have something announced in flight.
+def busy_scopes(events: Iterable[ScheduledEvent]) -> set[ScopeId]:
+    """Return the scopes that have something announced in flight, whoever announced it.
 
     User operations and failures that went straight to Started do not count: nobody planned them.
     """
-    occupied: dict[ScopeId, set[int]] = {}
-    for event in events:
-        if event.is_in_flight and event.is_announced and event.event_source is EventSource.PLATFORM:
-            occupied.setdefault(event.scope_id, set()).add(event.update_domain)
-    return occupied
+    return {
+        event.scope_id
+        for event in events
+        if event.is_in_flight and event.is_announced and event.event_source is EventSource.PLATFORM
+    }
 
 
 def own_events(
@@ -172,6 +172,8 @@ def status(
     It is HELD when no step can ever begin unless somebody acts. With no step left it is COMPLETED,
     also when the last one failed.
     """
+    if maintenance.finished_at:
+        return MaintenanceStatus.ABORTED if maintenance.is_aborted else MaintenanceStatus.COMPLETED
     in_flight = any(event.is_in_flight for event in own_events(maintenance, events))
     if maintenance.is_aborted:
         return MaintenanceStatus.ABORTING if in_flight else MaintenanceStatus.ABORTED
@@ -179,7 +181,7 @@ def status(
         return MaintenanceStatus.RUNNING if in_flight else MaintenanceStatus.COMPLETED
     if maintenance.is_paused:
         return MaintenanceStatus.PAUSED
-    if in_flight or next_steps(maintenance, topology, events, occupied={}):
+    if in_flight or next_steps(maintenance, topology, events, busy=()):
         return MaintenanceStatus.RUNNING
     return MaintenanceStatus.HELD
 
@@ -202,18 +204,26 @@ def draft_events(maintenance: Maintenance, step: Step) -> tuple[Draft, ...]:
 
 def pause(maintenance: Maintenance) -> Maintenance:
     """Begin no further step. What is announced takes its course."""
+    _check_under_way(maintenance)
     return replace(maintenance, is_paused=True)
 
 
 def resume(maintenance: Maintenance, events: Iterable[ScheduledEvent]) -> Maintenance:
     """Go on, also in the scopes that hold: the operator has looked after what failed there."""
+    _check_under_way(maintenance)
     looked_after = {event.event_id for event in _unreleased(maintenance, events)}
     return replace(maintenance, is_paused=False, released=maintenance.released | looked_after)
 
 
 def abort(maintenance: Maintenance) -> Maintenance:
     """Begin no further step, ever. Announced events are withdrawn, started ones run out."""
+    _check_under_way(maintenance)
     return replace(maintenance, is_aborted=True)
+
+
+def _check_under_way(maintenance: Maintenance) -> None:
+    if maintenance.is_aborted or maintenance.finished_at:
+        raise MaintenanceOverError(maintenance.maintenance_id)
 
 
 def _host_steps(hosts: Iterable[HostName], topology: Topology) -> list[Step]:
@@ -234,17 +244,14 @@ def _scope_steps(vms: Iterable[VmName], topology: Topology) -> list[Step]:
 
 
 def _check_host(step: Step) -> None:
-    carried: dict[ScopeId, list[Share]] = {}
+    if step.host is None or step.is_safe:
+        return
+    carried: dict[ScopeId, list[VmName]] = {}
     for share in step.shares:
-        carried.setdefault(share.scope_id, []).append(share)
-    for scope_id, shares in carried.items():
-        if step.host is not None and len(shares) > 1:
-            vms = [vm for share in shares for vm in share.resources]
-            raise SharedHostError(step.host, scope_id, vms)
-
-
-def _would_overlap(step: Step, occupied: dict[ScopeId, set[int]]) -> bool:
-    return any(occupied.get(share.scope_id, set()) - {share.update_domain} for share in step.shares)
+        carried.setdefault(share.scope_id, []).extend(share.resources)
+    domains = Counter(share.scope_id for share in step.shares)
+    ((scope_id, _),) = domains.most_common(1)
+    raise SharedHostError(step.host, scope_id, carried[scope_id])
 
 
 def _unreleased(

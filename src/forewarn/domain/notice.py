@@ -1,7 +1,7 @@
 """How long ahead a virtual machine is told, and when it is told at all."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -45,7 +45,7 @@ def earliest_not_before(now: datetime, notice: timedelta) -> datetime:
 
 def round_up_to_second(moment: datetime) -> datetime:
     """Return *moment* or the next whole second: the wire has no fractions, notice no loss."""
-    whole = moment.replace(microsecond=0)
+    whole = moment.astimezone(UTC).replace(microsecond=0)
     return whole if whole == moment else whole + timedelta(seconds=1)
 
 

@@ -75,21 +75,14 @@ def postpone(
 ) -> ScheduledEvent:
     """Move *event* to the later *not_before*, up to the policy's hard deadline."""
     wanted = round_up_to_second(not_before)
-    latest = event.first_not_before + policy.postpone_until
     postponed = move_not_before(event, wanted)
-    for problem, applies in {
-        "its scope does not allow it (postpone_until)": not policy.postpone_until,
-        "it is approved": is_approved(event, policy),
-        "its notice has ended": event.has_reached_not_before(now),
-        f"it already is announced for {event.not_before:%H:%M:%S} GMT": wanted <= event.not_before,
-        f"{latest:%Y-%m-%d %H:%M:%S} GMT is the latest its scope allows": wanted > latest,
-    }.items():
-        if applies:
-            raise PostponeRefusedError(event.event_id, problem)
+    problem = _postpone_problem(event, wanted, policy, now)
+    if problem:
+        raise PostponeRefusedError(event.event_id, problem)
     return postponed
 
 
-def beginning(draft: Draft, *, policy: Policy, mode: NoticeMode, enabled: bool) -> Beginning:
+def how_to_begin(draft: Draft, *, policy: Policy, mode: NoticeMode, enabled: bool) -> Beginning:
     """Say how *draft* begins. Only user operations are ever spared the notice."""
     if draft.event_source is not EventSource.USER:
         return Beginning.SCHEDULED
@@ -112,3 +105,20 @@ def admit_user_operation(
         raise UserOperationInFlightError(vm, same_vm)
     if len(operations) >= limit:
         raise UserOperationLimitError(limit, [event.event_id for event in operations])
+
+
+def _postpone_problem(
+    event: ScheduledEvent, wanted: datetime, policy: Policy, now: datetime
+) -> str | None:
+    latest = event.first_not_before + policy.postpone_until
+    if not policy.postpone_until:
+        return "its scope does not allow it (postpone_until)"
+    if is_approved(event, policy):
+        return "it is approved"
+    if event.has_reached_not_before(now):
+        return "its notice has ended"
+    if wanted <= event.not_before:
+        return f"it already is announced for {event.not_before:%Y-%m-%d %H:%M:%S} GMT"
+    if wanted > latest:
+        return f"{latest:%Y-%m-%d %H:%M:%S} GMT is the latest its scope allows"
+    return None

@@ -1,6 +1,5 @@
 """Where virtual machines are: hosts, update and fault domains, and who reads which document."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from forewarn.domain.errors import (
-    AddressTakenError,
+    AddressError,
     DomainOutOfRangeError,
     NameTakenError,
     RoleNameError,
@@ -22,7 +21,7 @@ from forewarn.domain.event import Share
 from forewarn.domain.names import HostName, ScopeId, VmName, check_name, name_key
 from forewarn.domain.notice import LONGEST_TERMINATE_NOTICE, MINIMUM_NOTICE
 from forewarn.domain.policy import Policy
-from forewarn.protocol.vocabulary import EventType
+from forewarn.protocol.vocabulary import EventType, role_of
 
 UPDATE_DOMAINS: Final = 5
 FAULT_DOMAINS: Final = 2
@@ -91,8 +90,7 @@ class VirtualMachine:
     @property
     def role(self) -> str | None:
         """The role this is an instance of, in a cloud service."""
-        match = _ROLE_INSTANCE.fullmatch(self.name)
-        return match["role"] if match else None
+        return role_of(self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +127,7 @@ def build_topology(
     _check_names(all_scopes, vms, all_hosts)
     known_scopes = {scope.scope_id: scope for scope in all_scopes}
     for scope in all_scopes:
-        _check_settings(scope)
+        check_scope(scope)
     for vm in vms:
         _check_place(vm, known_scopes)
     _check_addresses(vms)
@@ -138,6 +136,30 @@ def build_topology(
         scopes=known_scopes,
         hosts={host.name: host for host in all_hosts},
     )
+
+
+def check_scope(scope: DeliveryScope) -> None:
+    """Refuse settings out of bounds."""
+    notice = scope.policy.terminate_notice
+    shortest = MINIMUM_NOTICE[EventType.TERMINATE]
+    is_scale_set = scope.kind is ScopeKind.SCALE_SET
+    for setting, is_right, bounds in (
+        ("update_domains", scope.update_domains >= 1, "1 or more"),
+        ("fault_domains", scope.fault_domains >= 1, "1 or more"),
+        ("postpone_until", scope.policy.postpone_until >= timedelta(0), "0 or longer"),
+        (
+            "terminate_notice",
+            notice is None or (is_scale_set and shortest <= notice <= LONGEST_TERMINATE_NOTICE),
+            "between 5 and 15 minutes, and only a scale set has one",
+        ),
+        (
+            "placement_group",
+            is_scale_set or scope.placement_group is None,
+            "left out, as only a scale set has them",
+        ),
+    ):
+        if not is_right:
+            raise ScopeSettingError(scope.scope_id, setting, bounds)
 
 
 def assign_domains(
@@ -175,12 +197,11 @@ def split_by_update_domain(topology: Topology, names: Iterable[VmName]) -> tuple
     )
 
 
-_ROLE_INSTANCE = re.compile(r"(?P<role>.+)_IN_[0-9]+")
-
-
 def _check_place(vm: VirtualMachine, scopes: Mapping[ScopeId, DeliveryScope]) -> None:
     scope = scopes.get(vm.scope_id)
     if scope is None:
+        raise UnknownScopeError(vm.name, vm.scope_id)
+    if scope.kind is ScopeKind.VIRTUAL_MACHINE and scope.name != vm.name:
         raise UnknownScopeError(vm.name, vm.scope_id)
     if scope.kind is ScopeKind.CLOUD_SERVICE and vm.role is None:
         raise RoleNameError(vm.name)
@@ -190,23 +211,6 @@ def _check_place(vm: VirtualMachine, scopes: Mapping[ScopeId, DeliveryScope]) ->
     ):
         if not 0 <= number < domains:
             raise DomainOutOfRangeError(vm.name, noun, number, domains)
-
-
-def _check_settings(scope: DeliveryScope) -> None:
-    notice = scope.policy.terminate_notice
-    shortest = MINIMUM_NOTICE[EventType.TERMINATE]
-    for setting, is_right, bounds in (
-        ("update_domains", scope.update_domains >= 1, "1 or more"),
-        ("fault_domains", scope.fault_domains >= 1, "1 or more"),
-        ("postpone_until", scope.policy.postpone_until >= timedelta(0), "0 or longer"),
-        (
-            "terminate_notice",
-            notice is None or shortest <= notice <= LONGEST_TERMINATE_NOTICE,
-            "between 5 and 15 minutes",
-        ),
-    ):
-        if not is_right:
-            raise ScopeSettingError(scope.scope_id, setting, bounds)
 
 
 def _check_names(
@@ -245,7 +249,7 @@ def _check_addresses(vms: Iterable[VirtualMachine]) -> None:
             try:
                 key = str(ip_address(address))
             except ValueError:
-                raise AddressTakenError(address, vm.name, "is not an IP address") from None
+                raise AddressError(address, vm.name, "is not an IP address") from None
             owner = owners.setdefault(key, vm.name)
             if owner != vm.name:
-                raise AddressTakenError(address, vm.name, f"belongs to {owner} already")
+                raise AddressError(address, vm.name, f"belongs to {owner} already")

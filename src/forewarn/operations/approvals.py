@@ -7,7 +7,7 @@ from forewarn.domain.event import ScheduledEvent, request_start
 from forewarn.domain.names import VmName
 from forewarn.operations.context import Context
 from forewarn.operations.events import postpone_event
-from forewarn.operations.recording import record_audit, record_events
+from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId
 
@@ -17,11 +17,14 @@ def request_starts(
 ) -> None:
     """Take the StartRequests of *vm*: all of them, or none if one was never of its scope."""
     events = [event_in_scope(tx, vm, event_id) for event_id in event_ids]
-    for event in events:
-        approved = request_start(event, vm=vm, now=context.now)
-        if approved != event:
-            record_events(tx, context, "approved", [approved])
-            record_audit(tx, context, "event approve", event.event_id)
+    approved = [
+        after
+        for event in events
+        if (after := request_start(event, vm=vm, now=context.now)) != event
+    ]
+    record_events(tx, context, [Deed(event=event, what="approved") for event in approved])
+    for event in approved:
+        record_audit(tx, context, "event approve", event.event_id)
 
 
 def postpone_from_vm(

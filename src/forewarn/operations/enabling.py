@@ -7,7 +7,7 @@ from typing import Final
 from forewarn.domain.names import ScopeId
 from forewarn.ports.store import Transaction
 
-RENEW_AFTER: Final = timedelta(hours=1)
+RENEW_AFTER: Final = timedelta(minutes=1)
 
 
 def record_polls(tx: Transaction, polls: Mapping[ScopeId, datetime]) -> None:

@@ -1,7 +1,7 @@
 """Everything that can be done to events from outside the virtual machine."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -20,11 +20,11 @@ from forewarn.domain.event import (
     start_unannounced,
 )
 from forewarn.domain.notice import is_enabled, minimum_notice
-from forewarn.domain.policy import Beginning, Policy, admit_user_operation, beginning, postpone
+from forewarn.domain.policy import Beginning, Policy, admit_user_operation, how_to_begin, postpone
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import find_vm
-from forewarn.operations.recording import record_audit, record_events
+from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
@@ -72,7 +72,8 @@ def create_events(
         )
         for share in split_by_update_domain(topology, names)
     )
-    record_events(tx, context, "started" if order.started else "scheduled", events)
+    what = "started" if order.started else "scheduled"
+    record_events(tx, context, [Deed(event=event, what=what) for event in events])
     for event in events:
         record_audit(tx, context, "event create", event.event_id)
     return events
@@ -93,14 +94,14 @@ def operate(tx: Transaction, context: Context, name: str, event_type: EventType)
         "as requested by authorized user.",
     )
     policy = topology.scopes[vm.scope_id].policy
-    how = beginning(
+    how = how_to_begin(
         draft,
         policy=policy,
         mode=context.rules.notice,
         enabled=is_enabled(tx.last_polled_at(vm.scope_id), context.now),
     )
     event = _begin(context, draft, how, policy)
-    record_events(tx, context, event.event_status.lower(), [event])
+    record_events(tx, context, [Deed(event=event, what=event.event_status.lower())])
     record_audit(tx, context, f"vm {_USER_VERBS[event_type]}", vm.name)
     return event
 
@@ -116,6 +117,7 @@ def postpone_event(
 ) -> ScheduledEvent:
     """Move the event to a later *not_before*, as far as its scope's policy allows."""
     policy = tx.topology().scopes[find_event(tx, event_id).scope_id].policy
+    policy = replace(policy, postpone_until=policy.postpone_until / context.rules.speed)
     return _change(
         tx,
         context,
@@ -149,10 +151,15 @@ def complete_event(
 
 def complete_all_events(tx: Transaction, context: Context) -> tuple[ScheduledEvent, ...]:
     """End every Started event."""
-    started = [
-        event for event in tx.events_in_flight() if event.event_status is EventStatus.STARTED
-    ]
-    return tuple(complete_event(tx, context, event.event_id) for event in started)
+    ended = tuple(
+        complete(event, outcome=Outcome.SUCCEEDED, now=context.now)
+        for event in tx.events_in_flight()
+        if event.event_status is EventStatus.STARTED
+    )
+    record_events(tx, context, [Deed(event=event, what="completed") for event in ended])
+    for event in ended:
+        record_audit(tx, context, "event complete", event.event_id)
+    return ended
 
 
 def cancel_event(
@@ -181,7 +188,7 @@ def _change(
     change: Callable[[ScheduledEvent], ScheduledEvent],
 ) -> ScheduledEvent:
     changed = change(find_event(tx, event_id))
-    record_events(tx, context, _PAST[verb], [changed])
+    record_events(tx, context, [Deed(event=changed, what=_PAST[verb])])
     record_audit(tx, context, f"event {verb}", event_id)
     return changed
 

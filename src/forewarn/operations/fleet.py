@@ -22,6 +22,7 @@ from forewarn.domain.topology import (
 )
 from forewarn.operations.durations import DurationError, parse_duration
 from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.vocabulary import role_of
 
 
 class FleetError(ForewarnError):
@@ -195,7 +196,7 @@ def _read_vm(entry: Mapping[str, Any]) -> DeclaredVirtualMachine:
     kind, scope_name = _membership(entry)
     host = entry.get("host")
     role = entry.get("role")
-    if role is not None and not re.fullmatch(rf"{re.escape(role)}_IN_[0-9]+", name):
+    if role is not None and role_of(name) != role:
         raise FleetError(
             f"{name} has the role {role!r}, so call it {role}_IN_NUMBER.", name, "role"
         )
@@ -224,11 +225,15 @@ def _membership(entry: Mapping[str, Any]) -> tuple[ScopeKind, str]:
     given = [key for key in _MEMBERSHIPS if key in entry]
     if len(given) > 1:
         raise FleetError(f"{name} can only be in one of {' and '.join(given)}.", name, given[1])
-    if not given:
-        return ScopeKind.VIRTUAL_MACHINE, name
     if "placement_group" in entry and given != ["scale_set"]:
         problem = f"{name} has a placement_group but is in no scale set."
         raise FleetError(problem, name, "placement_group")
+    if not given:
+        return ScopeKind.VIRTUAL_MACHINE, name
+    for key in _POLICY_KEYS:
+        if key in entry:
+            problem = f"{key} belongs to {entry[given[0]]}, not to {name} in it."
+            raise FleetError(problem, name, key)
     return _MEMBERSHIPS[given[0]], entry[given[0]]
 
 

@@ -20,6 +20,7 @@ from forewarn.domain.topology import (
     VirtualMachine,
     assign_domains,
     build_topology,
+    check_scope,
     standalone,
 )
 from forewarn.operations.context import Context
@@ -142,6 +143,8 @@ def _merge_scopes(before: Topology, fleet: Fleet, *, prune: bool) -> dict[ScopeI
         if name in sets:
             scope = replace(sets[name], placement_group=group)
             scopes[scope.scope_id] = scope
+    for scope in scopes.values():
+        check_scope(scope)
     return scopes
 
 
@@ -237,8 +240,13 @@ def _compare(before: Topology, after: Topology) -> FleetChange:
 def _keep_incarnations_rising(
     tx: Transaction, context: Context, before: Topology, after: Topology
 ) -> None:
-    # A machine that changes scope must not read a number again that its old scope has shown it.
-    above: dict[ScopeId, int] = {}
+    # Whoever joins a scope must not read a number again that it has read before: not one of the
+    # scope it left, nor one of the same scope before that was removed and came back.
+    above = {
+        scope_id: incarnation
+        for scope_id in after.scopes.keys() - before.scopes.keys()
+        if (incarnation := tx.document(scope_id).document_incarnation)
+    }
     for name, vm in after.virtual_machines.items():
         old = before.virtual_machines.get(name)
         if old is not None and old.scope_id != vm.scope_id:

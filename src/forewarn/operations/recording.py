@@ -1,6 +1,7 @@
 """What every change of an event writes: the event, its scope's document, ledger and audit."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.publication import publish
@@ -8,23 +9,33 @@ from forewarn.operations.context import Context
 from forewarn.ports.store import AuditEntry, LedgerEntry, Transaction
 
 
-def record_events(
-    tx: Transaction, context: Context, what: str, events: Iterable[ScheduledEvent]
-) -> None:
-    """Store *events* after *what* was done to them, and show it to their scopes."""
-    changed = tuple(events)
-    for event in changed:
-        tx.put_event(event)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """What was done to an event, which is now as *event* says."""
+
+    event: ScheduledEvent
+    what: str
+    detail: str = ""
+
+
+def record_events(tx: Transaction, context: Context, deeds: Iterable[Deed]) -> None:
+    """Store what was done to events, and show it to their scopes.
+
+    Called once in a transaction, so that a document changes once however many events do.
+    """
+    done = tuple(deeds)
+    for deed in done:
+        tx.put_event(deed.event)
         tx.append_ledger(
             LedgerEntry(
-                event_id=event.event_id,
+                event_id=deed.event.event_id,
                 at=context.now,
-                what=what,
+                what=deed.what,
                 who=context.who,
-                detail=event.reason,
+                detail=deed.detail or deed.event.reason,
             )
         )
-    for scope_id in dict.fromkeys(event.scope_id for event in changed):
+    for scope_id in dict.fromkeys(deed.event.scope_id for deed in done):
         before = tx.document(scope_id)
         after = publish(before, tx.events_in_flight(scope_id))
         if after != before:

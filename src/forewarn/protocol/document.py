@@ -23,6 +23,7 @@ from forewarn.protocol.vocabulary import (
     EventType,
     ResourceType,
     event_id,
+    role_of,
 )
 
 
@@ -82,14 +83,10 @@ def decode_document(body: bytes) -> Document | None:
     )
 
 
-# A role instance of a cloud service, which the preview showed without the underscore.
-_ROLE_INSTANCE = re.compile(r".+_IN_[0-9]+")
-
-
 def _write_resources(event: Event, version: ApiVersion) -> list[str]:
     if not version.underscored_names:
         return list(event.resources)
-    return [name if _ROLE_INSTANCE.fullmatch(name) else f"_{name}" for name in event.resources]
+    return [name if role_of(name) else f"_{name}" for name in event.resources]
 
 
 def _write_not_before(event: Event, version: ApiVersion) -> str:

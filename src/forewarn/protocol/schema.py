@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
 from forewarn.protocol.versions import ApiVersion, DateForm
-from forewarn.protocol.vocabulary import METADATA_HEADER, EventSource, ResourceType
+from forewarn.protocol.vocabulary import METADATA_HEADER, EventSource, EventStatus, ResourceType
 
 _GUID: Final = "[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}"
 _NOT_BEFORE: Final[Mapping[DateForm, str]] = {
@@ -17,6 +17,7 @@ _NOT_BEFORE: Final[Mapping[DateForm, str]] = {
 }
 _REFUSED_ON_ANY_METHOD: Final = (
     Refusal.FORWARDED,
+    Refusal.SIGNATURE_INVALID,
     Refusal.API_VERSION_MISSING,
     Refusal.API_VERSION_LATEST,
     Refusal.API_VERSION_UNKNOWN,
@@ -78,7 +79,10 @@ def _field(name: str, version: ApiVersion) -> dict[str, Any]:
     event_types = sorted(version.event_types)
     fields: Mapping[str, dict[str, Any]] = {
         "EventId": {"type": "string", "pattern": f"^{_GUID}$"},
-        "EventStatus": {"type": "string", "enum": ["Scheduled", "Started"]},
+        "EventStatus": {
+            "type": "string",
+            "enum": [status for status in EventStatus if status.is_visible],
+        },
         "EventType": {"type": "string", "enum": event_types},
         "ResourceType": {"type": "string", "enum": list(ResourceType)},
         "Resources": {"type": "array", "items": {"type": "string"}, "minItems": 1},
@@ -179,14 +183,14 @@ def _post(version: ApiVersion) -> dict[str, Any]:
     return {
         "summary": "Request the start of events",
         "operationId": "startScheduledEvents",
-        "parameters": [_metadata_header(required=version.header_on_post)],
-        "requestBody": {"required": True, "content": _json("StartRequests")},
+        "parameters": [_metadata_header(required=version.metadata_header_on_post)],
+        "requestBody": {"required": True, "content": _body("StartRequests", "*/*")},
         "responses": {
             "200": {
                 "description": "Every named event is known, and is approved or already past that."
             },
             **_refusals(
-                *([Refusal.METADATA_HEADER_MISSING] if version.header_on_post else []),
+                *([Refusal.METADATA_HEADER_MISSING] if version.metadata_header_on_post else []),
                 Refusal.BODY_MALFORMED,
                 Refusal.EVENT_UNKNOWN,
                 Refusal.BODY_TOO_LARGE,
@@ -207,4 +211,8 @@ def _refusals(*refusals: Refusal) -> dict[str, Any]:
 
 
 def _json(schema: str) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    return _body(schema, "application/json")
+
+
+def _body(schema: str, media_type: str) -> dict[str, Any]:
+    return {media_type: {"schema": {"$ref": f"#/components/schemas/{schema}"}}}

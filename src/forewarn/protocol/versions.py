@@ -32,7 +32,7 @@ class ApiVersion:
     event_types: frozenset[EventType]
     not_before: DateForm = DateForm.RFC_1123
     underscored_names: bool = False
-    header_on_post: bool = True
+    metadata_header_on_post: bool = True
 
 
 _INITIAL_FIELDS = (
@@ -57,7 +57,7 @@ API_VERSIONS: Final = (
         fields=_INITIAL_FIELDS,
         event_types=_INITIAL_TYPES,
         not_before=DateForm.ISO_8601,
-        header_on_post=False,
+        metadata_header_on_post=False,
     ),
     ApiVersion(name="2017-08-01", fields=_INITIAL_FIELDS, event_types=_INITIAL_TYPES),
     ApiVersion(name="2017-11-01", fields=_INITIAL_FIELDS, event_types=_WITH_PREEMPT),

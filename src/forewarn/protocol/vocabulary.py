@@ -1,5 +1,6 @@
 """The words of the protocol, spelled as they are on the wire."""
 
+import re
 from enum import StrEnum
 from typing import Final, NewType
 
@@ -43,6 +44,12 @@ class ResourceType(StrEnum):
     """What kind of thing `Resources` names."""
 
     VIRTUAL_MACHINE = "VirtualMachine"
+
+
+def role_of(name: str) -> str | None:
+    """Return the role that *name* is an instance of in a cloud service: FrontEnd_IN_0."""
+    match = re.fullmatch(r"(.+)_IN_[0-9]+", name)
+    return match[1] if match else None
 
 
 def event_id(text: str) -> EventId:

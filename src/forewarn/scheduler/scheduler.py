@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import assert_never
 
 import structlog
 
@@ -11,7 +10,7 @@ from forewarn.domain.decisions import (
     BeginImpact,
     Effect,
     Impact,
-    InquireImpact,
+    ImpactStatus,
     decide,
     next_deadline,
 )
@@ -19,7 +18,7 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import VmName
 from forewarn.operations.context import Context
 from forewarn.ports.executor import Executor
-from forewarn.ports.store import LeaseLostError, Store, StoreUnavailableError
+from forewarn.ports.store import LeaseLostError, Store, StoreError, StoreUnavailableError
 from forewarn.protocol.vocabulary import EventId
 from forewarn.scheduler.tick import decide_and_record, look
 
@@ -27,6 +26,7 @@ log = structlog.get_logger()
 
 _LONGEST_WAIT = 60.0
 _PAUSE_AFTER_FAILURE = 1.0
+_ASK_AGAIN_AFTER_FAILURE = timedelta(seconds=10)
 
 
 class Scheduler:
@@ -115,16 +115,23 @@ class Scheduler:
         return bool(due)
 
     def _perform(self, effect: Effect, event: ScheduledEvent) -> None:
-        match effect:
-            case InquireImpact():
-                pass
-            case BeginImpact():
+        key = (effect.event_id, effect.vm)
+        try:
+            if isinstance(effect, BeginImpact):
                 self._executor.begin(event, effect.vm, epoch=self._epoch)
-            case _:
-                assert_never(effect)
-        self._impacts[effect.event_id, effect.vm] = self._executor.inquire(
-            effect.event_id, effect.vm
-        )
+            self._impacts[key] = self._executor.inquire(*key)
+        except StoreError:
+            raise
+        except Exception as error:
+            # One executor in trouble must not keep the others from their work.
+            known = self._impacts.get(key)
+            if known is None or known.reason != str(error):
+                log.exception("executor_failed", event_id=effect.event_id, vm=effect.vm)
+            self._impacts[key] = Impact(
+                status=ImpactStatus.UNKNOWN,
+                reason=str(error),
+                ask_again_at=self._context().now + _ASK_AGAIN_AFTER_FAILURE,
+            )
 
     def _seconds_to_wait(self) -> float:
         moment = self.next_moment()

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from itertools import count
 
-from forewarn.domain.decisions import Decisions, Impact, Snapshot, decide, record
+from forewarn.domain.decisions import Decisions, Impact, Snapshot, StartEvent, decide, record
 from forewarn.domain.names import VmName
 from forewarn.operations.context import Context
-from forewarn.operations.recording import record_audit, record_events
+from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId
 
@@ -45,9 +45,16 @@ def decide_and_record(
     changed = [
         event for event in after.events.values() if before.events.get(event.event_id) != event
     ]
-    for status in dict.fromkeys(event.event_status for event in changed):
-        alike = [event for event in changed if event.event_status is status]
-        record_events(tx, context, status.lower(), alike)
+    reasons = {
+        action.event_id: action.reason.value
+        for action in decisions.actions
+        if isinstance(action, StartEvent)
+    }
+    deeds = [
+        Deed(event=event, what=event.event_status.lower(), detail=reasons.get(event.event_id, ""))
+        for event in changed
+    ]
+    record_events(tx, context, deeds)
     for maintenance_id, maintenance in after.maintenances.items():
         if maintenance != before.maintenances[maintenance_id]:
             tx.put_maintenance(maintenance)

@@ -383,13 +383,12 @@ def test_two_maintenances_do_not_begin_two_update_domains_in_one_decision(
     ]
 
 
-def test_two_maintenances_may_share_an_update_domain(fleet: Topology, now: datetime) -> None:
-    first = replace(BY_SCOPE, resources=(VmName("web-0"),))
-    second = replace(BY_SCOPE, maintenance_id=MaintenanceId("m9"), resources=(VmName("web-2"),))
+def test_second_maintenance_of_a_scope_waits_for_the_first(fleet: Topology, now: datetime) -> None:
+    second = replace(BY_SCOPE, maintenance_id=MaintenanceId("m9"))
 
-    events = announce(look(fleet, maintenances=[first, second]), now)
+    events = announce(look(fleet, maintenances=[BY_SCOPE, second]), now)
 
-    assert [event.resources for event in events] == [("web-0",), ("web-2",)]
+    assert {event.maintenance_id for event in events} == {BY_SCOPE.maintenance_id}
 
 
 def test_events_of_a_paused_maintenance_take_their_course(fleet: Topology, now: datetime) -> None:

@@ -6,12 +6,13 @@ import pytest
 
 from forewarn.domain import errors
 from forewarn.domain.errors import (
-    AddressTakenError,
+    AddressError,
     DomainError,
     DomainOutOfRangeError,
     EmptySelectionError,
     IllegalTransitionError,
     InvalidNameError,
+    MaintenanceOverError,
     NameTakenError,
     NoticeTooShortError,
     PostponeRefusedError,
@@ -44,7 +45,7 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
         ["availability set", "'Web'", "case does not count"],
     ),
     (
-        AddressTakenError("10.0.0.1", "web-1", "belongs to web-0 already"),
+        AddressError("10.0.0.1", "web-1", "belongs to web-0 already"),
         {"address": "10.0.0.1", "vm": "web-1"},
         ["'10.0.0.1'", "web-1", "belongs to web-0 already"],
     ),
@@ -92,6 +93,7 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
         {"limit": 2, "in_flight": (E1, E2)},
         ["2 user operations", "2 is the limit", "E1, E2"],
     ),
+    (MaintenanceOverError("m1"), {"maintenance_id": "m1"}, ["Maintenance m1 is over"]),
     (EmptySelectionError(), {}, ["no virtual machine"]),
     (
         SharedHostError("kvm-1", "availability-set/web", ["web-0", "web-1"]),

@@ -6,6 +6,7 @@ import pytest
 
 from forewarn.domain.errors import (
     EmptySelectionError,
+    MaintenanceOverError,
     SharedHostError,
     UnknownHostError,
     UnknownVirtualMachineError,
@@ -24,10 +25,10 @@ from forewarn.domain.maintenance import (
     MaintenanceStatus,
     Step,
     abort,
+    busy_scopes,
     draft_events,
     held_scopes,
     next_steps,
-    occupied_domains,
     own_events,
     pause,
     plan,
@@ -35,7 +36,7 @@ from forewarn.domain.maintenance import (
     resume,
     status,
 )
-from forewarn.domain.names import HostName, MaintenanceId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.topology import Topology, VirtualMachine, build_topology
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
@@ -68,7 +69,7 @@ def names(steps: Iterable[Step]) -> list[str]:
 def due(
     maintenance: Maintenance, fleet: Topology, events: Collection[ScheduledEvent] = ()
 ) -> list[str]:
-    return names(next_steps(maintenance, fleet, events, occupied_domains(events)))
+    return names(next_steps(maintenance, fleet, events, busy_scopes(events)))
 
 
 def announced(maintenance: Maintenance, fleet: Topology, *vms: str) -> list[ScheduledEvent]:
@@ -245,10 +246,10 @@ def test_step_waits_for_another_update_domain_in_flight_and_is_not_overtaken(
     assert due(maintenance, fleet, [elsewhere]) == expected
 
 
-def test_step_does_not_wait_for_its_own_update_domain(
+def test_step_waits_for_what_others_have_announced_in_its_scope(
     fleet: Topology, event: ScheduledEvent
 ) -> None:
-    assert due(BY_SCOPE, fleet, [event]) == ["web-0 web-2", "db-0"]
+    assert due(BY_SCOPE, fleet, [event]) == ["db-0"]
 
 
 def test_user_operation_does_not_hold_a_step(fleet: Topology, event: ScheduledEvent) -> None:
@@ -269,18 +270,17 @@ def test_unannounced_failure_does_not_hold_a_step(fleet: Topology) -> None:
     assert due(BY_SCOPE, fleet, [failure]) == ["web-0 web-2", "db-0"]
 
 
-def test_occupied_domains_are_those_announced_by_the_platform_and_in_flight(
+def test_busy_scopes_are_those_announced_by_the_platform_and_in_flight(
     event: ScheduledEvent,
 ) -> None:
     events = [
         event,
-        replace(event, update_domain=1),
-        replace(event, update_domain=2, event_source=EventSource.USER),
-        replace(event, update_domain=3, is_announced=False),
-        replace(event, update_domain=4, event_status=EventStatus.COMPLETED),
+        replace(event, scope_id=ScopeId("b"), event_source=EventSource.USER),
+        replace(event, scope_id=ScopeId("c"), is_announced=False),
+        replace(event, scope_id=ScopeId("d"), event_status=EventStatus.COMPLETED),
     ]
 
-    assert occupied_domains(events) == {event.scope_id: {0, 1}}
+    assert busy_scopes(events) == {event.scope_id}
 
 
 def test_own_events_are_those_the_maintenance_created(
@@ -384,8 +384,18 @@ def test_aborted_maintenance_begins_no_step(fleet: Topology) -> None:
     assert due(abort(BY_SCOPE), fleet) == []
 
 
-def test_resuming_does_not_undo_an_abort(fleet: Topology) -> None:
-    assert due(resume(abort(BY_SCOPE), []), fleet) == []
+@pytest.mark.parametrize("over", [abort(BY_SCOPE), replace(BY_SCOPE, finished_at=NOW)])
+def test_maintenance_that_is_over_cannot_be_steered(over: Maintenance) -> None:
+    for steer in (pause, abort, lambda maintenance: resume(maintenance, [])):
+        with pytest.raises(MaintenanceOverError, match="by-scope is over"):
+            steer(over)
+
+
+def test_finished_maintenance_stays_what_it_was(fleet: Topology) -> None:
+    finished = replace(BY_SCOPE, finished_at=NOW)
+
+    assert status(finished, fleet, ()) is MaintenanceStatus.COMPLETED
+    assert status(replace(finished, is_aborted=True), fleet, ()) is MaintenanceStatus.ABORTED
 
 
 def test_vm_that_left_the_fleet_is_passed_over(fleet: Topology) -> None:

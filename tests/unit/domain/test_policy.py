@@ -19,7 +19,7 @@ from forewarn.domain.policy import (
     Beginning,
     Policy,
     admit_user_operation,
-    beginning,
+    how_to_begin,
     is_approved,
     missing_approvals,
     postpone,
@@ -131,8 +131,8 @@ def test_hard_deadline_counts_from_the_first_not_before(
     [
         (0, 20, 0, "its scope does not allow it"),
         (10, 20, 15, "its notice has ended"),
-        (10, 15, 0, "it already is announced for 12:15:00 GMT"),
-        (10, 10, 0, "it already is announced for 12:15:00 GMT"),
+        (10, 15, 0, "it already is announced for 2026-03-02 12:15:00 GMT"),
+        (10, 10, 0, "it already is announced for 2026-03-02 12:15:00 GMT"),
         (10, 26, 0, "2026-03-02 12:25:00 GMT is the latest"),
     ],
 )
@@ -195,14 +195,14 @@ def test_user_operation_begins_as_mode_and_policy_say(
     operation = replace(draft, event_source=EventSource.USER)
     policy = Policy(auto_approve_user=auto_approve_user)
 
-    assert beginning(operation, policy=policy, mode=mode, enabled=enabled) is expected
+    assert how_to_begin(operation, policy=policy, mode=mode, enabled=enabled) is expected
 
 
 @pytest.mark.parametrize("mode", NoticeMode)
 def test_platform_always_gives_notice(draft: Draft, mode: NoticeMode) -> None:
     policy = Policy(auto_approve_user=True)
 
-    begun = beginning(draft, policy=policy, mode=mode, enabled=False)
+    begun = how_to_begin(draft, policy=policy, mode=mode, enabled=False)
 
     assert begun is Beginning.SCHEDULED
 

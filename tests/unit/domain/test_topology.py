@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from forewarn.domain.errors import (
-    AddressTakenError,
+    AddressError,
     DomainOutOfRangeError,
     InvalidNameError,
     NameTakenError,
@@ -194,20 +194,29 @@ def test_name_is_taken_in_any_case(
         replace(WEB, update_domains=0),
         replace(WEB, fault_domains=0),
         replace(WEB, policy=Policy(postpone_until=timedelta(minutes=-1))),
-        replace(WEB, policy=Policy(terminate_notice=timedelta(minutes=4))),
-        replace(WEB, policy=Policy(terminate_notice=timedelta(minutes=16))),
+        replace(WEB, policy=Policy(terminate_notice=timedelta(minutes=10))),
+        replace(WEB, placement_group="a"),
+        replace(BATCH_A, policy=Policy(terminate_notice=timedelta(minutes=4))),
+        replace(BATCH_A, policy=Policy(terminate_notice=timedelta(minutes=16))),
     ],
 )
 def test_scope_with_a_setting_out_of_bounds_is_refused(wrong: DeliveryScope) -> None:
-    with pytest.raises(ScopeSettingError, match="of availability-set/web must be"):
+    with pytest.raises(ScopeSettingError, match=f"of {wrong.scope_id} must be"):
         build_topology(scopes=[wrong], virtual_machines=[])
 
 
 @pytest.mark.parametrize("minutes", [5, 15])
 def test_terminate_notice_may_be_five_to_fifteen_minutes(minutes: int) -> None:
-    scope = replace(WEB, policy=Policy(terminate_notice=timedelta(minutes=minutes)))
+    scope = replace(BATCH_A, policy=Policy(terminate_notice=timedelta(minutes=minutes)))
 
-    assert build_topology(scopes=[scope], virtual_machines=[]).scopes == {WEB.scope_id: scope}
+    assert build_topology(scopes=[scope], virtual_machines=[]).scopes == {scope.scope_id: scope}
+
+
+def test_standalone_scope_is_for_one_machine() -> None:
+    other = replace(WEB_0, scope_id=standalone(VmName("solo")).scope_id)
+
+    with pytest.raises(UnknownScopeError):
+        build_topology(scopes=[standalone(VmName("solo"))], virtual_machines=[other])
 
 
 def test_placement_group_needs_a_plain_name() -> None:
@@ -279,14 +288,14 @@ def test_vm_may_have_many_addresses() -> None:
 def test_address_of_another_vm_is_refused_in_any_spelling(first: str, second: str) -> None:
     vms = [replace(WEB_0, addresses=(first,)), replace(WEB_1, addresses=(second,))]
 
-    with pytest.raises(AddressTakenError, match="of web-1 belongs to web-0 already"):
+    with pytest.raises(AddressError, match="of web-1 belongs to web-0 already"):
         build_topology(scopes=[WEB], virtual_machines=vms)
 
 
 def test_address_that_is_none_is_refused() -> None:
     vm = replace(WEB_0, addresses=("web-0_lan",))
 
-    with pytest.raises(AddressTakenError, match="'web-0_lan' of web-0 is not an IP address"):
+    with pytest.raises(AddressError, match="'web-0_lan' of web-0 is not an IP address"):
         build_topology(scopes=[WEB], virtual_machines=[vm])
 
 

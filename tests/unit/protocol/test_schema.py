@@ -212,7 +212,10 @@ def test_openapi_post_lists_the_missing_header_only_where_it_is_wanted(version: 
 
 @pytest.mark.parametrize(
     ("method", "statuses"),
-    [("get", {"200", "304", "400", "404"}), ("post", {"200", "400", "404", "413", "503"})],
+    [
+        ("get", {"200", "304", "400", "403", "404"}),
+        ("post", {"200", "400", "403", "404", "413", "503"}),
+    ],
 )
 def test_openapi_lists_the_answers_of_each_method(method: str, statuses: set[str]) -> None:
     assert operation(NEWEST, method)["responses"].keys() == statuses

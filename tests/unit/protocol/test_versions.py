@@ -89,12 +89,12 @@ def test_observed_preview_differs_in_nothing_but_dates_and_names() -> None:
 
 @pytest.mark.parametrize("preview_wire", PreviewWire)
 def test_preview_takes_a_post_without_the_metadata_header(preview_wire: PreviewWire) -> None:
-    assert not served_versions(preview_wire)["2017-03-01"].header_on_post
+    assert not served_versions(preview_wire)["2017-03-01"].metadata_header_on_post
 
 
 @pytest.mark.parametrize("version", AFTER_PREVIEW, ids=lambda version: version.name)
 def test_version_after_the_preview_wants_the_metadata_header_on_post(version: ApiVersion) -> None:
-    assert version.header_on_post
+    assert version.metadata_header_on_post
 
 
 @pytest.mark.parametrize("version", AFTER_PREVIEW, ids=lambda version: version.name)
