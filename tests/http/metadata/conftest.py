@@ -4,8 +4,8 @@ How the service is started is in the one class `Service`; the tests know its add
 and nothing else.
 """
 
-import asyncio
 import contextlib
+import functools
 import hashlib
 import hmac
 import json
@@ -16,32 +16,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import uvloop
 
-from forewarn.domain import policy as policies
-from forewarn.domain.errors import UnknownEventError
-from forewarn.domain.event import (
-    Draft,
-    Outcome,
-    ScheduledEvent,
-    Share,
-    cancel,
-    complete,
-    request_start,
-    schedule,
-    start,
-)
+from forewarn.domain.event import Draft, Share, schedule
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.policy import Policy
-from forewarn.domain.publication import FIRST_DOCUMENT, publish
 from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
-    Topology,
     VirtualMachine,
     build_topology,
     standalone,
@@ -50,11 +37,15 @@ from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.http import Limits, make_server, open_listener, open_unix_listener
 from forewarn.metadata.identity import Identity
-from forewarn.ports.changes import Change
-from forewarn.ports.store import StoreUnavailableError
-from forewarn.protocol.document import Document
+from forewarn.metadata.verbs import StoreVerbs
+from forewarn.operations.context import Context
+from forewarn.operations.events import cancel_event, complete_event, start_event
+from forewarn.operations.recording import Deed, record_events
+from forewarn.ports.store import Transaction
 from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType, event_id
+from forewarn.storage.sqlite import open_sqlite
+from forewarn.storage.transaction import SqlTransaction
 
 TIMEOUT = 8.0
 SECRET = "correct horse"  # noqa: S105
@@ -101,54 +92,20 @@ FLEET = build_topology(
 )
 
 
-class Desk:
-    """What a virtual machine asks, done with the real rules on events in memory."""
+NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
-    def __init__(self, board: Board, topology: Topology) -> None:
-        self.now = datetime(2026, 3, 2, 12, tzinfo=UTC)
-        self.events: dict[EventId, ScheduledEvent] = {}
-        self.documents: dict[ScopeId, Document] = {}
-        self.is_writable = True
-        self._topology = topology
-        self._board = board
-        self._lock = threading.Lock()
 
-    async def request_start(self, vm: VmName, event_ids: tuple[EventId, ...]) -> None:
-        if not self.is_writable:
-            raise StoreUnavailableError
-        events = [self._find(vm, identifier) for identifier in event_ids]
-        await asyncio.to_thread(
-            self.put, *(request_start(event, vm=vm, now=self.now) for event in events)
-        )
+def context(who: str) -> Context:
+    return Context(who=who, now=NOW, at=NOW, new_id=lambda: event_id(str(uuid4())))
 
-    async def describe_event(self, vm: VmName, identifier: EventId) -> Mapping[str, object]:
-        event = self._find(vm, identifier)
-        return {"event_id": event.event_id, "status": event.event_status, "ledger": []}
 
-    async def postpone(
-        self, vm: VmName, identifier: EventId, not_before: datetime
-    ) -> Mapping[str, object]:
-        event = self._find(vm, identifier)
-        policy = self._topology.scopes[event.scope_id].policy
-        self.put(policies.postpone(event, not_before, policy=policy, now=self.now))
-        return await self.describe_event(vm, identifier)
-
-    def put(self, *events: ScheduledEvent) -> None:
-        """Commit *events*: documents first, then whoever waits for the answer."""
-        with self._lock:
-            self.events |= {event.event_id: event for event in events}
-            changed = {}
-            for scope_id in {event.scope_id for event in events}:
-                known = self.documents.get(scope_id, FIRST_DOCUMENT)
-                mine = [event for event in self.events.values() if event.scope_id == scope_id]
-                changed[scope_id] = self.documents[scope_id] = publish(known, mine)
-            self._board.take(Change(documents=changed))
-
-    def _find(self, vm: VmName, identifier: EventId) -> ScheduledEvent:
-        event = self.events.get(identifier)
-        if event is None or event.scope_id != self._topology.virtual_machines[vm].scope_id:
-            raise UnknownEventError(identifier)
-        return event
+@functools.cache
+def migrated_database() -> bytes:
+    """Return an empty database with today's schema; making it takes longer than copying it."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "template.db"
+        open_sqlite(path).close()
+        return path.read_bytes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,10 +133,14 @@ class Service:
         preview_wire: PreviewWire = PreviewWire.DOCUMENTED,
         limits: Limits | None = None,
     ) -> None:
+        self._folder = TemporaryDirectory()
+        database = Path(self._folder.name) / "forewarn.db"
+        database.write_bytes(migrated_database())
+        self.store = open_sqlite(database)
         self.board = Board(served_versions(preview_wire))
-        self.board.take(Change(topology=FLEET))
+        self.store.listen(self.board.take)
+        self.store.write(lambda tx: tx.put_topology(FLEET))
         self.polls: list[VmName] = []
-        self.desk = Desk(self.board, FLEET)
         identity = Identity(
             self.board,
             default_vm=default_vm,
@@ -188,7 +149,10 @@ class Service:
         )
         identity.check_default_vm()
         self._app = MetadataApp(
-            board=self.board, identity=identity, verbs=self.desk, polled=self.polls.append
+            board=self.board,
+            identity=identity,
+            verbs=StoreVerbs(self.store, context, lambda: None),
+            polled=self.polls.append,
         )
         listeners = [open_listener("127.0.0.1", 0), open_listener("::1", 0)]
         listeners.append(open_listener("::", 0))
@@ -212,6 +176,8 @@ class Service:
     def await_stop(self) -> None:
         self._thread.join(TIMEOUT)
         assert not self._thread.is_alive(), "the server stops"
+        self.store.close()
+        self._folder.cleanup()
 
     @property
     def parked(self) -> int:
@@ -242,18 +208,19 @@ class Service:
         )
         identifier = event_id(str(uuid4()))
         notice = timedelta(minutes=15)
-        self.desk.put(schedule(draft, event_id=identifier, now=self.desk.now, notice=notice))
+        event = schedule(draft, event_id=identifier, now=NOW, notice=notice)
+        deed = Deed(event=event, what="scheduled")
+        self.store.write(lambda tx: record_events(tx, context("test"), [deed]))
         return identifier
 
     def start(self, identifier: EventId) -> None:
-        self.desk.put(start(self.desk.events[identifier], now=self.desk.now))
+        self.store.write(lambda tx: start_event(tx, context("test"), identifier))
 
     def complete(self, identifier: EventId) -> None:
-        event = self.desk.events[identifier]
-        self.desk.put(complete(event, outcome=Outcome.SUCCEEDED, now=self.desk.now))
+        self.store.write(lambda tx: complete_event(tx, context("test"), identifier))
 
     def cancel(self, identifier: EventId) -> None:
-        self.desk.put(cancel(self.desk.events[identifier], now=self.desk.now))
+        self.store.write(lambda tx: cancel_event(tx, context("test"), identifier))
 
     def move(self, vm: str, scope_id: ScopeId) -> None:
         """Put *vm* into another delivery scope."""
@@ -261,13 +228,22 @@ class Service:
             name: replace(known, scope_id=scope_id) if name == vm else known
             for name, known in FLEET.virtual_machines.items()
         }
-        self.board.take(Change(topology=replace(FLEET, virtual_machines=vms)))
+        topology = replace(FLEET, virtual_machines=vms)
+        self.store.write(lambda tx: tx.put_topology(topology))
 
     def approvers(self, identifier: EventId) -> tuple[str, ...]:
-        return tuple(approval.name for approval in self.desk.events[identifier].approvals)
+        event = self.store.read(lambda reading: reading.event(identifier))
+        assert event
+        return tuple(approval.name for approval in event.approvals)
 
     def make_read_only(self) -> None:
-        self.desk.is_writable = False
+        """Have SQLite refuse to write, as on a disk that was remounted read-only."""
+
+        def refuse_from_now_on(tx: Transaction) -> None:
+            assert isinstance(tx, SqlTransaction)
+            tx._connection.exec_driver_sql("PRAGMA query_only = ON")  # noqa: SLF001
+
+        self.store.write(refuse_from_now_on)
 
     def connect(self, source: str = "127.0.0.10", *, port: int | None = None) -> socket.socket:
         """Open a connection that comes from *source*."""

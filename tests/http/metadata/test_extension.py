@@ -27,7 +27,10 @@ def test_event_is_told_after_it_left_the_document(service: Service) -> None:
 
     reply = service.request(f"{EVENTS}/{identifier.lower()}")
 
-    assert reply.json == {"event_id": identifier, "status": "Completed", "ledger": []}
+    told = reply.json
+    assert (told["event_id"], told["event_status"]) == (identifier, "Completed")
+    assert told["outcome"] == "succeeded"
+    assert [entry["what"] for entry in told["ledger"]] == ["scheduled", "started", "completed"]
 
 
 @pytest.mark.parametrize("not_before", ["2026-03-02T12:45:00Z", "Mon, 02 Mar 2026 12:45:00 GMT"])
