@@ -9,7 +9,7 @@ from forewarn.domain.names import ScopeId, VmName
 from forewarn.metadata.board import Board
 from forewarn.operations.enabling import RENEW_AFTER, record_polls
 from forewarn.ports.clock import Clock
-from forewarn.ports.store import Store, StoreError
+from forewarn.ports.store import Store, StoreError, Transaction
 
 _log = structlog.get_logger(__name__)
 
@@ -48,10 +48,18 @@ class Polls:
             for scope_id in scopes
             if scope_id not in self._committed or now - self._committed[scope_id] >= RENEW_AFTER
         }
-        if not news:
+        # After an outage this is also how the store learns that it can be written again.
+        if not news and self._store.is_writable():
             return
+        was_writable = self._store.is_writable()
+
+        def write(tx: Transaction) -> None:
+            record_polls(tx, news)
+            tx.put_setting("last_upkeep", now.isoformat())
+
         try:
-            self._store.write(lambda tx: record_polls(tx, news))
+            self._store.write(write)
             self._committed |= news
         except StoreError as error:
-            _log.warning("polls_not_recorded", error=str(error))
+            if was_writable:
+                _log.warning("store_not_writable", error=str(error))

@@ -89,7 +89,7 @@ def operate(tx: Transaction, context: Context, name: str, event_type: EventType)
         event_type=event_type,
         event_source=EventSource.USER,
         share=share,
-        # The sentence Azure shows, which clients match: compatibility.md#documents.
+        # The sentence Azure shows: compatibility.md#user-operations.
         description=f"Virtual machine is going to be {_USER_VERBS[event_type]} "
         "as requested by authorized user.",
     )
