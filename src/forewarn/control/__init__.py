@@ -1,0 +1,1 @@
+"""The control API: what operators and their tools can see and do, over HTTP."""

@@ -1,0 +1,156 @@
+"""/events: announcing them, following them, and changing their course."""
+
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Query
+from pydantic import AfterValidator
+
+from forewarn.control.caller import Caller, Calling
+from forewarn.control.moments import parse_moment, resolve
+from forewarn.control.schemas import (
+    CancelRequest,
+    CompleteRequest,
+    EventDetailView,
+    EventOrderRequest,
+    EventsView,
+    EventView,
+    PostponeRequest,
+    event_detail_view,
+    event_view,
+    events_view,
+)
+from forewarn.domain.errors import UnknownVirtualMachineError
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.names import VmName
+from forewarn.operations.events import (
+    EventOrder,
+    approve_event,
+    cancel_event,
+    complete_all_events,
+    complete_event,
+    create_events,
+    find_event,
+    postpone_event,
+    start_event,
+)
+from forewarn.operations.inventory import find_vm
+from forewarn.ports.store import Reading
+from forewarn.protocol import vocabulary
+from forewarn.protocol.vocabulary import EventId, EventStatus
+
+router = APIRouter(prefix="/events", tags=["events"])
+
+EventIdPath = Annotated[
+    EventId, AfterValidator(vocabulary.event_id), Path(description="The EventId, in any case.")
+]
+Statuses = Annotated[tuple[EventStatus, ...], Query()]
+Vm = Annotated[str | None, Query()]
+Limit = Annotated[int, Query(ge=1, le=10_000)]
+_ENDED: Final = (EventStatus.COMPLETED, EventStatus.CANCELED)
+
+
+@router.get("")
+def list_events(
+    caller: Calling, status: Statuses = (), vm: Vm = None, limit: Limit = 1000
+) -> EventsView:
+    """Return events of any status, or of those given."""
+    return _list(caller, status, vm, limit)
+
+
+@router.get("/history")
+def list_history(caller: Calling, vm: Vm = None, limit: Limit = 1000) -> EventsView:
+    """Return the events that have ended."""
+    return _list(caller, _ENDED, vm, limit)
+
+
+@router.post("", status_code=201)
+def create(caller: Calling, request: EventOrderRequest) -> EventsView:
+    """Announce an event, in as many as it takes to name one update domain in each."""
+    order = EventOrder(
+        event_type=request.event_type,
+        resources=tuple(request.resources),
+        not_before=None if request.not_before is None else parse_moment(request.not_before),
+        duration_in_seconds=request.duration_in_seconds,
+        description=request.description,
+        started=request.started,
+    )
+    return events_view(caller.write(lambda tx, context: create_events(tx, context, order)))
+
+
+@router.post("/complete-all")
+def complete_all(caller: Calling) -> EventsView:
+    """End every Started event."""
+    return events_view(caller.write(complete_all_events))
+
+
+@router.get("/{event_id}")
+def show_event(caller: Calling, event_id: EventIdPath) -> EventDetailView:
+    """Return one event and what has happened to it."""
+
+    def look(reading: Reading) -> EventDetailView:
+        found = find_event(reading, event_id)
+        return event_detail_view(found, reading.ledger(found.event_id))
+
+    return caller.read(look)
+
+
+@router.post("/{event_id}/approve")
+def approve(caller: Calling, event_id: EventIdPath) -> EventView:
+    """Approve for everybody."""
+    return event_view(caller.write(lambda tx, context: approve_event(tx, context, event_id)))
+
+
+@router.post("/{event_id}/postpone")
+def postpone(caller: Calling, event_id: EventIdPath, request: PostponeRequest) -> EventView:
+    """Move to a later time, as far as the policy of its scope allows."""
+    moment = parse_moment(request.not_before)
+    return event_view(
+        caller.write(
+            lambda tx, context: postpone_event(tx, context, event_id, resolve(moment, context.now))
+        )
+    )
+
+
+@router.post("/{event_id}/start")
+def start(caller: Calling, event_id: EventIdPath) -> EventView:
+    """Start now, past policy, NotBefore and host operation."""
+    return event_view(caller.write(lambda tx, context: start_event(tx, context, event_id)))
+
+
+@router.post("/{event_id}/complete")
+def complete(
+    caller: Calling, event_id: EventIdPath, request: CompleteRequest | None = None
+) -> EventView:
+    """End a Started event."""
+    how = request or CompleteRequest()
+    return event_view(
+        caller.write(
+            lambda tx, context: complete_event(tx, context, event_id, how.outcome, how.reason)
+        )
+    )
+
+
+@router.post("/{event_id}/cancel")
+def cancel(
+    caller: Calling, event_id: EventIdPath, request: CancelRequest | None = None
+) -> EventView:
+    """Withdraw a Scheduled event."""
+    reason = request.reason if request else ""
+    return event_view(caller.write(lambda tx, context: cancel_event(tx, context, event_id, reason)))
+
+
+def _list(caller: Caller, status: Iterable[EventStatus], vm: str | None, limit: int) -> EventsView:
+    def look(reading: Reading) -> tuple[ScheduledEvent, ...]:
+        name = None if vm is None else _known_as(reading, vm)
+        return reading.events(status=status, vm=name, limit=limit)
+
+    return events_view(caller.read(look))
+
+
+def _known_as(reading: Reading, vm: str) -> VmName:
+    try:
+        return find_vm(reading.topology(), vm).name
+    except UnknownVirtualMachineError:
+        # It may have left the fleet, and its events stay.
+        return VmName(vm)

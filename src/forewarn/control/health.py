@@ -1,0 +1,42 @@
+"""How the server is, for load balancers and supervisors; needs no token."""
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+
+from forewarn.control.schemas import HealthView
+from forewarn.control.services import Services
+
+router = APIRouter(tags=["health"])
+
+_OTHERWISE: Final[dict[int | str, dict[str, Any]]] = {
+    503: {"model": HealthView, "description": "Not so."}
+}
+
+
+@router.get("/healthz")
+def healthz() -> HealthView:
+    """Answer as long as the process can."""
+    return HealthView(status="ok")
+
+
+@router.get("/readyz", responses=_OTHERWISE)
+def readyz(request: Request, response: Response) -> HealthView:
+    """Tell whether polls are served."""
+    services: Services = request.app.state.services
+    return _answer(response, is_ready=services.is_ready(), otherwise="polls are not served")
+
+
+@router.get("/readyz/write", responses=_OTHERWISE)
+def readyz_write(request: Request, response: Response) -> HealthView:
+    """Tell whether writes are taken."""
+    services: Services = request.app.state.services
+    return _answer(
+        response, is_ready=services.store.is_writable(), otherwise="the store cannot be written"
+    )
+
+
+def _answer(response: Response, *, is_ready: bool, otherwise: str) -> HealthView:
+    if not is_ready:
+        response.status_code = 503
+    return HealthView(status="ok" if is_ready else otherwise)

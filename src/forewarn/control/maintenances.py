@@ -1,0 +1,59 @@
+"""/maintenances: beginning one, and where each of them is."""
+
+from dataclasses import replace
+
+from fastapi import APIRouter
+
+from forewarn.control.caller import Calling
+from forewarn.control.schemas import (
+    MaintenanceOrderRequest,
+    MaintenancesView,
+    MaintenanceView,
+    maintenance_summary,
+    maintenance_view,
+)
+from forewarn.operations.context import Context
+from forewarn.operations.maintenances import (
+    MaintenanceOrder,
+    MaintenanceReport,
+    report_maintenance,
+    report_maintenances,
+    start_maintenance,
+)
+from forewarn.ports.store import Transaction
+
+router = APIRouter(prefix="/maintenances", tags=["maintenances"])
+
+
+@router.get("")
+def list_maintenances(caller: Calling) -> MaintenancesView:
+    """Return every Maintenance, oldest first."""
+    reports = caller.read(report_maintenances)
+    return MaintenancesView(maintenances=tuple(map(maintenance_summary, reports)))
+
+
+@router.post("", status_code=201)
+def begin(caller: Calling, request: MaintenanceOrderRequest) -> MaintenanceView:
+    """Begin a Maintenance, or refuse with the reason it cannot be walked."""
+    order = MaintenanceOrder(
+        event_type=request.event_type,
+        scopes=tuple(request.scopes),
+        virtual_machines=tuple(request.virtual_machines),
+        hosts=tuple(request.hosts),
+        duration_in_seconds=request.duration_in_seconds,
+        hold_all=request.hold_all,
+    )
+    if request.description is not None:
+        order = replace(order, description=request.description)
+
+    def operation(tx: Transaction, context: Context) -> MaintenanceReport:
+        return report_maintenance(tx, start_maintenance(tx, context, order).maintenance_id)
+
+    return maintenance_view(caller.write(operation))
+
+
+@router.get("/{maintenance_id}")
+def show_maintenance(caller: Calling, maintenance_id: str) -> MaintenanceView:
+    """Return one Maintenance: what it has done, what remains and what holds it."""
+    wanted = maintenance_id.lower()
+    return maintenance_view(caller.read(lambda reading: report_maintenance(reading, wanted)))

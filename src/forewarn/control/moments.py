@@ -1,0 +1,43 @@
+"""Times as people type them: 20m from now on, or 2026-01-05T08:15:00Z."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from forewarn.control.problems import MomentError
+from forewarn.operations.durations import DurationError, parse_duration
+
+_FARTHEST: Final = timedelta(days=3660)
+_LAST_YEAR: Final = 2999
+
+
+def parse_span(text: str) -> timedelta:
+    """Return the duration *text* names, ten years at most."""
+    span = parse_duration(text)
+    if span > _FARTHEST:
+        raise MomentError(text, "is more than ten years")
+    return span
+
+
+def parse_moment(text: str) -> datetime | timedelta:
+    """Return what *text* names: a duration, or a time with its zone, in UTC."""
+    try:
+        return parse_span(text)
+    except DurationError:
+        return _parse_time(text)
+
+
+def resolve(moment: datetime | timedelta, now: datetime) -> datetime:
+    """Return the time *moment* is, seen from *now*."""
+    return now + moment if isinstance(moment, timedelta) else moment
+
+
+def _parse_time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise MomentError(text, "is neither a duration nor a time") from None
+    if time.tzinfo is None:
+        raise MomentError(text, "has no time zone")
+    if not 1970 < time.year <= _LAST_YEAR:
+        raise MomentError(text, "is too far away")
+    return time.astimezone(UTC)

@@ -1,0 +1,217 @@
+"""Every refusal as a problem document (RFC 9457), from one table of errors and statuses."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from forewarn.control.services import ClockError
+from forewarn.domain.errors import (
+    IllegalTransitionError,
+    MaintenanceOverError,
+    NoticeTooShortError,
+    PlanError,
+    PostponeRefusedError,
+    TopologyError,
+    UnknownEventError,
+    UnknownHostError,
+    UnknownVirtualMachineError,
+    UserOperationError,
+)
+from forewarn.operations.durations import DurationError
+from forewarn.operations.fleet import FleetError
+from forewarn.operations.inventory import VirtualMachineBusyError
+from forewarn.operations.maintenances import UnknownMaintenanceError, UnknownSelectionError
+from forewarn.ports.store import StoreUnavailableError
+from forewarn.protocol.errors import ForewarnError
+
+_log = structlog.get_logger(__name__)
+
+
+class UnauthorizedError(ForewarnError):
+    """No token, or one that nobody was given."""
+
+    def __init__(self, *, given: bool) -> None:
+        problem = "The token is not known here." if given else "There is no bearer token."
+        super().__init__(f"{problem} The admin token is in admin.token in the state directory.")
+
+
+class MomentError(ForewarnError):
+    """Something that is neither a duration nor a time, or is too far away."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(f"{text[:40]!r} {problem}; write 20m or 2026-01-05T08:15:00Z.")
+        self.text = text
+
+
+class VirtualMachineExistsError(ForewarnError):
+    """A virtual machine is added under a name that is taken."""
+
+    def __init__(self, vm: str) -> None:
+        super().__init__(f"There is a virtual machine called {vm!r} already.")
+        self.vm = vm
+
+
+STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
+    UnauthorizedError: HTTPStatus.UNAUTHORIZED,
+    UnknownEventError: HTTPStatus.NOT_FOUND,
+    UnknownVirtualMachineError: HTTPStatus.NOT_FOUND,
+    UnknownHostError: HTTPStatus.NOT_FOUND,
+    UnknownMaintenanceError: HTTPStatus.NOT_FOUND,
+    UnknownSelectionError: HTTPStatus.NOT_FOUND,
+    IllegalTransitionError: HTTPStatus.CONFLICT,
+    PostponeRefusedError: HTTPStatus.CONFLICT,
+    MaintenanceOverError: HTTPStatus.CONFLICT,
+    UserOperationError: HTTPStatus.CONFLICT,
+    VirtualMachineBusyError: HTTPStatus.CONFLICT,
+    VirtualMachineExistsError: HTTPStatus.CONFLICT,
+    ClockError: HTTPStatus.CONFLICT,
+    NoticeTooShortError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    TopologyError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    FleetError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    DurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    MomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    PlanError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    StoreUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+"""The status of each error; a subclass without a row has that of its nearest ancestor."""
+
+_HTTP_KINDS: Final[Mapping[HTTPStatus, str]] = {
+    HTTPStatus.NOT_FOUND: "not-found",
+    HTTPStatus.METHOD_NOT_ALLOWED: "method-not-allowed",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body-too-large",
+}
+
+_MEMBERS: Final = (
+    "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
+    "event_id", "event_ids", "event_status", "in_flight", "limit", "earliest", "maintenance_id",
+)  # fmt: skip
+"""The attributes of errors that a problem document carries on, where there are any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A refusal, before it has the path it is about."""
+
+    kind: str
+    status: HTTPStatus
+    detail: str
+    members: Mapping[str, object] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def problem_of(error: ForewarnError) -> Problem:
+    """Return the problem that *error* is to the caller."""
+    status = next(
+        (STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES),
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+    )
+    members = {name: getattr(error, name, None) for name in _MEMBERS}
+    challenge = {"WWW-Authenticate": 'Bearer realm="forewarn"'}
+    return Problem(
+        kind=_kebab(type(error).__name__.removesuffix("Error")),
+        status=status,
+        detail=str(error),
+        members={name: value for name, value in members.items() if value is not None},
+        headers=challenge if status is HTTPStatus.UNAUTHORIZED else {},
+    )
+
+
+def respond(problem: Problem, path: str) -> Response:
+    """Return *problem* as the answer to a request for *path*."""
+    document = {
+        "type": f"urn:forewarn:problem:{problem.kind}",
+        "title": problem.status.phrase,
+        "status": problem.status.value,
+        "detail": problem.detail,
+        "instance": path,
+        **problem.members,
+    }
+    return Response(
+        # ASCII, because what is refused may be text that has no encoding.
+        json.dumps(document, default=_plain),
+        status_code=problem.status,
+        headers=dict(problem.headers),
+        media_type="application/problem+json",
+    )
+
+
+def handle_problems(app: FastAPI) -> None:
+    """Have *app* answer every error with a problem document."""
+    app.add_exception_handler(ForewarnError, _refuse)
+    app.add_exception_handler(RequestValidationError, _refuse_request)
+    app.add_exception_handler(HTTPException, _refuse_path)
+    app.add_exception_handler(Exception, _fail)
+
+
+def _refuse(request: Request, error: Exception) -> Response:
+    if not isinstance(error, ForewarnError):
+        raise error
+    problem = problem_of(error)
+    if problem.status is HTTPStatus.INTERNAL_SERVER_ERROR:
+        return _fail(request, error)
+    return respond(problem, request.url.path)
+
+
+def _refuse_request(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    errors = [
+        {"location": _location(found["loc"]), "detail": _sentence(found["msg"])}
+        for found in error.errors()[:10]
+    ]
+    problem = Problem(
+        kind="invalid-request",
+        status=HTTPStatus.UNPROCESSABLE_ENTITY,
+        detail=" ".join(f"{found['location']}: {found['detail']}" for found in errors[:1]),
+        members={"errors": errors},
+    )
+    return respond(problem, request.url.path)
+
+
+def _refuse_path(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    status = HTTPStatus(error.status_code)
+    problem = Problem(
+        kind=_HTTP_KINDS.get(status, "bad-request"),
+        status=status,
+        detail=_sentence(error.detail),
+        headers=error.headers or {},
+    )
+    return respond(problem, request.url.path)
+
+
+def _fail(request: Request, error: Exception) -> Response:
+    _log.error("control_request_failed", path=request.url.path, exc_info=error)
+    problem = Problem(
+        kind="internal",
+        status=HTTPStatus.INTERNAL_SERVER_ERROR,
+        detail="The server failed; its log says why.",
+    )
+    return respond(problem, request.url.path)
+
+
+def _location(parts: Iterable[object]) -> str:
+    named = [str(part) for part in parts]
+    return ".".join(named[1:] or named)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def _kebab(name: str) -> str:
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name)[1:]
+
+
+def _plain(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -1,0 +1,362 @@
+"""What travels over the control API. The names are those of the domain, in snake_case."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+)
+
+from forewarn.domain.event import Approver, Outcome, ScheduledEvent
+from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.topology import ScopeKind
+from forewarn.operations.maintenances import MaintenanceReport
+from forewarn.ports.store import LedgerEntry
+from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
+
+Text = Annotated[StrictStr, Field(max_length=4096)]
+Seconds = Annotated[StrictInt, Field(ge=0, le=31_536_000)]
+"""A duration on the wire is a number of seconds, a year at most."""
+Moment = Annotated[
+    StrictStr,
+    Field(
+        max_length=64,
+        description="A duration from now on, such as 20m, or a time, such as 2026-01-05T08:15:00Z.",
+    ),
+]
+Names = Annotated[list[StrictStr], Field(max_length=100_000)]
+
+
+def _check_text(fleet: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Refuse text that no encoding has: half a surrogate pair can be written in JSON."""
+    try:
+        json.dumps(fleet, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("has text that is not Unicode") from None
+    return fleet
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+class EventOrderRequest(_Request):
+    """Announce an event."""
+
+    event_type: EventType
+    resources: Annotated[Names, Field(min_length=1)]
+    not_before: Moment | None = None
+    duration_in_seconds: Seconds | None = None
+    description: Text = ""
+    started: StrictBool = False
+
+
+class PostponeRequest(_Request):
+    """Move an event to a later time."""
+
+    not_before: Moment
+
+
+class CompleteRequest(_Request):
+    """Say how an event ended."""
+
+    outcome: Outcome = Outcome.SUCCEEDED
+    reason: Text = ""
+
+
+class CancelRequest(_Request):
+    """Withdraw an event."""
+
+    reason: Text = ""
+
+
+class FleetRequest(_Request):
+    """Declare the fleet, in the structure of the fleet file."""
+
+    fleet: Annotated[dict[str, JsonValue], AfterValidator(_check_text)]
+    prune: StrictBool = False
+
+
+class VirtualMachineRequest(_Request):
+    """Declare one virtual machine; the keys are those of the fleet file."""
+
+    name: StrictStr
+    availability_set: StrictStr | None = None
+    cloud_service: StrictStr | None = None
+    scale_set: StrictStr | None = None
+    placement_group: StrictStr | None = None
+    update_domain: StrictInt | None = None
+    fault_domain: StrictInt | None = None
+    host: StrictStr | None = None
+    role: StrictStr | None = None
+    addresses: list[StrictStr] | None = None
+    vm_id: Text | None = None
+    zone: Text | None = None
+    location: Text | None = None
+    resource_group: Text | None = None
+    subscription_id: Text | None = None
+    tags: dict[StrictStr, Text] | None = None
+    labels: dict[StrictStr, Text] | None = None
+    approval: StrictStr | None = None
+    postpone_until: StrictStr | None = None
+    auto_approve_user: StrictBool | None = None
+    terminate_notice: StrictStr | None = None
+
+
+class MaintenanceOrderRequest(_Request):
+    """Begin a Maintenance of scopes and virtual machines, or of hosts."""
+
+    event_type: EventType
+    scopes: Names = []
+    virtual_machines: Names = []
+    hosts: Names = []
+    description: Text | None = None
+    duration_in_seconds: Seconds | None = None
+    hold_all: StrictBool = False
+
+
+class AdvanceRequest(_Request):
+    """Let time pass."""
+
+    duration: Annotated[StrictStr, Field(max_length=64)]
+
+
+class ApprovalView(_View):
+    """Somebody's word that an event may start."""
+
+    approver: Approver
+    name: str
+    approved_at: datetime
+
+
+class EventView(_View):
+    """One event."""
+
+    event_id: str
+    event_type: EventType
+    event_source: EventSource
+    event_status: EventStatus
+    scope_id: str
+    update_domain: int
+    resources: tuple[str, ...]
+    description: str
+    duration_in_seconds: int | None
+    maintenance_id: str | None
+    host: str | None
+    created_at: datetime
+    not_before: datetime
+    first_not_before: datetime
+    is_announced: bool
+    is_published: bool
+    approvals: tuple[ApprovalView, ...]
+    started_at: datetime | None
+    ended_at: datetime | None
+    outcome: Outcome | None
+    reason: str
+
+
+class LedgerView(_View):
+    """One line in the life of an event."""
+
+    at: datetime
+    what: str
+    who: str
+    detail: str
+
+
+class EventDetailView(EventView):
+    """One event with its life so far."""
+
+    ledger: tuple[LedgerView, ...]
+
+
+class EventsView(_View):
+    """Several events, in the order of their creation."""
+
+    events: tuple[EventView, ...]
+
+
+class FleetChangeView(_View):
+    """The names of the virtual machines a declaration added, changed and removed."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+class VirtualMachineView(_View):
+    """One virtual machine and its place in the fleet."""
+
+    name: str
+    scope_id: str
+    scope_kind: ScopeKind
+    scope_name: str
+    placement_group: str | None
+    update_domain: int
+    fault_domain: int
+    host: str | None
+    addresses: tuple[str, ...]
+    vm_id: str
+    role: str | None
+    zone: str
+    location: str
+    resource_group: str
+    subscription_id: str
+    tags: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+class VirtualMachinesView(_View):
+    """Every virtual machine, in fleet order."""
+
+    virtual_machines: tuple[VirtualMachineView, ...]
+
+
+class ShareView(_View):
+    """Virtual machines of one update domain of one scope."""
+
+    scope_id: str
+    update_domain: int
+    resources: tuple[str, ...]
+
+
+class StepView(_View):
+    """What a Maintenance announces in one go."""
+
+    host: str | None
+    shares: tuple[ShareView, ...]
+
+
+class MaintenanceSummaryView(_View):
+    """One Maintenance in a list."""
+
+    maintenance_id: str
+    event_type: EventType
+    status: MaintenanceStatus
+    description: str
+    duration_in_seconds: int | None
+    resources: tuple[str, ...]
+    hosts: tuple[str, ...]
+    hold_all: bool
+    finished_at: datetime | None
+    events_in_flight: int
+    events_ended: int
+    steps_remaining: int
+
+
+class MaintenanceView(MaintenanceSummaryView):
+    """One Maintenance with what it has done, what remains and what holds it."""
+
+    events: tuple[EventView, ...]
+    remaining: tuple[StepView, ...]
+    held: dict[str, str]
+
+
+class MaintenancesView(_View):
+    """Every Maintenance, oldest first."""
+
+    maintenances: tuple[MaintenanceSummaryView, ...]
+
+
+class ClockView(_View):
+    """Maintenance time."""
+
+    kind: str
+    now: datetime
+
+
+class AuditEntryView(_View):
+    """One change and who is answerable for it."""
+
+    at: datetime
+    maintenance_time: datetime
+    who: str
+    action: str
+    subject: str
+    outcome: str
+    detail: str
+
+
+class AuditView(_View):
+    """What was done, in the order it was done."""
+
+    audit: tuple[AuditEntryView, ...]
+
+
+class HealthView(_View):
+    """How the server is."""
+
+    status: str
+
+
+class ProblemDocument(BaseModel):
+    """A refusal (RFC 9457); some have further members that say what it is about."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+
+
+def event_view(event: ScheduledEvent) -> EventView:
+    """Return *event* as the API shows it."""
+    return EventView.model_validate(event)
+
+
+def events_view(events: tuple[ScheduledEvent, ...]) -> EventsView:
+    """Return *events* as the API shows them."""
+    return EventsView(events=tuple(map(event_view, events)))
+
+
+def event_detail_view(event: ScheduledEvent, ledger: tuple[LedgerEntry, ...]) -> EventDetailView:
+    """Return *event* with its *ledger*."""
+    return EventDetailView(
+        **event_view(event).model_dump(),
+        ledger=tuple(map(LedgerView.model_validate, ledger)),
+    )
+
+
+def maintenance_summary(report: MaintenanceReport) -> MaintenanceSummaryView:
+    """Return *report* as one line of a list."""
+    maintenance = report.maintenance
+    in_flight = sum(event.is_in_flight for event in report.events)
+    return MaintenanceSummaryView(
+        maintenance_id=maintenance.maintenance_id,
+        event_type=maintenance.event_type,
+        status=report.status,
+        description=maintenance.description,
+        duration_in_seconds=maintenance.duration_in_seconds,
+        resources=maintenance.resources,
+        hosts=maintenance.hosts,
+        hold_all=maintenance.hold_all,
+        finished_at=maintenance.finished_at,
+        events_in_flight=in_flight,
+        events_ended=len(report.events) - in_flight,
+        steps_remaining=len(report.remaining),
+    )
+
+
+def maintenance_view(report: MaintenanceReport) -> MaintenanceView:
+    """Return all of *report*."""
+    return MaintenanceView(
+        **maintenance_summary(report).model_dump(),
+        events=tuple(map(event_view, report.events)),
+        remaining=tuple(map(StepView.model_validate, report.remaining)),
+        held={scope_id: event.event_id for scope_id, event in report.held.items()},
+    )

@@ -1,0 +1,46 @@
+"""What the control API needs from the rest of the server."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from forewarn.operations.context import Context
+from forewarn.ports.store import Store
+from forewarn.protocol.errors import ForewarnError
+
+
+class ClockError(ForewarnError):
+    """The clock cannot be set: it is the real one."""
+
+    def __init__(self) -> None:
+        super().__init__("The clock is real and passes by itself; serve with --clock virtual.")
+
+
+class ClockControl(Protocol):
+    """Maintenance time, as an operator sees and moves it."""
+
+    @property
+    def kind(self) -> str:
+        """Tell which it is: real or virtual."""
+        ...
+
+    def now(self) -> datetime:
+        """Return the present moment, aware, in UTC."""
+        ...
+
+    def advance(self, duration: timedelta) -> datetime:
+        """Let *duration* pass with everything that falls due in it; ClockError if it is real."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Everything the routes use. *changed* is called after each write, to wake the scheduler."""
+
+    store: Store
+    context: Callable[[str], Context]
+    clock: ClockControl
+    authenticate: Callable[[str], str | None]
+    is_ready: Callable[[], bool]
+    changed: Callable[[], None]

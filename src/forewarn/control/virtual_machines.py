@@ -1,0 +1,82 @@
+"""/virtual-machines: one by one, and what their owners ask for."""
+
+from fastapi import APIRouter
+
+from forewarn.control.caller import Caller, Calling
+from forewarn.control.declarations import virtual_machine_view
+from forewarn.control.problems import VirtualMachineExistsError
+from forewarn.control.schemas import (
+    EventView,
+    FleetChangeView,
+    VirtualMachineRequest,
+    VirtualMachinesView,
+    VirtualMachineView,
+    event_view,
+)
+from forewarn.domain.names import name_key
+from forewarn.operations.context import Context
+from forewarn.operations.events import operate
+from forewarn.operations.fleet import Fleet, read_fleet
+from forewarn.operations.inventory import apply_fleet, find_vm, remove_vm
+from forewarn.ports.store import Transaction
+from forewarn.protocol.vocabulary import EventType
+
+router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
+
+
+@router.get("")
+def list_virtual_machines(caller: Calling) -> VirtualMachinesView:
+    """Return every virtual machine, in fleet order."""
+    topology = caller.read(lambda reading: reading.topology())
+    vms = topology.virtual_machines.values()
+    return VirtualMachinesView(
+        virtual_machines=tuple(virtual_machine_view(vm, topology) for vm in vms)
+    )
+
+
+@router.post("", status_code=201)
+def add_virtual_machine(caller: Calling, request: VirtualMachineRequest) -> VirtualMachineView:
+    """Add one virtual machine to the fleet."""
+    declared = request.model_dump(exclude_none=True)
+    fleet = read_fleet({"virtual_machine": [declared]})
+    return caller.write(lambda tx, context: _add(tx, context, fleet, request.name))
+
+
+@router.get("/{name}")
+def show_virtual_machine(caller: Calling, name: str) -> VirtualMachineView:
+    """Return one virtual machine."""
+    topology = caller.read(lambda reading: reading.topology())
+    return virtual_machine_view(find_vm(topology, name), topology)
+
+
+@router.delete("/{name}")
+def remove_virtual_machine(caller: Calling, name: str) -> FleetChangeView:
+    """Take one virtual machine out of the fleet."""
+    change = caller.write(lambda tx, context: remove_vm(tx, context, name))
+    return FleetChangeView.model_validate(change)
+
+
+@router.post("/{name}/restart", status_code=201)
+def restart_virtual_machine(caller: Calling, name: str) -> EventView:
+    """Restart as its owner: a Reboot with EventSource User."""
+    return _operate(caller, name, EventType.REBOOT)
+
+
+@router.post("/{name}/redeploy", status_code=201)
+def redeploy_virtual_machine(caller: Calling, name: str) -> EventView:
+    """Redeploy as its owner: a Redeploy with EventSource User."""
+    return _operate(caller, name, EventType.REDEPLOY)
+
+
+def _add(tx: Transaction, context: Context, fleet: Fleet, name: str) -> VirtualMachineView:
+    key = name_key(name)
+    for known in tx.topology().virtual_machines:
+        if name_key(known) == key:
+            raise VirtualMachineExistsError(known)
+    apply_fleet(tx, context, fleet)
+    topology = tx.topology()
+    return virtual_machine_view(find_vm(topology, name), topology)
+
+
+def _operate(caller: Caller, name: str, event_type: EventType) -> EventView:
+    return event_view(caller.write(lambda tx, context: operate(tx, context, name, event_type)))

@@ -1,0 +1,118 @@
+"""The control API on a real store, reached through ASGI by a client with a token."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from forewarn.control.app import create_app
+from forewarn.control.services import ClockError, Services
+from forewarn.operations.context import Context
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import event_id
+from forewarn.storage.sqlite import open_sqlite
+
+MORNING = datetime(2026, 1, 5, 8, tzinfo=UTC)
+TOKEN = "open-sesame"  # noqa: S105
+FLEET = {
+    "availability_set": [{"name": "web", "update_domains": 3, "postpone_until": "1h"}],
+    "virtual_machine": [
+        {"name": "web-0", "availability_set": "web", "host": "kvm-0", "addresses": ["10.0.0.10"]},
+        {"name": "web-1", "availability_set": "web", "host": "kvm-1"},
+        {"name": "solo"},
+    ],
+}
+
+
+class HandClock:
+    """Maintenance time, moved by hand; real if told to be."""
+
+    def __init__(self) -> None:
+        self.kind = "virtual"
+        self._now = MORNING
+
+    def now(self) -> datetime:
+        return self._now
+
+    def advance(self, duration: timedelta) -> datetime:
+        if self.kind == "real":
+            raise ClockError
+        self._now += duration
+        return self._now
+
+
+@pytest.fixture(scope="session")
+def new_database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A database nothing is in yet; copying it is cheaper than making it for each test."""
+    path = tmp_path_factory.mktemp("new") / "forewarn.db"
+    open_sqlite(path).close()
+    return path.read_bytes()
+
+
+@pytest.fixture
+def store(tmp_path: Path, new_database: bytes) -> Iterator[Store]:
+    (tmp_path / "forewarn.db").write_bytes(new_database)
+    opened = open_sqlite(tmp_path / "forewarn.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def wakeups() -> list[str]:
+    """What the scheduler was told: one entry for each time."""
+    return []
+
+
+@pytest.fixture
+def app(store: Store, clock: HandClock, wakeups: list[str]) -> FastAPI:
+    numbers = count(1)
+
+    def context(who: str) -> Context:
+        return Context(
+            who=who,
+            now=clock.now(),
+            at=MORNING,
+            new_id=lambda: event_id(f"00000000-0000-4000-8000-{next(numbers):012x}"),
+        )
+
+    return create_app(
+        Services(
+            store=store,
+            context=context,
+            clock=clock,
+            authenticate=lambda token: "alice" if token == TOKEN else None,
+            is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
+            changed=lambda: wakeups.append("changed"),
+        )
+    )
+
+
+@pytest.fixture
+def anonymous(app: FastAPI) -> httpx2.Client:
+    return TestClient(app, base_url="http://control", raise_server_exceptions=False)
+
+
+@pytest.fixture
+def empty_api(anonymous: httpx2.Client) -> httpx2.Client:
+    """A client of a server that has no fleet yet."""
+    anonymous.headers["Authorization"] = f"Bearer {TOKEN}"
+    anonymous.base_url = "http://control/api/v1/"
+    return anonymous
+
+
+@pytest.fixture
+def api(empty_api: httpx2.Client, wakeups: list[str]) -> httpx2.Client:
+    """A client of a server with three virtual machines: web-0, web-1 and solo."""
+    assert empty_api.post("fleet", json={"fleet": FLEET}).status_code == 200
+    wakeups.clear()
+    return empty_api

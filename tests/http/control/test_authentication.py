@@ -1,0 +1,72 @@
+"""Nobody gets past without a token, and health needs none."""
+
+import httpx2
+import pytest
+from openapi_spec_validator import validate
+
+PATHS = ("/api/v1", "/api/v1/", "/api/v1/events", "/api/v1/fleet", "/api/v1/no-such-thing")
+BAD_TOKENS = {
+    "none": None,
+    "wrong": "Bearer wrong",
+    "empty": "Bearer ",
+    "other scheme": "Basic open-sesame",
+    "scheme only": "Bearer",
+    "no scheme": "open-sesame",
+    "not ASCII": "Bearer öpen-sesame".encode(),
+    "long": f"Bearer {'x' * 10_000}",
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("header", BAD_TOKENS.values(), ids=BAD_TOKENS.keys())
+def test_request_without_a_good_token_is_refused(
+    anonymous: httpx2.Client, path: str, header: str | bytes | None
+) -> None:
+    headers = {} if header is None else {b"Authorization": header}
+
+    answer = anonymous.post(path, content=b"{not json", headers=headers)  # type: ignore[arg-type]
+
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == 'Bearer realm="forewarn"'
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["type"] == "urn:forewarn:problem:unauthorized"
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_scheme_is_read_in_any_case(anonymous: httpx2.Client, scheme: str) -> None:
+    headers = {"Authorization": f"{scheme} open-sesame"}
+
+    assert anonymous.get("/api/v1/clock", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/readyz/write"])
+def test_health_needs_no_token(anonymous: httpx2.Client, path: str) -> None:
+    answer = anonymous.get(path)
+
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+def test_server_that_serves_no_polls_is_not_ready(
+    anonymous: httpx2.Client, wakeups: list[str]
+) -> None:
+    wakeups.append("not ready")
+
+    assert anonymous.get("/readyz").status_code == 503
+    assert anonymous.get("/healthz").status_code == 200
+
+
+def test_openapi_is_valid_and_knows_the_token(anonymous: httpx2.Client) -> None:
+    document = anonymous.get("/api/openapi.json").json()
+
+    validate(document)
+    assert document["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
+    operations = [verb for path in document["paths"].values() for verb in path.values()]
+    assert len({operation["operationId"] for operation in operations}) == len(operations)
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_who_it_was_is_written_down(api: httpx2.Client) -> None:
+    api.post("virtual-machines/solo/restart")
+
+    (*_, last) = api.get("audit").json()["audit"]
+    assert (last["who"], last["subject"], last["outcome"]) == ("alice", "solo", "done")

@@ -1,0 +1,185 @@
+"""/fleet and /virtual-machines."""
+
+import httpx2
+import pytest
+
+
+def test_fleet_is_applied_and_shown_in_the_words_of_the_file(api: httpx2.Client) -> None:
+    fleet = api.get("fleet").json()
+
+    assert fleet["availability_set"] == [
+        {"name": "web", "update_domains": 3, "fault_domains": 2, "postpone_until": "1h"}
+    ]
+    assert [vm["name"] for vm in fleet["virtual_machine"]] == ["web-0", "web-1", "solo"]
+    assert fleet["virtual_machine"][0] | {"vm_id": "any"} == {
+        "name": "web-0",
+        "availability_set": "web",
+        "update_domain": 0,
+        "fault_domain": 0,
+        "host": "kvm-0",
+        "addresses": ["10.0.0.10"],
+        "vm_id": "any",
+    }
+
+
+def test_what_is_shown_can_be_applied_again_and_changes_nothing(empty_api: httpx2.Client) -> None:
+    everything = {
+        "availability_set": [{"name": "web", "approval": "all", "auto_approve_user": True}],
+        "cloud_service": [{"name": "shop"}],
+        "scale_set": [{"name": "batch", "terminate_notice": "7m"}],
+        "host": [{"name": "kvm-0", "labels": {"rack": "r1"}}, {"name": "spare"}],
+        "virtual_machine": [
+            {"name": "web-0", "availability_set": "web", "host": "kvm-0", "zone": "1"},
+            {"name": "FrontEnd_IN_0", "cloud_service": "shop", "role": "FrontEnd"},
+            {"name": "batch-0", "scale_set": "batch", "placement_group": "pg1"},
+            {"name": "solo", "approval": "leader", "postpone_until": "90m", "tags": {"a": "ä"}},
+        ],
+    }
+    empty_api.post("fleet", json={"fleet": everything})
+    shown = empty_api.get("fleet").json()
+
+    change = empty_api.post("fleet", json={"fleet": shown, "prune": True})
+
+    assert change.json() == {"added": [], "changed": [], "removed": []}
+    assert empty_api.get("fleet").json() == shown
+
+
+def test_fleet_that_left_something_out_prunes_only_when_told(api: httpx2.Client) -> None:
+    only_solo = {"virtual_machine": [{"name": "solo", "location": "here"}]}
+
+    kept = api.post("fleet", json={"fleet": only_solo}).json()
+    pruned = api.post("fleet", json={"fleet": only_solo, "prune": True}).json()
+
+    assert kept == {"added": [], "changed": ["solo"], "removed": []}
+    assert pruned == {"added": [], "changed": [], "removed": ["web-0", "web-1"]}
+    assert list(api.get("fleet").json()) == ["virtual_machine"]
+
+
+def test_empty_fleet_is_an_empty_object(empty_api: httpx2.Client) -> None:
+    assert empty_api.get("fleet").json() == {}
+
+
+def test_fleet_error_names_the_entry_and_the_key(api: httpx2.Client) -> None:
+    wrong = {"virtual_machine": [{"name": "web-0", "zoen": "1"}]}
+
+    problem = api.post("fleet", json={"fleet": wrong}).json()
+
+    assert (problem["status"], problem["entry"], problem["key"]) == (422, "web-0", "zoen")
+    assert problem["type"] == "urn:forewarn:problem:fleet"
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind", "member"),
+    [
+        ({"name": "a b"}, "invalid-name", {"name": "a b"}),
+        ({"name": "SOLO", "vm_id": "x"}, "name-taken", {"name": "SOLO"}),
+        ({"name": "x", "addresses": ["10.0.0.10"]}, "address", {"vm": "x"}),
+        ({"name": "x", "availability_set": "no"}, "unknown-scope", {"vm": "x"}),
+        (
+            {"name": "x", "availability_set": "web", "update_domain": 3},
+            "domain-out-of-range",
+            {"vm": "x"},
+        ),
+        ({"name": "x", "terminate_notice": "1m"}, "scope-setting", {"setting": "terminate_notice"}),
+    ],
+)
+def test_topology_error_names_what_is_wrong(
+    api: httpx2.Client, declared: dict[str, object], kind: str, member: dict[str, str]
+) -> None:
+    answer = api.post("fleet", json={"fleet": {"virtual_machine": [declared]}})
+
+    problem = answer.json()
+    assert (answer.status_code, problem["type"]) == (422, f"urn:forewarn:problem:{kind}")
+    assert problem | member == problem
+
+
+def test_virtual_machines_are_listed_in_fleet_order(api: httpx2.Client) -> None:
+    vms = api.get("virtual-machines").json()["virtual_machines"]
+
+    assert [(vm["name"], vm["scope_id"], vm["update_domain"]) for vm in vms] == [
+        ("web-0", "availability-set/web", 0),
+        ("web-1", "availability-set/web", 1),
+        ("solo", "virtual-machine/solo", 0),
+    ]
+
+
+def test_virtual_machine_is_added_shown_and_removed(api: httpx2.Client, wakeups: list[str]) -> None:
+    added = api.post("virtual-machines", json={"name": "web-2", "availability_set": "web"})
+    shown = api.get("virtual-machines/WEB-2")
+    removed = api.delete("virtual-machines/Web-2")
+
+    assert (added.status_code, added.json()["update_domain"]) == (201, 2)
+    assert shown.json() == added.json()
+    assert (removed.status_code, removed.json()["removed"]) == (200, ["web-2"])
+    assert api.get("virtual-machines/web-2").status_code == 404
+    assert wakeups == ["changed", "changed"]
+
+
+def test_virtual_machine_is_not_added_twice(api: httpx2.Client) -> None:
+    answer = api.post("virtual-machines", json={"name": "Solo"})
+
+    assert (answer.status_code, answer.json()["vm"]) == (409, "solo")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"name": 1},
+        {"name": "x", "update_domain": "0"},
+        {"name": "x", "update_domain": True},
+        {"name": "x", "addresses": "10.0.0.1"},
+        {"name": "x", "tags": {"a": 1}},
+        {"name": "x", "color": "red"},
+        [],
+        "x",
+        None,
+    ],
+)
+def test_virtual_machine_of_wrong_types_is_refused(api: httpx2.Client, body: object) -> None:
+    answer = api.post("virtual-machines", json=body)
+
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "urn:forewarn:problem:invalid-request"
+    assert answer.json()["errors"]
+
+
+def test_busy_virtual_machine_stays(api: httpx2.Client) -> None:
+    event = api.post("virtual-machines/solo/restart").json()
+
+    answer = api.delete("virtual-machines/solo")
+
+    assert (answer.status_code, answer.json()["event_ids"]) == (409, [event["event_id"]])
+
+
+@pytest.mark.parametrize(("verb", "event_type"), [("restart", "Reboot"), ("redeploy", "Redeploy")])
+def test_owner_operates_a_virtual_machine(
+    api: httpx2.Client, wakeups: list[str], verb: str, event_type: str
+) -> None:
+    answer = api.post(f"virtual-machines/SOLO/{verb}")
+
+    event = answer.json()
+    assert answer.status_code == 201
+    assert (event["event_type"], event["event_source"]) == (event_type, "User")
+    assert event["resources"] == ["solo"]
+    assert wakeups == ["changed"]
+
+
+def test_second_user_operation_names_the_first(api: httpx2.Client) -> None:
+    first = api.post("virtual-machines/solo/restart").json()
+
+    answer = api.post("virtual-machines/solo/redeploy")
+
+    assert (answer.status_code, answer.json()["in_flight"]) == (409, [first["event_id"]])
+
+
+def test_eleventh_user_operation_names_the_ten(empty_api: httpx2.Client) -> None:
+    vms = [{"name": f"vm-{number}"} for number in range(11)]
+    empty_api.post("fleet", json={"fleet": {"virtual_machine": vms}})
+    for number in range(10):
+        assert empty_api.post(f"virtual-machines/vm-{number}/restart").status_code == 201
+
+    answer = empty_api.post("virtual-machines/vm-10/restart")
+
+    assert (answer.status_code, answer.json()["limit"]) == (409, 10)
+    assert len(answer.json()["in_flight"]) == 10
