@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 import forewarn
+from forewarn.cli import clock, db, event, fleet, maintenance, vm
 from forewarn.cli.demo import demo
+from forewarn.cli.serve import serve
 
 app = typer.Typer(
     help="Scheduled Events, self-hosted: tell virtual machines what is about to happen to them.",
@@ -14,7 +16,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
+app.command(short_help="Show an event and a Maintenance, from Scheduled to gone.")(demo)
+app.command()(serve)
+for noun in (fleet, vm, event, maintenance, clock, db):
+    app.add_typer(noun.app)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value

@@ -1,188 +1,159 @@
-"""`forewarn demo`: a Reboot and a Maintenance, from Scheduled to gone, in virtual time."""
+"""`forewarn demo`: a real server, a restart and a Maintenance, from Scheduled to gone."""
 
-import uuid
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from itertools import count
-from typing import Final
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
+import httpx2
 import typer
 
-from forewarn.domain.decisions import (
-    BeginImpact,
-    Effect,
-    Impact,
-    ImpactStatus,
-    Snapshot,
-    decide,
-    next_deadline,
-    record,
-)
-from forewarn.domain.event import Draft, ScheduledEvent, request_start, schedule
-from forewarn.domain.maintenance import Maintenance, plan
-from forewarn.domain.names import MaintenanceId, VmName
-from forewarn.domain.notice import minimum_notice
-from forewarn.domain.publication import FIRST_DOCUMENT, publish
-from forewarn.domain.topology import (
-    DeliveryScope,
-    ScopeKind,
-    Topology,
-    VirtualMachine,
-    build_topology,
-    split_by_update_domain,
-)
-from forewarn.protocol.document import Document, encode_document
-from forewarn.protocol.start_requests import decode_start_requests, encode_start_requests
-from forewarn.protocol.versions import API_VERSIONS
-from forewarn.protocol.vocabulary import EventId, EventSource, EventType, event_id
+from forewarn.cli.errors import CommandError, ExitCode, reported_errors
+from forewarn.settings import ADMIN_TOKEN_FILE
 
-_MORNING: Final = datetime(2026, 1, 5, 8, tzinfo=UTC)
-_IMPACT_LASTS: Final = timedelta(minutes=10)
+_READY_WITHIN: Final = 60.0
+_VERSIONS: Final = ("2017-03-01", "2020-07-01")
+_FLEET: Final = '[[availability_set]]\nname = "web"\nupdate_domains = 3\n' + "".join(
+    f'\n[[virtual_machine]]\nname = "web-{i}"\navailability_set = "web"\n' for i in range(6)
+)
 
 
 def demo() -> None:
-    """Show one Reboot in every api-version, then one Maintenance walking through a set.
+    """Start a server in a temporary folder, restart a VM, and walk a Maintenance.
+
+    Time is virtual: an hour passes in a blink. Nothing is left behind.
 
     Example: forewarn demo
     """
-    world = _World(snapshot=Snapshot(topology=_fleet()), now=_MORNING)
-    _show_reboot(world)
-    _show_maintenance(world)
+    with reported_errors(), TemporaryDirectory(prefix="forewarn-demo-") as folder:
+        typer.echo("A server on SQLite with six virtual machines, on the virtual clock.\n")
+        with _server(Path(folder)) as server:
+            _restart(server)
+            _walk(server)
+        typer.echo("\nDone. Your turn: forewarn serve --help")
 
 
-@dataclass
-class _World:
-    """A fleet, its document and the time; moved on by `decide` alone."""
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A server that was started for the demo, and how to talk to it from both sides."""
 
-    snapshot: Snapshot
-    now: datetime
-    document: Document = FIRST_DOCUMENT
+    metadata: str
+    control: httpx2.Client
+    polls: httpx2.Client
 
-    def __post_init__(self) -> None:
-        self.event_ids = _event_ids()
-        self.ends: dict[tuple[EventId, VmName], datetime] = {}
+    def type_command(self, command: str, path: str, body: object = None) -> Any:
+        """Do over the control API what *command* does, and show the command."""
+        typer.echo(f"$ forewarn {command}")
+        answer = self.control.post(path, json=body)
+        answer.raise_for_status()
+        return answer.json()
 
-    def put(self, *events: ScheduledEvent) -> None:
-        known = {**self.snapshot.events, **{event.event_id: event for event in events}}
-        self.snapshot = replace(self.snapshot, events=known)
-        self.document = publish(self.document, known.values())
+    def poll(self, vm: str, version: str) -> None:
+        """Read the document as *vm* does, and show both."""
+        url = f"{self.metadata}/vm/{vm}/metadata/scheduledevents?api-version={version}"
+        typer.echo(f"$ curl -H Metadata:true '{url}'")
+        typer.echo(self.polls.get(url, headers={"Metadata": "true"}).text)
 
-    def tick(self) -> bool:
-        """Do what is due, and tell whether anything was."""
-        decisions = decide(self.snapshot, self.now)
-        self.snapshot = record(
-            self.snapshot, decisions.actions, now=self.now, event_ids=self.event_ids
-        )
-        self.document = publish(self.document, self.snapshot.events.values())
-        self._perform(decisions.effects)
-        return bool(decisions)
+    def approve(self, vm: str, event_id: str) -> None:
+        """Request the start of an event as *vm* does."""
+        url = f"{self.metadata}/vm/{vm}/metadata/scheduledevents?api-version=2020-07-01"
+        body = f'{{"StartRequests":[{{"EventId":"{event_id}"}}]}}'
+        typer.echo(f"$ curl -H Metadata:true -d '{body}' '{url}'")
+        self.polls.post(url, headers={"Metadata": "true"}, content=body).raise_for_status()
 
-    def settle(self) -> None:
-        while self.tick():
-            pass
-
-    def pass_time(self) -> bool:
-        """Go to the next moment at which something is due, if there is one."""
-        moments = [next_deadline(self.snapshot, self.now), *self.ends.values()]
-        self.now = min((moment for moment in moments if moment), default=self.now)
-        over = [key for key, end in self.ends.items() if end <= self.now]
-        for key in over:
-            del self.ends[key]
-        self._learn(dict.fromkeys(over, ImpactStatus.DONE))
-        return any(moments)
-
-    def _perform(self, effects: Iterable[Effect]) -> None:
-        learned = {}
-        for effect in effects:
-            key = (effect.event_id, effect.vm)
-            learned[key] = ImpactStatus.NOT_BEGUN
-            if isinstance(effect, BeginImpact):
-                learned[key] = ImpactStatus.RUNNING
-                self.ends[key] = self.now + _IMPACT_LASTS
-        self._learn(learned)
-
-    def _learn(self, statuses: dict[tuple[EventId, VmName], ImpactStatus]) -> None:
-        impacts = {key: Impact(status=status) for key, status in statuses.items()}
-        self.snapshot = replace(self.snapshot, impacts={**self.snapshot.impacts, **impacts})
+    def events(self) -> list[dict[str, Any]]:
+        """Return every event there is or was, oldest first."""
+        answer = self.control.get("/api/v1/events")
+        answer.raise_for_status()
+        listed: list[dict[str, Any]] = answer.json()["events"]
+        return sorted(listed, key=lambda event: (event["created_at"], event["update_domain"]))
 
 
-def _show_reboot(world: _World) -> None:
-    vm = VmName("web-0")
-    (share,) = split_by_update_domain(world.snapshot.topology, [vm])
-    draft = Draft(
-        event_type=EventType.REBOOT,
-        event_source=EventSource.USER,
-        share=share,
-        description="Virtual machine is going to be restarted as requested by authorized user.",
-    )
-    event = schedule(
-        draft,
-        event_id=next(world.event_ids),
-        now=world.now,
-        notice=minimum_notice(EventType.REBOOT),
-    )
-    world.put(event)
-    _say(world, f"someone restarts {vm}; every VM of its availability set reads")
-    _show_document(world)
-
-    world.now += timedelta(minutes=3)
-    body = encode_start_requests([event.event_id])
-    _say(world, f"{vm} is ready and posts {body.decode()}")
-    for requested in decode_start_requests(body):
-        world.put(request_start(world.snapshot.events[requested], vm=vm, now=world.now))
-    world.settle()
-    _say(world, "the Reboot starts")
-    _show_document(world)
-
-    world.pass_time()
-    world.settle()
-    _say(world, f"{vm} is back, the event is gone")
-    _show_document(world)
+def _restart(server: _Server) -> None:
+    event = server.type_command("vm restart web-0", "/api/v1/virtual-machines/web-0/restart")
+    for version in _VERSIONS:
+        server.poll("web-1", version)
+    server.approve("web-0", event["event_id"])
+    server.poll("web-1", _VERSIONS[-1])
+    server.type_command("clock advance 10m", "/api/v1/clock/advance", {"duration": "10m"})
+    server.poll("web-1", _VERSIONS[-1])
 
 
-def _show_maintenance(world: _World) -> None:
-    maintenance = Maintenance(
-        maintenance_id=MaintenanceId("host-os"),
-        event_type=EventType.FREEZE,
-        description="Host server is undergoing maintenance.",
-        duration_in_seconds=9,
-        resources=tuple(world.snapshot.topology.virtual_machines),
-    )
-    steps = plan(maintenance, world.snapshot.topology)
+def _walk(server: _Server) -> None:
     typer.echo()
-    _say(world, f"a Maintenance freezes all of web in {len(steps)} steps; nobody approves")
-    world.snapshot = replace(world.snapshot, maintenances={maintenance.maintenance_id: maintenance})
-    known = dict(world.snapshot.events)
+    known = {event["event_id"]: event["event_status"] for event in server.events()}
+    order = {"event_type": "Freeze", "scopes": ["web"]}
+    server.type_command(
+        "maintenance start --type Freeze --scope web", "/api/v1/maintenances", order
+    )
     while True:
-        world.settle()
-        for event in world.snapshot.events.values():
-            if known.get(event.event_id) != event:
-                vms = ", ".join(event.resources)
-                _say(world, f"  update domain {event.update_domain}: {event.event_status:<9} {vms}")
-        known = dict(world.snapshot.events)
-        if not world.pass_time():
+        for event in server.events():
+            if known.get(event["event_id"]) != event["event_status"]:
+                known[event["event_id"]] = event["event_status"]
+                vms = ", ".join(event["resources"])
+                typer.echo(
+                    f"  update domain {event['update_domain']}: {event['event_status']:<9} {vms}"
+                )
+        if all(status in {"Completed", "Canceled"} for status in known.values()):
             break
-    _say(world, "done: never two update domains at once")
+        server.type_command("clock advance 5m", "/api/v1/clock/advance", {"duration": "5m"})
 
 
-def _show_document(world: _World) -> None:
-    for version in API_VERSIONS:
-        typer.echo(f"  {version.name} {encode_document(world.document, version).decode()}")
+@contextmanager
+def _server(folder: Path) -> Iterator[_Server]:
+    (folder / "fleet.toml").write_text(_FLEET, encoding="utf-8")
+    metadata, control = (f"127.0.0.1:{_port(wanted)}" for wanted in (8169, 8170))
+    flags = {
+        "--database": f"sqlite:///{folder / 'forewarn.db'}",
+        "--fleet": str(folder / "fleet.toml"),
+        "--metadata": metadata,
+        "--control": control,
+        "--clock": "virtual",
+        "--executor": "simulated",
+    }
+    entry = "from forewarn.cli import main; main()"
+    words = [word for flag in flags.items() for word in flag]
+    command = [sys.executable, "-c", entry, "serve", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            with httpx2.Client(base_url=f"http://{control}", trust_env=False, timeout=30) as client:
+                _wait_until_ready(process, client)
+                token = (folder / ADMIN_TOKEN_FILE).read_text(encoding="ascii").strip()
+                client.headers["Authorization"] = f"Bearer {token}"
+                with httpx2.Client(trust_env=False, timeout=30) as polls:
+                    yield _Server(f"http://{metadata}", client, polls)
+        finally:
+            process.send_signal(signal.SIGTERM)
 
 
-def _say(world: _World, what: str) -> None:
-    typer.echo(f"{world.now:%H:%M:%S} {what}")
+def _wait_until_ready(process: subprocess.Popen[str], client: httpx2.Client) -> None:
+    deadline = time.monotonic() + _READY_WITHIN
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if client.get("/readyz").is_success:
+                return
+        except httpx2.TransportError:
+            time.sleep(0.05)
+    process.kill()
+    said = process.stderr.read() if process.stderr else ""
+    raise CommandError(
+        f"The server did not start: {said.strip() or 'no word from it'}", code=ExitCode.FAILED
+    )
 
 
-def _fleet() -> Topology:
-    web = DeliveryScope(kind=ScopeKind.AVAILABILITY_SET, name="web", update_domains=3)
-    vms = [
-        VirtualMachine(name=VmName(f"web-{i}"), scope_id=web.scope_id, update_domain=i % 3)
-        for i in range(6)
-    ]
-    return build_topology(scopes=[web], virtual_machines=vms)
-
-
-def _event_ids() -> Iterator[EventId]:
-    return (event_id(str(uuid.uuid5(uuid.NAMESPACE_URL, f"forewarn demo {i}"))) for i in count())
+def _port(wanted: int) -> int:
+    """Return *wanted*, or any free port if somebody has it."""
+    for port in (wanted, 0):
+        try:
+            with socket.create_server(("127.0.0.1", port)) as probe:
+                return int(probe.getsockname()[1])
+        except OSError:
+            continue
+    raise CommandError("There is no free port on 127.0.0.1.", code=ExitCode.FAILED)

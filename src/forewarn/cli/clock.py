@@ -1,0 +1,44 @@
+"""`forewarn clock`: maintenance time."""
+
+from typing import Annotated
+
+import httpx2
+import typer
+
+from forewarn.cli.output import Row, print_fields, time_of
+from forewarn.cli.session import Session, command, noun
+from forewarn.operations.durations import DurationError, parse_duration
+
+app = noun("clock", "See maintenance time, or let it pass.")
+
+
+@command(app, "show")
+def show(session: Session) -> None:
+    """Show maintenance time.
+
+    Example: forewarn clock show
+    """
+    session.show(session.get("clock"), _print)
+
+
+@command(app, "advance")
+def advance(
+    session: Session,
+    duration: Annotated[str, typer.Argument(metavar="DURATION", help="30s, 15m or 1h30m.")],
+) -> None:
+    """Let virtual time pass, with everything that falls due in it.
+
+    Example: forewarn clock advance 15m
+    """
+    try:
+        parse_duration(duration)
+    except DurationError as error:
+        raise typer.BadParameter(str(error)) from error
+    # However much falls due in it has to be waited for.
+    patient = httpx2.Timeout(None, connect=5)
+    answer = session.post("clock", "advance", body={"duration": duration}, timeout=patient)
+    session.show(answer, _print)
+
+
+def _print(clock: Row) -> None:
+    print_fields(clock, {"now": lambda row: time_of(row["now"]), "clock": "kind"})

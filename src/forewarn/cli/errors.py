@@ -1,0 +1,114 @@
+"""How a command fails: one line, a hint with what to try next, and an exit code."""
+
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Final
+
+import typer
+
+from forewarn.protocol.errors import ForewarnError
+from forewarn.settings import SettingsError
+
+
+class ExitCode(IntEnum):
+    """What a command ends with."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    REFUSED = 4
+    TIMED_OUT = 5
+    UNREACHABLE = 6
+
+
+class CommandError(Exception):
+    """A command cannot be done. *place* is a file and a line, where one is to blame."""
+
+    def __init__(
+        self, message: str, *, code: ExitCode, hint: str = "", place: str = "forewarn"
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint
+        self.place = place
+
+
+EXIT_CODES: Final[Mapping[int, ExitCode]] = {
+    404: ExitCode.NOT_FOUND,
+    409: ExitCode.REFUSED,
+    422: ExitCode.REFUSED,
+}
+"""The exit code for each status the control API refuses with; any other means failed."""
+
+HINTS: Final[Mapping[str, str]] = {
+    "unauthorized": "set FOREWARN_TOKEN, or FOREWARN_STATE_DIR to the server's state directory",
+    "unknown-event": "try: forewarn event list",
+    "unknown-virtual-machine": "try: forewarn vm list",
+    "unknown-host": "try: forewarn vm list",
+    "unknown-selection": "try: forewarn fleet show",
+    "unknown-maintenance": "try: forewarn maintenance list",
+    "maintenance-over": "try: forewarn maintenance status {maintenance_id}",
+    "illegal-transition": "try: forewarn event show {event_id}",
+    "postpone-refused": "try: forewarn event show {event_id}",
+    "user-operation-in-flight": "try: forewarn event list --vm {vm}",
+    "user-operation-limit": "try: forewarn event list",
+    "virtual-machine-busy": "try: forewarn event list --vm {vm}",
+    "virtual-machine-exists": "try: forewarn vm show {vm}",
+    "notice-too-short": "try: leave out --not-before, which takes the earliest",
+    "moment": "try: --not-before 20m",
+    "empty-selection": "try: forewarn maintenance start --scope NAME",
+    "plan": "try: forewarn maintenance start --help",
+    "shared-host": "try: forewarn vm list",
+    "clock": "try: forewarn clock show",
+    "store-unavailable": "the server answers polls meanwhile; free its disk, then try again",
+}
+"""What to try next, by the kind of problem; the braces are filled from its members."""
+
+
+def hint_for(kind: str, members: Mapping[str, object]) -> str:
+    """Return what to try after a problem of *kind*, or nothing."""
+    try:
+        return HINTS.get(kind, "").format_map(members)
+    except KeyError:
+        return ""
+
+
+@contextmanager
+def reported_errors() -> Generator[None]:
+    """Turn every expected error into its line, its hint and its exit code."""
+    try:
+        yield
+    except CommandError as error:
+        _report(str(error), error.hint, place=error.place)
+        raise typer.Exit(error.code) from None
+    except SettingsError as error:
+        _report(str(error), "try: forewarn serve --help")
+        raise typer.Exit(ExitCode.USAGE) from None
+    except ForewarnError as error:
+        _report(str(error), "")
+        raise typer.Exit(ExitCode.FAILED) from None
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("forewarn"):
+            raise
+        _report("This needs the server install.", "try: pip install 'forewarn[server]'")
+        raise typer.Exit(ExitCode.USAGE) from None
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on only if a person says so, or has said so before."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        message = f"{question} Nobody is there to ask."
+        raise CommandError(message, code=ExitCode.USAGE, hint="add --yes if you mean it")
+    if not typer.confirm(question, err=True):
+        raise CommandError("Nothing was done.", code=ExitCode.FAILED)
+
+
+def _report(message: str, hint: str, *, place: str = "forewarn") -> None:
+    typer.echo(f"{place}: {' '.join(message.split())}", err=True)
+    if hint:
+        typer.echo(f"  {hint}", err=True)

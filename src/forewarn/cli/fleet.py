@@ -1,0 +1,91 @@
+"""`forewarn fleet`: all virtual machines at once."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.errors import CommandError, ExitCode
+from forewarn.cli.output import Row, print_table
+from forewarn.cli.session import RefusedError, Session, command, noun
+from forewarn.cli.vm import COLUMNS
+from forewarn.operations.fleet import line_of
+
+app = noun("fleet", "Declare the whole fleet, or see it.")
+
+
+@command(app, "apply")
+def apply(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The fleet file.")],
+    *,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove what it leaves out.")] = False,
+) -> None:
+    """Make the fleet as a file declares it, all of it or nothing.
+
+    Example: forewarn fleet apply fleet.toml
+    """
+    text = _read(file)
+    fleet = _decode(file, text)
+    try:
+        answer = session.post("fleet", body={"fleet": fleet, "prune": prune})
+    except RefusedError as refusal:
+        raise _with_line(refusal, file, text) from None
+    session.show(answer, _print_change)
+
+
+@command(app, "show")
+def show(session: Session) -> None:
+    """Show every virtual machine and where it is; as JSON, in the words of the fleet file.
+
+    Example: forewarn fleet show
+    """
+    session.show(session.get("fleet"), lambda _: _print_fleet(session))
+
+
+def _print_fleet(session: Session) -> None:
+    print_table(session.get("virtual-machines")["virtual_machines"], COLUMNS)
+
+
+def _print_change(change: Row) -> None:
+    counts = (f"{len(change[what])} {what}" for what in ("added", "changed", "removed"))
+    typer.echo(", ".join(counts))
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        problem = f"{file} cannot be read: {error.strerror}."
+    except UnicodeDecodeError:
+        problem = f"{file} is not UTF-8 text."
+    raise CommandError(problem, code=ExitCode.USAGE, hint="try: forewarn fleet apply --help")
+
+
+def _decode(file: Path, text: str) -> object:
+    try:
+        fleet = tomllib.loads(text)
+        json.dumps(fleet)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"\(at line ([0-9]+)", str(error))
+        line = found[1] if found else len(text.splitlines())
+        place, problem = f"{file}:{line}", f"This is not TOML: {error}."
+    except TypeError:
+        place, problem = str(file), "A fleet has no dates or times; write text in quotes."
+    else:
+        return fleet
+    raise CommandError(problem, code=ExitCode.REFUSED, place=place)
+
+
+def _with_line(refusal: RefusedError, file: Path, text: str) -> CommandError:
+    problem = refusal.problem
+    scope = str(problem.get("scope", "")).split("/")
+    names = (problem.get("entry"), problem.get("vm"), problem.get("name"), *scope[1:2])
+    entry = next((str(name) for name in names if name), None)
+    key = problem.get("key") or problem.get("setting")
+    line = line_of(text, entry, None if key is None else str(key))
+    place = str(file) if line is None else f"{file}:{line}"
+    return CommandError(str(refusal), code=refusal.code, hint=refusal.hint, place=place)

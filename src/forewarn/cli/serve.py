@@ -1,0 +1,100 @@
+"""`forewarn serve`: the service. Its flags are the settings."""
+
+import inspect
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, get_args, get_origin
+
+import typer
+from pydantic.fields import FieldInfo
+
+from forewarn.cli.errors import reported_errors
+from forewarn.settings import Settings, load_settings
+
+_WITHOUT_FLAG: Final = {"proxy_secret"}
+"""Secrets do not belong on a command line, where every user of the machine can read them."""
+_METAVARS: Final = {
+    "database": "URL",
+    "metadata": "HOST:PORT",
+    "control": "HOST:PORT",
+    "fleet": "FILE",
+    "speed": "N",
+    "default_vm": "NAME",
+    "state_dir": "DIR",
+    "user_initiated_limit": "N",
+    "trusted_proxies": "ADDRESS",
+}
+
+
+def serve(config: Path | None = None, **flags: object) -> None:
+    """Serve virtual machines and operators until stopped.
+
+    Each flag is also a variable (--state-dir: FOREWARN_STATE_DIR) and a key of
+    forewarn.toml (state_dir); a flag wins over a variable, a variable over the file.
+
+    Example: forewarn serve --fleet fleet.toml --executor simulated
+    """
+    with reported_errors():
+        from forewarn import bootstrap  # noqa: PLC0415 - needs the server install
+
+        # What can be repeated is an empty list, not None, when it is not given.
+        given = {name: flag for name, flag in flags.items() if flag != []}
+        bootstrap.serve(load_settings(given, config))
+
+
+def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
+    option = typer.Option(
+        f"--{name.replace('_', '-')}{_negation(name, field)}",
+        help=f"{field.description}{_default(field)}",
+        metavar=_METAVARS.get(name),
+        show_default=False,
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[_flag_type(field.annotation), option],
+    )
+
+
+def _flag_type(annotation: Any) -> Any:
+    """Return what typer reads for a setting of the type *annotation*."""
+    if get_origin(annotation) is tuple:
+        return list[str] | None
+    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    (kind,) = (kind for kind in kinds if kind is not NoneType)
+    return kind | None
+
+
+def _negation(name: str, field: FieldInfo) -> str:
+    return f"/--no-{name.replace('_', '-')}" if field.annotation is bool else ""
+
+
+def _default(field: FieldInfo) -> str:
+    match field.default:
+        case None | () | bool():
+            return ""
+        case tuple(default):
+            return f" [{','.join(default)}]"
+        case default:
+            return f" [{default}]"
+
+
+_CONFIG: Final = inspect.Parameter(
+    "config",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings; else forewarn.toml, if there.")
+    ],
+)
+serve.__dict__["__signature__"] = inspect.Signature(
+    [
+        *(
+            _flag(name, field)
+            for name, field in Settings.model_fields.items()
+            if name not in _WITHOUT_FLAG
+        ),
+        _CONFIG,
+    ]
+)

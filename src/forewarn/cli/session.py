@@ -1,0 +1,175 @@
+"""A command's conversation with the control API, and the options every such command has."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Annotated, Any, Concatenate, Final, ParamSpec
+from urllib.parse import quote
+
+import httpx2
+import typer
+
+from forewarn.cli.errors import EXIT_CODES, CommandError, ExitCode, hint_for, reported_errors
+from forewarn.cli.output import Output, Row, print_json
+from forewarn.settings import CliSettings
+
+P = ParamSpec("P")
+
+_TIMEOUT: Final = httpx2.Timeout(60, connect=5)
+_OPTIONS: Final = (
+    inspect.Parameter(
+        "output",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=Output.TABLE,
+        annotation=Annotated[Output, typer.Option("--output", "-o", help="How to print it.")],
+    ),
+    inspect.Parameter(
+        "server",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[
+            str | None,
+            typer.Option(help="The control API, also FOREWARN_SERVER.", metavar="URL"),
+        ],
+    ),
+    inspect.Parameter(
+        "token",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[
+            str | None, typer.Option(help="Who you are, also FOREWARN_TOKEN.", metavar="TOKEN")
+        ],
+    ),
+)
+
+
+class RefusedError(CommandError):
+    """The server refuses, with a problem document."""
+
+    def __init__(self, problem: Row) -> None:
+        kind = str(problem.get("type", "")).rpartition(":")[2]
+        super().__init__(
+            str(problem.get("detail") or problem.get("title") or "The server refused."),
+            code=EXIT_CODES.get(int(problem["status"]), ExitCode.FAILED),
+            hint=hint_for(kind, problem),
+        )
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Where the server is, who is asking, and how to print the answer."""
+
+    server: str
+    token: str | None
+    output: Output
+
+    def get(self, *path: str, **query: object) -> Any:
+        """Return what is at *path*."""
+        return self._ask("GET", path, params=query)
+
+    def post(self, *path: str, body: object = None, timeout: httpx2.Timeout = _TIMEOUT) -> Any:
+        """Have something done at *path* and return the answer."""
+        return self._ask("POST", path, json=body, timeout=timeout)
+
+    def delete(self, *path: str) -> Any:
+        """Remove what is at *path*."""
+        return self._ask("DELETE", path)
+
+    def show(self, answer: Any, print_it: Callable[[Any], None]) -> None:
+        """Print *answer* as asked for: with *print_it*, or as JSON."""
+        if self.output is Output.JSON:
+            print_json(answer)
+        else:
+            print_it(answer)
+
+    def _ask(self, method: str, path: tuple[str, ...], **request: Any) -> Any:
+        place = "/".join(quote(part, safe="") for part in path)
+        headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        try:
+            # No proxies or credentials from the environment: only settings.py reads that.
+            with httpx2.Client(trust_env=False, timeout=_TIMEOUT) as client:
+                answer = client.request(
+                    method, f"{self.server}/api/v1/{place}", headers=headers, **request
+                )
+        except httpx2.TimeoutException as error:
+            raise self._timed_out(error) from error
+        except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, UnicodeError) as error:
+            message = f"{self.server} is no server to connect to: {error}."
+            raise CommandError(
+                message, code=ExitCode.USAGE, hint="try: --server http://127.0.0.1:8170"
+            ) from error
+        except httpx2.TransportError as error:
+            raise self._unreachable() from error
+        return self._read(answer)
+
+    def _read(self, answer: httpx2.Response) -> Any:
+        try:
+            content = answer.json()
+            if answer.is_success:
+                return content
+            raise RefusedError({**content, "status": answer.status_code})
+        except (ValueError, TypeError):
+            message = f"{self.server} does not answer like forewarn ({answer.status_code})."
+            hint = "try: --server with the address that serve printed as control"
+            raise CommandError(message, code=ExitCode.FAILED, hint=hint) from None
+
+    def _timed_out(self, error: httpx2.TimeoutException) -> CommandError:
+        if isinstance(error, httpx2.ConnectTimeout):
+            return self._unreachable()
+        message = f"{self.server} has not answered in time; it may still do what was asked."
+        return CommandError(message, code=ExitCode.TIMED_OUT, hint="try: forewarn event list")
+
+    def _unreachable(self) -> CommandError:
+        return CommandError(
+            f"There is no server at {self.server}.",
+            code=ExitCode.UNREACHABLE,
+            hint="try: forewarn serve, or --server URL",
+        )
+
+
+def command(
+    app: typer.Typer, name: str
+) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
+    """Register a function as the verb *name*: its own parameters, and those of every session."""
+
+    def register(
+        function: Callable[Concatenate[Session, P], None],
+    ) -> Callable[Concatenate[Session, P], None]:
+        verb: Callable[..., None] = function
+
+        @wraps(function)
+        def run(*_: Any, **given: Any) -> None:
+            options = {option.name: given.pop(option.name) for option in _OPTIONS}
+            with reported_errors():
+                verb(_open(options), **given)
+
+        own = list(inspect.signature(function).parameters.values())[1:]
+        keywords = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own]
+        run.__dict__["__signature__"] = inspect.Signature([*keywords, *_OPTIONS])
+        app.command(name)(run)
+        return function
+
+    return register
+
+
+def noun(name: str, help_text: str) -> typer.Typer:
+    """Return an empty group of verbs."""
+    return typer.Typer(
+        name=name,
+        help=help_text,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+
+
+def _open(options: Mapping[str, Any]) -> Session:
+    settings = CliSettings()
+    server: str = options["server"] or settings.server
+    return Session(
+        server=(server if "://" in server else f"http://{server}").rstrip("/"),
+        token=options["token"] or settings.find_token(),
+        output=options["output"],
+    )

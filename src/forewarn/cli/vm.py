@@ -1,0 +1,131 @@
+"""`forewarn vm`: virtual machines one by one."""
+
+from typing import Annotated, Final
+
+import typer
+
+from forewarn.cli.event import print_events
+from forewarn.cli.output import Columns, Row, print_fields, print_table
+from forewarn.cli.session import Session, command, noun
+
+app = noun("vm", "Add, see, remove, restart and redeploy virtual machines.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The virtual machine.")]
+
+COLUMNS: Final[Columns] = {
+    "NAME": "name",
+    "SCOPE": "scope_id",
+    "UPDATE DOMAIN": "update_domain",
+    "FAULT DOMAIN": "fault_domain",
+    "HOST": "host",
+    "ADDRESSES": "addresses",
+}
+_FIELDS: Final[Columns] = {
+    "name": "name",
+    "scope": "scope_id",
+    "update domain": "update_domain",
+    "fault domain": "fault_domain",
+    "host": "host",
+    "addresses": "addresses",
+    "vm_id": "vm_id",
+    "role": "role",
+    "zone": "zone",
+    "location": "location",
+    "resource group": "resource_group",
+    "subscription": "subscription_id",
+    "tags": "tags",
+    "labels": "labels",
+}
+
+
+@command(app, "add")
+def add(  # noqa: PLR0913 - one for each flag
+    session: Session,
+    name: Name,
+    *,
+    availability_set: Annotated[str | None, typer.Option(help="The set it is in.")] = None,
+    cloud_service: Annotated[str | None, typer.Option(help="The service it is in.")] = None,
+    scale_set: Annotated[str | None, typer.Option(help="The scale set it is in.")] = None,
+    placement_group: Annotated[str | None, typer.Option(help="Its group there.")] = None,
+    update_domain: Annotated[int | None, typer.Option(help="Else the least filled.")] = None,
+    fault_domain: Annotated[int | None, typer.Option(help="Else the least filled.")] = None,
+    host: Annotated[str | None, typer.Option(help="The host that carries it.")] = None,
+    address: Annotated[list[str] | None, typer.Option(help="An IP address; repeat it.")] = None,
+    vm_id: Annotated[str | None, typer.Option(help="Else one is made.")] = None,
+) -> None:
+    """Add one virtual machine to the fleet.
+
+    Example: forewarn vm add web-0 --availability-set web --address 10.0.0.10
+    """
+    declared = {
+        "name": name,
+        "availability_set": availability_set,
+        "cloud_service": cloud_service,
+        "scale_set": scale_set,
+        "placement_group": placement_group,
+        "update_domain": update_domain,
+        "fault_domain": fault_domain,
+        "host": host,
+        "addresses": address,
+        "vm_id": vm_id,
+    }
+    session.show(session.post("virtual-machines", body=declared), _print_one)
+
+
+@command(app, "list")
+def list_all(session: Session) -> None:
+    """List every virtual machine, in fleet order.
+
+    Example: forewarn vm list -o json
+    """
+    session.show(
+        session.get("virtual-machines"), lambda got: print_table(got["virtual_machines"], COLUMNS)
+    )
+
+
+@command(app, "show")
+def show(session: Session, name: Name) -> None:
+    """Show one virtual machine.
+
+    Example: forewarn vm show web-0
+    """
+    session.show(session.get("virtual-machines", name), lambda vm: print_fields(vm, _FIELDS))
+
+
+@command(app, "remove")
+def remove(session: Session, name: Name) -> None:
+    """Take one virtual machine out of the fleet.
+
+    Example: forewarn vm remove web-0
+    """
+    session.show(
+        session.delete("virtual-machines", name),
+        lambda change: typer.echo(f"removed {', '.join(change['removed'])}"),
+    )
+
+
+@command(app, "restart")
+def restart(session: Session, name: Name) -> None:
+    """Restart as its owner would: announce a Reboot and wait for its approval or NotBefore.
+
+    Example: forewarn vm restart web-0
+    """
+    _operate(session, name, "restart")
+
+
+@command(app, "redeploy")
+def redeploy(session: Session, name: Name) -> None:
+    """Redeploy as its owner would: announce a Redeploy.
+
+    Example: forewarn vm redeploy web-0
+    """
+    _operate(session, name, "redeploy")
+
+
+def _operate(session: Session, name: str, verb: str) -> None:
+    event = session.post("virtual-machines", name, verb)
+    session.show(event, lambda row: print_events([row]))
+
+
+def _print_one(vm: Row) -> None:
+    print_table([vm], COLUMNS)

@@ -1,0 +1,135 @@
+"""The command, against a control API on a real store and a real loopback socket."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+import uvicorn
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.control.app import create_app
+from forewarn.control.services import Services
+from forewarn.operations.context import Context
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import event_id
+from forewarn.storage.sqlite import open_sqlite
+
+TIMEOUT = 10
+MORNING = datetime(2026, 1, 5, 8, tzinfo=UTC)
+TOKEN = "open-sesame"  # noqa: S105
+FLEET = """
+[[availability_set]]
+name = "web"
+update_domains = 3
+postpone_until = "1h"
+
+[[virtual_machine]]
+name = "web-0"
+availability_set = "web"
+host = "kvm-0"
+addresses = ["10.0.0.10"]
+vm_id = "5f1b6d0e-0000-4000-8000-000000000001"
+
+[[virtual_machine]]
+name = "web-1"
+availability_set = "web"
+host = "kvm-1"
+
+[[virtual_machine]]
+name = "solo"
+tags = { team = "shop" }
+"""
+
+
+class HandClock:
+    """Maintenance time, moved by hand."""
+
+    kind = "virtual"
+
+    def __init__(self) -> None:
+        self._now = MORNING
+
+    def now(self) -> datetime:
+        return self._now
+
+    def advance(self, duration: timedelta) -> datetime:
+        self._now += duration
+        return self._now
+
+
+@pytest.fixture(scope="session")
+def new_database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("new") / "forewarn.db"
+    open_sqlite(path).close()
+    return path.read_bytes()
+
+
+@pytest.fixture
+def store(tmp_path: Path, new_database: bytes) -> Iterator[Store]:
+    (tmp_path / "forewarn.db").write_bytes(new_database)
+    opened = open_sqlite(tmp_path / "forewarn.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def server(store: Store) -> Iterator[str]:
+    """The address of a control API."""
+    numbers, clock = count(1), HandClock()
+    services = Services(
+        store=store,
+        context=lambda who: Context(
+            who=who,
+            now=clock.now(),
+            at=MORNING,
+            new_id=lambda: event_id(f"00000000-0000-4000-8000-{next(numbers):012x}"),
+        ),
+        clock=clock,
+        authenticate=lambda token: "alice" if token == TOKEN else None,
+        is_ready=lambda: True,
+        changed=lambda: None,
+    )
+    config = uvicorn.Config(create_app(services), lifespan="off", log_config=None)
+    control = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=control.run, args=([listener],))
+        thread.start()
+        deadline = time.monotonic() + TIMEOUT
+        while not control.started:
+            assert time.monotonic() < deadline, "the control API did not start"
+            time.sleep(0.005)
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        control.should_exit = True
+        thread.join(TIMEOUT)
+        assert not thread.is_alive(), "the control API did not stop"
+
+
+@pytest.fixture
+def environment(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What the environment says; the working directory is empty but for the server's state."""
+    monkeypatch.chdir(tmp_path)
+    return {"FOREWARN_SERVER": server, "FOREWARN_TOKEN": TOKEN, "COLUMNS": "80"}
+
+
+@pytest.fixture
+def empty_run(environment: Mapping[str, str]) -> Callable[..., Result]:
+    """Run a command against a server that has no fleet yet."""
+
+    def run(*arguments: str, **variables: str | None) -> Result:
+        return CliRunner().invoke(app, arguments, env={**environment, **variables})
+
+    return run
+
+
+@pytest.fixture
+def run(empty_run: Callable[..., Result], tmp_path: Path) -> Callable[..., Result]:
+    """Run a command against a server with three virtual machines: web-0, web-1 and solo."""
+    (tmp_path / "fleet.toml").write_text(FLEET)
+    assert empty_run("fleet", "apply", "fleet.toml").exit_code == 0
+    return empty_run

@@ -1,0 +1,194 @@
+"""How commands fail: an exit code, one line and a hint; never a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+Run = Callable[..., Result]
+FOREWARN = Path(sys.executable).with_name("forewarn")
+NOBODY = "00000000-0000-4000-8000-00000000dead"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        ("vm show nobody", 3, "There is no virtual machine called 'nobody'."),
+        ("vm remove nobody", 3, "There is no virtual machine called 'nobody'."),
+        ("vm restart nobody", 3, "There is no virtual machine called 'nobody'."),
+        ("vm add solo", 4, "There is a virtual machine called 'solo' already."),
+        ("vm add x --availability-set no", 4, "x belongs to availability-set/no"),
+        (f"event show {NOBODY}", 3, f"There is no event {NOBODY.upper()}."),
+        (f"event approve {NOBODY}", 3, f"There is no event {NOBODY.upper()}."),
+        (f"event start {NOBODY} --yes", 3, f"There is no event {NOBODY.upper()}."),
+        ("event create --type Reboot --resource solo --not-before 1m", 4, "the earliest is"),
+        ("event create --type Reboot --resource solo --not-before soon", 4, "'soon' is neither"),
+        ("event create --type Reboot --resource solo --started", 2, "Nobody is there to ask."),
+        (f"event start {NOBODY}", 2, "Nobody is there to ask."),
+        ("event complete", 2, "Name one event, or say --all and nothing else."),
+        (f"event complete {NOBODY} --all", 2, "Name one event, or say --all and nothing else."),
+        ("maintenance status nope", 3, "There is no maintenance 'nope'."),
+        ("maintenance start --type Freeze --scope nope", 3, "called 'nope'"),
+        ("maintenance start --type Freeze", 4, "selects no virtual machine"),
+        ("fleet apply nowhere.toml", 2, "nowhere.toml cannot be read: No such file"),
+        ("fleet apply .", 2, "cannot be read: Is a directory"),
+    ],
+)
+def test_refusal_has_its_exit_code_one_line_and_a_hint(
+    run: Run, arguments: str, code: int, line: str
+) -> None:
+    result = run(*arguments.split())
+
+    said = result.stderr.splitlines()
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said[0].startswith("forewarn: ")
+    assert line in said[0]
+    assert "vm add x" in arguments or len(said) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "event create --type Nap --resource solo",
+        "event create --type Reboot",
+        "event list --status Asleep",
+        "event list --limit 0",
+        "clock advance soon",
+        "vm add",
+        "vm list -o xml",
+        "nonsense",
+        "serve --clock lunar",
+    ],
+)
+def test_wrong_usage_is_two(run: Run, arguments: str) -> None:
+    result = run(*arguments.split())
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Error: " in result.stderr
+
+
+def test_conflict_is_four_and_names_the_next_command(run: Run) -> None:
+    event_id = json.loads(run("vm", "restart", "solo", "-o", "json").stdout)["event_id"]
+
+    again = run("vm", "restart", "solo")
+    cancel = run("event", "complete", event_id)
+
+    assert (again.exit_code, cancel.exit_code) == (4, 4)
+    assert again.stderr.endswith("  try: forewarn event list --vm solo\n")
+    assert cancel.stderr.endswith(f"  try: forewarn event show {event_id}\n")
+
+
+@pytest.mark.parametrize(
+    ("fleet", "place"),
+    [
+        ('[[virtual_machine]]\nname = "x"\nzoen = "1"\n', "3: x has the unknown key 'zoen'."),
+        ('[[virtual_machine]]\nname = "x"\nzone = 1\n', "3: zone of x must be of type str"),
+        ('\n[[virtual_machine]]\nname = "x"\navailability_set = "no"\n', "3: x belongs to"),
+        (
+            '[[virtual_machine]]\nname = "x"\navailability_set = "web"\nupdate_domain = 9\n',
+            "2: x has update domain 9, but there are only 0 to 2.",
+        ),
+        ('[[scale_set]]\nname = "s"\nterminate_notice = "1m"\n', "3: terminate_notice of"),
+        ('[[virtual_machine]]\nname = "a b"\n', "2: 'a b' is no name"),
+        ('[[virtual_machine]]\nname = "x"\n\nzone = [\n', "4: This is not TOML"),
+        ('a = "x"\nb = = 1\n', "2: This is not TOML"),
+        ('[[vm]]\nname = "x"\n', " 'vm' is not one of"),
+        ('[[virtual_machine]]\nname = "x"\nzone = 2026-01-05\n', " A fleet has no dates"),
+    ],
+)
+def test_fleet_error_names_file_and_line(run: Run, tmp_path: Path, fleet: str, place: str) -> None:
+    (tmp_path / "bad.toml").write_text(fleet)
+
+    result = run("fleet", "apply", "bad.toml")
+
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert result.stderr.startswith(f"bad.toml:{place}")
+
+
+def test_nobody_listening_is_six(run: Run) -> None:
+    result = run("event", "list", FOREWARN_SERVER="127.0.0.1:9")
+
+    assert result.exit_code == 6
+    assert result.stderr == (
+        "forewarn: There is no server at http://127.0.0.1:9.\n"
+        "  try: forewarn serve, or --server URL\n"
+    )
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://x:y"])
+def test_server_that_is_no_address_is_usage(run: Run, url: str) -> None:
+    result = run("event", "list", "--server", url)
+
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith(f"forewarn: {url.rstrip('/')}")
+
+
+def test_wrong_token_is_one(run: Run) -> None:
+    result = run("event", "list", "--token", "wrong")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("forewarn: The token is not known here.")
+
+
+def test_token_is_found_beside_the_database_or_in_the_state_directory(
+    run: Run, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "state"
+    elsewhere.mkdir()
+    without = run("vm", "list", FOREWARN_TOKEN=None)
+    (elsewhere / "admin.token").write_text("open-sesame\n")
+    in_state_dir = run("vm", "list", FOREWARN_TOKEN=None, FOREWARN_STATE_DIR=str(elsewhere))
+    (tmp_path / "admin.token").write_text("open-sesame\n")
+    beside = run("vm", "list", FOREWARN_TOKEN=None)
+
+    assert (without.exit_code, in_state_dir.exit_code, beside.exit_code) == (1, 0, 0)
+
+
+def test_serve_refuses_a_bad_setting_by_name(run: Run) -> None:
+    result = run("serve", "--speed", "0.5")
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("forewarn: The setting speed is wrong: ")
+
+
+def test_db_upgrade_makes_the_database_and_refuses_one_in_use(run: Run, tmp_path: Path) -> None:
+    made = run("db", "upgrade", "--database", f"sqlite:///{tmp_path}/new.db")
+    in_use = run("db", "upgrade")
+
+    assert (made.exit_code, made.stdout) == (0, f"{tmp_path}/new.db is up to date\n")
+    assert (tmp_path / "new.db").exists()
+    assert (in_use.exit_code, in_use.stdout) == (1, "")
+    assert in_use.stderr.startswith("forewarn: forewarn.db is in use")
+
+
+def test_command_in_a_pipe_is_plain_and_without_traceback(
+    run: Run, server: str, tmp_path: Path
+) -> None:
+    run("vm", "list")
+    environment = {
+        "PATH": os.defpath,
+        "FOREWARN_SERVER": server,
+        "FOREWARN_TOKEN": "open-sesame",
+    }
+
+    listed, refused = (
+        subprocess.run(
+            [FOREWARN, *arguments],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for arguments in (("vm", "list"), ("vm", "show", "nobody"))
+    )
+
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "\x1b" not in listed.stdout
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert "Traceback" not in refused.stderr

@@ -1,0 +1,53 @@
+"""Help fits a screen, and every command has an example."""
+
+from collections.abc import Iterator
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from forewarn.cli.app import app
+
+NOUNS = {"fleet", "vm", "event", "maintenance", "clock", "db"}
+VERBS = {
+    "fleet": {"apply", "show"},
+    "vm": {"add", "list", "show", "remove", "restart", "redeploy"},
+    "event": {
+        "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",
+    },
+    "maintenance": {"start", "status", "list"},
+    "clock": {"show", "advance"},
+    "db": {"upgrade"},
+}  # fmt: skip
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    yield ("demo",)
+    yield ("serve",)
+    for noun, verbs in VERBS.items():
+        yield from ((noun, verb) for verb in sorted(verbs))
+
+
+def helped(*arguments: str) -> str:
+    result = CliRunner().invoke(app, [*arguments, "--help"], env={"COLUMNS": "80"})
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_help_fits_one_screen() -> None:
+    lines = helped().splitlines()
+
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("noun", VERBS)
+def test_noun_has_its_verbs(noun: str) -> None:
+    group = vars(get_command(app))["commands"][noun]
+
+    assert set(vars(group)["commands"]) == VERBS[noun]
+
+
+@pytest.mark.parametrize("command", tuple(commands()), ids=" ".join)
+def test_every_command_has_an_example(command: tuple[str, ...]) -> None:
+    assert f"Example: forewarn {' '.join(command)}" in helped(*command)

@@ -1,0 +1,200 @@
+"""What each command prints: tables for people, JSON for programs."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from typer.testing import Result
+
+Run = Callable[..., Result]
+
+# The fleet took 1 and 2 for its vm_ids.
+FIRST = "00000000-0000-4000-8000-000000000003"
+SECOND = "00000000-0000-4000-8000-000000000004"
+
+
+def shown(result: Result) -> str:
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def table(text: str) -> str:
+    return dedent(text).lstrip("\n")
+
+
+def test_fleet_apply_counts(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "less.toml").write_text('[[virtual_machine]]\nname = "solo"\n')
+
+    assert shown(run("fleet", "apply", "fleet.toml")) == "0 added, 0 changed, 0 removed\n"
+    pruned = run("fleet", "apply", "less.toml", "--prune", "-o", "json")
+    assert json.loads(shown(pruned)) == {
+        "added": [],
+        "changed": ["solo"],
+        "removed": ["web-0", "web-1"],
+    }
+
+
+@pytest.mark.parametrize("command", [("fleet", "show"), ("vm", "list")])
+def test_fleet_is_a_table(run: Run, command: tuple[str, str]) -> None:
+    assert shown(run(*command)) == table("""
+        NAME   SCOPE                 UPDATE DOMAIN  FAULT DOMAIN  HOST   ADDRESSES
+        web-0  availability-set/web  0              0             kvm-0  10.0.0.10
+        web-1  availability-set/web  1              1             kvm-1
+        solo   virtual-machine/solo  0              0
+        """)
+
+
+def test_fleet_as_json_is_the_fleet_file(run: Run) -> None:
+    fleet = json.loads(shown(run("fleet", "show", "-o", "json")))
+
+    assert [vm["name"] for vm in fleet["virtual_machine"]] == ["web-0", "web-1", "solo"]
+    assert fleet["availability_set"][0]["postpone_until"] == "1h"
+
+
+def test_virtual_machine_is_shown(run: Run) -> None:
+    assert shown(run("vm", "show", "SOLO")) == table("""
+        name:           solo
+        scope:          virtual-machine/solo
+        update domain:  0
+        fault domain:   0
+        vm_id:          00000000-0000-4000-8000-000000000002
+        tags:           team=shop
+        """)
+
+
+def test_virtual_machine_is_added_and_removed(run: Run) -> None:
+    added = run("vm", "add", "web-2", "--availability-set", "web", "--address", "10.0.0.12")
+
+    assert shown(added) == table("""
+        NAME   SCOPE                 UPDATE DOMAIN  FAULT DOMAIN  HOST  ADDRESSES
+        web-2  availability-set/web  2              0                   10.0.0.12
+        """)
+    assert shown(run("vm", "remove", "web-2")) == "removed web-2\n"
+
+
+@pytest.mark.parametrize(
+    ("verb", "event_type", "not_before"),
+    [("restart", "Reboot  ", "08:15:00"), ("redeploy", "Redeploy", "08:10:00")],
+)
+def test_user_operation_shows_its_event(
+    run: Run, verb: str, event_type: str, not_before: str
+) -> None:
+    event = event_type.strip()
+    width = len(event)
+
+    assert shown(run("vm", verb, "solo")) == (
+        f"EVENT ID                              {'TYPE':<{width}}  STATUS     SOURCE  "
+        "NOT BEFORE            RESOURCES\n"
+        f"{FIRST}  {event}  Scheduled  User    2026-01-05 {not_before}Z  solo\n"
+    )
+
+
+def test_events_are_created_and_listed(run: Run) -> None:
+    resources = ("--resource", "web-0", "--resource", "solo")
+    created = run("event", "create", "--type", "reboot", *resources, "--not-before", "20m")
+
+    expected = table(f"""
+        EVENT ID                              TYPE    STATUS     SOURCE    NOT BEFORE            RESOURCES
+        {FIRST}  Reboot  Scheduled  Platform  2026-01-05 08:20:00Z  web-0
+        {SECOND}  Reboot  Scheduled  Platform  2026-01-05 08:20:00Z  solo
+        """)  # noqa: E501
+    assert shown(created) == expected
+    assert shown(run("event", "list")) == expected
+    assert SECOND not in shown(run("event", "list", "--vm", "web-0"))
+    assert FIRST not in shown(run("event", "list", "--status", "started"))
+    assert len(json.loads(shown(run("event", "list", "--limit", "1", "-o", "json")))["events"]) == 1
+
+
+def test_created_event_has_what_the_flags_say(run: Run) -> None:
+    flags = ("--duration", "9", "--description", "Übung", "--not-before", "2026-01-05T09:00:00Z")
+    answer = run("event", "create", "--type", "Freeze", "--resource", "solo", *flags, "-o", "json")
+
+    (event,) = json.loads(shown(answer))["events"]
+    assert (event["event_type"], event["duration_in_seconds"]) == ("Freeze", 9)
+    assert (event["description"], event["not_before"]) == ("Übung", "2026-01-05T09:00:00Z")
+
+
+def test_event_is_shown_with_its_life(run: Run) -> None:
+    run("vm", "restart", "solo")
+    run("clock", "advance", "1m")
+    run("event", "approve", FIRST)
+    run("event", "start", FIRST, "--yes")
+    run("event", "complete", FIRST, "--failed", "--reason", "no boot")
+
+    assert shown(run("event", "show", FIRST)) == table(f"""
+        event id:       {FIRST}
+        type:           Reboot
+        status:         Completed
+        source:         User
+        scope:          virtual-machine/solo
+        update domain:  0
+        resources:      solo
+        description:    Virtual machine is going to be restarted as requested by authorized user.
+        created:        2026-01-05 08:00:00Z
+        not before:     2026-01-05 08:15:00Z
+        approved by:    alice
+        started:        2026-01-05 08:01:00Z
+        ended:          2026-01-05 08:01:00Z
+        outcome:        failed
+        reason:         no boot
+
+        AT                    WHAT       WHO    DETAIL
+        2026-01-05 08:00:00Z  scheduled  alice
+        2026-01-05 08:01:00Z  approved   alice
+        2026-01-05 08:01:00Z  started    alice
+        2026-01-05 08:01:00Z  completed  alice  no boot
+        """)
+
+
+def test_history_lists_what_has_ended(run: Run) -> None:
+    run("event", "create", "--type", "Reboot", "--resource", "web-0")
+    run("event", "create", "--type", "Reboot", "--resource", "web-1", "--started", "--yes")
+    run("event", "cancel", FIRST, "--reason", "not today")
+    run("event", "complete", "--all")
+
+    assert shown(run("event", "history")) == table(f"""
+        EVENT ID                              TYPE    STATUS     OUTCOME    ENDED                 RESOURCES  REASON
+        {FIRST}  Reboot  Canceled              2026-01-05 08:00:00Z  web-0      not today
+        {SECOND}  Reboot  Completed  succeeded  2026-01-05 08:00:00Z  web-1
+        """)  # noqa: E501
+    assert len(shown(run("event", "list")).splitlines()) == 1
+
+
+def test_event_is_postponed(run: Run) -> None:
+    run("event", "create", "--type", "Reboot", "--resource", "web-0")
+
+    postponed = run("event", "postpone", FIRST, "--not-before", "1h", "-o", "json")
+
+    assert json.loads(shown(postponed))["not_before"] == "2026-01-05T09:00:00Z"
+
+
+def test_maintenance_is_started_listed_and_followed(run: Run) -> None:
+    started = run("maintenance", "start", "--type", "Freeze", "--scope", "web", "--duration", "9")
+
+    expected = table(f"""
+        maintenance:       {FIRST}
+        type:              Freeze
+        status:            running
+        description:       Host server is undergoing maintenance.
+        virtual machines:  web-0,web-1
+
+        STEP  HOST  SCOPE                 UPDATE DOMAIN  RESOURCES
+        1           availability-set/web  0              web-0
+        2           availability-set/web  1              web-1
+        """)
+    assert shown(started) == expected
+    assert shown(run("maintenance", "status", FIRST)) == expected
+    assert shown(run("maintenance", "list")) == table(f"""
+        MAINTENANCE                           TYPE    STATUS   IN FLIGHT  ENDED  STEPS LEFT  OF
+        {FIRST}  Freeze  running  0          0      2           2 virtual machines
+        """)
+
+
+def test_clock_is_shown_and_advanced(run: Run) -> None:
+    assert shown(run("clock", "show")) == "now:    2026-01-05 08:00:00Z\nclock:  virtual\n"
+    assert json.loads(shown(run("clock", "advance", "1h30m", "-o", "json"))) == {
+        "kind": "virtual",
+        "now": "2026-01-05T09:30:00Z",
+    }

@@ -1,0 +1,185 @@
+"""Settings: flag > environment > file > default, and one sentence for what is wrong."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from forewarn.settings import (
+    CliSettings,
+    ClockKind,
+    Settings,
+    SettingsError,
+    TcpAddress,
+    UnixAddress,
+    load_settings,
+    parse_address,
+)
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture(autouse=True)
+def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"FOREWARN_{name.upper()}", raising=False)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_file(text: str) -> Path:
+        path = tmp_path / "forewarn.toml"
+        path.write_text(text)
+        return path
+
+    return write_file
+
+
+def test_defaults_are_those_of_the_documentation() -> None:
+    settings = load_settings({})
+
+    assert settings.database == "sqlite:///forewarn.db"
+    assert settings.metadata == ("127.0.0.1:8169",)
+    assert settings.control == "127.0.0.1:8170"
+    assert (settings.clock, settings.speed, settings.executor) == ("real", 1, "manual")
+    assert (settings.notice, settings.user_initiated_limit) == ("always", 10)
+    assert settings.migrate
+    assert settings.state_directory == Path()
+
+
+def test_flag_wins_over_environment_over_file_over_default(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write('control = "127.0.0.1:1"\nexecutor = "simulated"\nspeed = 2\n')
+    monkeypatch.setenv("FOREWARN_SPEED", "3")
+    monkeypatch.setenv("FOREWARN_CONTROL", "127.0.0.1:2")
+
+    settings = load_settings({"control": "127.0.0.1:3", "speed": None})
+
+    assert settings.control == "127.0.0.1:3"
+    assert settings.speed == 3
+    assert settings.executor == "simulated"
+    assert settings.notice == "always"
+
+
+def test_config_names_another_file(tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text('database = "sqlite:////var/lib/forewarn/db"\nclock = "virtual"\n')
+
+    settings = load_settings({}, other)
+
+    assert settings.database_path == Path("/var/lib/forewarn/db")
+    assert settings.state_directory == Path("/var/lib/forewarn")
+    assert settings.clock is ClockKind.VIRTUAL
+
+
+def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOREWARN_METADATA", "127.0.0.1:80, [::1]:80,unix:/run/forewarn.sock")
+
+    assert load_settings({}).metadata == ("127.0.0.1:80", "[::1]:80", "unix:/run/forewarn.sock")
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"speed": 0.5}, "The setting speed is wrong: input should be greater than or equal to 1."),
+        ({"speed": "nan"}, "The setting speed is wrong: "),
+        ({"speed": 2, "clock": "virtual"}, "The setting speed cannot be used with clock virtual."),
+        ({"clock": "lunar"}, "The setting clock is wrong: input should be 'real' or 'virtual'."),
+        ({"metadata": ["x"]}, "The setting metadata is wrong: 'x' is no address; write HOST:PORT"),
+        ({"metadata": []}, "The setting metadata is wrong: "),
+        ({"control": "unix:/x"}, "The setting control is wrong: the control API listens on"),
+        ({"control": "h:65536"}, "The setting control is wrong: 'h:65536' is no address"),
+        ({"database": "postgresql://h/d"}, "The setting database is wrong: PostgreSQL is not"),
+        ({"database": "sqlite:///"}, "The setting database is wrong: 'sqlite:///' names no"),
+        ({"database": "x.db"}, "The setting database is wrong: 'x.db' names no SQLite file"),
+        ({"user_initiated_limit": 0}, "The setting user_initiated_limit is wrong: "),
+        ({"trusted_proxies": ["x"]}, "The setting trusted_proxies is wrong: 'x' is neither"),
+        ({"trusted_proxies": ["10.0.0.0/8"]}, "The setting trusted_proxies needs proxy_secret."),
+        ({"proxy_secret": ""}, "The setting proxy_secret is wrong: "),
+        ({"executor": "magic"}, "The setting executor is wrong: "),
+        ({"log_format": "xml"}, "The setting log_format is wrong: "),
+    ],
+)
+def test_bad_value_is_one_sentence_that_names_the_setting(
+    flags: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_settings(flags)
+
+    assert str(refused.value).startswith(sentence)
+    assert str(refused.value).endswith(".")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("sped = 2\n", "forewarn.toml: there is no setting called 'sped'."),
+        ("[serve]\nspeed = 2\n", "forewarn.toml: there is no setting called 'serve'."),
+        ("speed = = 2\n", "forewarn.toml is not TOML: "),
+        ("speed = 'fast'\n", "The setting speed is wrong: "),
+    ],
+)
+def test_bad_file_is_one_sentence(write: Write, text: str, sentence: str) -> None:
+    write(text)
+
+    with pytest.raises(SettingsError) as refused:
+        load_settings({})
+
+    assert str(refused.value).startswith(sentence)
+
+
+def test_missing_config_file_is_an_error_only_when_it_was_named() -> None:
+    with pytest.raises(SettingsError, match=r"no\.toml cannot be read: No such file"):
+        load_settings({}, Path("no.toml"))
+
+
+def test_settings_are_frozen_and_keep_the_secret() -> None:
+    settings = Settings(proxy_secret="hush")  # noqa: S106
+
+    assert "hush" not in repr(settings)
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.control = "x"
+
+
+def test_settings_made_directly_do_not_see_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FOREWARN_CONTROL", "127.0.0.1:1")
+
+    assert Settings().control == "127.0.0.1:8170"
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:80", TcpAddress("127.0.0.1", 80)),
+        ("[::1]:0", TcpAddress("::1", 0)),
+        ("localhost:8169", TcpAddress("localhost", 8169)),
+        ("unix:/run/x.sock", UnixAddress(Path("/run/x.sock"))),
+        ("unix:x.sock", UnixAddress(Path("x.sock"))),
+    ],
+)
+def test_address_is_read(text: str, address: TcpAddress | UnixAddress) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "unix:", "::1:80", "[::1]", "h", ":80", "h:", "h:x", "h/:1"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no address"):
+        parse_address(text)
+
+
+def test_commands_take_server_and_token_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FOREWARN_SERVER", "http://h:1")
+    monkeypatch.setenv("FOREWARN_TOKEN", "t")
+
+    settings = CliSettings()
+
+    assert (settings.server, settings.find_token()) == ("http://h:1", "t")
+    assert "'t'" not in repr(settings)
