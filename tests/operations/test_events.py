@@ -33,7 +33,7 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.fleet import read_fleet_file
-from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.inventory import apply_fleet, remove_vm
 from forewarn.operations.views import describe_event
 from forewarn.ports.store import Store
 from forewarn.protocol.document import Document
@@ -213,6 +213,15 @@ def test_event_is_postponed_as_far_as_its_scope_allows(fleet: Store, operator: C
         fleet.write(lambda tx: postpone_event(tx, operator, alone.event_id, wanted))
     with pytest.raises(UnknownEventError):
         fleet.write(lambda tx: postpone_event(tx, operator, MISSING, wanted))
+
+
+def test_event_that_outlived_its_scope_cannot_be_postponed(fleet: Store, operator: Context) -> None:
+    (event,) = create(fleet, operator, "solo")
+    fleet.write(lambda tx: cancel_event(tx, operator, event.event_id))
+    fleet.write(lambda tx: remove_vm(tx, operator, "solo"))
+
+    with pytest.raises(IllegalTransitionError):
+        fleet.write(lambda tx: postpone_event(tx, operator, event.event_id, event.not_before))
 
 
 def test_start_request_approves_once_and_leaves_the_document(

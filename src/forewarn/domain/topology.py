@@ -25,6 +25,8 @@ from forewarn.protocol.vocabulary import EventType, role_of
 
 UPDATE_DOMAINS: Final = 5
 FAULT_DOMAINS: Final = 2
+MOST_DOMAINS: Final = 1000
+LONGEST_POSTPONEMENT: Final = timedelta(days=365)
 
 
 class ScopeKind(StrEnum):
@@ -144,9 +146,13 @@ def check_scope(scope: DeliveryScope) -> None:
     shortest = MINIMUM_NOTICE[EventType.TERMINATE]
     is_scale_set = scope.kind is ScopeKind.SCALE_SET
     for setting, is_right, bounds in (
-        ("update_domains", scope.update_domains >= 1, "1 or more"),
-        ("fault_domains", scope.fault_domains >= 1, "1 or more"),
-        ("postpone_until", scope.policy.postpone_until >= timedelta(0), "0 or longer"),
+        ("update_domains", 1 <= scope.update_domains <= MOST_DOMAINS, f"1 to {MOST_DOMAINS}"),
+        ("fault_domains", 1 <= scope.fault_domains <= MOST_DOMAINS, f"1 to {MOST_DOMAINS}"),
+        (
+            "postpone_until",
+            timedelta(0) <= scope.policy.postpone_until <= LONGEST_POSTPONEMENT,
+            f"at most {LONGEST_POSTPONEMENT.days} days",
+        ),
         (
             "terminate_notice",
             notice is None or (is_scale_set and shortest <= notice <= LONGEST_TERMINATE_NOTICE),

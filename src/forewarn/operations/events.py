@@ -116,7 +116,9 @@ def postpone_event(
     tx: Transaction, context: Context, event_id: EventId, not_before: datetime
 ) -> ScheduledEvent:
     """Move the event to a later *not_before*, as far as its scope's policy allows."""
-    policy = tx.topology().scopes[find_event(tx, event_id).scope_id].policy
+    # An event of long ago may have outlived its scope; it cannot be postponed either way.
+    scope = tx.topology().scopes.get(find_event(tx, event_id).scope_id)
+    policy = scope.policy if scope else Policy()
     policy = replace(policy, postpone_until=policy.postpone_until / context.rules.speed)
     return _change(
         tx,

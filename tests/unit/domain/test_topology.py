@@ -193,6 +193,8 @@ def test_name_is_taken_in_any_case(
     [
         replace(WEB, update_domains=0),
         replace(WEB, fault_domains=0),
+        replace(WEB, update_domains=1001),
+        replace(WEB, policy=Policy(postpone_until=timedelta(days=366))),
         replace(WEB, policy=Policy(postpone_until=timedelta(minutes=-1))),
         replace(WEB, policy=Policy(terminate_notice=timedelta(minutes=10))),
         replace(WEB, placement_group="a"),
