@@ -17,7 +17,7 @@ help:  ## list the commands
 demo: .venv/.runtime  ## see the product work
 	@$(BIN)/forewarn demo
 
-test: .venv/.dev  ## run every test, with full branch coverage of protocol/ and domain/
+test: .venv/.dev  ## run every test, with full branch coverage of the rules and the verbs
 	@$(PYTEST) --cov --cov-report=term:skip-covered
 
 check: .venv/.dev  ## format, lint, types, layers

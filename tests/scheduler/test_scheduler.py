@@ -1,7 +1,8 @@
 """The loop on a real store, with the simulated executor and a clock that is moved by hand."""
 
+import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.clocks import VirtualClock
+from forewarn.domain.decisions import Impact
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.names import VmName
@@ -26,7 +28,7 @@ from forewarn.operations.maintenances import (
 )
 from forewarn.ports.executor import Executor
 from forewarn.ports.store import LeaseLostError, Store
-from forewarn.protocol.vocabulary import EventStatus, EventType, event_id
+from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.storage.sqlite import open_sqlite
 
@@ -81,7 +83,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    store = open_sqlite(tmp_path / "forewarn.db")
+    store = open_sqlite(tmp_path / "forewarn.db", busy_timeout=0.2)
     made = World(store)
     store.write(lambda tx: apply_fleet(tx, made.context(), read_fleet_file(FLEET)))
     yield made
@@ -215,3 +217,81 @@ def test_thread_ends_when_the_lease_is_lost(world: World) -> None:
 
     assert not thread.is_alive()
     assert world.event(created).event_status is EventStatus.SCHEDULED
+
+
+class Flaky:
+    """An executor that raises until it is mended."""
+
+    def __init__(self, mended: Executor) -> None:
+        self.is_broken = True
+        self._mended = mended
+
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> None:
+        self._mended.begin(event, vm, epoch=epoch)
+
+    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
+        if self.is_broken and vm == "web-0":
+            raise OSError("no route to the host")
+        return self._mended.inquire(event_id, vm)
+
+
+def test_executor_in_trouble_is_asked_again_and_holds_nobody_else(world: World) -> None:
+    flaky = Flaky(world.simulated)
+    scheduler = world.lead(flaky)
+    troubled, other = world.create("web-0"), world.create("web-1")
+    world.advance(scheduler, minutes=30)
+
+    waiting, ended = world.event(troubled), world.event(other)
+    flaky.is_broken = False
+    world.advance(scheduler, minutes=11)
+
+    assert waiting.event_status is EventStatus.STARTED
+    assert ended.outcome is Outcome.SUCCEEDED
+    assert world.event(troubled).outcome is Outcome.SUCCEEDED
+
+
+def test_thread_goes_on_when_the_store_is_back(world: World, tmp_path: Path) -> None:
+    scheduler = world.lead()
+    created = world.create("web-0")
+    world.clock.move_to(created.not_before)
+    with sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None) as blocker:
+        blocker.execute("BEGIN IMMEDIATE")
+        thread = threading.Thread(target=scheduler.run)
+        thread.start()
+        waited = wait_until(lambda: not world.store.is_writable())
+        blocker.execute("ROLLBACK")
+    scheduler.wake()
+    recovered = wait_until(lambda: world.event(created).event_status is EventStatus.STARTED)
+    scheduler.stop()
+    thread.join(10)
+
+    assert waited, "the scheduler did not notice within 15 s"
+    assert recovered, "the scheduler did not recover within 15 s"
+
+
+def test_thread_survives_what_nobody_thought_of(world: World) -> None:
+    scheduler = Scheduler(
+        store=world.store, executor=world.simulated, context=broken_context, epoch=1
+    )
+    thread = threading.Thread(target=scheduler.run)
+    thread.start()
+
+    still_there = not wait_until(lambda: not thread.is_alive(), seconds=0.3)
+    scheduler.stop()
+    thread.join(10)
+
+    assert still_there
+    assert not thread.is_alive()
+
+
+def broken_context() -> Context:
+    raise ZeroDivisionError
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 15) -> bool:
+    pause = threading.Event()
+    for _ in range(int(seconds / 0.02)):
+        if condition():
+            return True
+        pause.wait(0.02)
+    return False

@@ -1,0 +1,76 @@
+"""From a poll to an enabled scope."""
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.http.metadata.conftest import FLEET, NOW, WEB
+
+from forewarn.clocks import VirtualClock
+from forewarn.domain.names import VmName
+from forewarn.metadata.board import Board
+from forewarn.metadata.polls import Polls
+from forewarn.ports.store import Store
+from forewarn.protocol.versions import PreviewWire, served_versions
+from forewarn.storage.sqlite import open_sqlite
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_sqlite(tmp_path / "forewarn.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def board(store: Store) -> Board:
+    shown = Board(served_versions(PreviewWire.DOCUMENTED))
+    store.listen(shown.take)
+    store.write(lambda tx: tx.put_topology(FLEET))
+    return shown
+
+
+def commit(polls: Polls) -> None:
+    """Let the thread run its last turn."""
+    polls.stop()
+    thread = threading.Thread(target=polls.run)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive(), "the last turn takes no 10 s"
+
+
+def test_poll_enables_the_whole_scope(store: Store, board: Board) -> None:
+    polls = Polls(store, board, VirtualClock(NOW))
+    polls.note(VmName("web-0"))
+    polls.note(VmName("gone"))
+
+    commit(polls)
+
+    assert store.read(lambda reading: reading.last_polled_at(WEB)) == NOW
+
+
+def test_renewal_is_written_after_a_minute(store: Store, board: Board) -> None:
+    clock = VirtualClock(NOW)
+    polls = Polls(store, board, clock)
+    for seconds in (0, 30, 61):
+        clock.move_to(NOW + timedelta(seconds=seconds))
+        polls.note(VmName("web-0"))
+        commit(polls)
+
+    assert store.read(lambda reading: reading.last_polled_at(WEB)) == NOW + timedelta(seconds=61)
+
+
+def test_nothing_is_written_when_nobody_polls(store: Store, board: Board) -> None:
+    commit(Polls(store, board, VirtualClock(NOW)))
+
+    assert store.read(lambda reading: reading.setting("last_upkeep")) is None
+
+
+def test_store_that_cannot_be_written_does_not_end_the_thread(store: Store, board: Board) -> None:
+    polls = Polls(store, board, VirtualClock(NOW))
+    polls.note(VmName("web-0"))
+    store.close()
+
+    commit(polls)
