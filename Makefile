@@ -1,4 +1,5 @@
-# Every command of the project. `make demo` and `make test` need Python 3.11+, make and a package index, nothing else.
+# Every command of the project. `make demo` and `make test` need Python 3.11+, make and a package index. As root on
+# Debian, `make test` also installs the programs it runs as clients; otherwise it leaves those suites out and says so.
 PYTHON ?= python3
 BIN := .venv/bin
 UV := $(or $(shell command -v uv 2>/dev/null),$(BIN)/uv)
@@ -18,6 +19,7 @@ demo: .venv/.runtime  ## see the product work
 	@$(BIN)/forewarn demo
 
 test: .venv/.dev  ## run every test, with full branch coverage of the rules and the verbs
+	@sh scripts/test_needs.sh || test "$(CI)" != true
 	@$(PYTEST) --cov --cov-report=term:skip-covered
 
 check: .venv/.dev  ## format, lint, types, layers
@@ -32,8 +34,11 @@ format: .venv/.dev  ## rewrite the code in the house format
 
 bench: .venv/.dev  ## print the figures
 	@$(BIN)/python bench/core.py
+	@$(BIN)/python bench/store.py
+	@$(BIN)/python bench/polls.py
 
-soak: .venv/.dev  ## run the properties for long
+soak: .venv/.dev  ## run the properties for long, and kill the server 200 times
+	@$(PYTEST) tests/e2e/test_crash.py --kills 200
 	@$(PYTEST) tests/properties --hypothesis-profile=soak
 
 reference: .venv/.dev  ## rewrite what docs/ takes from the tables in the code
@@ -47,6 +52,7 @@ lock: .venv/.dev  ## pin the newest dependencies
 	@$(COMPILE) --extra server --group dev pyproject.toml --output-file requirements/dev.txt
 	@echo hatchling | $(COMPILE) - --output-file requirements/build.txt
 	@echo uv | $(COMPILE) - --output-file requirements/uv.txt
+	@echo ai4s-jobq | $(COMPILE) - --output-file tests/conformance/clients/ai4s-jobq.txt
 
 clean:  ## remove everything the commands made
 	rm -rf .venv dist site .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,48 @@
+#!/bin/sh
+# Install the clients that tests/conformance/clients runs against the server. Packages need root and
+# Debian; the rest goes into .venv. What is there already is left alone.
+set -eu
+cd "$(dirname "$0")/.."
+
+packages="curl hostname iproute2 libnewtonsoft-json5.0-cil mono-mcs mono-runtime python3 util-linux"
+clients=.venv/clients
+uv=$(command -v uv || echo .venv/bin/uv)
+
+missing=''
+for package in $packages; do
+  dpkg-query -W -f '${db:Status-Status}' "$package" 2> /dev/null | grep -qx installed ||
+    missing="$missing $package"
+done
+agents=$clients/resource-agents/usr/lib/ocf/resource.d/heartbeat/azure-events-az
+
+if [ -n "$missing" ] || [ ! -e "$agents" ]; then
+  command -v apt-get > /dev/null ||
+    { echo "this needs Debian's apt-get, for:$missing resource-agents" >&2; exit 1; }
+fi
+if [ -n "$missing" ]; then
+  [ "$(id -u)" = 0 ] || { echo "run this as root, or install:$missing" >&2; exit 1; }
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+    -o DPkg::Lock::Timeout=300 $missing > /dev/null
+fi
+
+# Only the files of the agents: the package would bring a cluster along.
+if [ ! -e "$agents" ]; then
+  download=$(mktemp -d)
+  trap 'rm -rf "$download"' EXIT
+  (
+    cd "$download"
+    apt-get download -qq resource-agents 2> /dev/null ||
+      { apt-get update -qq && apt-get download -qq resource-agents; }
+  )
+  mkdir -p "$clients"
+  dpkg-deb -x "$download"/resource-agents_*.deb "$clients/resource-agents"
+fi
+
+jobq=$clients/ai4s-jobq
+pins=tests/conformance/clients/ai4s-jobq.txt
+if ! cmp -s "$pins" "$jobq/installed.txt"; then
+  "$uv" venv --quiet --clear --python .venv/bin/python "$jobq"
+  "$uv" pip install --quiet --python "$jobq/bin/python" --require-hashes --requirements "$pins"
+  cp "$pins" "$jobq/installed.txt"
+fi

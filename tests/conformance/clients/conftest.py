@@ -1,0 +1,304 @@
+"""A server in a process of its own, on loopback or in a network with 169.254.169.254 in it.
+
+The clients are installed by scripts/test_needs.sh. One that is not there is skipped, in a line that
+says so.
+"""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SEEDS = ROOT.parent / "shared" / "seeds"
+PROGRAMS = Path(__file__).parent / "programs"
+INSTALLED = ROOT / ".venv" / "clients"
+FOREWARN = Path(sys.executable).parent / "forewarn"
+
+THIS_HOST = socket.gethostname()
+NODES = ("node-1", "node-2")
+TIMEOUT = 30.0
+
+# The documents the samples come from are not part of the project, and are not always there.
+collect_ignore = [] if SEEDS.is_dir() else ["test_seed_samples.py"]
+
+
+def run(*command: str | Path, stdin: str = "", timeout: float = TIMEOUT) -> str:
+    """Run *command* to its end and return what it printed; anything but success is a failure."""
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+    )
+    words = " ".join(map(str, command))
+    assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def wait_until(is_true: Callable[[], bool], reason: Callable[[], str]) -> None:
+    """Wait for something to become true, and give up with *reason*."""
+    deadline = time.monotonic() + TIMEOUT
+    while not is_true():
+        assert time.monotonic() < deadline, f"after {TIMEOUT:.0f} s: {reason()}"
+        time.sleep(0.05)
+
+
+def need(*tools: str | Path) -> None:
+    """Skip the test if one of *tools* is not installed."""
+    for tool in tools:
+        if shutil.which(tool) is None:
+            name = tool.relative_to(INSTALLED) if isinstance(tool, Path) else tool
+            pytest.skip(f"{name} is not here; run scripts/test_needs.sh as root")
+
+
+def find_pythons() -> dict[str, tuple[str, ...]]:
+    """Return the Pythons that are here: this one, and a Python 2 if there is one."""
+    python2 = ("env", "PYENV_VERSION=2.7", "python2")  # pyenv hides it unless told the version
+    found = {"python3": (sys.executable,)}
+    return found | ({"python2": python2} if _succeeds((*python2, "-c", "import urllib2")) else {})
+
+
+def compile_csharp(source: Path, directory: Path) -> Path:
+    """Return *source* as a program for mono."""
+    need("mcs", "mono")
+    json_net = sorted(Path("/usr/lib/cli").glob("Newtonsoft.Json-*/Newtonsoft.Json.dll"))
+    program = directory / source.with_suffix(".exe").name
+    references = [f"-r:{assembly}" for assembly in json_net[:1]]
+    run("mcs", "-nologo", *references, f"-out:{program}", source)
+    return program
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A network and a host name of its own, that last as long as the process that holds them."""
+
+    pid: int
+    flags: Sequence[str]
+
+    def enter(self, *command: str | Path) -> tuple[str | Path, ...]:
+        """Return *command* as one that runs in here."""
+        return ("nsenter", f"--target={self.pid}", *self.flags, "--net", "--uts", *command)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A running server on the virtual clock, driven over its control API."""
+
+    metadata: str
+    control: str
+    directory: Path
+    namespace: Namespace | None = None
+
+    def inside(self, *command: str | Path) -> tuple[str | Path, ...]:
+        """Return *command* as one that runs where the server runs."""
+        return self.namespace.enter(*command) if self.namespace else command
+
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return the answer of the control API."""
+        token = (self.directory / "admin.token").read_text(encoding="ascii").strip()
+        url = f"http://{self.control}/api/v1/{path}"
+        headers = ["-H", f"Authorization: Bearer {token}", "-H", "Content-Type: application/json"]
+        data = [] if body is None else ["-d", json.dumps(body)]
+        curl = ("curl", "-sS", "--fail-with-body", "-m", "10", "-X", method, *headers, *data, url)
+        return json.loads(run(*self.inside(*curl)))
+
+    def restart(self, vm: str) -> dict[str, Any]:
+        """Announce a Reboot, as its owner would, and return the event."""
+        event: dict[str, Any] = self.call("POST", f"virtual-machines/{vm}/restart")
+        return event
+
+    def announce(self, event_type: str, vm: str) -> dict[str, Any]:
+        """Announce an event, as the operator would, and return it."""
+        order = {"event_type": event_type, "resources": [vm]}
+        event: dict[str, Any] = self.call("POST", "events", order)["events"][0]
+        return event
+
+    def show(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Return *event* as it is now."""
+        now: dict[str, Any] = self.call("GET", f"events/{event['event_id']}")
+        return now
+
+    def approvers(self, event: Mapping[str, Any]) -> list[str]:
+        """Return the virtual machines that have approved *event*."""
+        return [approval["name"] for approval in self.show(event)["approvals"]]
+
+    def advance(self, duration: str) -> None:
+        """Let time pass."""
+        self.call("POST", "clock/advance", {"duration": duration})
+
+    def clear(self) -> None:
+        """End everything a test has left."""
+        for event in self.call("GET", "events?status=Scheduled")["events"]:
+            self.call("POST", f"events/{event['event_id']}/cancel")
+        self.call("POST", "events/complete-all")
+
+
+@contextmanager
+def serving(server: Server, fleet: str) -> Iterator[None]:
+    """Run *server* with *fleet* until the end of the block."""
+    (server.directory / "fleet.toml").write_text(fleet, encoding="utf-8")
+    log = server.directory / "server.log"
+    options = {
+        "--database": f"sqlite:///{server.directory / 'forewarn.db'}",
+        "--metadata": server.metadata,
+        "--control": server.control,
+        "--fleet": str(server.directory / "fleet.toml"),
+        "--clock": "virtual",
+        "--executor": "simulated",
+    }
+    words = [word for option in options.items() for word in option]
+    ready = server.inside("curl", "-sf", "-m", "2", f"http://{server.control}/readyz")
+
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            server.inside(FOREWARN, "serve", *words),
+            cwd=server.directory,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        wait_until(
+            lambda: process.poll() is not None or _succeeds(ready),
+            lambda: f"the server is not ready: {log.read_text(encoding='utf-8')}",
+        )
+        assert process.poll() is None, log.read_text(encoding="utf-8")
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def loopback_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    need("curl")
+    metadata, control = _free_addresses(2)
+    server = Server(
+        metadata=metadata,
+        control=control,
+        directory=tmp_path_factory.mktemp("loopback"),
+    )
+    fleet = f'[[virtual_machine]]\nname = "{THIS_HOST}"\naddresses = ["127.0.0.1"]\n'
+    with serving(server, fleet):
+        yield server
+
+
+@pytest.fixture
+def server(loopback_server: Server) -> Iterator[Server]:
+    """A server on loopback with nothing announced; to it we are THIS_HOST."""
+    yield loopback_server
+    loopback_server.clear()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """A host with a server on 169.254.169.254:80, and two machines that reach it by a wire."""
+
+    server: Server
+    machines: Mapping[str, Namespace]
+
+
+@pytest.fixture(scope="session")
+def wired_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    need("curl", "ip", "unshare", "nsenter")
+    with ExitStack() as stack:
+        host = _make_host(stack)
+        machines = {name: stack.enter_context(_holding(host)) for name in NODES}
+        _run_in(host, "ip link set lo up", "ip address add 169.254.169.254/32 dev lo")
+        for number, (name, machine) in enumerate(machines.items()):
+            _wire(host, machine, number, name)
+        server = Server(
+            metadata="169.254.169.254:80",
+            control="127.0.0.1:8170",
+            directory=tmp_path_factory.mktemp("network"),
+            namespace=host,
+        )
+        fleet = '[[availability_set]]\nname = "cluster"\n' + "".join(
+            f'[[virtual_machine]]\nname = "{name}"\navailability_set = "cluster"\n'
+            f'update_domain = {number}\naddresses = ["10.77.{number}.2"]\n'
+            for number, name in enumerate(NODES)
+        )
+        stack.enter_context(serving(server, fleet))
+        yield Network(server=server, machines=machines)
+
+
+@pytest.fixture
+def network(wired_network: Network) -> Iterator[Network]:
+    """The network with nothing announced."""
+    yield wired_network
+    wired_network.server.clear()
+
+
+def _make_host(stack: ExitStack) -> Namespace:
+    # Root can always; others can in a user namespace, where the system allows that.
+    for flags in ((), ("--user", "--map-root-user")):
+        if _succeeds(("unshare", *flags, "--net", "--uts", "ip", "link", "set", "lo", "up")):
+            return stack.enter_context(_holding(None, flags))
+    pytest.skip("no network namespace can be made here; run as root, or allow user namespaces")
+
+
+@contextmanager
+def _holding(within: Namespace | None, flags: Sequence[str] = ()) -> Iterator[Namespace]:
+    # The holder ends with its standard input, so that nothing remains even if we are killed.
+    command: Sequence[str | Path] = (
+        *("unshare", *flags, "--net", "--uts"),
+        *("sh", "-c", "echo held; exec cat"),
+    )
+    process = subprocess.Popen(
+        within.enter(*command) if within else command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n", "the namespace was not made"
+        entering = ("--user", "--preserve-credentials") if flags else ()
+        yield Namespace(process.pid, within.flags if within else entering)
+
+
+def _wire(host: Namespace, machine: Namespace, number: int, name: str) -> None:
+    _run_in(
+        host,
+        f"ip link add wire{number} type veth peer name eth0 netns {machine.pid}",
+        f"ip address add 10.77.{number}.1/24 dev wire{number}",
+        f"ip link set wire{number} up",
+    )
+    _run_in(
+        machine,
+        "ip link set lo up",
+        f"ip address add 10.77.{number}.2/24 dev eth0",
+        "ip link set eth0 up",
+        f"ip route add 169.254.169.254/32 via 10.77.{number}.1",
+        f"hostname {name}",
+    )
+
+
+def _run_in(namespace: Namespace, *lines: str) -> None:
+    run(*namespace.enter("sh", "-ec", "\n".join(lines)))
+
+
+def _succeeds(command: Sequence[str | Path]) -> bool:
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0
+
+
+def _free_addresses(count: int) -> list[str]:
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
