@@ -141,10 +141,14 @@ def _fleet(*names: str) -> Topology:
             approval=ApprovalPolicy.LEADER,
             postpone_until=timedelta(minutes=90),
             auto_approve_user=True,
-            terminate_notice=timedelta(minutes=7),
         ),
     )
-    batch = DeliveryScope(kind=ScopeKind.SCALE_SET, name="batch", placement_group="pg-1")
+    batch = DeliveryScope(
+        kind=ScopeKind.SCALE_SET,
+        name="batch",
+        placement_group="pg-1",
+        policy=Policy(terminate_notice=timedelta(minutes=7)),
+    )
     vms = [
         VirtualMachine(
             name=VmName(name),

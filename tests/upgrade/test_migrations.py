@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 from forewarn.storage.errors import DatabaseOutdatedError
+from forewarn.storage.schema import REVISIONS
 from forewarn.storage.sqlite import open_sqlite, upgrade
 from forewarn.storage.tables import metadata
 
@@ -73,3 +76,12 @@ def test_database_without_schema_is_refused_unless_migrated(tmp_path: Path) -> N
         open_sqlite(path, migrate=False)
 
     assert not path.exists()
+
+
+def test_list_of_revisions_is_that_of_the_scripts() -> None:
+    config = Config()
+    config.set_main_option("script_location", "forewarn.storage:migrations")
+
+    scripts = ScriptDirectory.from_config(config).walk_revisions()
+
+    assert tuple(script.revision for script in scripts)[::-1] == REVISIONS

@@ -5,15 +5,11 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 from sqlalchemy.exc import DBAPIError
 
 from forewarn.storage.connections import (
     Connector,
-    SqliteConnection,
     driver_error,
     is_damage,
     outage,
@@ -26,6 +22,11 @@ from forewarn.storage.errors import (
     DatabaseUnusableError,
     NotADatabaseError,
 )
+
+REVISIONS: Final = ("0001",)
+"""Every migration, oldest first; a test compares it with the scripts."""
+
+HEAD: Final = REVISIONS[-1]
 
 _MAGIC: Final = b"SQLite format 3\x00"
 
@@ -58,17 +59,16 @@ def bring_up_to_date(path: Path, *, migrate: bool) -> bool:
     is_new = not path.exists()
     try:
         revision = None if is_new else _find_revision(path)
-        scripts = ScriptDirectory.from_config(_config())
-        if revision == scripts.get_current_head():
+        if revision == HEAD:
             return False
-        if revision not in {None, *(script.revision for script in scripts.walk_revisions())}:
+        if revision not in {None, *REVISIONS}:
             raise DatabaseTooNewError(path, str(revision))
         if not migrate:
             raise DatabaseOutdatedError(path)
         _upgrade(path)
     except (sqlite3.Error, DBAPIError) as error:
         if is_new:
-            _remove(path)
+            remove_files(path)
         raise explain_failure(path, error) from error
     return True
 
@@ -79,6 +79,12 @@ def explain_failure(path: Path, error: Exception) -> DatabaseFileError:
     if origin is not None and is_damage(origin):
         return DatabaseDamagedError(path, str(origin))
     return DatabaseUnusableError(path, outage(error) or str(origin or error))
+
+
+def remove_files(path: Path) -> None:
+    """Remove a database and what SQLite keeps beside it."""
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def _can_write(path: Path) -> bool:
@@ -108,24 +114,18 @@ def _find_revision(path: Path) -> str | None:
 
 
 def _upgrade(path: Path) -> None:
+    # Alembic is slow to import, and most starts have nothing to upgrade.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
     connection = Connector(path, mode="rwc").connect()
+    config = Config()
+    config.set_main_option("script_location", "forewarn.storage:migrations")
+    config.attributes["connection"] = connection.sql
     try:
         # SQLite changes its schema inside transactions like anything else.
         connection.driver.execute("BEGIN IMMEDIATE")
-        command.upgrade(_config(connection), "head")
+        command.upgrade(config, "head")
         connection.driver.execute("COMMIT")
     finally:
         connection.close()
-
-
-def _config(connection: SqliteConnection | None = None) -> Config:
-    config = Config()
-    config.set_main_option("script_location", "forewarn.storage:migrations")
-    if connection is not None:
-        config.attributes["connection"] = connection.sql
-    return config
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-journal", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)

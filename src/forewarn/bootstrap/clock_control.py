@@ -1,0 +1,48 @@
+"""Maintenance time as an operator sees and moves it."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from forewarn.clocks import VirtualClock
+from forewarn.control.services import ClockControl, ClockError
+from forewarn.ports.clock import Clock
+from forewarn.ports.store import Store
+from forewarn.scheduler.scheduler import Scheduler
+
+
+def clock_control(clock: Clock, store: Store, scheduler: Scheduler) -> ClockControl:
+    """Return what fits *clock*."""
+    if isinstance(clock, VirtualClock):
+        return _VirtualClockControl(clock, store, scheduler)
+    return _RealClockControl(clock)
+
+
+@dataclass(frozen=True, slots=True)
+class _RealClockControl:
+    clock: Clock
+    kind: str = "real"
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def advance(self, duration: timedelta) -> datetime:  # noqa: ARG002 - nothing to advance
+        raise ClockError
+
+
+@dataclass(frozen=True, slots=True)
+class _VirtualClockControl:
+    clock: VirtualClock
+    store: Store
+    scheduler: Scheduler
+    kind: str = "virtual"
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def advance(self, duration: timedelta) -> datetime:
+        return self.scheduler.advance(duration, move_to=self._move_to)
+
+    def _move_to(self, moment: datetime) -> None:
+        # Written first: after a restart time goes on from here, and never back.
+        self.store.write(lambda tx: tx.put_setting("virtual_now", moment.isoformat()))
+        self.clock.move_to(moment)

@@ -1,0 +1,209 @@
+"""What happens before a server serves: everything is checked first, then written at once."""
+
+import os
+import secrets
+import socket
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from forewarn.clocks import SystemClock, VirtualClock
+from forewarn.domain.publication import republish
+from forewarn.metadata.http import open_listener, open_unix_listener
+from forewarn.operations.context import Context, Rules
+from forewarn.operations.fleet import Fleet, FleetError, line_of, read_fleet_file
+from forewarn.operations.inventory import apply_fleet, find_vm
+from forewarn.ports.clock import Clock
+from forewarn.ports.store import Store, StoreError, Transaction
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.versions import PreviewWire
+from forewarn.protocol.vocabulary import EventId, event_id
+from forewarn.settings import ADMIN_TOKEN_FILE, ClockKind, Settings, UnixAddress, parse_address
+
+ADMIN: Final = "admin"
+
+
+class StartError(ForewarnError):
+    """The server cannot start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listeners:
+    """Open sockets, before anybody is answered on them."""
+
+    metadata: tuple[socket.socket, ...]
+    control: socket.socket
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetDeclaration:
+    """A fleet file that could be read; its text says which line a later error is about."""
+
+    path: Path
+    text: str
+    fleet: Fleet
+
+    def blame(self, error: ForewarnError) -> StartError:
+        """Return *error* with the place in the file it is about."""
+        return _blame(self.path, self.text, error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """What a server learns from its store when it starts."""
+
+    clock: Clock
+    epoch: int
+    token: str
+
+
+def read_fleet_declaration(path: Path | None) -> FleetDeclaration | None:
+    """Read the fleet file, if there is one to read."""
+    if path is None:
+        return None
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartError(f"The fleet file {path} cannot be read: {error}.") from error
+    try:
+        return FleetDeclaration(path=path, text=text, fleet=read_fleet_file(text))
+    except FleetError as error:
+        raise _blame(path, text, error) from error
+
+
+def open_listeners(settings: Settings, closing: ExitStack) -> Listeners:
+    """Listen where *settings* say; the sockets are closed with *closing*."""
+    return Listeners(
+        metadata=tuple(closing.enter_context(_listen(address)) for address in settings.metadata),
+        control=closing.enter_context(_listen(settings.control)),
+    )
+
+
+def begin(
+    store: Store, settings: Settings, declaration: FleetDeclaration | None, now: datetime
+) -> Beginning:
+    """Take over *store*: its clock, its wire, the declared fleet and the lease, or nothing."""
+    try:
+        return store.write(lambda tx: _begin(tx, settings, declaration, now))
+    except (StartError, StoreError):
+        raise
+    except ForewarnError as error:
+        if declaration is None:
+            raise
+        raise declaration.blame(error) from error
+
+
+def make_rules(settings: Settings) -> Rules:
+    """Return the rules *settings* give to every operation."""
+    return Rules(
+        notice=settings.notice,
+        speed=settings.speed,
+        user_initiated_limit=settings.user_initiated_limit,
+    )
+
+
+def new_id() -> EventId:
+    """Return an id nobody has had."""
+    return event_id(str(uuid.uuid4()))
+
+
+def _begin(
+    tx: Transaction, settings: Settings, declaration: FleetDeclaration | None, now: datetime
+) -> Beginning:
+    clock = _take_over_clock(tx, settings, now)
+    _take_over_wire(tx, settings.preview_wire, clock.now())
+    if declaration is not None:
+        context = Context(
+            who=ADMIN, now=clock.now(), at=now, new_id=new_id, rules=make_rules(settings)
+        )
+        apply_fleet(tx, context, declaration.fleet)
+    if settings.default_vm is not None:
+        _check_default_vm(tx, settings.default_vm)
+    epoch = tx.next_epoch()
+    # Last, because it is not part of the transaction.
+    return Beginning(clock=clock, epoch=epoch, token=_admin_token(settings.state_directory))
+
+
+def _take_over_clock(tx: Transaction, settings: Settings, now: datetime) -> Clock:
+    known = tx.setting("clock")
+    if known is not None and known != settings.clock:
+        raise StartError(
+            f"{settings.database_path} was made under the {known} clock; "
+            f"serve it with --clock {known}, or take another database."
+        )
+    tx.put_setting("clock", settings.clock)
+    if settings.clock is ClockKind.REAL:
+        return SystemClock()
+    stored = tx.setting("virtual_now")
+    start = datetime.fromisoformat(stored) if stored else now.replace(microsecond=0)
+    tx.put_setting("virtual_now", start.isoformat())
+    return VirtualClock(start)
+
+
+def _take_over_wire(tx: Transaction, preview_wire: PreviewWire, now: datetime) -> None:
+    known = tx.setting("preview_wire")
+    # Equal incarnations mean equal bytes, so another way of writing them needs new numbers.
+    if known is not None and known != preview_wire:
+        for scope_id, document in tx.documents().items():
+            tx.put_document(scope_id, republish(document), at=now)
+    tx.put_setting("preview_wire", preview_wire)
+
+
+def _check_default_vm(tx: Transaction, name: str) -> None:
+    try:
+        find_vm(tx.topology(), name)
+    except ForewarnError as error:
+        raise StartError(f"--default-vm: {error}") from error
+
+
+def _admin_token(directory: Path) -> str:
+    path = directory / ADMIN_TOKEN_FILE
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or not path.read_bytes().strip():
+            _write_privately(path, secrets.token_urlsafe(32) + "\n")
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise StartError(f"The admin token {path} cannot be kept: {error}.") from error
+
+
+def _write_privately(path: Path, text: str) -> None:
+    # A file that is there is complete, whenever we die.
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _listen(address: str) -> socket.socket:
+    where = parse_address(address)
+    try:
+        if isinstance(where, UnixAddress):
+            return open_unix_listener(where.path)
+        return open_listener(where.host, where.port)
+    except OSError as error:
+        raise StartError(f"Cannot listen on {address}: {error.strerror or error}.") from error
+
+
+def _blame(path: Path, text: str, error: ForewarnError) -> StartError:
+    entry = error.entry if isinstance(error, FleetError) else _subject(error)
+    key = error.key if isinstance(error, FleetError) else None
+    line = line_of(text, entry, key)
+    return StartError(f"{path}{f':{line}' if line else ''}: {error}")
+
+
+def _subject(error: ForewarnError) -> str | None:
+    for attribute in ("vm", "name", "scope"):
+        subject = getattr(error, attribute, None)
+        if isinstance(subject, str):
+            return subject.rpartition("/")[2]
+    return None
