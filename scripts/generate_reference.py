@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from forewarn.control.problems import STATUSES
 from forewarn.domain.event import TRANSITIONS
 from forewarn.domain.notice import MINIMUM_NOTICE
 from forewarn.protocol.errors import ERROR_ANSWERS
 from forewarn.protocol.schema import document_schema, openapi
 from forewarn.protocol.versions import API_VERSIONS
+from forewarn.settings import Settings
 
 REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
 
@@ -71,7 +73,29 @@ def _tables() -> Iterator[str]:
             for refusal, answer in ERROR_ANSWERS.items()
         ),
     )
+    yield from _table(
+        "Settings of the server",
+        ("setting", "default", "what it says"),
+        (
+            (f"`{name}`", _default(field.default), field.description)
+            for name, field in Settings.model_fields.items()
+        ),
+    )
     yield ""
+    yield "Each is a flag of `forewarn serve` (`--state-dir`), a variable (`FOREWARN_STATE_DIR`)"
+    yield "and a key of `forewarn.toml` (`state_dir`); flag over variable over file. `proxy_secret`"
+    yield "has no flag."
+    yield from _table(
+        "Refusals of the control API",
+        ("type", "status"),
+        sorted((f"`{error.__name__}`", int(status)) for error, status in STATUSES.items()),
+    )
+    yield ""
+
+
+def _default(value: object) -> str:
+    shown = ", ".join(value) if isinstance(value, tuple) else value
+    return "" if shown in {None, ""} else f"`{shown}`"
 
 
 def _version_rows() -> Iterator[tuple[object, ...]]:

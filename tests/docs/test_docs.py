@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.operations.fleet import read_fleet_file
+from forewarn.operations.fleet import TABLES, read_fleet_file
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
@@ -52,6 +52,18 @@ def test_fleet_in_the_readme_is_one() -> None:
     (text,) = fences("toml")
 
     assert len(read_fleet_file(text).virtual_machines) == 1
+
+
+def test_fleet_file_of_the_reference_is_one_and_has_every_key() -> None:
+    page = (ROOT / "docs" / "reference" / "fleet-file.md").read_text(encoding="utf-8")
+    ((_, text),) = FENCE.findall(page)
+
+    fleet = read_fleet_file(text)
+
+    assert len(fleet.virtual_machines) == 3
+    for table, keys in TABLES.items():
+        assert f"[[{table}]]" in text
+        assert all(re.search(rf"^{key} = ", text, re.MULTILINE) for key in keys), table
 
 
 def test_generated_reference_is_up_to_date() -> None:

@@ -101,11 +101,12 @@ _VM_KEYS: Final = {
     **_POLICY_KEYS,
 }
 _HOST_KEYS: Final = {"name": str, "labels": dict}
-_TABLES: Final[Mapping[str, Mapping[str, type]]] = {
+TABLES: Final[Mapping[str, Mapping[str, type]]] = {
     **dict.fromkeys(_MEMBERSHIPS, _SET_KEYS),
     "virtual_machine": _VM_KEYS,
     "host": _HOST_KEYS,
 }
+"""Every table a declaration may have, with its keys and their types."""
 
 
 def read_fleet_file(text: str) -> Fleet:
@@ -120,8 +121,8 @@ def read_fleet_file(text: str) -> Fleet:
 def read_fleet(content: Mapping[str, Any]) -> Fleet:
     """Return the fleet *content* declares, or refuse with what is wrong in it."""
     for table in content:
-        if table not in _TABLES:
-            raise FleetError(f"{table!r} is not one of {', '.join(_TABLES)}.")
+        if table not in TABLES:
+            raise FleetError(f"{table!r} is not one of {', '.join(TABLES)}.")
     return Fleet(
         scopes=tuple(
             _read_scope(kind, entry)
@@ -171,7 +172,7 @@ def _entries(content: Mapping[str, Any], table: str) -> Iterator[Mapping[str, An
 def _check_entry(table: str, entry: object) -> None:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise FleetError(f"A {table} has no name.")
-    name, keys = entry["name"], _TABLES[table]
+    name, keys = entry["name"], TABLES[table]
     for key, value in entry.items():
         if key not in keys:
             raise FleetError(f"{name} has the unknown key {key!r}.", name, key)
