@@ -10,7 +10,7 @@ settings.register_profile(
     "soak",
     deadline=None,
     derandomize=False,
-    max_examples=5_000,
+    max_examples=1_000,
     stateful_step_count=100,
     suppress_health_check=[HealthCheck.too_slow],
 )
