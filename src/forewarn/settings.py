@@ -255,6 +255,19 @@ class CliSettings(BaseSettings):
         return text.strip() or None
 
 
+def load_cli_settings() -> CliSettings:
+    """Return what commands need, from where a server that is started here would take it."""
+    served = {**_read_file(None), **EnvSettingsSource(Settings)()}
+    found: dict[str, Any] = {}
+    if "control" in served:
+        found["server"] = f"http://{served['control']}"
+    if "state_dir" in served:
+        found["state_dir"] = Path(served["state_dir"])
+    elif "database" in served:
+        found["state_dir"] = Path(str(served["database"]).removeprefix(_SQLITE)).parent
+    return CliSettings(**{**found, **EnvSettingsSource(CliSettings)()})
+
+
 def _read_file(config: Path | None) -> dict[str, Any]:
     path = config or CONFIG_FILE
     if config is None and not path.exists():

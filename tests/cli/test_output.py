@@ -33,6 +33,7 @@ def test_fleet_apply_counts(run: Run, tmp_path: Path) -> None:
         "added": [],
         "changed": ["solo"],
         "removed": ["web-0", "web-1"],
+        "changed_scopes": [],
     }
 
 

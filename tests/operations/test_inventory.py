@@ -79,9 +79,10 @@ def test_pruning_leaves_only_what_is_declared(fleet: Store, operator: Context) -
 
 
 def test_placement_groups_follow_their_scale_set(fleet: Store, operator: Context) -> None:
-    declare(fleet, operator, '[[scale_set]]\nname = "batch"\nterminate_notice = "9m"\n')
+    change = declare(fleet, operator, '[[scale_set]]\nname = "batch"\nterminate_notice = "9m"\n')
 
     scopes = topology(fleet).scopes
+    assert change.changed_scopes == ("scale-set/batch", "scale-set/batch/pg1")
     notices = {
         str(scope.policy.terminate_notice) for id_, scope in scopes.items() if "batch" in id_
     }
@@ -157,4 +158,4 @@ def test_change_of_the_fleet_is_audited(fleet: Store, operator: Context) -> None
     entry = fleet.read(lambda reading: reading.audit())[-1]
 
     assert (entry.who, entry.action) == ("bob", "fleet apply")
-    assert entry.subject == "1 added, 0 changed, 0 removed"
+    assert entry.subject == "1 added, 0 changed, 0 removed, 0 scopes changed"

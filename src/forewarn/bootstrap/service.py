@@ -91,7 +91,7 @@ class Service:
         """Serve until SIGTERM or SIGINT, then let everything finish."""
         polls = Polls(self.store, self.board, self.clock)
         metadata = self._metadata_server(polls)
-        control = self._control_server()
+        control = self._control_server(metadata)
         loop = asyncio.get_running_loop()
 
         def stop() -> None:
@@ -137,13 +137,13 @@ class Service:
         app = MetadataApp(board=self.board, identity=identity, verbs=verbs, polled=polls.note)
         return make_server(app, self.listeners.metadata)
 
-    def _control_server(self) -> "ControlServer":
+    def _control_server(self, metadata: MetadataServer) -> "ControlServer":
         services = Services(
             store=self.store,
             context=self.context,
             clock=clock_control(self.clock, self.store, self.scheduler),
             authenticate=self._authenticate,
-            is_ready=lambda: True,
+            is_ready=lambda: metadata.started and not metadata.should_exit,
             changed=self.changed,
         )
         config = uvicorn.Config(

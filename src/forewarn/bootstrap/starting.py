@@ -191,7 +191,8 @@ def _listen(address: str) -> socket.socket:
             return open_unix_listener(where.path)
         return open_listener(where.host, where.port)
     except OSError as error:
-        raise StartError(f"Cannot listen on {address}: {error.strerror or error}.") from error
+        problem = os.strerror(error.errno) if error.errno else str(error)
+        raise StartError(f"Cannot listen on {address}: {problem}.") from error
 
 
 def _blame(path: Path, text: str, error: ForewarnError) -> StartError:

@@ -51,7 +51,9 @@ def _print_fleet(session: Session) -> None:
 
 
 def _print_change(change: Row) -> None:
-    counts = (f"{len(change[what])} {what}" for what in ("added", "changed", "removed"))
+    counts = [f"{len(change[what])} {what}" for what in ("added", "changed", "removed")]
+    if change["changed_scopes"]:
+        counts.append(f"settings of {', '.join(change['changed_scopes'])} changed")
     typer.echo(", ".join(counts))
 
 

@@ -12,7 +12,7 @@ import typer
 
 from forewarn.cli.errors import EXIT_CODES, CommandError, ExitCode, hint_for, reported_errors
 from forewarn.cli.output import Output, Row, print_json
-from forewarn.settings import CliSettings
+from forewarn.settings import load_cli_settings
 
 P = ParamSpec("P")
 
@@ -166,7 +166,7 @@ def noun(name: str, help_text: str) -> typer.Typer:
 
 
 def _open(options: Mapping[str, Any]) -> Session:
-    settings = CliSettings()
+    settings = load_cli_settings()
     server: str = options["server"] or settings.server
     return Session(
         server=(server if "://" in server else f"http://{server}").rstrip("/"),

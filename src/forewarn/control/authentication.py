@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Final
 
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,7 +27,7 @@ class Authentication:
             await self._app(scope, receive, send)
             return
         token = _bearer_token(Headers(scope=scope))
-        who = None if token is None else await run_in_threadpool(self._authenticate, token)
+        who = None if token is None else self._authenticate(token)
         if who is None:
             refusal = UnauthorizedError(given=token is not None)
             await respond(problem_of(refusal), scope["path"])(scope, receive, send)

@@ -1,4 +1,7 @@
-"""How the server is, for load balancers and supervisors; needs no token."""
+"""How the server is, for load balancers and supervisors; needs no token.
+
+On the event loop, so that they answer when every thread waits for the disk.
+"""
 
 from typing import Any, Final
 
@@ -15,20 +18,20 @@ _OTHERWISE: Final[dict[int | str, dict[str, Any]]] = {
 
 
 @router.get("/healthz")
-def healthz() -> HealthView:
+async def healthz() -> HealthView:
     """Answer as long as the process can."""
     return HealthView(status="ok")
 
 
 @router.get("/readyz", responses=_OTHERWISE)
-def readyz(request: Request, response: Response) -> HealthView:
+async def readyz(request: Request, response: Response) -> HealthView:
     """Tell whether polls are served."""
     services: Services = request.app.state.services
     return _answer(response, is_ready=services.is_ready(), otherwise="polls are not served")
 
 
 @router.get("/readyz/write", responses=_OTHERWISE)
-def readyz_write(request: Request, response: Response) -> HealthView:
+async def readyz_write(request: Request, response: Response) -> HealthView:
     """Tell whether writes are taken."""
     services: Services = request.app.state.services
     return _answer(

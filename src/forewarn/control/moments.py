@@ -18,6 +18,12 @@ def parse_span(text: str) -> timedelta:
     return span
 
 
+def check_reachable(now: datetime, span: timedelta) -> None:
+    """Refuse to go beyond what a date can say."""
+    if now.year + span.days // 365 > _LAST_YEAR:
+        raise MomentError(str(span), "leads too far away")
+
+
 def parse_moment(text: str) -> datetime | timedelta:
     """Return what *text* names: a duration, or a time with its zone, in UTC."""
     try:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import (
     AfterValidator,
@@ -14,6 +14,7 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StrictStr,
+    model_validator,
 )
 
 from forewarn.domain.event import Approver, Outcome, ScheduledEvent
@@ -33,7 +34,7 @@ Moment = Annotated[
         description="A duration from now on, such as 20m, or a time, such as 2026-01-05T08:15:00Z.",
     ),
 ]
-Names = Annotated[list[StrictStr], Field(max_length=100_000)]
+Names = Annotated[list[Text], Field(max_length=100_000)]
 
 
 def _check_text(fleet: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -62,6 +63,12 @@ class EventOrderRequest(_Request):
     duration_in_seconds: Seconds | None = None
     description: Text = ""
     started: StrictBool = False
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.started and self.not_before is not None:
+            raise ValueError("started is at once, so leave out not_before")
+        return self
 
 
 class PostponeRequest(_Request):
@@ -93,27 +100,27 @@ class FleetRequest(_Request):
 class VirtualMachineRequest(_Request):
     """Declare one virtual machine; the keys are those of the fleet file."""
 
-    name: StrictStr
-    availability_set: StrictStr | None = None
-    cloud_service: StrictStr | None = None
-    scale_set: StrictStr | None = None
-    placement_group: StrictStr | None = None
+    name: Text
+    availability_set: Text | None = None
+    cloud_service: Text | None = None
+    scale_set: Text | None = None
+    placement_group: Text | None = None
     update_domain: StrictInt | None = None
     fault_domain: StrictInt | None = None
-    host: StrictStr | None = None
-    role: StrictStr | None = None
-    addresses: list[StrictStr] | None = None
+    host: Text | None = None
+    role: Text | None = None
+    addresses: list[Text] | None = None
     vm_id: Text | None = None
     zone: Text | None = None
     location: Text | None = None
     resource_group: Text | None = None
     subscription_id: Text | None = None
-    tags: dict[StrictStr, Text] | None = None
-    labels: dict[StrictStr, Text] | None = None
-    approval: StrictStr | None = None
-    postpone_until: StrictStr | None = None
+    tags: dict[Text, Text] | None = None
+    labels: dict[Text, Text] | None = None
+    approval: Text | None = None
+    postpone_until: Text | None = None
     auto_approve_user: StrictBool | None = None
-    terminate_notice: StrictStr | None = None
+    terminate_notice: Text | None = None
 
 
 class MaintenanceOrderRequest(_Request):
@@ -193,6 +200,7 @@ class FleetChangeView(_View):
     """The names of the virtual machines a declaration added, changed and removed."""
 
     added: tuple[str, ...]
+    changed_scopes: tuple[str, ...]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from forewarn.domain.errors import (
@@ -102,6 +102,14 @@ class Topology:
     virtual_machines: Mapping[VmName, VirtualMachine]
     scopes: Mapping[ScopeId, DeliveryScope]
     hosts: Mapping[HostName, Host]
+
+
+def normalise_address(address: str) -> str:
+    """Return *address* as we compare it: compressed, without a zone, IPv4 even inside IPv6."""
+    if ":" not in address:
+        return address  # IPv4 has one spelling only
+    parsed = IPv6Address(address.partition("%")[0])
+    return str(parsed.ipv4_mapped or parsed)
 
 
 def standalone(name: VmName, policy: Policy | None = None) -> DeliveryScope:
@@ -253,7 +261,8 @@ def _check_addresses(vms: Iterable[VirtualMachine]) -> None:
     for vm in vms:
         for address in vm.addresses:
             try:
-                key = str(ip_address(address))
+                ip_address(address)
+                key = normalise_address(address)
             except ValueError:
                 raise AddressError(address, vm.name, "is not an IP address") from None
             owner = owners.setdefault(key, vm.name)

@@ -11,6 +11,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Final, TypeAlias
 
+import structlog
+
 from forewarn.domain.errors import UnknownEventError
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import VirtualMachine
@@ -39,6 +41,8 @@ from forewarn.protocol.errors import MalformedStartRequestsError, Refusal
 from forewarn.protocol.start_requests import decode_start_requests
 from forewarn.protocol.versions import is_well_formed
 from forewarn.protocol.vocabulary import EventId, event_id
+
+_log = structlog.get_logger(__name__)
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Answer]]
 
@@ -132,6 +136,11 @@ class MetadataApp:
             return answer
         except StoreUnavailableError:
             return REFUSALS[Refusal.UNAVAILABLE]
+        except DisconnectedError:
+            raise
+        except Exception:  # noqa: BLE001 - the top of a request
+            _log.exception("metadata_request_failed", path=scope["path"])
+            return REFUSALS[Refusal.FAILED]
 
     async def _handle(self, scope: HttpScope, receive: Receive) -> Answer:
         headers = read_headers(scope["headers"])

@@ -8,13 +8,17 @@ sees the old document of its new scope.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv6Address
 from threading import Lock
 from typing import Final, TypeAlias
 
 from forewarn.domain.names import ScopeId, name_key
 from forewarn.domain.publication import FIRST_DOCUMENT
-from forewarn.domain.topology import DeliveryScope, Topology, VirtualMachine
+from forewarn.domain.topology import (
+    DeliveryScope,
+    Topology,
+    VirtualMachine,
+    normalise_address,
+)
 from forewarn.metadata.asgi import CONTENT_TYPE_JSON, Header
 from forewarn.metadata.waiting import Waiters
 from forewarn.ports.changes import Change
@@ -111,14 +115,6 @@ class _Directory:
         self.by_name = {name_key(vm.name): vm for vm in vms}
         self.by_vm_id = {name_key(vm.vm_id): vm for vm in vms if vm.vm_id}
         self.by_address = dict(_addresses(vms))
-
-
-def normalise_address(address: str) -> str:
-    """Return *address* as we look it up: compressed, without a zone, IPv4 even inside IPv6."""
-    if ":" not in address:
-        return address  # IPv4 has one spelling only
-    parsed = IPv6Address(address.partition("%")[0])
-    return str(parsed.ipv4_mapped or parsed)
 
 
 def _addresses(vms: Iterable[VirtualMachine]) -> Iterable[tuple[str, VirtualMachine]]:

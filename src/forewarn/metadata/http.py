@@ -113,14 +113,23 @@ def open_listener(host: str, port: int) -> socket.socket:
 def open_unix_listener(path: Path) -> socket.socket:
     """Listen on the unix socket *path*, in place of one that was left behind."""
     with suppress(FileNotFoundError):
-        if stat.S_ISSOCK(path.stat().st_mode):
+        if stat.S_ISSOCK(path.stat().st_mode) and not _is_listened_on(path):
             path.unlink()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(os.fspath(path))
-    path.chmod(0o666)
-    listener.listen(2048)
+    try:
+        listener.bind(os.fspath(path))
+        path.chmod(0o666)
+        listener.listen(2048)
+    except OSError:
+        listener.close()
+        raise
     listener.setblocking(False)
     return listener
+
+
+def _is_listened_on(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(os.fspath(path)) == 0
 
 
 def _configure(app: App, limits: Limits) -> uvicorn.Config:
@@ -228,6 +237,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._await(None)  # each request has its own time
         self._incomplete = _Awaited.HEAD
         self._is_fresh_head = True
         self._head_bytes = self._unparsed_bytes = 0

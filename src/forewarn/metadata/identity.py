@@ -13,10 +13,9 @@ from typing import Final
 
 import structlog
 
-from forewarn.domain.errors import UnknownVirtualMachineError
-from forewarn.domain.topology import VirtualMachine
+from forewarn.domain.topology import VirtualMachine, normalise_address
 from forewarn.metadata.asgi import HttpScope, RefusedError
-from forewarn.metadata.board import Board, normalise_address
+from forewarn.metadata.board import Board
 from forewarn.protocol.errors import Refusal
 
 _PREFIX: Final = "/vm/"
@@ -58,11 +57,6 @@ class Identity:
         self._trusted = tuple(ip_network(proxy, strict=False) for proxy in trusted_proxies)
         self._secret = proxy_secret.encode()
         self._strangers: set[str] = set()
-
-    def check_default_vm(self) -> None:
-        """Refuse a default virtual machine that the fleet does not have."""
-        if self._default_vm is not None and self._board.vm_named(self._default_vm) is None:
-            raise UnknownVirtualMachineError(self._default_vm)
 
     def identify(self, scope: HttpScope, headers: Mapping[bytes, bytes]) -> Caller:
         """Return who sent *scope*, or refuse what came by a way it may not come."""

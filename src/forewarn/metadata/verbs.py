@@ -27,8 +27,7 @@ class StoreVerbs:
 
     async def request_start(self, vm: VmName, event_ids: tuple[EventId, ...]) -> None:
         """Take *vm*'s StartRequests."""
-        context = self._context(vm)
-        await self._write(lambda tx: request_starts(tx, context, vm, event_ids))
+        await self._write(lambda tx: request_starts(tx, self._context(vm), vm, event_ids))
 
     async def describe_event(self, vm: VmName, event_id: EventId) -> dict[str, object]:
         """Return what became of an event of *vm*'s scope."""
@@ -43,10 +42,9 @@ class StoreVerbs:
         self, vm: VmName, event_id: EventId, not_before: datetime
     ) -> dict[str, object]:
         """Postpone an event of *vm*'s scope."""
-        context = self._context(vm)
 
         def work(tx: Transaction) -> dict[str, object]:
-            event = postpone_from_vm(tx, context, vm, event_id, not_before)
+            event = postpone_from_vm(tx, self._context(vm), vm, event_id, not_before)
             return describe_event(event, tx.ledger(event_id))
 
         return await self._write(work)

@@ -23,7 +23,7 @@ from forewarn.domain.notice import is_enabled, minimum_notice
 from forewarn.domain.policy import Beginning, Policy, admit_user_operation, how_to_begin, postpone
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.operations.context import Context
-from forewarn.operations.inventory import find_vm
+from forewarn.operations.inventory import find_vm, find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
@@ -56,7 +56,7 @@ def create_events(
 ) -> tuple[ScheduledEvent, ...]:
     """Announce *order*, in as many events as it takes to name one update domain in each."""
     topology = tx.topology()
-    names = [find_vm(topology, name).name for name in order.resources]
+    names = [vm.name for vm in find_vms(topology, order.resources)]
     events = tuple(
         _create(
             tx,

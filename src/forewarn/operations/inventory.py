@@ -48,18 +48,26 @@ class FleetChange:
     added: tuple[VmName, ...] = ()
     changed: tuple[VmName, ...] = ()
     removed: tuple[VmName, ...] = ()
+    changed_scopes: tuple[ScopeId, ...] = ()
 
 
 def find_vm(topology: Topology, name: str) -> VirtualMachine:
     """Return the virtual machine called *name*, in any case, or refuse."""
-    vm = topology.virtual_machines.get(VmName(name))
-    if vm is not None:
-        return vm
-    key = name_key(name)
-    for vm in topology.virtual_machines.values():
-        if name_key(vm.name) == key:
-            return vm
-    raise UnknownVirtualMachineError(name)
+    (vm,) = find_vms(topology, [name])
+    return vm
+
+
+def find_vms(topology: Topology, names: Iterable[str]) -> list[VirtualMachine]:
+    """Return the virtual machines called *names*, in any case, or refuse the first unknown one."""
+    wanted = tuple(names)
+    exact = [topology.virtual_machines.get(VmName(name)) for name in wanted]
+    if None not in exact:
+        return [vm for vm in exact if vm is not None]
+    known = {name_key(vm.name): vm for vm in topology.virtual_machines.values()}
+    for name in wanted:
+        if name_key(name) not in known:
+            raise UnknownVirtualMachineError(name)
+    return [known[name_key(name)] for name in wanted]
 
 
 def apply_fleet(
@@ -234,6 +242,11 @@ def _compare(before: Topology, after: Topology) -> FleetChange:
         added=tuple(name for name in new if name not in old),
         changed=tuple(name for name, vm in new.items() if name in old and vm != old[name]),
         removed=tuple(name for name in old if name not in new),
+        changed_scopes=tuple(
+            scope_id
+            for scope_id, scope in after.scopes.items()
+            if before.scopes.get(scope_id, scope) != scope
+        ),
     )
 
 
@@ -259,5 +272,6 @@ def _keep_incarnations_rising(
 
 def _summary(change: FleetChange) -> str:
     return (
-        f"{len(change.added)} added, {len(change.changed)} changed, {len(change.removed)} removed"
+        f"{len(change.added)} added, {len(change.changed)} changed, "
+        f"{len(change.removed)} removed, {len(change.changed_scopes)} scopes changed"
     )

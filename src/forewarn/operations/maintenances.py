@@ -16,7 +16,7 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name_key
 from forewarn.domain.topology import Topology
 from forewarn.operations.context import Context
-from forewarn.operations.inventory import find_vm
+from forewarn.operations.inventory import find_vms
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventType
@@ -111,7 +111,7 @@ def _report(reading: Reading, maintenance: Maintenance) -> MaintenanceReport:
 
 
 def _selected_vms(topology: Topology, order: MaintenanceOrder) -> tuple[VmName, ...]:
-    names = dict.fromkeys(find_vm(topology, name).name for name in order.virtual_machines)
+    names = dict.fromkeys(vm.name for vm in find_vms(topology, order.virtual_machines))
     for wanted in order.scopes:
         key = name_key(wanted)
         scope_ids = {

@@ -45,6 +45,7 @@ class Refusal(Enum):
     METHOD_NOT_ALLOWED = "method not allowed"
     SIGNATURE_INVALID = "signature of the proxy invalid"
     UNAVAILABLE = "the database cannot be written"
+    FAILED = "a mistake of ours, which is in the log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,5 +90,6 @@ ERROR_ANSWERS: Final[Mapping[Refusal, ErrorAnswer]] = {
     Refusal.METHOD_NOT_ALLOWED: ErrorAnswer(405, _error("Method not allowed")),
     Refusal.SIGNATURE_INVALID: ErrorAnswer(403, _error("Forbidden. Invalid signature")),
     Refusal.UNAVAILABLE: ErrorAnswer(503, _error("Service unavailable. Try again")),
+    Refusal.FAILED: ErrorAnswer(500, _error("Internal server error. Try again")),
 }
 """Every refusal with its answer: compatibility.md#error-bodies."""

@@ -32,6 +32,6 @@ def decode_start_requests(body: bytes) -> tuple[EventId, ...]:
 
 def _read_event_id(request: object) -> EventId:
     text = request.get("EventId") if isinstance(request, dict) else None
-    if not isinstance(text, str):
-        raise MalformedStartRequestsError("A StartRequest has no EventId.")
+    if not isinstance(text, str) or not text.isascii():
+        raise MalformedStartRequestsError("A StartRequest has no EventId, or one that is no GUID.")
     return event_id(text)

@@ -55,7 +55,7 @@ class Scheduler:
 
     def run(self) -> None:
         """Go on until stopped or the lease is lost."""
-        trouble = False
+        trouble = ""
         while not self._stopping:
             self._awake.clear()
             wait = _PAUSE_AFTER_FAILURE
@@ -64,16 +64,18 @@ class Scheduler:
                 wait = self._seconds_to_wait()
                 if trouble:
                     log.info("scheduler_recovered")
-                trouble = False
+                trouble = ""
             except LeaseLostError as lost:
                 log.warning("lease_lost", epoch=lost.epoch, current=lost.current)
                 return
             except StoreUnavailableError as error:
-                if not trouble:
+                if trouble != str(error):
                     log.warning("scheduler_waits_for_store", error=str(error))
-                trouble = True
-            except Exception:
-                log.exception("scheduler_failed")
+                trouble = str(error)
+            except Exception as error:
+                if trouble != repr(error):
+                    log.exception("scheduler_failed")
+                trouble = repr(error)
             self._awake.wait(wait)
 
     def settle(self) -> None:
@@ -100,12 +102,11 @@ class Scheduler:
             return target
 
     def _tick(self) -> bool:
-        context = self._context()
         snapshot = self._store.read(lambda reading: look(reading, self._impacts))
-        due = decide(snapshot, context.now)
+        due = decide(snapshot, self._context().now)
         if due.actions:
             snapshot, due = self._store.write(
-                lambda tx: decide_and_record(tx, context, self._impacts, epoch=self._epoch)
+                lambda tx: decide_and_record(tx, self._context(), self._impacts, epoch=self._epoch)
             )
         self._impacts = {
             key: impact for key, impact in self._impacts.items() if key[0] in snapshot.events

@@ -40,7 +40,7 @@ def test_what_is_shown_can_be_applied_again_and_changes_nothing(empty_api: httpx
 
     change = empty_api.post("fleet", json={"fleet": shown, "prune": True})
 
-    assert change.json() == {"added": [], "changed": [], "removed": []}
+    assert change.json() == {"added": [], "changed": [], "removed": [], "changed_scopes": []}
     assert empty_api.get("fleet").json() == shown
 
 
@@ -50,8 +50,8 @@ def test_fleet_that_left_something_out_prunes_only_when_told(api: httpx2.Client)
     kept = api.post("fleet", json={"fleet": only_solo}).json()
     pruned = api.post("fleet", json={"fleet": only_solo, "prune": True}).json()
 
-    assert kept == {"added": [], "changed": ["solo"], "removed": []}
-    assert pruned == {"added": [], "changed": [], "removed": ["web-0", "web-1"]}
+    assert kept == {"added": [], "changed": ["solo"], "removed": [], "changed_scopes": []}
+    assert (pruned["changed"], pruned["removed"]) == ([], ["web-0", "web-1"])
     assert list(api.get("fleet").json()) == ["virtual_machine"]
 
 
@@ -183,3 +183,45 @@ def test_eleventh_user_operation_names_the_ten(empty_api: httpx2.Client) -> None
 
     assert (answer.status_code, answer.json()["limit"]) == (409, 10)
     assert len(answer.json()["in_flight"]) == 10
+
+
+def test_changed_settings_of_a_scope_are_told(empty_api: httpx2.Client) -> None:
+    changes = [
+        empty_api.post(
+            "fleet",
+            json={"fleet": {"availability_set": [{"name": "web", "approval": approval}]}},
+        ).json()
+        for approval in ("any", "leader")
+    ]
+
+    assert changes[-1]["changed_scopes"] == ["availability-set/web"]
+
+
+@pytest.mark.parametrize("key", ["tags", "labels"])
+def test_text_that_is_not_unicode_is_refused(api: httpx2.Client, key: str) -> None:
+    body = f'{{"name":"odd","{key}":{{"\\ud800":"a"}}}}'
+
+    refused = api.post(
+        "virtual-machines", content=body, headers={"Content-Type": "application/json"}
+    )
+
+    assert refused.status_code == 422
+    assert api.get("fleet").status_code == 200
+
+
+def test_event_that_starts_at_once_has_no_not_before(api: httpx2.Client) -> None:
+    order = {"event_type": "Reboot", "resources": ["web-0"], "started": True, "not_before": "20m"}
+
+    refused = api.post("events", json=order)
+
+    assert refused.status_code == 422
+    assert "leave out not_before" in refused.json()["detail"]
+
+
+def test_time_cannot_be_advanced_beyond_what_a_date_says(api: httpx2.Client) -> None:
+    answers = {
+        api.post("clock/advance", json={"duration": "3660d"}).status_code for _ in range(100)
+    }
+
+    assert answers <= {200, 422}
+    assert 422 in answers

@@ -147,7 +147,6 @@ class Service:
             trusted_proxies=trusted_proxies,
             proxy_secret=SECRET,
         )
-        identity.check_default_vm()
         self._app = MetadataApp(
             board=self.board,
             identity=identity,

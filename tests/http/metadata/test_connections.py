@@ -4,10 +4,12 @@ import json
 import socket
 from collections.abc import Generator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 from tests.http.metadata.conftest import (
     POLL,
+    TIMEOUT,
     Replies,
     Service,
     compose,
@@ -17,7 +19,7 @@ from tests.http.metadata.conftest import (
     wait_until,
 )
 
-from forewarn.metadata.http import Limits, connections_within_open_files
+from forewarn.metadata.http import Limits, connections_within_open_files, open_unix_listener
 
 GET = compose("GET", POLL, {"Metadata": "true"})
 IMPATIENT = Limits(head_seconds=0.3, body_seconds=0.3, write_seconds=0.3, connections=40)
@@ -318,3 +320,22 @@ def test_parallel_connections_are_all_served(quiet_service: Service) -> None:
             connection.sendall(GET)
 
         assert {read_reply(connection).status for connection in connections} == {200}
+
+
+def test_unix_socket_of_a_running_service_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "m.sock"
+    with running(unix_path=path):
+        with pytest.raises(OSError, match="in use"):
+            open_unix_listener(path)
+
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(TIMEOUT)
+            client.connect(str(path))
+
+
+def test_unix_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "m.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+        dead.bind(str(path))
+
+    open_unix_listener(path).close()

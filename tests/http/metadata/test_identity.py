@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from tests.http.metadata.conftest import POLL, Service, compose, read_reply, running, sign
 
-from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import VirtualMachine, build_topology, standalone
 from forewarn.metadata.asgi import HttpScope
@@ -54,13 +53,6 @@ def test_default_machine_is_for_local_callers_that_are_nobody_else() -> None:
         assert service.request(WHOAMI, source="127.0.0.10").json["name"] == "web-0"
         assert service.request(POLL, source=STRANGER).status == 200
         assert service.polls == ["here"]
-
-
-def test_unknown_default_machine_is_an_error_at_the_start() -> None:
-    board = Board(served_versions(PreviewWire.DOCUMENTED))
-
-    with pytest.raises(UnknownVirtualMachineError):
-        Identity(board, default_vm="nobody").check_default_vm()
 
 
 @pytest.mark.parametrize("trusted", [STRANGER, "127.0.0.96/28"])

@@ -187,3 +187,10 @@ def test_body_of_64_kib_is_read_and_a_larger_one_refused(service: Service) -> No
 def is_refused(reply: Reply, refusal: Refusal) -> bool:
     answer = ERROR_ANSWERS[refusal]
     return (reply.status, reply.body) == (answer.status, answer.body)
+
+
+@pytest.mark.parametrize("text", ["\\ud800", "ä", "\\u0000ä"])
+def test_event_id_that_cannot_be_one_is_malformed(service: Service, text: str) -> None:
+    body = f'{{"StartRequests":[{{"EventId":"{text}"}}]}}'.encode()
+
+    assert service.post(body).status == 400

@@ -374,3 +374,17 @@ def test_nothing_splits_into_no_shares(fleet: Topology) -> None:
 def test_unknown_vm_is_refused(fleet: Topology) -> None:
     with pytest.raises(UnknownVirtualMachineError, match="'web-8'"):
         split_by_update_domain(fleet, [VmName("web-9"), VmName("web-0"), VmName("web-8")])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("127.0.0.7", "::ffff:127.0.0.7"), ("fe80::1", "fe80::1%eth0"), ("fd00::a", "FD00:0::A")],
+)
+def test_address_is_taken_however_it_is_written(one: str, other: str) -> None:
+    vms = [
+        replace(WEB_0, name=VmName(name), addresses=(address,))
+        for name, address in (("a", one), ("b", other))
+    ]
+
+    with pytest.raises(AddressError, match="belongs to a already"):
+        build_topology(scopes=[WEB], virtual_machines=vms)

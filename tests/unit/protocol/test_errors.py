@@ -31,6 +31,7 @@ def test_decoding_error_is_a_protocol_error_of_forewarn(error: type[Exception]) 
         (Refusal.EVENT_UNKNOWN, 400),
         (Refusal.NOT_FOUND, 404),
         (Refusal.METHOD_NOT_ALLOWED, 405),
+        (Refusal.FAILED, 500),
         (Refusal.SIGNATURE_INVALID, 403),
         (Refusal.UNAVAILABLE, 503),
     ],
