@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from statistics import median
 from time import sleep
 from urllib.request import Request, urlopen
 
+from forewarn.bootstrap import fastest_loop
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import VirtualMachine, build_topology, standalone
 from forewarn.metadata.app import MetadataApp
@@ -183,16 +184,8 @@ def _serve() -> None:
     board.take(Change(topology=topology, documents={scope_id: document}))
     app = MetadataApp(board=board, identity=Identity(board), verbs=_NoVerbs(), polled=_forget)
     server = make_server(app, [open_listener("127.0.0.1", PORTS["forewarn"])])
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(server.run_until_stopped())
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop  # noqa: PLC0415  an extra that not every platform has
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 def _forget(_: VmName) -> None:

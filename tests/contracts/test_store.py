@@ -919,34 +919,50 @@ def test_full_disk_leaves_no_half_made_database(tmp_path: Path) -> None:
     open_sqlite(path).close()
 
 
-@pytest.fixture
-def unprivileged_path() -> Iterator[Path]:
-    """Give a place for a database to a user whom permissions mean something."""
-    root = os.geteuid() == 0
-    with tempfile.TemporaryDirectory() as directory:
-        if root:
-            os.chown(directory, 65534, 65534)
-            os.seteuid(65534)
-        yield Path(directory) / "forewarn.db"
-        Path(directory).chmod(0o700)
-        if root:
+@contextmanager
+def _as_nobody(directory: Path) -> Iterator[None]:
+    """Be a user whom permissions mean something, with *directory* as one's own."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        for path in (directory, *directory.iterdir()):
+            os.chown(path, 65534, 65534)
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        directory.chmod(0o700)
+        if is_root:
             os.seteuid(0)
 
 
-def test_read_only_database_is_refused(unprivileged_path: Path) -> None:
-    open_sqlite(unprivileged_path).close()
-    unprivileged_path.chmod(0o400)
+@pytest.fixture
+def unprivileged_path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as directory, _as_nobody(Path(directory)):
+        yield Path(directory) / "forewarn.db"
+
+
+@pytest.fixture
+def unprivileged_database() -> Iterator[Path]:
+    # Made before we are nobody, who may not be allowed to read the migrations.
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "forewarn.db"
+        open_sqlite(path).close()
+        with _as_nobody(Path(directory)):
+            yield path
+
+
+def test_read_only_database_is_refused(unprivileged_database: Path) -> None:
+    unprivileged_database.chmod(0o400)
 
     with pytest.raises(DatabaseUnusableError, match="it is read-only"):
-        open_sqlite(unprivileged_path)
+        open_sqlite(unprivileged_database)
 
 
-def test_unreadable_database_is_refused(unprivileged_path: Path) -> None:
-    open_sqlite(unprivileged_path).close()
-    unprivileged_path.chmod(0)
+def test_unreadable_database_is_refused(unprivileged_database: Path) -> None:
+    unprivileged_database.chmod(0)
 
     with pytest.raises(DatabaseUnusableError, match="it cannot be read"):
-        open_sqlite(unprivileged_path)
+        open_sqlite(unprivileged_database)
 
 
 def test_directory_that_cannot_be_written_is_refused(unprivileged_path: Path) -> None:

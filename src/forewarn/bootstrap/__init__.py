@@ -1,6 +1,7 @@
 """The one place where the parts are put together, and the life of a server from start to stop."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from forewarn.bootstrap.service import Service, assemble
@@ -11,7 +12,7 @@ from forewarn.storage.schema import remove_files
 from forewarn.storage.sqlite import open_sqlite
 from forewarn.telemetry import configure_logging
 
-__all__ = ["Service", "serve"]
+__all__ = ["Service", "fastest_loop", "serve"]
 
 
 def serve(settings: Settings) -> None:
@@ -34,4 +35,14 @@ def serve(settings: Settings) -> None:
                 remove_files(settings.database_path)
             raise
         service = assemble(settings, store, beginning, listeners)
-        asyncio.run(service.run())
+        with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+            runner.run(service.run())
+
+
+def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return how to make the fastest event loop there is, if it is not the usual one."""
+    try:
+        import uvloop  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
