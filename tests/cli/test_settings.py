@@ -13,6 +13,7 @@ from forewarn.settings import (
     SettingsError,
     TcpAddress,
     UnixAddress,
+    load_cli_settings,
     load_settings,
     parse_address,
 )
@@ -183,3 +184,17 @@ def test_commands_take_server_and_token_from_the_environment(
 
     assert (settings.server, settings.find_token()) == ("http://h:1", "t")
     assert "'t'" not in repr(settings)
+
+
+def test_commands_find_the_server_by_the_settings_beside_them(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "admin.token").write_text("secret\n")
+    (tmp_path / "forewarn.toml").write_text(
+        'database = "sqlite:///data/f.db"\ncontrol = "127.0.0.1:9"\n'
+    )
+
+    found = load_cli_settings()
+
+    assert (found.server, found.find_token()) == ("http://127.0.0.1:9", "secret")

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Generator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 from tests.http.metadata.conftest import (
@@ -339,3 +340,18 @@ def test_unix_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
         dead.bind(str(path))
 
     open_unix_listener(path).close()
+
+
+def test_each_pipelined_request_has_its_own_time(impatient: Service) -> None:
+    """Every segment ends inside the next head, so a deadline for the first would cut them off."""
+    answered = 0
+    with impatient.connect() as connection:
+        replies = Replies(connection)
+        connection.sendall(GET[:10])
+        began = perf_counter()
+        while perf_counter() - began < 3 * IMPATIENT.head_seconds:
+            connection.sendall(GET[10:] + GET[:10])
+            assert replies.next().status == 200
+            answered += 1
+
+    assert answered > 0
