@@ -10,7 +10,12 @@ import structlog
 
 from forewarn.bootstrap.operators import control_server
 from forewarn.bootstrap.service import Service, assemble
-from forewarn.bootstrap.starting import Listeners, begin, open_listeners, read_fleet_declaration
+from forewarn.bootstrap.starting import (
+    Listeners,
+    begin_as_declared,
+    open_listeners,
+    read_fleet_declaration,
+)
 from forewarn.clocks import SystemClock
 from forewarn.settings import Settings
 from forewarn.storage.schema import remove_files
@@ -33,7 +38,7 @@ def serve(settings: Settings) -> None:
         store = open_sqlite(settings.database_path, migrate=settings.migrate)
         closing.callback(store.close)
         try:
-            beginning = begin(store, settings, fleet, SystemClock().now())
+            beginning = begin_as_declared(store, settings, fleet, SystemClock().now())
         except BaseException:
             store.close()
             if is_new:

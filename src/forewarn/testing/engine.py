@@ -5,6 +5,7 @@ virtual machine's request makes due is done before either returns.
 """
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -19,7 +20,6 @@ from forewarn.bootstrap.starting import ADMIN, begin
 from forewarn.metadata.http import open_listener
 from forewarn.operations.context import Context
 from forewarn.operations.fleet import Fleet
-from forewarn.operations.inventory import apply_fleet
 from forewarn.ports.store import Reading, Transaction
 from forewarn.settings import ClockKind, Settings
 from forewarn.storage.sqlite import open_sqlite
@@ -33,14 +33,19 @@ _END_SECONDS: Final = 10
 class Engine:
     """A service with its sockets and its threads. Make one with `start_engine`."""
 
-    def __init__(self, service: Service, closing: ExitStack) -> None:
+    def __init__(
+        self,
+        service: Service,
+        listener: socket.socket,
+        background: "_Background",
+        closing: ExitStack,
+    ) -> None:
         self.service = service
-        self._closing = closing
-        listener = open_listener(_LOCALHOST, 0)
         self.port: Final[int] = listener.getsockname()[1]
-        self._background = closing.enter_context(_Background())
+        self._background = background
+        self._closing = closing
         self._metadata = service.metadata_server([listener])
-        self._background.run(self._metadata.run_until_stopped(), stop=self._metadata.stop)
+        background.run(self._metadata.run_until_stopped(), stop=self._metadata.stop)
 
     def read(self, look: Callable[[Reading], T]) -> T:
         """Return what *look* sees."""
@@ -80,10 +85,10 @@ def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -
         chosen = Settings(database=url, clock=ClockKind.VIRTUAL, **settings)
         store = open_sqlite(chosen.database_path, is_durable=False)
         closing.callback(store.close)
-        service = assemble(chosen, store, begin(store, chosen, None, now))
-        if fleet is not None:
-            store.write(lambda tx: apply_fleet(tx, service.context(ADMIN), fleet))
-        return Engine(service, closing.pop_all())
+        service = assemble(chosen, store, begin(store, chosen, fleet, now))
+        listener = closing.enter_context(open_listener(_LOCALHOST, 0))
+        background = closing.enter_context(_Background())
+        return Engine(service, listener, background, closing.pop_all())
 
 
 class _Background:
