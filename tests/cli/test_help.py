@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 
-NOUNS = {"fleet", "vm", "event", "maintenance", "clock", "db"}
+NOUNS = {"fleet", "vm", "event", "maintenance", "clock", "db", "emulator"}
 VERBS = {
     "fleet": {"apply", "show"},
     "vm": {"add", "list", "show", "remove", "restart", "redeploy"},
@@ -18,6 +18,7 @@ VERBS = {
     "maintenance": {"start", "status", "list"},
     "clock": {"show", "advance"},
     "db": {"upgrade"},
+    "emulator": {"netns"},
 }  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""For people who test their code: faults, scenarios, and a network to run it in."""
