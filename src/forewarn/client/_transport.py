@@ -169,6 +169,7 @@ def _read_body(connection: _Connection, answer: HTTPResponse, deadline: float) -
         if not part:
             if answer.length:
                 raise IncompleteRead(bytes(body), answer.length)
+            answer.close()  # which keeps the connection, and lets it be used again
             return bytes(body)
         body += part
     raise HTTPException
