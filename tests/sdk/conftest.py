@@ -91,6 +91,7 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every pause be a blink."""
     monkeypatch.setattr(retrying, "BACK_OFF", (0.01,))
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(watching, "_SHORT_WAIT", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, body: bytes = b"", status: int = 200, **headers: str) -> None:
         self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+        for name, value in {"Content_Length": str(len(body)), **headers}.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
@@ -203,7 +204,7 @@ def reset(handler: Handler) -> None:
     linger = struct.pack("ii", 1, 0)
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     handler.close_connection = True
-    handler.connection.detach()  # not to be shut down politely
+    socket.close(handler.connection.detach())  # not to be shut down politely
     raise ConnectionResetError
 
 

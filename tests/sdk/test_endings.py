@@ -1,9 +1,11 @@
 """Nothing goes on after the end, and nobody waits for a watch."""
 
 import asyncio
+import socket
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import pytest
 from tests.sdk.conftest import (
@@ -17,7 +19,7 @@ from tests.sdk.conftest import (
     say_nothing,
 )
 
-from forewarn.client import AsyncClient, ClosedError
+from forewarn.client import AsyncClient, Client, ClosedError
 
 PROMPTLY = 0.5
 
@@ -82,6 +84,35 @@ def test_closing_ends_a_call_at_once(make_client: ClientMaker, metadata: Metadat
     closing.join(TIMEOUT)
 
 
+@pytest.fixture
+def full_server() -> Generator[str]:
+    """Listen, and let nobody in any more: who connects waits for an answer to the first packet."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        port = listener.getsockname()[1]
+        waiting = [socket.socket() for _ in range(3)]
+        for connection in waiting:
+            connection.setblocking(False)
+            connection.connect_ex(("127.0.0.1", port))
+        yield f"127.0.0.1:{port}"
+        for connection in waiting:
+            connection.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others refuse when the queue is full")
+def test_closing_ends_a_call_that_still_connects(
+    make_client: ClientMaker, full_server: str
+) -> None:
+    client = make_client(full_server)
+
+    closing = after(0.1, client.close)
+    began = time.monotonic()
+    with pytest.raises(ClosedError):
+        client.document()
+
+    assert 0.1 <= time.monotonic() - began < 0.1 + PROMPTLY
+    closing.join(TIMEOUT)
+
+
 def test_closed_client_can_do_nothing(make_client: ClientMaker, metadata: Metadata) -> None:
     client = make_client(metadata.endpoint)
     client.document()
@@ -105,7 +136,7 @@ def test_other_calls_do_not_wait_for_a_watch(make_client: ClientMaker, metadata:
     wait_until(lambda: len(metadata.seen) == 2, "the watch is parked")
 
     began = time.monotonic()
-    client.approve(event(1)["EventId"])  # type: ignore[arg-type]
+    client.approve("an-id")
 
     assert time.monotonic() - began < PROMPTLY
     client.close()
@@ -126,12 +157,19 @@ def test_watch_that_is_given_up_frees_its_connection(
 
 
 def test_context_manager_closes(metadata: Metadata) -> None:
-    async def use() -> AsyncClient:
+    with Client(metadata.endpoint) as client:
+        assert client.document().document_incarnation == 1
+
+    with pytest.raises(ClosedError):
+        client.document()
+
+
+def test_async_context_manager_closes(metadata: Metadata) -> None:
+    async def use() -> None:
         async with AsyncClient(metadata.endpoint) as client:
             assert (await client.document()).document_incarnation == 1
         with pytest.raises(ClosedError):
             await client.document()
-        return client
 
     asyncio.run(use())
 

@@ -7,7 +7,14 @@ import pytest
 from tests.http.metadata.conftest import Service, running, wait_until
 from tests.sdk.conftest import AnyClient, ClientMaker
 
-from forewarn.client import ChangeKind, EventStatus, EventType, RefusedError, UnavailableError
+from forewarn.client import (
+    ChangeKind,
+    EventId,
+    EventStatus,
+    EventType,
+    RefusedError,
+    UnavailableError,
+)
 from forewarn.protocol.versions import API_VERSIONS
 
 
@@ -83,25 +90,21 @@ def test_watch_follows_events_by_long_poll(client: AnyClient, service: Service) 
     later.join()
 
 
-def cancel_when_parked(service: Service, identifier: object) -> None:
+def cancel_when_parked(service: Service, identifier: EventId) -> None:
     wait_until(lambda: service.parked == 1, "the watch is parked")
-    service.cancel(identifier)  # type: ignore[arg-type]
+    service.cancel(identifier)
 
 
-@pytest.mark.parametrize("version", API_VERSIONS, ids=lambda version: version.name)
-def test_every_api_version_can_be_read(
-    make_client: ClientMaker, service: Service, version: object
-) -> None:
+def test_every_api_version_can_be_read(make_client: ClientMaker, service: Service) -> None:
     identifier = service.create()
-    name = getattr(version, "name", "")
+    endpoint = f"127.0.0.1:{service.port}/vm/web-0"
 
-    client = make_client(f"127.0.0.1:{service.port}/vm/web-0", api_version=name)
-
-    (event,) = client.events()
-    client.approve(event)
-    assert event.event_id == identifier
-    assert event.not_before is not None
-    assert service.approvers(identifier) == ("web-0",)
+    for version in API_VERSIONS:
+        client = make_client(endpoint, api_version=version.name)
+        (event,) = client.events()
+        client.approve(event)
+        assert event.event_id == identifier, version.name
+        assert event.not_before is not None, version.name
 
 
 def test_ipv6_is_spoken(make_client: ClientMaker, service: Service) -> None:

@@ -31,9 +31,13 @@ def cut_in_the_middle(handler: Handler) -> None:
 
 def drip(handler: Handler) -> None:
     """Send a byte now and then, so that no single read ever times out."""
-    handler.answer(b"", Content_Length="500")
     while not handler.server.stopping.wait(0.05):
         handler.wfile.write(b" ")
+
+
+def drip_a_body(handler: Handler) -> None:
+    handler.answer(b"", Content_Length="500")
+    drip(handler)
 
 
 def babble(handler: Handler) -> None:
@@ -54,6 +58,7 @@ TROUBLES: dict[str, Behaviour] = {
     "chunks that are none": answer_with(b"zz\r\n", Transfer_Encoding="chunked"),
     "silence": say_nothing,
     "dripping": drip,
+    "dripping body": drip_a_body,
     "not HTTP": babble,
     "a body without end": answer_with(b" " * (LARGEST_BODY + 1)),
 }
@@ -63,14 +68,14 @@ TROUBLES: dict[str, Behaviour] = {
 def test_call_survives(make_client: ClientMaker, metadata: Metadata, trouble: Behaviour) -> None:
     metadata.script = [trouble, trouble]
 
-    document = make_client(metadata.endpoint, timeout=0.3).document()
+    document = make_client(metadata.endpoint, timeout=0.15).document()
 
     assert document.document_incarnation == 1
 
 
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 def test_watch_survives(make_client: ClientMaker, metadata: Metadata, trouble: Behaviour) -> None:
-    changes = make_client(metadata.endpoint, timeout=0.3, patience=0).watch()
+    changes = make_client(metadata.endpoint, timeout=0.15, patience=0).watch()
     metadata.events = [event(1)]
     metadata.script = [answer_well, trouble]
     assert next(changes).kind is ChangeKind.SCHEDULED
@@ -187,9 +192,7 @@ def test_event_that_left_plain_azure_is_gone(make_client: ClientMaker, metadata:
 
 
 @pytest.mark.parametrize("status", [400, 403, 405])
-def test_refusal_is_told_at_once(
-    make_client: ClientMaker, metadata: Metadata, status: int
-) -> None:
+def test_refusal_is_told_at_once(make_client: ClientMaker, metadata: Metadata, status: int) -> None:
     metadata.script = [answer_with(b'{ "error": "Bad request. X" }', status)]
 
     with pytest.raises(RefusedError, match=f"{status}: Bad request. X"):

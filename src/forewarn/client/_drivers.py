@@ -82,7 +82,8 @@ class AsyncDriver:
             raise ClosedError
         if isinstance(step, Pause):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), step.seconds)
+                async with asyncio.timeout(step.seconds):
+                    await self._closing.wait()
         else:
             answer = await self._send(step)
         if self._closing.is_set():

@@ -4,9 +4,9 @@ import contextlib
 import socket
 import threading
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
+from http.client import HTTPConnection, HTTPException, IncompleteRead
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from forewarn.client._endpoints import Endpoint
 from forewarn.client._messages import Failure, Request, Response
@@ -81,6 +81,22 @@ class Transport:
                 connection.close()
 
 
+class _Socket(socket.socket):
+    """A socket with one deadline for all that is read, and not a time-out for each read.
+
+    Otherwise a server that sends a byte now and then would hold us for ever.
+    """
+
+    deadline: float = 0
+
+    def recv_into(self, *arguments: Any, **options: Any) -> int:
+        left = self.deadline - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.settimeout(left)
+        return super().recv_into(*arguments, **options)
+
+
 class _Connection(HTTPConnection):
     """A connection that can be cut from another thread, also while it is being made.
 
@@ -93,14 +109,32 @@ class _Connection(HTTPConnection):
         self.endpoint = endpoint
         self.is_cut = False
         self._lock = threading.Lock()
-        self._socket: socket.socket | None = None  # `sock` is None while it is being made
+        self._socket: _Socket | None = None  # `sock` is None while it is being made
+
+    def exchange(self, request: Request) -> Response:
+        """Send *request* and read the answer, both before its time-out."""
+        deadline = monotonic() + request.timeout
+        self.timeout = request.timeout
+        if self.sock is None:
+            self.connect()
+        if self._socket is not None:
+            self._socket.settimeout(request.timeout)
+            self._socket.deadline = deadline
+        target = request.endpoint.prefix + request.path
+        self.request(request.method, target, request.body, dict(request.headers))
+        answer = self.getresponse()
+        body = answer.read(LARGEST_BODY)
+        if not answer.isclosed() and answer.read(1):
+            raise HTTPException
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return Response(status=answer.status, headers=headers, body=body)
 
     def connect(self) -> None:
         error: OSError = socket.gaierror("no address")
         for family, kind, protocol, _, address in socket.getaddrinfo(
             self.host, self.port, type=socket.SOCK_STREAM
         ):
-            made = socket.socket(family, kind, protocol)
+            made = _Socket(family, kind, protocol)
             try:
                 self._let_cut(made)
                 made.settimeout(self.timeout)
@@ -121,13 +155,7 @@ class _Connection(HTTPConnection):
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
 
-    def limit(self, seconds: float) -> None:
-        """Let each step on the connection take *seconds* at most, from now on."""
-        self.timeout = seconds
-        if self._socket is not None and self._socket.fileno() >= 0:
-            self._socket.settimeout(seconds)
-
-    def _let_cut(self, made: socket.socket) -> None:
+    def _let_cut(self, made: _Socket) -> None:
         with self._lock:
             self._socket = made
             if self.is_cut:
@@ -137,46 +165,18 @@ class _Connection(HTTPConnection):
 def _exchange(connection: _Connection, request: Request) -> Response:
     was_kept_alive = connection.sock is not None
     try:
-        return _ask(connection, request)
+        return connection.exchange(request)
     except ConnectionError:
         # The server may have closed what it kept for long. Everything we send may come twice: a
         # StartRequest for an event that was approved already is answered like the first.
         if not was_kept_alive or connection.is_cut:
             raise
         connection.close()
-        return _ask(connection, request)
-
-
-def _ask(connection: _Connection, request: Request) -> Response:
-    deadline = monotonic() + request.timeout
-    connection.limit(request.timeout)
-    target = request.endpoint.prefix + request.path
-    connection.request(request.method, target, request.body, dict(request.headers))
-    answer = connection.getresponse()
-    return Response(
-        status=answer.status,
-        headers={name.lower(): value for name, value in answer.getheaders()},
-        body=_read_body(connection, answer, deadline),
-    )
-
-
-def _read_body(connection: _Connection, answer: HTTPResponse, deadline: float) -> bytes:
-    body = bytearray()
-    while len(body) <= LARGEST_BODY:
-        # A server that sends a byte now and then must not hold us for ever.
-        connection.limit(max(deadline - monotonic(), 0.001))
-        part = answer.read1(LARGEST_BODY)
-        if not part:
-            if answer.length:
-                raise IncompleteRead(bytes(body), answer.length)
-            answer.close()  # which keeps the connection, and lets it be used again
-            return bytes(body)
-        body += part
-    raise HTTPException
+        return connection.exchange(request)
 
 
 def _explain(error: OSError | HTTPException) -> str:
     for kind, reason in _REASONS.items():
         if isinstance(error, kind):
             return reason
-    return str(error)
+    return f"it cannot be reached, {error}"

@@ -22,6 +22,10 @@ class Even(Random):
         return (a + b) / 2
 
 
+def seeded(seed: int) -> Random:
+    return Random(seed)  # noqa: S311
+
+
 class Scene:
     """Answers requests from a script, one after the other, and notes all that happens."""
 
@@ -91,4 +95,4 @@ def event(number: int, status: str = "Scheduled", **fields: object) -> dict[str,
 
 
 def document(incarnation: int, events: Iterable[object] = (), **headers: str) -> Response:
-    return reply({"DocumentIncarnation": incarnation, "Events": list(events)}, **headers)
+    return reply({"DocumentIncarnation": incarnation, "Events": list(events)}, 200, **headers)

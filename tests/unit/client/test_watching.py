@@ -2,7 +2,7 @@ import logging
 from random import Random
 
 import pytest
-from tests.unit.client.conftest import Answer, Scene, document, event, reply
+from tests.unit.client.conftest import Answer, Scene, document, event, reply, seeded
 
 from forewarn.client import Change, ChangeKind, RefusedError
 from forewarn.client._messages import Failure, Request, Response
@@ -56,7 +56,9 @@ def test_first_document_is_all_news(watched: Watched) -> None:
 
 def test_event_is_followed_from_scheduled_to_completed(watched: Watched) -> None:
     watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)]))
-    watched.expect(ChangeKind.STARTED, 1, document(1, [event(1)]), document(2, [event(1, "Started")]))  # noqa: E501 # fmt: skip
+    watched.expect(
+        ChangeKind.STARTED, 1, document(1, [event(1)]), document(2, [event(1, "Started")])
+    )
     change = watched.expect(
         ChangeKind.COMPLETED, 1, document(3), reply({"event_status": "Completed"})
     )
@@ -128,7 +130,9 @@ def test_start_is_told_once(watched: Watched) -> None:
     described = event(1, "Started", Description="more")
     watched.expect(ChangeKind.STARTED, 1, document(1, [event(1, "Started")]))
 
-    watched.expect(ChangeKind.SCHEDULED, 2, document(2, [described]), document(3, [described, event(2)]))  # noqa: E501 # fmt: skip
+    watched.expect(
+        ChangeKind.SCHEDULED, 2, document(2, [described]), document(3, [described, event(2)])
+    )
 
 
 def test_words_that_nobody_knows_come_through(watched: Watched) -> None:
@@ -169,10 +173,11 @@ def test_incarnation_that_comes_again_with_other_content_is_seen_within_a_minute
 
 
 def test_server_that_does_not_wait_is_polled_once_a_second(scene: Scene) -> None:
-    watched = Watched(scene, Random(1))
+    watched = Watched(scene, seeded(1))
     watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)], etag="1"))
 
-    watched.expect(ChangeKind.SCHEDULED, 2, *[NOT_MODIFIED] * 20, document(2, [event(1), event(2)], etag="2"))  # noqa: E501 # fmt: skip
+    second = document(2, [event(1), event(2)], etag="2")
+    watched.expect(ChangeKind.SCHEDULED, 2, *[NOT_MODIFIED] * 20, second)
     watched.expect(ChangeKind.SCHEDULED, 3, document(3, [event(1), event(2), event(3)], etag="3"))
 
     assert len(scene.pauses) == 21
