@@ -109,7 +109,7 @@ def test_closing_ends_a_call_that_still_connects(
     with pytest.raises(ClosedError):
         client.document()
 
-    assert 0.1 <= time.monotonic() - began < 0.1 + PROMPTLY
+    assert time.monotonic() - began < 0.1 + PROMPTLY
     closing.join(TIMEOUT)
 
 

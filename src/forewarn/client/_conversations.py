@@ -1,12 +1,12 @@
 """What a client says to a metadata server, whoever carries the messages."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
-from forewarn.client._discovery import find_endpoint
+from forewarn.client._discovery import PROBE_SECONDS, find_endpoint
 from forewarn.client._endpoints import Endpoint, parse_endpoint
 from forewarn.client._errors import RefusedError, UnavailableError
 from forewarn.client._messages import Conversation, Request, Response
@@ -34,9 +34,16 @@ class Poll:
 class Conversations:
     """What a client says to a metadata server, which is looked for when it is first needed."""
 
-    def __init__(self, endpoint: str | None, conduct: Conduct) -> None:
+    def __init__(
+        self,
+        endpoint: str | None,
+        conduct: Conduct,
+        find_endpoint: Callable[[float], Conversation[Endpoint]] = find_endpoint,
+    ) -> None:
         self.conduct = conduct
+        self._find_endpoint = find_endpoint
         self._endpoint = None if endpoint is None else parse_endpoint(endpoint)
+        self._probe_timeout = PROBE_SECONDS
 
     def document(self) -> Conversation[Document]:
         """Read the document."""
@@ -76,7 +83,9 @@ class Conversations:
 
     def _locate(self) -> Conversation[Endpoint]:
         if self._endpoint is None:
-            self._endpoint = yield from find_endpoint()
+            timeout = min(self._probe_timeout, self.conduct.timeout)
+            self._probe_timeout *= 2  # a server may just be slow
+            self._endpoint = yield from self._find_endpoint(timeout)
         return self._endpoint
 
     def _scheduled_events(self) -> str:

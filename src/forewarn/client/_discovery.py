@@ -5,7 +5,6 @@ has is asked, then those that DHCP option 245 has named in a lease or in the reg
 that a DHCP server offers now; the first that answers like a metadata server is it.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -15,6 +14,7 @@ from typing import Final
 from forewarn.client._dhcp import ask_for_address, find_interfaces
 from forewarn.client._endpoints import Endpoint
 from forewarn.client._environment import read_environment
+from forewarn.client._errors import UnavailableError
 from forewarn.client._leases import find_leases
 from forewarn.client._messages import Conversation, Failure, Request, Response
 from forewarn.client._registry import read_registry
@@ -22,11 +22,8 @@ from forewarn.protocol.document import decode_document
 from forewarn.protocol.errors import MalformedDocumentError
 from forewarn.protocol.versions import NEWEST
 
-_log = logging.getLogger("forewarn.client")
-
 WELL_KNOWN: Final = IPv4Address("169.254.169.254")
-
-_PROBE_TIMEOUT: Final = 2.0
+PROBE_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,21 +50,27 @@ SYSTEM: Final = Sources(
 """This machine."""
 
 
-def find_endpoint(sources: Sources = SYSTEM) -> Conversation[Endpoint]:
-    """Return the endpoint of this machine, and the well-known one if nobody answers."""
+def find_endpoint(
+    timeout: float = PROBE_SECONDS, sources: Sources = SYSTEM
+) -> Conversation[Endpoint]:
+    """Return the endpoint of this machine, each candidate having *timeout* seconds to answer.
+
+    If nobody does, that is trouble like any other, and looking again later may help.
+    """
     told = sources.read_environment()
     if told is not None:
         return told
     flaws: dict[IPv4Address, str] = {}
     for address in chain((WELL_KNOWN,), sources.find_addresses()):
-        if (yield from _probe(address, flaws)):
+        if (yield from _probe(address, timeout, flaws)):
             return Endpoint(host=str(address))
     offered = yield from sources.ask_for_address()
-    if offered is not None and (yield from _probe(offered, flaws)):
+    if offered is not None and (yield from _probe(offered, timeout, flaws)):
         return Endpoint(host=str(offered))
-    tried = "; ".join(f"{address}: {flaw}" for address, flaw in flaws.items())
-    _log.warning("endpoint_not_found using=%s tried=%r", WELL_KNOWN, tried)
-    return Endpoint(host=str(WELL_KNOWN))
+    others = [f"{address}: {flaw}" for address, flaw in flaws.items() if address != WELL_KNOWN]
+    raise UnavailableError(
+        str(Endpoint(host=str(WELL_KNOWN))), "; ".join((flaws[WELL_KNOWN], *others))
+    )
 
 
 def find_flaw(answer: Response | Failure | None) -> str | None:
@@ -89,14 +92,16 @@ def find_flaw(answer: Response | Failure | None) -> str | None:
             return "it was not asked"
 
 
-def _probe(address: IPv4Address, flaws: dict[IPv4Address, str]) -> Conversation[bool]:
+def _probe(
+    address: IPv4Address, timeout: float, flaws: dict[IPv4Address, str]
+) -> Conversation[bool]:
     if address in flaws:
         return False
     answer = yield Request(
         endpoint=Endpoint(host=str(address)),
         path=f"/metadata/scheduledevents?api-version={NEWEST.name}",
         headers={"Metadata": "true"},
-        timeout=_PROBE_TIMEOUT,
+        timeout=timeout,
     )
     flaw = find_flaw(answer)
     if flaw is None:

@@ -23,7 +23,7 @@ class Driver:
 
     def run(self, conversation: Conversation[_T]) -> _T:
         """Return what comes of *conversation*."""
-        with self._turn:
+        with self._turn, contextlib.closing(conversation):
             answer: Response | Failure | None = None
             while True:
                 try:
@@ -61,20 +61,24 @@ class AsyncDriver:
     async def run(self, conversation: Conversation[_T]) -> _T:
         """Return what comes of *conversation*."""
         async with self._turn:
-            answer: Response | Failure | None = None
-            while True:
-                try:
-                    step = conversation.send(answer)
-                except StopIteration as end:
-                    result: _T = end.value
-                    return result
-                answer = await self._perform(step)
+            with contextlib.closing(conversation):
+                return await self._carry_out(conversation)
 
     def close(self) -> None:
         """Let nothing go on or begin."""
         self._closing.set()
         self._transport.close()
         self._thread.shutdown(wait=False)
+
+    async def _carry_out(self, conversation: Conversation[_T]) -> _T:
+        answer: Response | Failure | None = None
+        while True:
+            try:
+                step = conversation.send(answer)
+            except StopIteration as end:
+                result: _T = end.value
+                return result
+            answer = await self._perform(step)
 
     async def _perform(self, step: Request | Pause) -> Response | Failure | None:
         answer = None

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import pytest
 
 from forewarn.client._conversations import Conversations
+from forewarn.client._discovery import find_endpoint
+from forewarn.client._endpoints import Endpoint
 from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
 from forewarn.client._retrying import Conduct
 
@@ -36,7 +38,12 @@ class Scene:
         self.now = 1_000.0
 
     def conversations(
-        self, endpoint: str | None = "host", *, patience: float = 30, random: Random | None = None
+        self,
+        endpoint: str | None = "host",
+        *,
+        patience: float = 30,
+        random: Random | None = None,
+        find_endpoint: Callable[[float], Conversation[Endpoint]] = find_endpoint,
     ) -> Conversations:
         conduct = Conduct(
             api_version="2020-07-01",
@@ -45,7 +52,7 @@ class Scene:
             random=random or Even(),
             monotonic=lambda: self.now,
         )
-        return Conversations(endpoint, conduct)
+        return Conversations(endpoint, conduct, find_endpoint)
 
     def play(self, conversation: Conversation[T], *script: Answer) -> T:
         """Return what comes of *conversation*, which must use up the script."""

@@ -5,7 +5,8 @@ import pytest
 from tests.unit.client.conftest import Answer, Scene, document, event, reply, seeded
 
 from forewarn.client import RefusedError, UnavailableError
-from forewarn.client._messages import Failure, Response
+from forewarn.client._endpoints import Endpoint
+from forewarn.client._messages import Conversation, Failure, Pause, Response
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.vocabulary import event_id
 
@@ -154,12 +155,22 @@ def test_trouble_is_logged_when_it_changes(scene: Scene, caplog: pytest.LogCaptu
     ]
 
 
-def test_endpoint_that_is_not_given_is_the_one_of_every_machine_of_azure(scene: Scene) -> None:
-    conversations = scene.conversations(None)
+def test_endpoint_is_looked_for_until_it_is_found_and_then_kept(scene: Scene) -> None:
+    timeouts: list[float] = []
 
-    scene.play(conversations.document(), document(1))
+    def find(timeout: float) -> Conversation[Endpoint]:
+        timeouts.append(timeout)
+        yield Pause(timeout)
+        if len(timeouts) < 4:
+            raise UnavailableError("http://169.254.169.254", "it did not answer in time")
+        return Endpoint(host="10.0.0.4")
 
-    assert scene.requests[0].endpoint.host == "169.254.169.254"
+    conversations = scene.conversations(None, find_endpoint=find)
+    for _ in range(2):
+        scene.play(conversations.document(), document(1))
+
+    assert timeouts == [2, 4, 8, 10]
+    assert [request.endpoint.host for request in scene.requests] == ["10.0.0.4"] * 2
 
 
 def test_events_are_approved_in_one_request_each_once(scene: Scene) -> None:

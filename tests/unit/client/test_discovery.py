@@ -1,6 +1,5 @@
 """In which order endpoints are tried, and which answer is that of a metadata server."""
 
-import logging
 from collections.abc import Mapping
 from ipaddress import IPv4Address
 from typing import NoReturn
@@ -9,6 +8,7 @@ import pytest
 
 from forewarn.client._discovery import Sources, find_endpoint, find_flaw
 from forewarn.client._endpoints import Endpoint
+from forewarn.client._errors import UnavailableError
 from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
 
 DOCUMENT = Response(status=200, body=b'{"DocumentIncarnation":0,"Events":[]}')
@@ -36,7 +36,7 @@ def knowing(*leased: str, offered: str | None = None) -> Sources:
 def search(sources: Sources, answers: Mapping[str, Response | Failure]) -> tuple[str, list[str]]:
     """Return the host that is found, and the hosts that were asked, where others are silent."""
     asked: list[str] = []
-    conversation = find_endpoint(sources)
+    conversation = find_endpoint(sources=sources)
     try:
         step = next(conversation)
         while True:
@@ -63,7 +63,7 @@ def test_environment_wins_and_nobody_is_asked() -> None:
     )
 
     with pytest.raises(StopIteration) as end:
-        next(find_endpoint(sources))
+        next(find_endpoint(sources=sources))
 
     assert end.value.value == told
 
@@ -93,24 +93,23 @@ def test_dhcp_server_is_asked_when_no_lease_helps() -> None:
 
 
 def test_nothing_is_asked_twice() -> None:
-    _, asked = search(knowing(LEASED, WELL_KNOWN, LEASED, offered=LEASED), {})
+    sources = knowing(LEASED, WELL_KNOWN, LEASED, offered=OFFERED)
 
-    assert asked == [WELL_KNOWN, LEASED]
+    _, asked = search(sources, {OFFERED: DOCUMENT})
+
+    assert asked == [WELL_KNOWN, LEASED, OFFERED]
 
 
-def test_well_known_address_is_kept_when_nobody_answers(caplog: pytest.LogCaptureFixture) -> None:
-    answers = {LEASED: Response(status=404)}
+def test_nobody_answering_is_trouble_that_says_what_was_tried() -> None:
+    with pytest.raises(UnavailableError) as error:
+        search(knowing(LEASED), {LEASED: Response(status=404)})
 
-    with caplog.at_level(logging.WARNING, "forewarn.client"):
-        found, _ = search(knowing(LEASED), answers)
-
-    assert found == WELL_KNOWN
-    tried = f"{WELL_KNOWN}: it did not answer in time; {LEASED}: it answers 404"
-    assert caplog.messages == [f"endpoint_not_found using={WELL_KNOWN} tried={tried!r}"]
+    assert error.value.endpoint == f"http://{WELL_KNOWN}"
+    assert error.value.trouble == f"it did not answer in time; {LEASED}: it answers 404"
 
 
 def test_probe_is_a_short_poll_of_the_newest_version() -> None:
-    step = next(find_endpoint(knowing()))
+    step = next(find_endpoint(sources=knowing()))
 
     assert step == Request(
         endpoint=Endpoint(host=WELL_KNOWN),
