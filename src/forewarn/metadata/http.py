@@ -8,6 +8,7 @@ import asyncio
 import os
 import socket
 import stat
+import struct
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ SERVER: Final = "IMDS/150.870.65.1854"
 _NOT_PLAIN: Final = frozenset({b"content-length", b"transfer-encoding", b"upgrade", b"expect"})
 _FAREWELL_SECONDS: Final = 1.0
 _CONNECTIONS_WITHOUT_LIMIT: Final = 100_000
+_LINGER_NOT: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 
 
 def connections_within_open_files() -> int:
@@ -256,6 +258,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._incomplete = _Awaited.BODY
         self._is_plain = not self._is_answering() and self._answer_plain_poll()
         if not self._is_plain:
+            self.scope["extensions"] = {"connection": {"reset": self._reset}}
             super().on_headers_complete()
             self._has_begun = True
 
@@ -321,6 +324,12 @@ class GuardedProtocol(HttpToolsProtocol):
                 _Awaited.FAREWELL: _FAREWELL_SECONDS,
             }[awaited]
             self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _reset(self) -> None:
+        # Closed with nothing to linger for, TCP sends RST; other sockets just close.
+        connection = self.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+        self.transport.abort()
 
     def _refuse(self, status: int) -> None:
         self._is_refused = True

@@ -1,0 +1,1 @@
+"""What makes a server behave as no good server should, so that clients can be tested."""
