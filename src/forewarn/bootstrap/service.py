@@ -19,6 +19,7 @@ from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.control.app import create_app
 from forewarn.control.services import Services
 from forewarn.domain.names import VmName
+from forewarn.emulator.faults import MemoryFaults
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.metadata.app import MetadataApp
@@ -56,6 +57,8 @@ def assemble(
         store.read(lambda all_: Change(documents=all_.documents(), topology=all_.topology()))
     )
     store.listen(board.take)
+    faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
+    store.listen(faults.note)
     scheduler = Scheduler(
         store=store,
         executor=_make_executor(settings, store, clock),
@@ -67,6 +70,7 @@ def assemble(
         store=store,
         board=board,
         clock=clock,
+        faults=faults,
         scheduler=scheduler,
         context=context,
         token=beginning.token,
@@ -82,6 +86,7 @@ class Service:
     store: Store
     board: Board
     clock: Clock
+    faults: MemoryFaults
     scheduler: Scheduler
     context: Callable[[str], Context]
     token: str
@@ -134,7 +139,13 @@ class Service:
             proxy_secret=self.settings.proxy_secret or "",
         )
         verbs = StoreVerbs(self.store, self.context, self.changed)
-        app = MetadataApp(board=self.board, identity=identity, verbs=verbs, polled=polls.note)
+        app = MetadataApp(
+            board=self.board,
+            identity=identity,
+            verbs=verbs,
+            polled=polls.note,
+            faults=self.faults,
+        )
         return make_server(app, self.listeners.metadata)
 
     def _control_server(self, metadata: MetadataServer) -> "ControlServer":
@@ -142,6 +153,7 @@ class Service:
             store=self.store,
             context=self.context,
             clock=clock_control(self.clock, self.store, self.scheduler),
+            faults=self.faults,
             authenticate=self._authenticate,
             is_ready=lambda: metadata.started and not metadata.should_exit,
             changed=self.changed,
