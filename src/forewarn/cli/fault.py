@@ -17,7 +17,7 @@ _COLUMNS: Final[Columns] = {
     "VM": "vm",
     "FAULT": "kind",
     "TIMES": "times",
-    "SECONDS": "seconds",
+    "SECONDS": lambda fault: "" if fault["seconds"] is None else f"{fault['seconds']:g}",
     "STATUS": "status",
     "RETRY AFTER": "retry_after",
     "TYPE": "event_type",
