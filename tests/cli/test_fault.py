@@ -57,7 +57,7 @@ def test_virtual_machine_that_is_none_is_three(run: Run, arguments: str) -> None
     ("arguments", "problem"),
     [
         ("set solo slow", "A fault of kind slow needs seconds."),
-        ("set solo slow --seconds nan", "seconds must be more than 0 and at most 86400, not nan."),
+        ("set solo slow --seconds nan", "seconds must be more than 0 and at most 3600, not nan."),
         ("set solo slow --seconds 1 --type Nap", "A fault of kind slow has no event_type."),
         ("set solo reset --times 0", "times must be a number from 1 to 1000000, not 0."),
         ("set solo grumpy", "'grumpy' is not one of"),

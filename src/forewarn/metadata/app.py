@@ -200,8 +200,6 @@ class MetadataApp:
         if request.method == "GET":
             self._polled(vm.name)
         if_none_match = request.headers.get(b"if-none-match", b"")
-        if vm.name in self._faults:
-            return self._faulty.read(vm, version, if_none_match)
         page = self._board.page(vm, version)
         seconds = preferred_wait(request.headers.get(b"prefer", b""))
         applied: tuple[Header, ...] = ()
@@ -210,6 +208,8 @@ class MetadataApp:
             if seconds and matches(if_none_match, page.etag):
                 page = await self._wait_for_change(request, page, version, seconds)
                 applied += (_CLOSE,) if self._is_stopping else ()
+        if vm.name in self._faults:  # perhaps since it began to wait
+            return self._faulty.read(vm, version, if_none_match)
         if matches(if_none_match, page.etag):
             return Answer(status=304, headers=page.not_modified_headers + applied)
         return Answer(body=page.body, headers=page.headers + applied)

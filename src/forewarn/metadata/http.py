@@ -326,6 +326,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
     def _reset(self) -> None:
+        if self.transport.is_closing():
+            return
         # Closed with nothing to linger for, TCP sends RST; other sockets just close.
         connection = self.transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)

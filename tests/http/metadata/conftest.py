@@ -194,6 +194,22 @@ class Service:
     def connections(self) -> int:
         return len(self._server.server_state.connections)
 
+    @contextlib.contextmanager
+    def loop_held(self) -> Iterator[None]:
+        """Let the event loop do nothing meanwhile, so that what happens is one to it."""
+        holding, letting_go = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            holding.set()
+            letting_go.wait(TIMEOUT)
+
+        self._loop.call_soon_threadsafe(hold)
+        assert holding.wait(TIMEOUT), "the event loop is held"
+        try:
+            yield
+        finally:
+            letting_go.set()
+
     def create(
         self,
         event_type: EventType = EventType.REBOOT,

@@ -234,6 +234,21 @@ def test_reset_in_the_middle_of_a_connection_ends_it(service: Service) -> None:
     assert before.status == 200
 
 
+def test_nobody_is_left_to_be_reset_after_a_slow_answer(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    set_fault(service, FaultKind.SLOW, seconds=0.3, times=1)
+    set_fault(service, FaultKind.RESET, times=1)
+
+    with service.connect() as connection:
+        connection.sendall(compose("GET", POLL, {"Metadata": "true"}))
+        wait_until(lambda: len(service.faults.all()[VM]) == 1, "the poll has begun to be slow")
+    wait_until(lambda: VM not in service.faults, "the reset has had its turn")
+
+    assert service.request().status == 200
+    assert not caplog.records
+
+
 def test_reset_over_a_unix_socket_closes_without_an_answer(tmp_path: Path) -> None:
     path = tmp_path / "metadata.sock"
     with running(unix_path=path, default_vm="web-0") as service:
@@ -406,6 +421,19 @@ def test_parked_poll_is_let_go_when_a_fault_is_set(service: Service) -> None:
         wait_until(lambda: service.parked == 1, "the neighbour is parked again")
 
     assert reply.status == 304
+
+
+def test_parked_poll_sees_no_more_than_the_fault_lets_it(service: Service) -> None:
+    with service.connect() as connection:
+        headers = {"Metadata": "true", "If-None-Match": "0", "Prefer": "wait=30"}
+        connection.sendall(compose("GET", POLL, headers))
+        wait_until(lambda: service.parked == 1, "the poll is parked")
+        with service.loop_held():
+            set_fault(service, FaultKind.PUBLISH_DELAY, seconds=300)
+            service.create()
+        reply = read_reply(connection)
+
+    assert (reply.status, reply.headers["etag"]) == (304, "0")
 
 
 def test_strangers_have_no_faults(service: Service) -> None:
