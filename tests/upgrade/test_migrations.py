@@ -1,9 +1,11 @@
 """The sum of the migrations is the schema that the code declares."""
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -19,26 +21,37 @@ from forewarn.storage.tables import metadata
 def _schema(path: Path) -> dict[str, str]:
     connection = sqlite3.connect(path)
     rows = connection.execute(
-        "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name != 'alembic_version'"
+        "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
     ).fetchall()
     connection.close()
     return {name: " ".join(sql.split()) for name, sql in rows}
 
 
-def test_migrations_give_the_declared_tables(tmp_path: Path) -> None:
-    migrated, declared = tmp_path / "migrated.db", tmp_path / "declared.db"
-    engine = create_engine(f"sqlite:///{declared}")
-    metadata.create_all(engine)
+def _migrate(path: Path) -> None:
+    """Run every migration, as a database of the first release would see them."""
+    config = Config()
+    config.set_main_option("script_location", "forewarn.storage:migrations")
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
     engine.dispose()
 
-    upgrade(migrated)
 
-    assert _schema(migrated) == _schema(declared)
+def test_migrations_give_what_a_new_database_has(tmp_path: Path) -> None:
+    migrated, new = tmp_path / "migrated.db", tmp_path / "new.db"
+
+    _migrate(migrated)
+    upgrade(new)
+
+    assert _schema(migrated) == _schema(new)
+    assert {*metadata.tables, "alembic_version"} <= set(_schema(new))
 
 
-def test_alembic_finds_nothing_to_migrate(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [upgrade, _migrate])
+def test_alembic_finds_nothing_to_migrate(tmp_path: Path, make: Callable[[Path], object]) -> None:
     path = tmp_path / "forewarn.db"
-    upgrade(path)
+    make(path)
     engine = create_engine(f"sqlite:///{path}")
 
     with engine.connect() as connection:

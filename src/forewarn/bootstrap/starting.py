@@ -82,17 +82,22 @@ def open_listeners(settings: Settings, closing: ExitStack) -> Listeners:
     )
 
 
-def begin(
+def begin(store: Store, settings: Settings, fleet: Fleet | None, now: datetime) -> Beginning:
+    """Take over *store*: its clock, its wire, the declared fleet and the lease, or nothing."""
+    return store.write(lambda tx: _begin(tx, settings, fleet, now))
+
+
+def begin_as_declared(
     store: Store, settings: Settings, declaration: FleetDeclaration | None, now: datetime
 ) -> Beginning:
-    """Take over *store*: its clock, its wire, the declared fleet and the lease, or nothing."""
+    """Take over *store*, with the place in the fleet file in what is refused because of it."""
+    if declaration is None:
+        return begin(store, settings, None, now)
     try:
-        return store.write(lambda tx: _begin(tx, settings, declaration, now))
+        return begin(store, settings, declaration.fleet, now)
     except (StartError, StoreError):
         raise
     except ForewarnError as error:
-        if declaration is None:
-            raise
         raise declaration.blame(error) from error
 
 
@@ -110,16 +115,14 @@ def new_id() -> EventId:
     return event_id(str(uuid.uuid4()))
 
 
-def _begin(
-    tx: Transaction, settings: Settings, declaration: FleetDeclaration | None, now: datetime
-) -> Beginning:
+def _begin(tx: Transaction, settings: Settings, fleet: Fleet | None, now: datetime) -> Beginning:
     clock = _take_over_clock(tx, settings, now)
     _take_over_wire(tx, settings.preview_wire, clock.now())
-    if declaration is not None:
+    if fleet is not None:
         context = Context(
             who=ADMIN, now=clock.now(), at=now, new_id=new_id, rules=make_rules(settings)
         )
-        apply_fleet(tx, context, declaration.fleet)
+        apply_fleet(tx, context, fleet)
     if settings.default_vm is not None:
         _check_default_vm(tx, settings.default_vm)
     epoch = tx.next_epoch()

@@ -35,11 +35,11 @@ def serve(config: Path | None = None, **flags: object) -> None:
     Example: forewarn serve --fleet fleet.toml --executor simulated
     """
     with reported_errors():
-        from forewarn import bootstrap  # noqa: PLC0415 - needs the server install
+        from forewarn.bootstrap.serving import serve as run  # noqa: PLC0415 - needs the server install
 
         # What can be repeated is an empty list, not None, when it is not given.
         given = {name: flag for name, flag in flags.items() if flag != []}
-        bootstrap.serve(load_settings(given, config))
+        run(load_settings(given, config))
 
 
 def _flag(name: str, field: FieldInfo) -> inspect.Parameter:

@@ -27,6 +27,7 @@ SERVER: Final = "IMDS/150.870.65.1854"
 
 _NOT_PLAIN: Final = frozenset({b"content-length", b"transfer-encoding", b"upgrade", b"expect"})
 _FAREWELL_SECONDS: Final = 1.0
+_GRACE_SECONDS: Final = 5.0
 _CONNECTIONS_WITHOUT_LIMIT: Final = 100_000
 _LINGER_NOT: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 
@@ -79,6 +80,7 @@ class MetadataServer(uvicorn.Server):
         super().__init__(_configure(app, limits))
         self._app = app
         self._listeners = list(listeners)
+        self._stopping = asyncio.Event()
 
     async def run_until_stopped(self) -> None:
         """Serve until `stop` is called and the last answer is out."""
@@ -88,6 +90,27 @@ class MetadataServer(uvicorn.Server):
         """Take no more connections, answer what is under way, parked polls at once."""
         self._app.stop_waiting()
         self.should_exit = True
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        """Renew the Date once a second, until stopped; uvicorn's own loop notices that later."""
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), timeout=1)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close what is idle, let the rest finish for a while, and then close that, too."""
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        for connection in tuple(self.server_state.connections):
+            connection.shutdown()
+        deadline = asyncio.get_running_loop().time() + _GRACE_SECONDS
+        while self.server_state.connections or self.server_state.tasks:
+            if asyncio.get_running_loop().time() > deadline:
+                for task in self.server_state.tasks:
+                    task.cancel()
+                break
+            await asyncio.sleep(0.002)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -147,7 +170,6 @@ def _configure(app: App, limits: Limits) -> uvicorn.Config:
         server_header=False,
         headers=[("Server", SERVER)],
         timeout_keep_alive=limits.idle_seconds,
-        timeout_graceful_shutdown=5,
     )
 
 

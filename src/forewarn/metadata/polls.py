@@ -36,10 +36,11 @@ class Polls:
     def run(self) -> None:
         """Commit what was noted, once a second."""
         while not self._stopping.wait(1):
-            self._commit()
-        self._commit()
+            self.commit()
+        self.commit()
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
+        """Write down who has polled for the first time or after a while."""
         polled, self._polled = self._polled, set()
         now = self._clock.now()
         scopes = {vm.scope_id for name in polled if (vm := self._board.vm_named(name))}

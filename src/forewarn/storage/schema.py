@@ -2,11 +2,14 @@
 
 import os
 import sqlite3
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import inspect
+from sqlalchemy import Column, MetaData, PrimaryKeyConstraint, String, Table, inspect
+from sqlalchemy.dialects.sqlite import dialect
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
 from forewarn.storage.connections import (
     Connector,
@@ -22,6 +25,7 @@ from forewarn.storage.errors import (
     DatabaseUnusableError,
     NotADatabaseError,
 )
+from forewarn.storage.tables import metadata
 
 REVISIONS: Final = ("0001",)
 """Every migration, oldest first; a test compares it with the scripts."""
@@ -29,6 +33,12 @@ REVISIONS: Final = ("0001",)
 HEAD: Final = REVISIONS[-1]
 
 _MAGIC: Final = b"SQLite format 3\x00"
+_VERSIONS: Final = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 
 def check_file(path: Path) -> None:
@@ -65,7 +75,7 @@ def bring_up_to_date(path: Path, *, migrate: bool) -> bool:
             raise DatabaseTooNewError(path, str(revision))
         if not migrate:
             raise DatabaseOutdatedError(path)
-        _upgrade(path)
+        (_create if revision is None else _upgrade)(path)
     except (sqlite3.Error, DBAPIError) as error:
         if is_new:
             remove_files(path)
@@ -111,6 +121,27 @@ def _find_revision(path: Path) -> str | None:
         return None if row is None else str(row[0])
     finally:
         connection.close()
+
+
+def _create(path: Path) -> None:
+    # Much quicker than all migrations one after another, and tests see that it comes to the same.
+    connection = Connector(path, mode="rwc").connect()
+    try:
+        connection.driver.execute("BEGIN IMMEDIATE")
+        for statement in _creation():
+            connection.driver.execute(statement)
+        connection.driver.execute("INSERT INTO alembic_version VALUES (?)", [HEAD])
+        connection.driver.execute("COMMIT")
+    finally:
+        connection.close()
+
+
+@lru_cache
+def _creation() -> tuple[str, ...]:
+    tables = (_VERSIONS, *metadata.sorted_tables)
+    indexes = [index for table in tables for index in table.indexes]
+    elements: list[ExecutableDDLElement] = [*map(CreateTable, tables), *map(CreateIndex, indexes)]
+    return tuple(str(element.compile(dialect=dialect())) for element in elements)
 
 
 def _upgrade(path: Path) -> None:

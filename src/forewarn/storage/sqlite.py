@@ -26,23 +26,28 @@ _IDLE_READERS: Final = 8
 
 # WAL lets readers go on while the writer writes; FULL has every commit on the disk before it is
 # acknowledged, and WAL alone would not.
-_WRITER_PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+_WRITER_PRAGMAS: Final = ("journal_mode=WAL", "foreign_keys=ON")
 _READER_PRAGMAS: Final = ("query_only=ON",)
 
 
 def open_sqlite(
-    url_or_path: str | Path, *, migrate: bool = True, busy_timeout: float = BUSY_TIMEOUT
+    url_or_path: str | Path,
+    *,
+    migrate: bool = True,
+    busy_timeout: float = BUSY_TIMEOUT,
+    is_durable: bool = True,
 ) -> "SqliteStore":
     """Open the store in a file, for this process alone; create or upgrade it if *migrate*.
 
-    Whatever is wrong with the file is refused with a DatabaseError, and nothing is changed.
+    Whatever is wrong with the file is refused with a DatabaseError, and nothing is changed. What is
+    not *is_durable* need not survive the machine, and is written without waiting for the disk.
     """
     path = database_path(url_or_path)
     check_file(path)
     lock = DatabaseLock(path)
     try:
         bring_up_to_date(path, migrate=migrate)
-        return SqliteStore(path, lock=lock, busy_timeout=busy_timeout)
+        return SqliteStore(path, lock=lock, busy_timeout=busy_timeout, is_durable=is_durable)
     except BaseException:
         lock.release()
         raise
@@ -77,9 +82,15 @@ class SqliteStore:
     """The Store port on a file that has the schema already; `open_sqlite` sees to that."""
 
     def __init__(
-        self, path: Path, *, lock: DatabaseLock | None = None, busy_timeout: float = BUSY_TIMEOUT
+        self,
+        path: Path,
+        *,
+        lock: DatabaseLock | None = None,
+        busy_timeout: float = BUSY_TIMEOUT,
+        is_durable: bool = True,
     ) -> None:
-        writing = Connector(path, mode="rw", busy_timeout=busy_timeout, pragmas=_WRITER_PRAGMAS)
+        pragmas = (*_WRITER_PRAGMAS, f"synchronous={'FULL' if is_durable else 'OFF'}")
+        writing = Connector(path, mode="rw", busy_timeout=busy_timeout, pragmas=pragmas)
         try:
             self._writing = writing.connect()
         except (sqlite3.Error, DBAPIError) as error:

@@ -1,0 +1,56 @@
+"""The server that answers operators."""
+
+import secrets
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import uvicorn
+
+from forewarn.bootstrap.clock_control import clock_control
+from forewarn.bootstrap.service import Service
+from forewarn.bootstrap.starting import ADMIN
+from forewarn.control.app import create_app
+from forewarn.control.services import Services
+
+_GRACE_SECONDS: Final = 5
+
+
+class ControlServer(uvicorn.Server):
+    """uvicorn on an open socket, leaving the signals to whoever runs the event loop."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+        super().__init__(config)
+        self._listener = listener
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop."""
+        await self._serve(sockets or [self._listener])
+
+
+def control_server(
+    service: Service, listener: socket.socket, *, is_ready: Callable[[], bool]
+) -> ControlServer:
+    """Return the server of the control API of *service* on *listener*."""
+
+    def authenticate(token: str) -> str | None:
+        is_admin = secrets.compare_digest(token.encode(), service.token.encode())
+        return ADMIN if is_admin else None
+
+    services = Services(
+        store=service.store,
+        context=service.context,
+        clock=clock_control(service.clock, service.store, service.scheduler),
+        faults=service.faults,
+        authenticate=authenticate,
+        is_ready=is_ready,
+        changed=service.changed,
+    )
+    config = uvicorn.Config(
+        create_app(services),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    return ControlServer(config, listener)

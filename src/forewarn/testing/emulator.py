@@ -1,0 +1,207 @@
+"""The emulator: scheduled events on demand, for code under test here or in another process."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Self, Unpack
+
+from forewarn.clocks import SystemClock
+from forewarn.domain.notice import NoticeMode
+from forewarn.operations.fleet import Fleet, read_fleet, read_fleet_file
+from forewarn.operations.inventory import apply_fleet, find_vm
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.versions import NEWEST
+from forewarn.protocol.vocabulary import EventStatus, EventType
+from forewarn.settings import ExecutorKind
+from forewarn.testing.engine import Engine, start_engine
+from forewarn.testing.handles import (
+    Details,
+    EmulatedApproval,
+    EmulatedClock,
+    EmulatedEvent,
+    EmulatedVm,
+    all_approvals,
+    all_events,
+    announce,
+)
+from forewarn.testing.reports import describe_everything
+
+_LOOK_AGAIN_SECONDS: Final = 0.005
+
+
+class EmulatorClosedError(ForewarnError):
+    """The emulator is not running."""
+
+    def __init__(self) -> None:
+        super().__init__("The emulator is not running; use it inside its `with` block.")
+
+
+class WouldBlockError(ForewarnError):
+    """A wait that would stop the very code it waits for."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} would block the event loop; write: await asyncio.to_thread(emulator.{name}, …)"
+        )
+
+
+class Emulator:
+    """A metadata endpoint with every virtual machine you need, in virtual time.
+
+    Without a *fleet*, a virtual machine is there as soon as it is asked for, on its own. A fleet is
+    the text of a fleet file, the path of one, or the same as a mapping. Whoever calls without
+    saying who, at `address`, is *default_vm*.
+    """
+
+    def __init__(
+        self,
+        fleet: str | Path | Mapping[str, Any] | Fleet | None = None,
+        *,
+        default_vm: str | None = None,
+        now: datetime | None = None,
+        notice: NoticeMode | str = NoticeMode.ALWAYS,
+        executor: ExecutorKind | str = ExecutorKind.SIMULATED,
+    ) -> None:
+        self._fleet = read_any_fleet(fleet)
+        if self._fleet is None and default_vm is not None:
+            self._fleet = _alone(default_vm)
+        self._makes_vms = fleet is None
+        self._settings = {"default_vm": default_vm, "notice": notice, "executor": executor}
+        self._now = now
+        self._engine: Engine | None = None
+        self._control_url = ""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Begin to serve; `with` does it for you."""
+        if self._engine is None:
+            now = self._now or SystemClock().now()
+            self._engine = start_engine(self._settings, self._fleet, now)
+
+    def close(self) -> None:
+        """Stop serving and leave nothing behind. Doing it twice does no harm."""
+        engine, self._engine, self._control_url = self._engine, None, ""
+        if engine is not None:
+            engine.close()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the metadata endpoint."""
+        return f"127.0.0.1:{self._running.port}"
+
+    @property
+    def control_url(self) -> str:
+        """The control API, for `forewarn --server`; it is started when first asked for."""
+        self._control_url = self._control_url or f"http://127.0.0.1:{self._running.start_control()}"
+        return self._control_url
+
+    @property
+    def token(self) -> str:
+        """The token for `control_url`."""
+        return self._running.service.token
+
+    @property
+    def clock(self) -> EmulatedClock:
+        """Maintenance time, which stands still until it is advanced."""
+        return EmulatedClock(self._running)
+
+    def vm(self, name: str) -> EmulatedVm:
+        """Return the virtual machine called *name*."""
+        engine = self._running
+        if self._makes_vms and engine.service.board.vm_named(name) is None:
+            engine.write(lambda tx, context: apply_fleet(tx, context, _alone(name)))
+        known = engine.read(lambda reading: find_vm(reading.topology(), name))
+        return EmulatedVm(engine, known.name)
+
+    @property
+    def vms(self) -> tuple[EmulatedVm, ...]:
+        """Every virtual machine there is, in the order of the fleet."""
+        names = self._running.read(lambda reading: tuple(reading.topology().virtual_machines))
+        return tuple(EmulatedVm(self._running, name) for name in names)
+
+    @property
+    def events(self) -> tuple[EmulatedEvent, ...]:
+        """Every event there is or was, oldest first."""
+        return all_events(self._running)
+
+    @property
+    def approvals(self) -> tuple[EmulatedApproval, ...]:
+        """Who has approved what, in the order of time."""
+        return all_approvals(self._running)
+
+    def announce(
+        self, event_type: EventType | str, *vms: str, **details: Unpack[Details]
+    ) -> tuple[EmulatedEvent, ...]:
+        """Announce *event_type* for all of *vms*: an event for each update domain of each scope."""
+        return announce(self._running, EventType(event_type), vms, details)
+
+    def document(self, vm: str, api_version: str = NEWEST.name) -> dict[str, Any]:
+        """Return what *vm* reads, as it is on the wire."""
+        return self.vm(vm).document(api_version)
+
+    def await_approved(self, event: EmulatedEvent, timeout: float = 5) -> None:
+        """Wait up to *timeout* real seconds until somebody has approved *event*."""
+        __tracebackhide__ = True
+        self._await("await_approved", event, lambda: bool(event.approvals), timeout)
+
+    def await_started(self, event: EmulatedEvent, timeout: float = 5) -> None:
+        """Wait up to *timeout* real seconds until *event* has started."""
+        __tracebackhide__ = True
+        has_started = lambda: event.status is not EventStatus.SCHEDULED  # noqa: E731
+        self._await("await_started", event, has_started, timeout)
+
+    def describe(self) -> str:
+        """Return every document and every ledger, for the message of a failed test."""
+        now = self.clock.now
+        return self._running.read(lambda reading: describe_everything(reading, now))
+
+    @property
+    def _running(self) -> Engine:
+        if self._engine is None:
+            raise EmulatorClosedError
+        return self._engine
+
+    def _await(
+        self, name: str, event: EmulatedEvent, has_come: Callable[[], bool], timeout: float
+    ) -> None:
+        __tracebackhide__ = True
+        if _is_in_event_loop():
+            raise WouldBlockError(name)
+        deadline = time.monotonic() + timeout
+        while not has_come():
+            if time.monotonic() > deadline:
+                event.fail(f"was not {name.removeprefix('await_')} within {timeout} s")
+            time.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def read_any_fleet(fleet: str | Path | Mapping[str, Any] | Fleet | None) -> Fleet | None:
+    """Return the fleet, in whatever form it was given."""
+    match fleet:
+        case None | Fleet():
+            return fleet
+        case Path():
+            return read_fleet_file(fleet.read_text(encoding="utf-8"))
+        case str():
+            return read_fleet_file(fleet)
+        case _:
+            return read_fleet(fleet)
+
+
+def _alone(name: str) -> Fleet:
+    return read_fleet({"virtual_machine": [{"name": name}]})
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,124 @@
+"""A whole server inside this process: a real socket, a real database, virtual time.
+
+Nothing happens by itself here. Time stands still until it is advanced, and whatever a call or a
+virtual machine's request makes due is done before either returns.
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, Self, TypeVar
+
+from forewarn.bootstrap.service import Service, assemble
+from forewarn.bootstrap.starting import ADMIN, begin
+from forewarn.metadata.http import open_listener
+from forewarn.operations.context import Context
+from forewarn.operations.fleet import Fleet
+from forewarn.ports.store import Reading, Transaction
+from forewarn.settings import ClockKind, Settings
+from forewarn.storage.sqlite import open_sqlite
+
+T = TypeVar("T")
+
+_LOCALHOST: Final = "127.0.0.1"
+_END_SECONDS: Final = 10
+
+
+class Engine:
+    """A service with its sockets and its threads. Make one with `start_engine`."""
+
+    def __init__(
+        self,
+        service: Service,
+        listener: socket.socket,
+        background: "_Background",
+        closing: ExitStack,
+    ) -> None:
+        self.service = service
+        self.port: Final[int] = listener.getsockname()[1]
+        self._background = background
+        self._closing = closing
+        self._metadata = service.metadata_server([listener])
+        background.run(self._metadata.run_until_stopped(), stop=self._metadata.stop)
+
+    def read(self, look: Callable[[Reading], T]) -> T:
+        """Return what *look* sees."""
+        return self.service.store.read(look)
+
+    def write(self, work: Callable[[Transaction, Context], T]) -> T:
+        """Do *work*, and then everything that it makes due."""
+        result = self.service.store.write(lambda tx: work(tx, self.service.context(ADMIN)))
+        self.service.changed()
+        return result
+
+    def start_control(self) -> int:
+        """Start the control API, and return its port."""
+        # FastAPI takes longer to load than all the rest, and few tests need it.
+        from forewarn.bootstrap.operators import control_server  # noqa: PLC0415
+
+        listener = open_listener(_LOCALHOST, 0)
+        port: int = listener.getsockname()[1]
+        server = control_server(self.service, listener, is_ready=lambda: self._metadata.started)
+
+        def stop() -> None:
+            server.should_exit = True
+
+        self._background.run(server.serve(), stop=stop)
+        return port
+
+    def close(self) -> None:
+        """Stop serving and leave nothing behind."""
+        self._closing.close()
+
+
+def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -> Engine:
+    """Start a server with *settings* and *fleet*, in which it is *now*."""
+    with ExitStack() as closing:
+        folder = closing.enter_context(TemporaryDirectory(prefix="forewarn-"))
+        url = f"sqlite:///{Path(folder) / 'forewarn.db'}"
+        chosen = Settings(database=url, clock=ClockKind.VIRTUAL, **settings)
+        store = open_sqlite(chosen.database_path, is_durable=False)
+        closing.callback(store.close)
+        service = assemble(chosen, store, begin(store, chosen, fleet, now))
+        listener = closing.enter_context(open_listener(_LOCALHOST, 0))
+        background = closing.enter_context(_Background())
+        return Engine(service, listener, background, closing.pop_all())
+
+
+class _Background:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._running: list[tuple[Future[None], Callable[[], None]]] = []
+        # A daemon, so that a program that forgot to close can end.
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="forewarn-emulator", daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def run(self, coroutine: Coroutine[Any, Any, None], *, stop: Callable[[], None]) -> None:
+        """Run *coroutine*; *stop* makes it end."""
+        self._running.append((asyncio.run_coroutine_threadsafe(coroutine, self._loop), stop))
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            for _running, stop in self._running:
+                self._loop.call_soon_threadsafe(stop)
+            for running, _stop in self._running:
+                running.result(_END_SECONDS)
+        finally:
+            ending = self._loop.shutdown_default_executor()
+            asyncio.run_coroutine_threadsafe(ending, self._loop).result(_END_SECONDS)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()

@@ -1,0 +1,277 @@
+"""What a test holds in its hands: a virtual machine, an event, the clock."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, NoReturn, TypedDict, Unpack
+
+from forewarn.bootstrap.clock_control import clock_control
+from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.names import VmName
+from forewarn.operations.events import (
+    EventOrder,
+    approve_event,
+    cancel_event,
+    complete_event,
+    create_events,
+    find_event,
+    operate,
+    start_event,
+)
+from forewarn.operations.inventory import find_vm
+from forewarn.ports.store import LedgerEntry
+from forewarn.protocol.versions import NEWEST
+from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
+from forewarn.testing.engine import Engine
+from forewarn.testing.reports import describe_event, describe_scope
+
+_ALL: Final = 1_000_000
+
+
+class Details(TypedDict, total=False):
+    """What may be said of an event that is announced.
+
+    *notice* is how long ahead, the minimum of the type unless given; *duration* is
+    DurationInSeconds; with *started* there is no notice at all, as after a failure.
+    """
+
+    notice: timedelta | None
+    duration: int | None
+    description: str
+    started: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulatedApproval:
+    """Somebody's word that an event may start."""
+
+    event_id: EventId
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedClock:
+    """Maintenance time. It stands still until it is advanced."""
+
+    _engine: Engine
+
+    @property
+    def now(self) -> datetime:
+        """The present moment."""
+        return self._engine.service.clock.now()
+
+    def advance(
+        self,
+        duration: timedelta | None = None,
+        *,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+    ) -> datetime:
+        """Let time pass, with everything that falls due in it, and return the new moment."""
+        service = self._engine.service
+        span = duration or timedelta()
+        span += timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        if span < timedelta():
+            raise ValueError(f"Time does not go back: {span}.")
+        return clock_control(service.clock, service.store, service.scheduler).advance(span)
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedEvent:
+    """One event, as it is whenever you look."""
+
+    _engine: Engine
+    event_id: EventId
+
+    @property
+    def status(self) -> EventStatus:
+        """Scheduled, Started, Completed or Canceled."""
+        return self.record.event_status
+
+    @property
+    def approvals(self) -> tuple[EmulatedApproval, ...]:
+        """Who has approved it, in that order."""
+        return tuple(
+            EmulatedApproval(event_id=self.event_id, by=entry.who, at=entry.at)
+            for entry in self.ledger
+            if entry.what == "approved"
+        )
+
+    @property
+    def ledger(self) -> tuple[LedgerEntry, ...]:
+        """Everything that has happened to it."""
+        return self._engine.read(lambda reading: reading.ledger(self.event_id))
+
+    @property
+    def record(self) -> ScheduledEvent:
+        """All that the server knows about it."""
+        return self._engine.read(lambda reading: find_event(reading, self.event_id))
+
+    def approve(self) -> None:
+        """Approve it for everybody, as an operator can."""
+        self._engine.write(lambda tx, context: approve_event(tx, context, self.event_id))
+
+    def start(self) -> None:
+        """Start it now, whoever is not ready."""
+        self._engine.write(lambda tx, context: start_event(tx, context, self.event_id))
+
+    def complete(self, *, failed: str = "") -> None:
+        """End it now, as if its impact were over, or had *failed* for that reason."""
+        outcome = Outcome.FAILED if failed else Outcome.SUCCEEDED
+        self._engine.write(
+            lambda tx, context: complete_event(tx, context, self.event_id, outcome, failed)
+        )
+
+    def cancel(self, reason: str = "") -> None:
+        """Withdraw it, which is possible while it is Scheduled."""
+        self._engine.write(lambda tx, context: cancel_event(tx, context, self.event_id, reason))
+
+    def assert_status(self, status: EventStatus | str) -> None:
+        """Fail, with the document and the ledger, unless it is *status*."""
+        __tracebackhide__ = True
+        if self.status != EventStatus(status):
+            self.fail(f"is {self.status}, not {status}")
+
+    def assert_approved(self, *, by: str | None = None) -> None:
+        """Fail, with the document and the ledger, unless it was approved, by *by* if given."""
+        __tracebackhide__ = True
+        approvers = [approval.by for approval in self.approvals]
+        if not approvers:
+            self.fail("was not approved")
+        if by is not None and by not in approvers:
+            self.fail(f"was not approved by {by}, but by {', '.join(approvers)}")
+
+    def assert_not_approved(self) -> None:
+        """Fail, with the document and the ledger, if somebody approved it."""
+        __tracebackhide__ = True
+        if self.approvals:
+            self.fail(f"was approved by {', '.join(approval.by for approval in self.approvals)}")
+
+    def fail(self, problem: str) -> NoReturn:
+        """Fail because of *problem*, and show what there is to know."""
+        __tracebackhide__ = True
+        raise AssertionError(f"Event {self.event_id} {problem}.\n{self}")
+
+    def __str__(self) -> str:
+        now = self._engine.service.clock.now()
+        return self._engine.read(lambda reading: describe_event(reading, self.event_id, now))
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedVm:
+    """One virtual machine, and what can be done to it."""
+
+    _engine: Engine
+    name: VmName
+
+    @property
+    def url(self) -> str:
+        """Where this machine finds its metadata: in place of http://169.254.169.254."""
+        return f"http://127.0.0.1:{self._engine.port}/vm/{self.name}"
+
+    @property
+    def scheduled_events_url(self) -> str:
+        """The endpoint itself; `?api-version=` is still to be added."""
+        return f"{self.url}/metadata/scheduledevents"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What a process needs in its environment to be this machine to our SDK and agent."""
+        return {"FOREWARN_METADATA": self.url}
+
+    @property
+    def events(self) -> tuple[EmulatedEvent, ...]:
+        """Every event that is or was about this machine, oldest first."""
+        known = self._engine.read(lambda reading: reading.events(vm=self.name, limit=_ALL))
+        return tuple(EmulatedEvent(self._engine, event.event_id) for event in known)
+
+    @property
+    def approvals(self) -> tuple[EmulatedApproval, ...]:
+        """What this machine has approved, its own events and its neighbours'."""
+        return tuple(given for given in all_approvals(self._engine) if given.by == self.name)
+
+    def document(self, api_version: str = NEWEST.name) -> dict[str, Any]:
+        """Return what this machine reads, as it is on the wire."""
+        board = self._engine.service.board
+        vm = self._engine.read(lambda reading: find_vm(reading.topology(), self.name))
+        if api_version not in board.versions:
+            raise ValueError(f"{api_version!r} is not one of {', '.join(board.versions)}.")
+        document: dict[str, Any] = json.loads(board.page(vm, api_version).body)
+        return document
+
+    def freeze(self, **details: Unpack[Details]) -> EmulatedEvent:
+        """Announce a pause; *duration* is how many seconds it says it takes."""
+        return self._announce(EventType.FREEZE, details)
+
+    def reboot(self, **details: Unpack[Details]) -> EmulatedEvent:
+        """Announce a reboot by the platform."""
+        return self._announce(EventType.REBOOT, details)
+
+    def redeploy(self, **details: Unpack[Details]) -> EmulatedEvent:
+        """Announce a move to another host by the platform."""
+        return self._announce(EventType.REDEPLOY, details)
+
+    def preempt(self, **details: Unpack[Details]) -> EmulatedEvent:
+        """Announce the eviction of a spot machine."""
+        return self._announce(EventType.PREEMPT, details)
+
+    def terminate(self, **details: Unpack[Details]) -> EmulatedEvent:
+        """Announce the deletion of a scale set's machine."""
+        return self._announce(EventType.TERMINATE, details)
+
+    def user_reboot(self) -> EmulatedEvent:
+        """Restart it as its owner would: EventSource is User."""
+        return self._operate(EventType.REBOOT)
+
+    def user_redeploy(self) -> EmulatedEvent:
+        """Redeploy it as its owner would: EventSource is User."""
+        return self._operate(EventType.REDEPLOY)
+
+    def cancel(self, reason: str = "") -> None:
+        """Withdraw every event of this machine that is still Scheduled."""
+        for event in self.events:
+            if event.status is EventStatus.SCHEDULED:
+                event.cancel(reason)
+
+    def _announce(self, event_type: EventType, details: Details) -> EmulatedEvent:
+        (event,) = announce(self._engine, event_type, (self.name,), details)
+        return event
+
+    def _operate(self, event_type: EventType) -> EmulatedEvent:
+        self._engine.service.polls.commit()  # whether anybody polls may decide about notice
+        event = self._engine.write(lambda tx, context: operate(tx, context, self.name, event_type))
+        return EmulatedEvent(self._engine, event.event_id)
+
+    def __str__(self) -> str:
+        return self._engine.read(lambda reading: describe_scope(reading, self.name))
+
+
+def announce(
+    engine: Engine, event_type: EventType, vms: tuple[str, ...], details: Details
+) -> tuple[EmulatedEvent, ...]:
+    """Create what it takes to announce *event_type* for all of *vms*."""
+    order = EventOrder(
+        event_type=event_type,
+        resources=vms,
+        not_before=details.get("notice"),
+        duration_in_seconds=details.get("duration"),
+        description=details.get("description", ""),
+        started=details.get("started", False),
+    )
+    created = engine.write(lambda tx, context: create_events(tx, context, order))
+    return tuple(EmulatedEvent(engine, event.event_id) for event in created)
+
+
+def all_events(engine: Engine) -> tuple[EmulatedEvent, ...]:
+    """Return every event there is or was, oldest first."""
+    known = engine.read(lambda reading: reading.events(limit=_ALL))
+    return tuple(EmulatedEvent(engine, event.event_id) for event in known)
+
+
+def all_approvals(engine: Engine) -> tuple[EmulatedApproval, ...]:
+    """Return every approval, in the order of time."""
+    given = [approval for event in all_events(engine) for approval in event.approvals]
+    return tuple(sorted(given, key=lambda approval: approval.at))

@@ -1,0 +1,65 @@
+"""What a failed test shows: the documents, and everything that has happened."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from forewarn.operations.events import find_event
+from forewarn.operations.inventory import find_vm
+from forewarn.ports.store import Reading
+from forewarn.protocol.document import Document, Event
+from forewarn.protocol.vocabulary import EventId
+
+
+def describe_everything(reading: Reading, now: datetime) -> str:
+    """Return every document that has something in it, and the life of every event."""
+    lines = [f"It is {_time(now)}, in virtual time."]
+    for scope_id, document in reading.documents().items():
+        if document.events:
+            lines += _document_lines(scope_id, document)
+    events = reading.events()
+    for event in events:
+        lines += _ledger_lines(reading, event.event_id)
+    if not events:
+        lines.append("There has been no event yet.")
+    return "\n".join(lines)
+
+
+def describe_event(reading: Reading, event_id: EventId, now: datetime) -> str:
+    """Return the document of an event's scope, and its life."""
+    event = find_event(reading, event_id)
+    document = reading.document(event.scope_id)
+    lines = [f"It is {_time(now)}, in virtual time."]
+    lines += _document_lines(event.scope_id, document)
+    lines += _ledger_lines(reading, event_id)
+    return "\n".join(lines)
+
+
+def describe_scope(reading: Reading, vm: str) -> str:
+    """Return the document that *vm* reads."""
+    scope_id = find_vm(reading.topology(), vm).scope_id
+    return "\n".join(_document_lines(scope_id, reading.document(scope_id)))
+
+
+def _document_lines(scope_id: str, document: Document) -> Iterator[str]:
+    yield f"Document of {scope_id}, incarnation {document.document_incarnation}:"
+    for event in document.events:
+        yield f"  {event.event_id}  {event.event_status} {_summary(event)}"
+    if not document.events:
+        yield "  (no events)"
+
+
+def _summary(event: Event) -> str:
+    when = f", not before {_time(event.not_before)}" if event.not_before else ""
+    return f"{event.event_type} of {', '.join(event.resources)}{when}"
+
+
+def _ledger_lines(reading: Reading, event_id: EventId) -> Iterator[str]:
+    event = find_event(reading, event_id)
+    yield f"Ledger of {event_id}, {event.event_type} of {', '.join(event.resources)}:"
+    for entry in reading.ledger(event_id):
+        detail = f" ({entry.detail})" if entry.detail else ""
+        yield f"  {_time(entry.at)}  {entry.what} by {entry.who}{detail}"
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,369 @@
+"""The emulator as a test of somebody's code uses it: over its real socket."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarn.domain.errors import DomainError, NoticeTooShortError, UnknownVirtualMachineError
+from forewarn.operations.fleet import FleetError
+from forewarn.protocol.versions import API_VERSIONS
+from forewarn.testing import EmulatedVm, Emulator, EventStatus
+from forewarn.testing.emulator import EmulatorClosedError, WouldBlockError
+
+FLEET = """
+[[availability_set]]
+name = "web"
+update_domains = 2
+
+[[virtual_machine]]
+name = "web-0"
+availability_set = "web"
+
+[[virtual_machine]]
+name = "web-1"
+availability_set = "web"
+
+[[virtual_machine]]
+name = "web-2"
+availability_set = "web"
+"""
+READY_SECONDS = 0.05
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator() as running:
+        yield running
+
+
+def ask(url: str, body: object = None) -> bytes:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Metadata": "true"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        content: bytes = answer.read()
+    return content
+
+
+def read(vm: EmulatedVm, version: str = "2020-07-01") -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(ask(f"{vm.scheduled_events_url}?api-version={version}"))
+    return document
+
+
+def approve(vm: EmulatedVm, event_id: str) -> None:
+    url = f"{vm.scheduled_events_url}?api-version=2020-07-01"
+    assert ask(url, {"StartRequests": [{"EventId": event_id}]}) == b""
+
+
+def test_virtual_time_is_exact_to_the_second(emulator: Emulator) -> None:
+    event = emulator.vm("web-0").reboot()
+
+    emulator.clock.advance(minutes=14, seconds=59)
+    event.assert_status("Scheduled")
+    emulator.clock.advance(seconds=1)
+    event.assert_status("Started")
+
+    emulator.clock.advance(minutes=9, seconds=59)
+    event.assert_status("Started")
+    emulator.clock.advance(seconds=1)
+    event.assert_status("Completed")
+
+
+@pytest.mark.parametrize("version", [version.name for version in API_VERSIONS])
+def test_document_is_what_a_client_reads(emulator: Emulator, version: str) -> None:
+    web = emulator.vm("web-0")
+    web.freeze(duration=9, description="Host server is undergoing maintenance.")
+
+    assert web.document(version) == read(web, version) == emulator.document("web-0", version)
+    assert len(read(web, version)["Events"]) == 1
+
+
+def test_approval_over_the_wire_starts_the_event_at_once(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+    event = web.reboot()
+
+    approve(web, event.event_id.lower())
+
+    emulator.await_started(event, timeout=0)
+    event.assert_approved(by="web-0")
+    assert [given.by for given in emulator.approvals] == ["web-0"] == [web.approvals[0].by]
+    assert read(web)["Events"][0]["EventStatus"] == "Started"
+
+
+def test_code_under_test_may_be_another_process(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+    event = web.preempt()
+    program = (
+        "import json, os, urllib.request as u\n"
+        "url = os.environ['FOREWARN_METADATA'] + "
+        "'/metadata/scheduledevents?api-version=2020-07-01'\n"
+        "ask = lambda data=None: u.urlopen(u.Request(url, data, {'Metadata': 'true'})).read()\n"
+        "ids = [{'EventId': e['EventId']} for e in json.loads(ask())['Events']]\n"
+        "ask(json.dumps({'StartRequests': ids}).encode())\n"
+    )
+
+    with subprocess.Popen([sys.executable, "-c", program], env=dict(web.environment)) as process:
+        emulator.await_approved(event, timeout=30)
+        assert process.wait(30) == 0
+
+    emulator.clock.advance(seconds=30)
+    event.assert_status("Completed")
+
+
+def test_code_under_test_may_run_in_the_event_loop_of_the_test(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+    event = web.reboot()
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(approve, web, event.event_id))
+            await asyncio.to_thread(emulator.await_started, event)
+
+    asyncio.run(run())
+
+    event.assert_approved(by="web-0")
+
+
+def test_waiting_in_an_event_loop_is_refused_with_the_way_to_do_it(emulator: Emulator) -> None:
+    event = emulator.vm("web-0").reboot()
+
+    async def run() -> None:
+        emulator.await_started(event)
+
+    with pytest.raises(WouldBlockError, match=r"asyncio\.to_thread\(emulator\.await_started"):
+        asyncio.run(run())
+
+
+def test_every_type_has_its_verb(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+
+    for announce in (web.freeze, web.reboot, web.redeploy, web.preempt, web.terminate):
+        announce()
+
+    types = [event.record.event_type for event in web.events]
+    assert types == ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"]
+    assert {event["EventType"] for event in read(web)["Events"]} == set(types)
+
+
+def test_owner_reboots_and_redeploys(emulator: Emulator) -> None:
+    emulator.vm("web-0").user_reboot()
+    emulator.vm("web-1").user_redeploy()
+
+    sources = [event.record.event_source for event in emulator.events]
+    assert sources == ["User", "User"]
+
+
+def test_owner_gets_notice_only_if_somebody_polls() -> None:
+    with Emulator(notice="when-enabled") as emulator:
+        idle, polling = emulator.vm("idle"), emulator.vm("polling")
+        read(polling)
+
+        assert idle.user_reboot().status is EventStatus.STARTED
+        assert polling.user_reboot().status is EventStatus.SCHEDULED
+
+
+def test_cancel_withdraws_what_has_not_started(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+    failure, planned = web.reboot(started=True), web.redeploy()
+
+    web.cancel("not needed")
+
+    failure.assert_status("Started")
+    planned.assert_status("Canceled")
+    with pytest.raises(DomainError):
+        planned.cancel()
+
+
+def test_event_can_be_approved_started_and_completed_by_hand(emulator: Emulator) -> None:
+    first, second = (emulator.vm("web-0").reboot() for _ in range(2))
+
+    first.approve()
+    second.start()
+    first.complete()
+    second.complete(failed="did not come back")
+
+    assert [event.record.outcome for event in (first, second)] == ["succeeded", "failed"]
+    assert [entry.what for entry in second.ledger] == ["scheduled", "started", "completed"]
+
+
+def test_notice_may_be_longer_but_not_shorter_than_the_minimum(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+    late = web.reboot(notice=timedelta(hours=1))
+
+    emulator.clock.advance(timedelta(minutes=59))
+    late.assert_status("Scheduled")
+    with pytest.raises(NoticeTooShortError):
+        web.reboot(notice=timedelta(minutes=14))
+
+    assert len(web.events) == 1
+
+
+def test_fleet_says_who_shares_a_document() -> None:
+    with Emulator(FLEET) as emulator:
+        created = emulator.announce("Reboot", "web-0", "web-1", "web-2")
+
+        resources = [set(event.record.resources) for event in created]
+        assert resources == [{"web-0", "web-2"}, {"web-1"}]
+        assert len({json.dumps(read(vm)) for vm in emulator.vms}) == 1
+
+
+def test_fleet_may_be_a_file_or_a_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text(FLEET, encoding="utf-8")
+
+    for fleet in (path, {"virtual_machine": [{"name": "web-0"}]}):
+        with Emulator(fleet) as emulator:
+            assert emulator.vms[0].name == "web-0"
+
+
+def test_machine_outside_a_given_fleet_is_refused() -> None:
+    with Emulator(FLEET) as emulator, pytest.raises(UnknownVirtualMachineError, match="web-9"):
+        emulator.vm("web-9")
+
+
+def test_bad_fleet_is_refused_before_anything_starts() -> None:
+    with pytest.raises(FleetError, match="cattle"):
+        Emulator({"cattle": []})
+
+
+def test_caller_without_a_name_is_the_default_machine() -> None:
+    with Emulator(default_vm="solo") as emulator:
+        event = emulator.vm("solo").reboot()
+
+        url = f"http://{emulator.address}/metadata/scheduledevents?api-version=2020-07-01"
+        assert json.loads(ask(url))["Events"][0]["EventId"] == event.event_id
+
+
+def test_failed_wait_shows_document_and_ledger(emulator: Emulator) -> None:
+    event = emulator.vm("web-0").reboot()
+
+    with pytest.raises(AssertionError) as failure:
+        emulator.await_started(event, timeout=0.01)
+
+    message = str(failure.value)
+    assert f"{event.event_id} was not started within 0.01 s" in message
+    assert "Document of virtual-machine/web-0, incarnation 1" in message
+    assert "Scheduled Reboot of web-0, not before" in message
+    assert "scheduled by admin" in message
+
+
+def test_assertions_say_what_is_wrong(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+    event = web.reboot()
+
+    with pytest.raises(AssertionError, match="is Scheduled, not Started"):
+        event.assert_status("Started")
+    with pytest.raises(AssertionError, match="was not approved"):
+        event.assert_approved()
+    approve(web, event.event_id)
+    with pytest.raises(AssertionError, match="not approved by web-1, but by web-0"):
+        event.assert_approved(by="web-1")
+    with pytest.raises(AssertionError, match="was approved by web-0"):
+        event.assert_not_approved()
+
+
+def test_unknown_api_version_is_refused(emulator: Emulator) -> None:
+    with pytest.raises(ValueError, match="2016-01-01"):
+        emulator.vm("web-0").document("2016-01-01")
+
+
+def test_time_does_not_go_back(emulator: Emulator) -> None:
+    with pytest.raises(ValueError, match="back"):
+        emulator.clock.advance(minutes=-1)
+
+
+def test_time_begins_where_it_is_told() -> None:
+    start = datetime(2030, 1, 5, 8, 0, tzinfo=UTC)
+
+    with Emulator(now=start) as emulator:
+        event = emulator.vm("web-0").reboot()
+
+        assert emulator.clock.now == start
+        assert emulator.clock.advance(minutes=15) == event.record.not_before
+
+
+def test_emulators_know_nothing_of_each_other() -> None:
+    with Emulator() as one, Emulator() as other:
+        one.vm("web-0").reboot()
+
+        assert one.address != other.address
+        assert read(other.vm("web-0"))["Events"] == []
+
+
+def test_control_api_is_there_when_asked_for(emulator: Emulator) -> None:
+    event = emulator.vm("web-0").reboot()
+    request = urllib.request.Request(
+        f"{emulator.control_url}/api/v1/events",
+        headers={"Authorization": f"Bearer {emulator.token}"},
+    )
+
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        (shown,) = json.load(answer)["events"]
+
+    assert shown["event_id"] == event.event_id
+    assert emulator.control_url == emulator.control_url
+
+
+def test_closed_emulator_says_so_and_answers_nobody() -> None:
+    emulator = Emulator()
+    with pytest.raises(EmulatorClosedError):
+        _ = emulator.address
+
+    with emulator:
+        emulator.start()
+        url = emulator.vm("web-0").scheduled_events_url
+    emulator.close()
+
+    with pytest.raises(EmulatorClosedError):
+        emulator.vm("web-0")
+    with pytest.raises(urllib.error.URLError):
+        ask(url)
+
+
+def test_closing_ends_a_long_poll_at_once() -> None:
+    emulator = Emulator()
+    emulator.start()
+    url = f"{emulator.vm('web-0').scheduled_events_url}?api-version=2020-07-01"
+    headers = {"Metadata": "true", "If-None-Match": "0", "Prefer": "wait=60"}
+
+    async def close_while_waiting() -> int:
+        poll = asyncio.to_thread(_status, urllib.request.Request(url, headers=headers))
+        async with asyncio.TaskGroup() as group:
+            polling = group.create_task(poll)
+            await asyncio.sleep(0.2)
+            began = time.monotonic()
+            await asyncio.to_thread(emulator.close)
+            assert time.monotonic() - began < 3
+        return polling.result()
+
+    assert asyncio.run(close_while_waiting()) == 304
+
+
+def _status(request: urllib.request.Request) -> int:
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_emulator_is_ready_soon() -> None:
+    """A guard at ten times the target; `make bench` has the figure."""
+    with Emulator():
+        pass
+    began = time.perf_counter()
+
+    with Emulator() as emulator:
+        emulator.vm("web-0")
+
+        assert time.perf_counter() - began < 10 * READY_SECONDS

@@ -1,0 +1,161 @@
+"""The fixtures, in pytest processes of their own, as their users have them."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run_pytest(tmp_path: Path) -> Run:
+    """Return a function that runs the tests in some files, far from our own configuration."""
+
+    def run(*options: str, **files: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
+        for name, text in files.items():
+            (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+        return subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    return run
+
+
+def test_each_test_has_an_emulator_of_its_own(run_pytest: Run) -> None:
+    done = run_pytest(
+        test_it="""
+import pytest
+
+@pytest.mark.parametrize("_", range(3))
+def test_it(scheduled_events, _):
+    assert scheduled_events.events == ()
+    event = scheduled_events.vm("web-0").reboot()
+    scheduled_events.clock.advance(minutes=15)
+    event.assert_status("Started")
+"""
+    )
+
+    assert "3 passed" in done.stdout, done.stdout
+
+
+def test_failure_shows_documents_and_ledger(run_pytest: Run) -> None:
+    done = run_pytest(
+        test_it="""
+def test_it(scheduled_events):
+    event = scheduled_events.vm("web-0").reboot()
+    assert event.status == "Started"
+"""
+    )
+
+    assert done.returncode == 1
+    assert "- scheduled events -" in done.stdout
+    assert re.search(r"Document of virtual-machine/web-0, incarnation 1:\n", done.stdout)
+    assert re.search(r"Ledger of [0-9A-F-]{36}, Reboot of web-0:\n.* scheduled by", done.stdout)
+
+
+def test_session_has_the_fleet_that_the_suite_names(run_pytest: Run) -> None:
+    done = run_pytest(
+        conftest="""
+import pytest
+
+@pytest.fixture(scope="session")
+def scheduled_events_fleet():
+    machines = [{"name": f"web-{i}", "availability_set": "web"} for i in range(6)]
+    return {"availability_set": [{"name": "web"}], "virtual_machine": machines}
+""",
+        test_it="""
+import pytest
+
+def test_fleet(scheduled_events):
+    assert len(scheduled_events.vms) == 6
+
+@pytest.mark.scheduled_events({"virtual_machine": [{"name": "solo"}]}, default_vm="solo")
+def test_mark(scheduled_events):
+    assert [vm.name for vm in scheduled_events.vms] == ["solo"]
+
+def test_session_one(session_scheduled_events):
+    session_scheduled_events.vm("web-0").reboot()
+
+def test_session_two(session_scheduled_events):
+    assert len(session_scheduled_events.events) == 1
+""",
+    )
+
+    assert "4 passed" in done.stdout, done.stdout
+
+
+def test_wrong_mark_is_an_error_that_names_it(run_pytest: Run) -> None:
+    done = run_pytest(
+        test_it="""
+import pytest
+
+@pytest.mark.scheduled_events(default_vn="solo")
+def test_it(scheduled_events):
+    pass
+"""
+    )
+
+    assert done.returncode == 1
+    assert "default_vn" in done.stdout
+
+
+def test_processes_of_xdist_do_not_meet(run_pytest: Run) -> None:
+    done = run_pytest(
+        "-n",
+        "4",
+        test_it="""
+import json
+import urllib.request
+
+import pytest
+
+@pytest.mark.parametrize("number", range(40))
+def test_it(scheduled_events, number):
+    web = scheduled_events.vm("web-0")
+    event = web.reboot(description=str(number))
+    url = f"{web.scheduled_events_url}?api-version=2020-07-01"
+    with urllib.request.urlopen(
+        urllib.request.Request(url, headers={"Metadata": "true"})
+    ) as answer:
+        (shown,) = json.load(answer)["Events"]
+    assert (shown["EventId"], shown["Description"]) == (event.event_id, str(number))
+""",
+    )
+
+    assert "40 passed" in done.stdout, done.stdout
+
+
+def test_run_without_the_fixture_loads_nothing_of_the_server(run_pytest: Run) -> None:
+    done = run_pytest(
+        test_it="""
+import sys
+
+def test_it():
+    assert "forewarn.pytest_plugin" in sys.modules
+    assert not {"forewarn.testing", "sqlalchemy", "fastapi", "pydantic"} & set(sys.modules)
+"""
+    )
+
+    assert "1 passed" in done.stdout, done.stdout
+
+
+def test_fixture_loads_the_control_api_only_when_asked_for(run_pytest: Run) -> None:
+    done = run_pytest(
+        test_it="""
+import sys
+
+def test_it(scheduled_events):
+    scheduled_events.vm("web-0").reboot()
+    assert "fastapi" not in sys.modules
+    assert scheduled_events.control_url
+    assert "fastapi" in sys.modules
+"""
+    )
+
+    assert "1 passed" in done.stdout, done.stdout
