@@ -3,6 +3,7 @@
 The only module that reads the environment. Everything else is handed the values it needs.
 """
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -266,6 +267,11 @@ def load_cli_settings() -> CliSettings:
     elif "database" in served:
         found["state_dir"] = Path(str(served["database"]).removeprefix(_SQLITE)).parent
     return CliSettings(**{**found, **EnvSettingsSource(CliSettings)()})
+
+
+def environment_with(more: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for a process that is started here, with *more* in it."""
+    return {**os.environ, **more}
 
 
 def _read_file(config: Path | None) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import sys
 import structlog
 
 
-def configure_logging(log_format: str) -> None:
-    """Write logs to standard error, as lines for people or as JSON for machines."""
+def configure_logging(log_format: str, *, level: int = logging.INFO) -> None:
+    """Write logs of *level* and above to standard error, as lines for people or as JSON."""
     renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
     if log_format == "console":
         renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
@@ -18,7 +18,7 @@ def configure_logging(log_format: str) -> None:
     ]
     structlog.configure(
         processors=[*shared, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     # What libraries have to say comes out in the same form.

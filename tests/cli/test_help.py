@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 
-NOUNS = {"fleet", "vm", "event", "maintenance", "fault", "clock", "db"}
+NOUNS = {"fleet", "vm", "event", "maintenance", "clock", "db", "fault", "emulator"}
 VERBS = {
     "fleet": {"apply", "show"},
     "vm": {"add", "list", "show", "remove", "restart", "redeploy"},
@@ -19,6 +19,7 @@ VERBS = {
     "fault": {"set", "list", "clear"},
     "clock": {"show", "advance"},
     "db": {"upgrade"},
+    "emulator": {"netns"},
 }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import uvicorn
@@ -17,21 +17,21 @@ _GRACE_SECONDS: Final = 5
 
 
 class ControlServer(uvicorn.Server):
-    """uvicorn on an open socket, leaving the signals to whoever runs the event loop."""
+    """uvicorn on open sockets, leaving the signals to whoever runs the event loop."""
 
-    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+    def __init__(self, config: uvicorn.Config, listeners: Iterable[socket.socket]) -> None:
         super().__init__(config)
-        self._listener = listener
+        self._listeners = list(listeners)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop."""
-        await self._serve(sockets or [self._listener])
+        await self._serve(sockets or self._listeners)
 
 
 def control_server(
-    service: Service, listener: socket.socket, *, is_ready: Callable[[], bool]
+    service: Service, listeners: Iterable[socket.socket], *, is_ready: Callable[[], bool]
 ) -> ControlServer:
-    """Return the server of the control API of *service* on *listener*."""
+    """Return the server of the control API of *service* on *listeners*."""
 
     def authenticate(token: str) -> str | None:
         is_admin = secrets.compare_digest(token.encode(), service.token.encode())
@@ -53,4 +53,4 @@ def control_server(
         access_log=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    return ControlServer(config, listener)
+    return ControlServer(config, listeners)

@@ -1,16 +1,18 @@
 """The life of a server process from start to stop."""
 
 import asyncio
+import logging
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 import structlog
 
 from forewarn.bootstrap.operators import control_server
 from forewarn.bootstrap.service import Service, assemble
 from forewarn.bootstrap.starting import (
+    FleetDeclaration,
     Listeners,
     begin_as_declared,
     open_listeners,
@@ -34,19 +36,18 @@ def serve(settings: Settings) -> None:
     fleet = read_fleet_declaration(settings.fleet)
     with ExitStack() as closing:
         listeners = open_listeners(settings, closing)
-        is_new = not settings.database_path.exists()
-        store = open_sqlite(settings.database_path, migrate=settings.migrate)
-        closing.callback(store.close)
-        try:
-            beginning = begin_as_declared(store, settings, fleet, SystemClock().now())
-        except BaseException:
-            store.close()
-            if is_new:
-                remove_files(settings.database_path)
-            raise
-        service = assemble(settings, store, beginning)
-        with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-            runner.run(_run(service, listeners))
+        service = closing.enter_context(_service(settings, fleet))
+        _run(service, listeners, _until_signalled)
+
+
+def serve_during(
+    settings: Settings, listeners: Listeners, errand: Callable[[], Awaitable[None]]
+) -> None:
+    """Run a server on *listeners* as long as *errand* takes, which has the terminal to itself."""
+    configure_logging(settings.log_format, level=logging.WARNING)
+    fleet = read_fleet_declaration(settings.fleet)
+    with _service(settings, fleet) as service:
+        _run(service, listeners, errand)
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -58,20 +59,36 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _run(service: Service, listeners: Listeners) -> None:
-    """Serve until SIGTERM or SIGINT, then let everything finish."""
+@contextmanager
+def _service(settings: Settings, fleet: FleetDeclaration | None) -> Iterator[Service]:
+    is_new = not settings.database_path.exists()
+    store = open_sqlite(settings.database_path, migrate=settings.migrate)
+    try:
+        try:
+            beginning = begin_as_declared(store, settings, fleet, SystemClock().now())
+        except BaseException:
+            store.close()
+            if is_new:
+                remove_files(settings.database_path)
+            raise
+        yield assemble(settings, store, beginning)
+    finally:
+        store.close()
+
+
+def _run(service: Service, listeners: Listeners, errand: Callable[[], Awaitable[None]]) -> None:
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.run(_serve(service, listeners, errand))
+
+
+async def _serve(
+    service: Service, listeners: Listeners, errand: Callable[[], Awaitable[None]]
+) -> None:
+    """Serve until *errand* is done, then let everything finish."""
     metadata = service.metadata_server(listeners.metadata)
     control = control_server(
         service, listeners.control, is_ready=lambda: metadata.started and not metadata.should_exit
     )
-
-    def stop() -> None:
-        metadata.stop()
-        control.should_exit = True
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with suppress(NotImplementedError):  # on Windows Ctrl-C arrives as an exception
-            asyncio.get_running_loop().add_signal_handler(number, stop)
     threads = [
         threading.Thread(target=service.scheduler.run, name="scheduler"),
         threading.Thread(target=service.polls.run, name="polls"),
@@ -83,9 +100,22 @@ async def _run(service: Service, listeners: Listeners) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(metadata.run_until_stopped())
             group.create_task(control.serve())
+            try:
+                await errand()
+            finally:
+                metadata.stop()
+                control.should_exit = True
     finally:
         service.scheduler.stop()
         service.polls.stop()
         for thread in threads:
             await asyncio.to_thread(thread.join)
         log.info("stopped")
+
+
+async def _until_signalled() -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError):  # on Windows Ctrl-C arrives as an exception
+            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    await stopping.wait()

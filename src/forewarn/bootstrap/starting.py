@@ -35,7 +35,7 @@ class Listeners:
     """Open sockets, before anybody is answered on them."""
 
     metadata: tuple[socket.socket, ...]
-    control: socket.socket
+    control: tuple[socket.socket, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def open_listeners(settings: Settings, closing: ExitStack) -> Listeners:
     """Listen where *settings* say; the sockets are closed with *closing*."""
     return Listeners(
         metadata=tuple(closing.enter_context(_listen(address)) for address in settings.metadata),
-        control=closing.enter_context(_listen(settings.control)),
+        control=(closing.enter_context(_listen(settings.control)),),
     )
 
 

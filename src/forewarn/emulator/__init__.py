@@ -1,1 +1,1 @@
-"""What makes a server behave as no good server should, so that clients can be tested."""
+"""For people who test their code: faults, scenarios, and a network to run it in."""

@@ -64,7 +64,7 @@ class Engine:
 
         listener = open_listener(_LOCALHOST, 0)
         port: int = listener.getsockname()[1]
-        server = control_server(self.service, listener, is_ready=lambda: self._metadata.started)
+        server = control_server(self.service, [listener], is_ready=lambda: self._metadata.started)
 
         def stop() -> None:
             server.should_exit = True

@@ -1,0 +1,136 @@
+"""`forewarn emulator`: run other people's programs as if they were in a virtual machine."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final
+
+import typer
+
+from forewarn.cli.errors import CommandError, ExitCode, reported_errors
+from forewarn.cli.session import noun
+from forewarn.settings import ClockKind, ExecutorKind, Settings, environment_with
+
+app = noun("emulator", "Run programs as if they were in a virtual machine.")
+
+_LOCALHOST: Final = "127.0.0.1"
+_CONTROL_PORT: Final = 8170
+_CANNOT_RUN: Final = 127
+_KILLED: Final = 128
+
+
+@app.command("netns")
+def netns(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="What to run.")],
+    *,
+    vm: Annotated[
+        str, typer.Option(metavar="NAME", help="Which virtual machine the command is in.")
+    ] = "vm-0",
+    fleet: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A fleet; else there is only that machine.")
+    ] = None,
+    clock: Annotated[ClockKind, typer.Option(help="How maintenance time passes.")] = ClockKind.REAL,
+    speed: Annotated[
+        float, typer.Option(min=1, metavar="N", help="Divide notice and simulated impact by this.")
+    ] = 1,
+) -> None:
+    """Run a command in a network of its own, where 169.254.169.254 is forewarn.
+
+    For programs that have the address built in. Nothing else can be reached from
+    there. Linux only; as root, or where user namespaces are allowed. Ends with the
+    command, and as it does.
+
+    Example: forewarn emulator netns --speed 60 -- ./my-handler.sh
+    """
+    with reported_errors(), ExitStack() as closing:
+        if sys.platform != "linux":
+            message = "There are network namespaces on Linux only."
+            raise CommandError(message, code=ExitCode.FAILED, hint="try: forewarn serve")
+        folder = Path(closing.enter_context(TemporaryDirectory(prefix="forewarn-")))
+        outside = closing.enter_context(_listen_for_operators())
+        port: int = outside.getsockname()[1]
+        settings = Settings(
+            database=f"sqlite:///{folder / 'forewarn.db'}",
+            fleet=fleet or _declare_alone(vm, folder),
+            default_vm=vm,
+            clock=clock,
+            speed=speed,
+            executor=ExecutorKind.SIMULATED,
+        )
+        code = _run(command, settings, outside, _environment(port, folder))
+    raise typer.Exit(code)
+
+
+def _listen_for_operators() -> socket.socket:
+    from forewarn.metadata.http import open_listener  # noqa: PLC0415 - needs the server install
+
+    try:
+        return open_listener(_LOCALHOST, _CONTROL_PORT)
+    except OSError:
+        return open_listener(_LOCALHOST, 0)
+
+
+def _declare_alone(vm: str, folder: Path) -> Path:
+    path = folder / "fleet.toml"
+    path.write_text(f"[[virtual_machine]]\nname = {json.dumps(vm)}\n", encoding="utf-8")
+    return path
+
+
+def _environment(port: int, folder: Path) -> Mapping[str, str]:
+    """Return what the commands of `forewarn` need, inside and outside alike."""
+    return {
+        "FOREWARN_SERVER": f"http://{_LOCALHOST}:{port}",
+        "FOREWARN_STATE_DIR": str(folder),
+    }
+
+
+def _run(
+    command: Sequence[str],
+    settings: Settings,
+    outside: socket.socket,
+    environment: Mapping[str, str],
+) -> int:
+    from forewarn.bootstrap.serving import serve_during  # noqa: PLC0415 - needs the server install
+    from forewarn.bootstrap.starting import Listeners  # noqa: PLC0415
+    from forewarn.emulator.netns import METADATA_ADDRESS, enter_network_namespace  # noqa: PLC0415
+    from forewarn.metadata.http import open_listener  # noqa: PLC0415
+
+    enter_network_namespace()
+    ended_with = ExitCode.FAILED.value
+    inside = open_listener(_LOCALHOST, outside.getsockname()[1])
+    with open_listener(METADATA_ADDRESS, 80) as metadata, inside:
+
+        async def errand() -> None:
+            nonlocal ended_with
+            _say_where_things_are(settings, environment)
+            ended_with = await _run_to_the_end(command, environment_with(environment))
+
+        listeners = Listeners(metadata=(metadata,), control=(outside, inside))
+        serve_during(settings, listeners, errand)
+    return ended_with
+
+
+def _say_where_things_are(settings: Settings, environment: Mapping[str, str]) -> None:
+    words = " ".join(f"{name}={value}" for name, value in environment.items())
+    typer.echo(f"forewarn: 169.254.169.254 is ready for {settings.default_vm}.", err=True)
+    typer.echo(f"  elsewhere: {words} forewarn vm restart {settings.default_vm}", err=True)
+
+
+async def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    try:
+        process = await asyncio.create_subprocess_exec(*command, env=environment)
+    except OSError as error:
+        typer.echo(f"forewarn: {command[0]} cannot be run: {error.strerror}.", err=True)
+        return _CANNOT_RUN
+    loop = asyncio.get_running_loop()
+    # Ctrl-C reaches the command by itself, and it is for the command to say what that means.
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    loop.add_signal_handler(signal.SIGTERM, process.terminate)
+    code = await process.wait()
+    return code if code >= 0 else _KILLED - code

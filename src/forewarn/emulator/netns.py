@@ -1,0 +1,83 @@
+"""A network namespace in which 169.254.169.254 is ours: Linux, as root or with user namespaces."""
+
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Final
+
+from forewarn.protocol.errors import ForewarnError
+
+METADATA_ADDRESS: Final = "169.254.169.254"
+
+# The numbers of linux/sched.h, linux/sockios.h and linux/if.h.
+_CLONE_NEWUSER: Final = 0x10000000
+_CLONE_NEWNET: Final = 0x40000000
+_SIOCSIFADDR: Final = 0x8916
+_SIOCSIFFLAGS: Final = 0x8914
+_SIOCSIFNETMASK: Final = 0x891C
+_IFF_UP: Final = 0x1
+_LOOPBACK: Final = "lo"
+_ALIAS: Final = "lo:0"
+
+
+class NamespaceError(ForewarnError):
+    """A network namespace that cannot be had."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"No network namespace can be made here ({problem}); "
+            "become root, or allow user namespaces."
+        )
+
+
+def enter_network_namespace() -> None:
+    """Move this process, which has one thread, into a network with nothing but loopback.
+
+    Sockets that are open already stay where they are. On loopback there is also 169.254.169.254.
+    """
+    user, group = os.getuid(), os.getgid()
+    try:
+        if user == 0:
+            _unshare(_CLONE_NEWNET)
+        else:
+            _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+            _keep_identity(user, group)
+        _set_up_loopback()
+    except OSError as error:
+        raise NamespaceError(error.strerror or str(error)) from error
+
+
+def _unshare(flags: int) -> None:
+    # os.unshare is there from Python 3.12 on.
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(flags) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _keep_identity(user: int, group: int) -> None:
+    # Who we were outside we are inside, too, and so is the command that is run in here.
+    for name, content in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        Path("/proc/self", name).write_text(content, encoding="utf-8")
+
+
+def _set_up_loopback() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
+        _configure(device, _SIOCSIFFLAGS, _LOOPBACK, struct.pack("=h", _IFF_UP))
+        _configure(device, _SIOCSIFADDR, _ALIAS, _address(METADATA_ADDRESS))
+        _configure(device, _SIOCSIFNETMASK, _ALIAS, _address("255.255.255.255"))
+
+
+def _configure(device: socket.socket, request: int, interface: str, value: bytes) -> None:
+    fcntl.ioctl(device, request, struct.pack("=16s24s", interface.encode("ascii"), value))
+
+
+def _address(text: str) -> bytes:
+    return struct.pack("=HH4s", socket.AF_INET, 0, socket.inet_aton(text))

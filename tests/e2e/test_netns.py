@@ -1,0 +1,142 @@
+"""`forewarn emulator netns`: a program with the address built in, in a network of its own."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import FOREWARN
+
+READ = (
+    "import urllib.request as u; print(u.urlopen(u.Request("
+    "'http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01',"
+    "headers={'Metadata': 'true'}), timeout=10).read().decode())"
+)
+CLIENT = (sys.executable, "-c", READ)
+SECONDS = 60
+
+Netns = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(autouse=True)
+def _namespaces() -> None:
+    probe = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--user", "--net"]
+    if subprocess.run([*probe, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine lets us make no network namespace")
+
+
+@pytest.fixture
+def netns(environment: Mapping[str, str], tmp_path: Path) -> Netns:
+    """Return a function that runs words in a namespace, with temporary files of their own."""
+
+    def run(*words: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*prefix, str(FOREWARN), "emulator", "netns", *words],
+            env={**environment, "TMPDIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    return run
+
+
+def test_command_finds_the_service_at_the_built_in_address(netns: Netns, tmp_path: Path) -> None:
+    done = netns("--", *CLIENT)
+
+    assert json.loads(done.stdout) == {"DocumentIncarnation": 0, "Events": []}, done.stderr
+    assert "169.254.169.254 is ready for vm-0" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_command_can_restart_its_own_machine(netns: Netns) -> None:
+    script = f"{FOREWARN} vm restart web-0 >&2 && {shlex.join(CLIENT)}"
+
+    done = netns("--vm", "web-0", "--", "sh", "-c", script)
+
+    (event,) = json.loads(done.stdout)["Events"]
+    assert (event["EventType"], event["Resources"]) == ("Reboot", ["web-0"]), done.stderr
+
+
+def test_operator_outside_reaches_the_service(
+    environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    command = [str(FOREWARN), "emulator", "netns", "--clock", "virtual", "--", "sleep", "600"]
+    surroundings = {**environment, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=surroundings, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            assert "is ready" in process.stderr.readline()
+            where = dict(word.split("=") for word in process.stderr.readline().split()[1:3])
+
+            listed = subprocess.run(
+                [FOREWARN, "vm", "list", "-o", "json"],
+                env={**environment, **where},
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=True,
+            )
+        finally:
+            process.send_signal(signal.SIGTERM)
+            status = process.wait(SECONDS)
+
+    assert [vm["name"] for vm in json.loads(listed.stdout)["virtual_machines"]] == ["vm-0"]
+    assert status == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_exit_code_is_that_of_the_command(netns: Netns) -> None:
+    assert netns("--", "sh", "-c", "exit 7").returncode == 7
+
+
+def test_command_that_is_not_there_is_named(netns: Netns) -> None:
+    done = netns("--", "/no/such/command")
+
+    assert done.returncode == 127
+    assert "/no/such/command cannot be run" in done.stderr
+
+
+def test_machine_that_is_not_in_the_fleet_is_refused(netns: Netns, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text('[[virtual_machine]]\nname = "web-0"\n', encoding="utf-8")
+
+    done = netns("--fleet", str(fleet), "--vm", "web-9", "--", *CLIENT)
+
+    assert done.returncode == 1
+    assert "web-9" in done.stderr
+    assert done.stdout == ""
+
+
+def test_ordinary_user_needs_no_root() -> None:
+    # Reading may go on as root's: an interpreter in root's home could not be started otherwise.
+    reading = "+dac_read_search,+dac_override"
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    capabilities = [f"--inh-caps={reading}", f"--ambient-caps={reading}", "--"]
+    prefix = [*user, *capabilities] if os.getuid() == 0 else []
+    program = (
+        "import encodings.idna, os, socket\n"
+        "from forewarn.emulator.netns import enter_network_namespace\n"
+        "before = os.getuid()\n"
+        "enter_network_namespace()\n"
+        "with socket.create_server(('169.254.169.254', 80)):\n"
+        "    socket.create_connection(('169.254.169.254', 80), timeout=10).close()\n"
+        "print(before, os.getuid())\n"
+    )
+
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+    before, after = done.stdout.split() or pytest.fail(done.stderr)
+    assert before == after != "0"
