@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.operations.fleet import TABLES, read_fleet_file
+from forewarn.ports.faults import PARAMETERS
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
@@ -64,6 +65,20 @@ def test_fleet_file_of_the_reference_is_one_and_has_every_key() -> None:
     for table, keys in TABLES.items():
         assert f"[[{table}]]" in text
         assert all(re.search(rf"^{key} = ", text, re.MULTILINE) for key in keys), table
+
+
+def test_faults_of_the_reference_are_those_there_are() -> None:
+    page = (ROOT / "docs" / "reference" / "faults.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \|([^|]*)\|([^|]*)\|", page, re.MULTILINE)
+
+    documented = {
+        kind: (frozenset(re.findall(r"\w+", needed)), frozenset(re.findall(r"\w+", optional)))
+        for kind, needed, optional in rows
+    }
+
+    assert documented == {
+        str(kind): (known.needed, known.optional) for kind, known in PARAMETERS.items()
+    }
 
 
 def test_generated_reference_is_up_to_date() -> None:

@@ -30,6 +30,7 @@ from forewarn.operations.durations import DurationError
 from forewarn.operations.fleet import FleetError
 from forewarn.operations.inventory import VirtualMachineBusyError
 from forewarn.operations.maintenances import UnknownMaintenanceError, UnknownSelectionError
+from forewarn.ports.faults import FaultError
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import ForewarnError
 
@@ -79,6 +80,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     FleetError: HTTPStatus.UNPROCESSABLE_ENTITY,
     DurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
     MomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    FaultError: HTTPStatus.UNPROCESSABLE_ENTITY,
     PlanError: HTTPStatus.UNPROCESSABLE_ENTITY,
     StoreUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
