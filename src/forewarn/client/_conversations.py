@@ -61,18 +61,10 @@ class Conversations:
 
     def poll(self, headers: Mapping[str, str], timeout: float) -> Conversation[Poll]:
         """Ask for the document once."""
-        endpoint = yield from self._locate()
-        answer = yield from exchange(
-            Request(
-                endpoint=endpoint,
-                path=self._scheduled_events(),
-                timeout=timeout,
-                headers={METADATA_HEADER: "true", **headers},
-            )
-        )
+        endpoint, answer = yield from self._get_document(headers, timeout)
         is_known = answer.status == 304 and "If-None-Match" in headers
         return Poll(
-            document=None if is_known else _read_document(endpoint, answer),
+            document=None if is_known else _decode(endpoint, answer),
             etag=answer.headers.get("etag"),
             was_parked="wait" in answer.headers.get("preference-applied", "").lower(),
         )
@@ -92,9 +84,20 @@ class Conversations:
         return f"/metadata/scheduledevents?api-version={quote(self.conduct.api_version, safe='')}"
 
     def _read_document(self) -> Conversation[Document]:
-        polled = yield from self.poll({}, self.conduct.timeout)
-        assert polled.document is not None, "nothing was known before"  # noqa: S101
-        return polled.document
+        endpoint, answer = yield from self._get_document({}, self.conduct.timeout)
+        return _decode(endpoint, answer)
+
+    def _get_document(
+        self, headers: Mapping[str, str], timeout: float
+    ) -> Conversation[tuple[Endpoint, Response]]:
+        endpoint = yield from self._locate()
+        request = Request(
+            endpoint=endpoint,
+            path=self._scheduled_events(),
+            timeout=timeout,
+            headers={METADATA_HEADER: "true", **headers},
+        )
+        return endpoint, (yield from exchange(request))
 
     def _request_start(self, event_ids: tuple[EventId, ...]) -> Conversation[None]:
         endpoint = yield from self._locate()
@@ -114,11 +117,12 @@ class Conversations:
         if told is None:
             instance = yield from self._read_object(_INSTANCE)
             told = _translate_compute(instance.get("compute"))
-        if not _read_text(told.get("name")):
+        name = _read_text(told.get("name"))
+        if name is None:
             endpoint = yield from self._locate()
             raise UnavailableError(str(endpoint), "it does not say who we are")
         return Identity(
-            name=_read_text(told.get("name")) or "",
+            name=name,
             vm_id=_read_text(told.get("vm_id")),
             host_name=host_name,
             update_domain=_read_number(told.get("update_domain")),
@@ -151,7 +155,7 @@ class Conversations:
         return content
 
 
-def _read_document(endpoint: Endpoint, answer: Response) -> Document:
+def _decode(endpoint: Endpoint, answer: Response) -> Document:
     try:
         document = decode_document(answer.body)
     except MalformedDocumentError as error:

@@ -18,7 +18,7 @@ _REASONS: Final[Mapping[type[Exception], str]] = {
     socket.gaierror: "its name cannot be resolved",
     ConnectionRefusedError: "it refuses connections",
     ConnectionError: "it closed the connection without an answer",
-    IncompleteRead: "it closed the connection in the middle of an answer",
+    IncompleteRead: "its answer is cut off, or far too long",
     HTTPException: "what it sends is not HTTP",
 }
 """The first that fits: some of these are subclasses of later ones."""
@@ -124,8 +124,8 @@ class _Connection(HTTPConnection):
         self.request(request.method, target, request.body, dict(request.headers))
         answer = self.getresponse()
         body = answer.read(LARGEST_BODY)
-        if not answer.isclosed() and answer.read(1):
-            raise HTTPException
+        if answer.length or (not answer.isclosed() and answer.read(1)):
+            raise IncompleteRead(body)
         headers = {name.lower(): value for name, value in answer.getheaders()}
         return Response(status=answer.status, headers=headers, body=body)
 

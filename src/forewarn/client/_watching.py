@@ -21,10 +21,11 @@ from forewarn.protocol.vocabulary import EventId, EventStatus
 POLL_SECONDS: Final = 1.0
 
 _POLL_JITTER: Final = 0.1
-_FULL_READ_SECONDS: Final = 60.0
+_ETAG_SECONDS: Final = 60.0
 _LONG_WAIT: Final = 60
 _SHORT_WAIT: Final = 1
 _PLAIN_SECONDS: Final = 60.0
+"""How long a server that does not know our questions is not asked them."""
 
 
 class ChangeKind(StrEnum):
@@ -57,7 +58,11 @@ _ENDS: Final[Mapping[str, ChangeKind]] = {
 
 
 class Watch:
-    """Follows one document."""
+    """Follows one document.
+
+    Polls begin a second apart, but one that brought something by waiting for it is followed by the
+    next at once, and so is one without an ETag by one with it: only that can wait.
+    """
 
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
@@ -98,7 +103,7 @@ class Watch:
         self._spell.end()
         if polled.document is not None:
             self._compare(polled.document)
-        if self._news and self._is_waited_for:
+        if self._is_waited_for and (self._news or self._departed):
             self._next_poll = -inf
 
     def _poll(self) -> Conversation[Poll]:
@@ -115,7 +120,7 @@ class Watch:
             self._is_waited_for = polled.was_parked
         if polled.document is not None:
             self._etag = polled.etag
-            self._etag_expires = self._conduct.monotonic() + _FULL_READ_SECONDS
+            self._etag_expires = self._conduct.monotonic() + _ETAG_SECONDS
         return polled
 
     def _compare(self, document: Document) -> None:

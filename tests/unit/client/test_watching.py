@@ -212,15 +212,20 @@ def test_server_that_waits_is_let_wait(watched: Watched) -> None:
         1,
         parked(scene, document(3, [event(1, "Started"), event(2)], etag="3"), 0),
     )
+    watched.expect(
+        ChangeKind.COMPLETED,
+        1,
+        parked(scene, document(4, [event(2)], etag="4"), 0),
+        reply({"event_status": "Completed"}),
+    )
+    watched.expect(
+        ChangeKind.STARTED, 2, parked(scene, document(5, [event(2, "Started")], etag="5"), 9)
+    )
 
     assert scene.pauses == []
-    assert [request.headers.get("Prefer") for request in scene.requests] == [
-        None,
-        "wait=1",
-        "wait=60",
-        "wait=60",
-    ]
-    assert [request.timeout for request in scene.requests] == [10, 11, 70, 70]
+    polls = [request for request in scene.requests if "scheduledevents" in request.path]
+    assert [poll.headers.get("Prefer") for poll in polls] == [None, "wait=1", *["wait=60"] * 4]
+    assert [poll.timeout for poll in polls] == [10, 11, 70, 70, 70, 70]
 
 
 def test_server_that_only_claims_to_wait_is_not_polled_without_end(watched: Watched) -> None:
