@@ -7,13 +7,22 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
 import forewarn
-from forewarn.control import audit, clock, events, fleet, health, maintenances, virtual_machines
+from forewarn.control import (
+    audit,
+    clock,
+    events,
+    fleet,
+    health,
+    maintenances,
+    scenarios,
+    virtual_machines,
+)
 from forewarn.control.authentication import API_PREFIX, Authentication
 from forewarn.control.problems import handle_problems
 from forewarn.control.schemas import ProblemDocument
 from forewarn.control.services import Services
 
-_NOUNS: Final = (fleet, virtual_machines, events, maintenances, clock, audit)
+_NOUNS: Final = (fleet, virtual_machines, events, maintenances, scenarios, clock, audit)
 _PROBLEM: Final[dict[str, Any]] = {
     "description": "Refused, with the reason.",
     "content": {

@@ -1,10 +1,11 @@
 """What the control API needs from the rest of the server."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
@@ -44,3 +45,4 @@ class Services:
     authenticate: Callable[[str], str | None]
     is_ready: Callable[[], bool]
     changed: Callable[[], None]
+    scenarios: Mapping[str, Scenario] = field(default_factory=dict)
