@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.control.app import create_app
 from forewarn.control.services import Services
+from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
@@ -94,6 +95,7 @@ def server(store: Store) -> Iterator[str]:
         authenticate=lambda token: "alice" if token == TOKEN else None,
         is_ready=lambda: True,
         changed=lambda: None,
+        scenarios=built_in_scenarios(),
     )
     config = uvicorn.Config(create_app(services), lifespan="off", log_config=None)
     control = uvicorn.Server(config)

@@ -108,18 +108,20 @@ def _lines(text: str) -> list[str]:
 def _declarations(text: str) -> Iterator[tuple[tuple[int | None, str | None], int]]:
     """Yield what is declared, a step or a key in it or around, with the line it begins on."""
     step: int | None = None
-    for line, statement in _statements(text):
+    for line, source, statement in _statements(text):
         for key, value in statement.items():
-            if key == "step" and value == [{}]:
+            if not source.lstrip().startswith("["):
+                yield (step, key), line
+            elif key == "step" and value == [{}]:
                 step = 0 if step is None else step + 1
                 yield (step, None), line
-            elif key == "step" and isinstance(value, dict) and value:
+            elif key == "step" and value:
                 yield (step, next(iter(value))), line
             else:
-                yield (None if key == "step" else step, key), line
+                yield (None, key), line
 
 
-def _statements(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
     # A statement of TOML is TOML by itself, and no shorter part of it is.
     begun, first = "", 1
     for number, line in enumerate(_lines(text), 1):
@@ -128,7 +130,7 @@ def _statements(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             statement = tomllib.loads(begun)
         except ValueError:
             continue
-        yield first, statement
+        yield first, begun, statement
         begun, first = "", number + 1
 
 

@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from forewarn.control.app import create_app
 from forewarn.control.services import ClockError, Services
+from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
@@ -93,6 +94,7 @@ def app(store: Store, clock: HandClock, wakeups: list[str]) -> FastAPI:
             authenticate=lambda token: "alice" if token == TOKEN else None,
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             changed=lambda: wakeups.append("changed"),
+            scenarios=built_in_scenarios(),
         )
     )
 
