@@ -29,17 +29,6 @@ INSERT INTO events (
 """
 
 
-def _make_database(path: Path, revision: str) -> None:
-    """Make a database as the release that had *revision* for its newest did."""
-    engine = create_engine(f"sqlite:///{path}")
-    config = Config()
-    config.set_main_option("script_location", "forewarn.storage:migrations")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-    engine.dispose()
-
-
 def _schema(path: Path) -> dict[str, str]:
     connection = sqlite3.connect(path)
     rows = connection.execute(
@@ -49,14 +38,14 @@ def _schema(path: Path) -> dict[str, str]:
     return {name: " ".join(sql.split()) for name, sql in rows}
 
 
-def _migrate(path: Path) -> None:
-    """Run every migration, as a database of the first release would see them."""
+def _migrate(path: Path, revision: str = "head") -> None:
+    """Run every migration up to *revision*, as a database of the first release would see them."""
     config = Config()
     config.set_main_option("script_location", "forewarn.storage:migrations")
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)
     engine.dispose()
 
 
@@ -106,7 +95,7 @@ def test_upgrade_keeps_what_is_stored(tmp_path: Path) -> None:
 
 def test_database_of_the_first_release_is_upgraded_with_what_is_in_it(tmp_path: Path) -> None:
     path = tmp_path / "forewarn.db"
-    _make_database(path, "0001")
+    _migrate(path, "0001")
     connection = sqlite3.connect(path)
     connection.execute(FIRST_EVENT)
     connection.commit()

@@ -31,7 +31,7 @@ _ASK_EVERY: Final = 0.5
 _VERBS: Final = ("announce", "begin", "approve", "cancel", "complete")
 _SCENARIOS: Final[Columns] = {
     "SCENARIO": "name",
-    "STEPS": lambda scenario: ", ".join(map(_describe_step, scenario["steps"])),
+    "STEPS": lambda scenario: ", ".join(map(describe_step, scenario["steps"])),
     "WHAT HAPPENS": "description",
 }
 _RUNS: Final[Columns] = {
@@ -52,6 +52,15 @@ _FIELDS: Final[Columns] = {
     "speed": "speed",
     "steps left": "steps_remaining",
 }
+
+
+def describe_step(step: Row) -> str:
+    """Return *step* in a few words: when, what, and how long is its notice and its impact."""
+    verb = next(verb for verb in _VERBS if verb in step)
+    if verb in {"announce", "begin"}:
+        notice = f"{step['notice']} + " if "notice" in step else ""
+        return f"{step['at']} {verb} {step[verb]} ({notice}{step['impact']})"
+    return f"{step['at']} {verb}"
 
 
 @command(app, "list")
@@ -199,14 +208,6 @@ def _tell(run: Row, entry: Row) -> str:
 def _offset(run: Row, moment: str) -> str:
     passed = datetime.fromisoformat(moment) - datetime.fromisoformat(run["began_at"])
     return f"{'+' + format_duration(passed):<8}"
-
-
-def _describe_step(step: Row) -> str:
-    verb = next(verb for verb in _VERBS if verb in step)
-    if verb in {"announce", "begin"}:
-        notice = f"{step['notice']} + " if "notice" in step else ""
-        return f"{step['at']} {verb} {step[verb]} ({notice}{step['impact']})"
-    return f"{step['at']} {verb}"
 
 
 def _print_one(run: Row) -> None:
