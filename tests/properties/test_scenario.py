@@ -31,6 +31,7 @@ from forewarn.domain.topology import (
     VirtualMachine,
     build_topology,
 )
+from forewarn.operations.scenario_file import ScenarioError, read_scenario
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 BEGINNING = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -163,3 +164,48 @@ def test_scenario_comes_to_its_end(
         EventStatus.COMPLETED,
         EventStatus.CANCELED,
     }
+
+
+STATEMENTS = (
+    'name = "night"',
+    "name = 1",
+    'description = """',
+    '"""',
+    "[[step]]",
+    "[step]",
+    "[step.x]",
+    "[x]",
+    "step = [{}]",
+    "step = [",
+    "]",
+    'at = "0s"',
+    'at = "1m"',
+    "at = 07:32:00",
+    'announce = "Freeze"',
+    'begin = "Reboot"',
+    "cancel = true",
+    'cancel = "1"',
+    'label = "a"',
+    "duration = 1e999",
+    "# note",
+    "",
+    "\r",
+    "\x00",
+    '"at" = "2m"',
+    "at.x = 1",
+    "\u2028",
+    'impact = "9d"',
+)
+
+
+@given(lines=st.lists(st.sampled_from(STATEMENTS) | st.text(max_size=5), max_size=12))
+def test_any_text_is_a_scenario_or_refused_with_one_of_its_lines(lines: list[str]) -> None:
+    text = "\n".join(lines)
+
+    line: int | None = 1
+    try:
+        read_scenario(text)
+    except ScenarioError as error:
+        line = error.line
+
+    assert line in range(1, text.count("\n") + 2)

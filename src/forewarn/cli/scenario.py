@@ -21,14 +21,12 @@ from forewarn.cli.output import (
 )
 from forewarn.cli.session import RefusedError, Session, command, noun
 from forewarn.operations.durations import format_duration
+from forewarn.operations.scenario_file import STEP_KEYS
 from forewarn.operations.scenarios import FASTEST
 
 app = noun("scenario", "Run a timeline of events, to see what a workload makes of it.")
 
-RunArgument = Annotated[str, typer.Argument(metavar="ID", help="The run.")]
-
 _ASK_EVERY: Final = 0.5
-_VERBS: Final = ("announce", "begin", "approve", "cancel", "complete")
 _SCENARIOS: Final[Columns] = {
     "SCENARIO": "name",
     "STEPS": lambda scenario: ", ".join(map(describe_step, scenario["steps"])),
@@ -56,7 +54,7 @@ _FIELDS: Final[Columns] = {
 
 def describe_step(step: Row) -> str:
     """Return *step* in a few words: when, what, and how long is its notice and its impact."""
-    verb = next(verb for verb in _VERBS if verb in step)
+    verb = next(verb for verb in STEP_KEYS if verb in step)
     if verb in {"announce", "begin"}:
         notice = f"{step['notice']} + " if "notice" in step else ""
         return f"{step['at']} {verb} {step[verb]} ({notice}{step['impact']})"
@@ -117,7 +115,9 @@ def status(
 
 
 @command(app, "stop")
-def stop(session: Session, run_id: RunArgument) -> None:
+def stop(
+    session: Session, run_id: Annotated[str, typer.Argument(metavar="ID", help="The run.")]
+) -> None:
     """Do no more steps, and cancel what is Scheduled.
 
     Example: forewarn scenario stop 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11

@@ -317,9 +317,8 @@ def _scenario_steps(snapshot: Snapshot, now: datetime) -> Iterator[TakeStep]:
 
 
 def _scenario_finishes(snapshot: Snapshot) -> Iterator[FinishScenario]:
-    in_flight = {event.event_id for event in snapshot.events.values() if event.is_in_flight}
     for run in snapshot.scenario_runs.values():
-        if run.finished_at is None and run.has_ended(in_flight):
+        if run.finished_at is None and run.has_ended(snapshot.events):
             yield FinishScenario(run_id=run.run_id)
 
 

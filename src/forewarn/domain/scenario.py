@@ -4,7 +4,7 @@ A timeline is in maintenance time, from the beginning of the run. The server car
 goes on after a restart and under any clock: each step is a deadline like any other.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -122,9 +122,10 @@ class ScenarioRun:
         step = self.next_step
         return None if step is None else self.began_at + step.at / self.speed
 
-    def has_ended(self, in_flight: Collection[EventId]) -> bool:
-        """Tell whether no step is left, and none of its events is *in_flight*."""
-        return self.next_step is None and not any(each in in_flight for each in self.event_ids)
+    def has_ended(self, events: Mapping[EventId, ScheduledEvent]) -> bool:
+        """Tell whether no step is left and none of its *events* is in flight."""
+        known = (events[each] for each in self.event_ids if each in events)
+        return self.next_step is None and not any(event.is_in_flight for event in known)
 
 
 def stop(run: ScenarioRun) -> ScenarioRun:

@@ -128,7 +128,7 @@ def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
         begun += line + "\n"
         try:
             statement = tomllib.loads(begun)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         yield first, begun, statement
         begun, first = "", number + 1
