@@ -15,7 +15,9 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.control.app import create_app
 from forewarn.control.services import Services
+from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
+from forewarn.emulator.faults import MemoryFaults
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
@@ -92,6 +94,9 @@ def server(store: Store) -> Iterator[str]:
             new_id=lambda: event_id(f"00000000-0000-4000-8000-{next(numbers):012x}"),
         ),
         clock=clock,
+        faults=MemoryFaults(
+            document_of=lambda _: FIRST_DOCUMENT, clock=clock, changed=lambda: None
+        ),
         authenticate=lambda token: "alice" if token == TOKEN else None,
         is_ready=lambda: True,
         changed=lambda: None,

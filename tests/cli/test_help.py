@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 
-NOUNS = {"fleet", "vm", "event", "maintenance", "scenario", "clock", "db", "emulator"}
+NOUNS = {"fleet", "vm", "event", "maintenance", "scenario", "clock", "db", "fault", "emulator"}
 VERBS = {
     "fleet": {"apply", "show"},
     "vm": {"add", "list", "show", "remove", "restart", "redeploy"},
@@ -17,6 +17,7 @@ VERBS = {
     },
     "maintenance": {"start", "status", "list"},
     "scenario": {"list", "run", "status", "stop"},
+    "fault": {"set", "list", "clear"},
     "clock": {"show", "advance"},
     "db": {"upgrade"},
     "emulator": {"netns"},

@@ -13,6 +13,7 @@ from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.fleet import TABLES, read_fleet_file
 from forewarn.operations.scenario_file import SCENARIO_KEYS, STEP_KEYS, read_scenario
+from forewarn.ports.faults import PARAMETERS
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
@@ -88,6 +89,20 @@ def test_built_in_scenario_is_in_the_reference_as_it_is(scenario: Scenario) -> N
     steps = ", ".join(map(describe_step, scenario_view(scenario).steps))
 
     assert f"| `{scenario.name}` | {steps} | {scenario.description} |" in scenarios_page()
+
+
+def test_faults_of_the_reference_are_those_there_are() -> None:
+    page = (ROOT / "docs" / "reference" / "faults.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \|([^|]*)\|([^|]*)\|", page, re.MULTILINE)
+
+    documented = {
+        kind: (frozenset(re.findall(r"\w+", needed)), frozenset(re.findall(r"\w+", optional)))
+        for kind, needed, optional in rows
+    }
+
+    assert documented == {
+        str(kind): (known.needed, known.optional) for kind, known in PARAMETERS.items()
+    }
 
 
 def test_generated_reference_is_up_to_date() -> None:

@@ -9,7 +9,12 @@ from zipfile import ZipFile
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-BASE_PACKAGES = ("forewarn.protocol", "forewarn.domain", "forewarn.pytest_plugin")
+BASE_PACKAGES = (
+    "forewarn.protocol",
+    "forewarn.domain",
+    "forewarn.client",
+    "forewarn.pytest_plugin",
+)
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, sys
 there_before = set(sys.modules)  # a distribution's sitecustomize, for one

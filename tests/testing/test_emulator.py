@@ -16,6 +16,7 @@ import pytest
 
 from forewarn.domain.errors import DomainError, NoticeTooShortError, UnknownVirtualMachineError
 from forewarn.operations.fleet import FleetError
+from forewarn.ports.faults import FaultError
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.testing import EmulatedVm, Emulator, EventStatus
 from forewarn.testing.emulator import EmulatorClosedError, WouldBlockError
@@ -274,6 +275,30 @@ def test_assertions_say_what_is_wrong(emulator: Emulator) -> None:
 def test_unknown_api_version_is_refused(emulator: Emulator) -> None:
     with pytest.raises(ValueError, match="2016-01-01"):
         emulator.vm("web-0").document("2016-01-01")
+
+
+def test_fault_concerns_one_machine_until_it_is_cleared(emulator: Emulator) -> None:
+    faulty, healthy = emulator.vm("web-0"), emulator.vm("web-1")
+    url = f"{faulty.scheduled_events_url}?api-version=2020-07-01"
+
+    faulty.fault("status", status=410)
+    assert _status(urllib.request.Request(url, headers={"Metadata": "true"})) == 410
+    assert read(healthy)["Events"] == []
+    faulty.clear_faults()
+
+    assert read(faulty)["Events"] == []
+    with pytest.raises(FaultError, match="needs status"):
+        faulty.fault("status")
+
+
+def test_client_of_the_sdk_comes_with_the_machine(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+    event = web.reboot()
+
+    with web.client() as client:
+        client.approve(*(shown for shown in client.events() if shown.affects(client.whoami())))
+
+    event.assert_approved(by="web-0")
 
 
 def test_time_does_not_go_back(emulator: Emulator) -> None:

@@ -42,6 +42,7 @@ def control_server(
         store=service.store,
         context=service.context,
         clock=clock_control(service.clock, service.store, service.scheduler),
+        faults=service.faults,
         authenticate=authenticate,
         is_ready=is_ready,
         changed=service.changed,

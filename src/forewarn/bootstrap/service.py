@@ -8,6 +8,7 @@ from typing import Final
 from forewarn.bootstrap.starting import Beginning, make_rules, new_id
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.domain.names import VmName
+from forewarn.emulator.faults import MemoryFaults
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.metadata.app import MetadataApp
@@ -40,6 +41,8 @@ def assemble(settings: Settings, store: Store, beginning: Beginning) -> "Service
         store.read(lambda all_: Change(documents=all_.documents(), topology=all_.topology()))
     )
     store.listen(board.take)
+    faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
+    store.listen(faults.note)
     scheduler = Scheduler(
         store=store,
         executor=_make_executor(settings, store, clock),
@@ -51,6 +54,7 @@ def assemble(settings: Settings, store: Store, beginning: Beginning) -> "Service
         store=store,
         board=board,
         clock=clock,
+        faults=faults,
         scheduler=scheduler,
         context=context,
         polls=Polls(store, board, clock),
@@ -66,6 +70,7 @@ class Service:
     store: Store
     board: Board
     clock: Clock
+    faults: MemoryFaults
     scheduler: Scheduler
     context: Callable[[str], Context]
     polls: Polls
@@ -87,7 +92,13 @@ class Service:
             proxy_secret=self.settings.proxy_secret or "",
         )
         verbs = StoreVerbs(self.store, self.context, self.changed)
-        app = MetadataApp(board=self.board, identity=identity, verbs=verbs, polled=self.polls.note)
+        app = MetadataApp(
+            board=self.board,
+            identity=identity,
+            verbs=verbs,
+            polled=self.polls.note,
+            faults=self.faults,
+        )
         return make_server(app, listeners)
 
 

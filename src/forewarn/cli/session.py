@@ -73,6 +73,10 @@ class Session:
         """Have something done at *path* and return the answer."""
         return self._ask("POST", path, json=body, timeout=timeout)
 
+    def put(self, *path: str, body: object = None) -> Any:
+        """Have what is at *path* be as *body* says."""
+        return self._ask("PUT", path, json=body)
+
     def delete(self, *path: str) -> Any:
         """Remove what is at *path*."""
         return self._ask("DELETE", path)

@@ -33,6 +33,7 @@ from forewarn.operations.inventory import VirtualMachineBusyError
 from forewarn.operations.maintenances import UnknownMaintenanceError, UnknownSelectionError
 from forewarn.operations.scenario_file import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError, UnknownScenarioRunError
+from forewarn.ports.faults import FaultError
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import ForewarnError
 
@@ -86,6 +87,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     ScenarioError: HTTPStatus.UNPROCESSABLE_ENTITY,
     DurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
     MomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    FaultError: HTTPStatus.UNPROCESSABLE_ENTITY,
     PlanError: HTTPStatus.UNPROCESSABLE_ENTITY,
     StoreUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
 }

@@ -12,6 +12,7 @@ from pydantic import (
     Field,
     JsonValue,
     StrictBool,
+    StrictFloat,
     StrictInt,
     StrictStr,
     model_validator,
@@ -21,6 +22,7 @@ from forewarn.domain.event import Approver, Outcome, ScheduledEvent
 from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.topology import ScopeKind
 from forewarn.operations.maintenances import MaintenanceReport
+from forewarn.ports.faults import FaultKind
 from forewarn.ports.store import LedgerEntry
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 
@@ -139,6 +141,16 @@ class AdvanceRequest(_Request):
     """Let time pass."""
 
     duration: Annotated[StrictStr, Field(max_length=64)]
+
+
+class FaultRequest(_Request):
+    """Misbehave towards a virtual machine; which of these belong to which kind is documented."""
+
+    times: StrictInt | None = None
+    seconds: StrictInt | StrictFloat | None = None
+    status: StrictInt | None = None
+    retry_after: StrictInt | None = None
+    event_type: Text | None = None
 
 
 class ApprovalView(_View):
@@ -284,6 +296,24 @@ class ClockView(_View):
 
     kind: str
     now: datetime
+
+
+class FaultView(_View):
+    """One fault of a virtual machine, with the times it has left."""
+
+    vm: str
+    kind: FaultKind
+    times: int | None
+    seconds: float | None
+    status: int | None
+    retry_after: int | None
+    event_type: str | None
+
+
+class FaultsView(_View):
+    """Several faults, by virtual machine."""
+
+    faults: tuple[FaultView, ...]
 
 
 class AuditEntryView(_View):

@@ -1,12 +1,14 @@
 """What the control API needs from the rest of the server."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
+from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 
@@ -35,6 +37,22 @@ class ClockControl(Protocol):
         ...
 
 
+class FaultControl(Protocol):
+    """The faults, as an operator sets, sees and ends them."""
+
+    def all(self) -> Mapping[VmName, tuple[Fault, ...]]:
+        """Return every fault with the times it has left, by virtual machine."""
+        ...
+
+    def put(self, vm: VmName, fault: Fault) -> None:
+        """Misbehave from now on; a fault of the same kind is replaced."""
+        ...
+
+    def remove(self, vm: VmName, kind: FaultKind | None = None) -> None:
+        """Behave again: end *vm*'s fault of *kind*, or every one it has."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """Everything the routes use. *changed* is called after each write, to wake the scheduler."""
@@ -42,7 +60,8 @@ class Services:
     store: Store
     context: Callable[[str], Context]
     clock: ClockControl
+    faults: FaultControl
     authenticate: Callable[[str], str | None]
     is_ready: Callable[[], bool]
     changed: Callable[[], None]
-    scenarios: Mapping[str, Scenario] = field(default_factory=dict)
+    scenarios: Mapping[str, Scenario]

@@ -34,8 +34,10 @@ from forewarn.metadata.asgi import (
 from forewarn.metadata.board import Board, Page
 from forewarn.metadata.conditional import matches, preferred_wait
 from forewarn.metadata.extension import Verbs, answer_event, answer_postpone, answer_whoami
+from forewarn.metadata.faulty import Faulty, NoFaults
 from forewarn.metadata.identity import Identity
 from forewarn.metadata.instance import answer_instance
+from forewarn.ports.faults import Faults
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import MalformedStartRequestsError, Refusal
 from forewarn.protocol.start_requests import decode_start_requests
@@ -51,18 +53,27 @@ _INSTANCE: Final = "/metadata/instance"
 _EXTENSION: Final = "/metadata/forewarn/v1"
 _NOT_PLAIN: Final = frozenset({b"prefer", b"x-forwarded-for", b"x-instance-id"})
 _CLOSE: Final[Header] = (b"connection", b"close")
+_NO_FAULTS: Final = NoFaults()
 
 
 class MetadataApp:
     """Answers virtual machines."""
 
     def __init__(
-        self, *, board: Board, identity: Identity, verbs: Verbs, polled: Callable[[VmName], None]
+        self,
+        *,
+        board: Board,
+        identity: Identity,
+        verbs: Verbs,
+        polled: Callable[[VmName], None],
+        faults: Faults = _NO_FAULTS,
     ) -> None:
         self._board = board
         self._identity = identity
         self._verbs = verbs
         self._polled = polled
+        self._faults = faults
+        self._faulty = Faulty(faults, board)
         self._is_stopping = False
         self._request_ids = _request_ids()
         self._plain_polls = {
@@ -92,7 +103,7 @@ class MetadataApp:
         if not _NOT_PLAIN.isdisjoint(headers):
             return None
         vm = self._board.vm_at(client[0])
-        if vm is None:
+        if vm is None or vm.name in self._faults:
             return None
         page = self._board.page(vm, version)
         if_none_match = headers.get(b"if-none-match")
@@ -124,6 +135,7 @@ class MetadataApp:
     def stop_waiting(self) -> None:
         """Answer every parked poll now, and park no more."""
         self._is_stopping = True
+        self._faulty.stop_waiting()
         self._board.waiters.wake()
 
     async def _answer(self, scope: HttpScope, receive: Receive) -> Answer:
@@ -153,7 +165,12 @@ class MetadataApp:
             vm=caller.vm,
             address=caller.address,
             receive=receive,
+            reset=scope["extensions"]["connection"]["reset"],
         )
+        if request.vm is not None and request.vm.name in self._faults:
+            answer = await self._faulty.interfere(request, request.vm)
+            if answer is not None:
+                return answer
         handlers = self._handlers(request.path)
         if handlers is None:
             raise RefusedError(_refuse_path(request))
@@ -182,8 +199,8 @@ class MetadataApp:
         version = self._require_version(request)
         if request.method == "GET":
             self._polled(vm.name)
-        page = self._board.page(vm, version)
         if_none_match = request.headers.get(b"if-none-match", b"")
+        page = self._board.page(vm, version)
         seconds = preferred_wait(request.headers.get(b"prefer", b""))
         applied: tuple[Header, ...] = ()
         if seconds is not None and if_none_match and request.method == "GET":
@@ -191,6 +208,8 @@ class MetadataApp:
             if seconds and matches(if_none_match, page.etag):
                 page = await self._wait_for_change(request, page, version, seconds)
                 applied += (_CLOSE,) if self._is_stopping else ()
+        if vm.name in self._faults:  # perhaps since it began to wait
+            return self._faulty.read(vm, version, if_none_match)
         if matches(if_none_match, page.etag):
             return Answer(status=304, headers=page.not_modified_headers + applied)
         return Answer(body=page.body, headers=page.headers + applied)
@@ -202,7 +221,7 @@ class MetadataApp:
 
         def where_to_wait() -> ScopeId | None:
             known = self._board.vm_named(vm.name)
-            if known is None or self._is_stopping:
+            if known is None or self._is_stopping or known.name in self._faults:
                 return None
             return known.scope_id if self._board.page(known, version).etag == page.etag else None
 

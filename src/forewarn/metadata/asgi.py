@@ -16,6 +16,18 @@ LARGEST_BODY: Final = 64 * 1024
 LARGEST_DISCARDED_BODY: Final = 1024 * 1024
 
 
+class Extensions(TypedDict):
+    """What our server can do beyond ASGI."""
+
+    connection: "Connection"
+
+
+class Connection(TypedDict):
+    """The connection that a request came by."""
+
+    reset: Callable[[], None]
+
+
 class HttpScope(TypedDict):
     """What the server knows about a request before its body."""
 
@@ -26,6 +38,7 @@ class HttpScope(TypedDict):
     headers: list[Header]
     client: tuple[str, int] | None
     server: tuple[str, int | None] | None
+    extensions: Extensions
 
 
 class ReceivedMessage(TypedDict, total=False):
@@ -81,6 +94,7 @@ class Request:
     vm: VirtualMachine | None
     address: str
     receive: Receive
+    reset: Callable[[], None]
 
     def has_metadata_header(self) -> bool:
         return self.headers.get(b"metadata", b"").strip().lower() == b"true"

@@ -11,7 +11,7 @@ from functools import lru_cache
 from threading import Lock
 from typing import Final, TypeAlias
 
-from forewarn.domain.names import ScopeId, name_key
+from forewarn.domain.names import ScopeId, VmName, name_key
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.topology import (
     DeliveryScope,
@@ -74,6 +74,11 @@ class Board:
         """Return what *vm* reads under *version*."""
         return self._pages.get(vm.scope_id, self._first_pages)[version]
 
+    def document_of(self, name: VmName) -> Document:
+        """Return the current document of the virtual machine called *name*."""
+        vm = self.vm_named(name)
+        return FIRST_DOCUMENT if vm is None else self._documents.get(vm.scope_id, FIRST_DOCUMENT)
+
     def vm_named(self, name: str) -> VirtualMachine | None:
         return self._directory.by_name.get(name_key(name))
 
@@ -101,7 +106,7 @@ class Board:
         for name, version in self.versions.items():
             look = _look(document, version)
             if look not in printed:
-                printed[look] = _print_page(document, version)
+                printed[look] = print_page(document, version)
             pages[name] = printed[look]
         return pages
 
@@ -129,10 +134,11 @@ def _look(document: Document, version: ApiVersion) -> object:
 
 @lru_cache(maxsize=1024)
 def _print_empty(document_incarnation: int) -> Page:
-    return _print_page(Document(document_incarnation=document_incarnation), NEWEST)
+    return print_page(Document(document_incarnation=document_incarnation), NEWEST)
 
 
-def _print_page(document: Document, version: ApiVersion) -> Page:
+def print_page(document: Document, version: ApiVersion) -> Page:
+    """Return *document* as *version* shows it."""
     body = encode_document(document, version)
     etag = str(document.document_incarnation).encode("ascii")
     length = str(len(body)).encode("ascii")

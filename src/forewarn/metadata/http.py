@@ -8,6 +8,7 @@ import asyncio
 import os
 import socket
 import stat
+import struct
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ _NOT_PLAIN: Final = frozenset({b"content-length", b"transfer-encoding", b"upgrad
 _FAREWELL_SECONDS: Final = 1.0
 _GRACE_SECONDS: Final = 5.0
 _CONNECTIONS_WITHOUT_LIMIT: Final = 100_000
+_LINGER_NOT: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 
 
 def connections_within_open_files() -> int:
@@ -278,6 +280,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._incomplete = _Awaited.BODY
         self._is_plain = not self._is_answering() and self._answer_plain_poll()
         if not self._is_plain:
+            self.scope["extensions"] = {"connection": {"reset": self._reset}}
             super().on_headers_complete()
             self._has_begun = True
 
@@ -343,6 +346,14 @@ class GuardedProtocol(HttpToolsProtocol):
                 _Awaited.FAREWELL: _FAREWELL_SECONDS,
             }[awaited]
             self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _reset(self) -> None:
+        if self.transport.is_closing():
+            return
+        # Closed with nothing to linger for, TCP sends RST; other sockets just close.
+        connection = self.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+        self.transport.abort()
 
     def _refuse(self, status: int) -> None:
         self._is_refused = True

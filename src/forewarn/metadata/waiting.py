@@ -25,7 +25,7 @@ class Waiters:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         async with asyncio.TaskGroup() as group:
-            gone = group.create_task(_until_disconnected(receive))
+            gone = group.create_task(until_disconnected(receive))
             while (scope_id := where_to_wait()) and not gone.done() and loop.time() < deadline:
                 waiter = self._park(scope_id)
                 try:
@@ -73,6 +73,7 @@ class Waiters:
                     waiter.set_result(None)
 
 
-async def _until_disconnected(receive: Receive) -> None:
+async def until_disconnected(receive: Receive) -> None:
+    """Return when the client has gone; what it sends meanwhile is dropped."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -42,7 +42,9 @@ def record_events(tx: Transaction, context: Context, deeds: Iterable[Deed]) -> N
             tx.put_document(scope_id, after, at=context.now)
 
 
-def record_audit(tx: Transaction, context: Context, action: str, subject: str) -> None:
+def record_audit(
+    tx: Transaction, context: Context, action: str, subject: str, *, detail: str = ""
+) -> None:
     """Write down who did *action* to *subject*."""
     tx.append_audit(
         AuditEntry(
@@ -51,5 +53,6 @@ def record_audit(tx: Transaction, context: Context, action: str, subject: str) -
             who=context.who,
             action=action,
             subject=subject,
+            detail=detail,
         )
     )

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from forewarn.protocol.dates import read_date, write_date
 from forewarn.protocol.errors import MalformedDocumentError
+from forewarn.protocol.identity import Identity, names, spell
 from forewarn.protocol.versions import ApiVersion
 from forewarn.protocol.vocabulary import (
     EventId,
@@ -45,6 +46,11 @@ class Event:
     description: str = ""
     event_source: EventSource | str | None = None
     duration_in_seconds: int | None = None
+
+    def affects(self, me: Identity | str) -> bool:
+        """Tell whether *me* is among the resources, by whichever of its names."""
+        known = names(me)
+        return any(spell(resource) in known for resource in self.resources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,8 @@ class ErrorAnswer:
     body: bytes
 
 
-def _error(sentence: str) -> bytes:
+def error_body(sentence: str) -> bytes:
+    """Return the body of an error that says *sentence*."""
     # The captured bodies have a blank inside each brace: compatibility.md#error-bodies.
     return f'{{ "error": "{sentence}" }}'.encode("ascii")
 
@@ -71,25 +72,27 @@ def _newest_versions() -> bytes:
 
 ERROR_ANSWERS: Final[Mapping[Refusal, ErrorAnswer]] = {
     Refusal.METADATA_HEADER_MISSING: ErrorAnswer(
-        400, _error("Bad request: . Required metadata header not specified")
+        400, error_body("Bad request: . Required metadata header not specified")
     ),
     Refusal.FORWARDED: ErrorAnswer(
-        400, _error("Bad request. X-Forwarded-For header is not allowed")
+        400, error_body("Bad request. X-Forwarded-For header is not allowed")
     ),
     Refusal.API_VERSION_MISSING: ErrorAnswer(400, _newest_versions()),
     Refusal.API_VERSION_LATEST: ErrorAnswer(
-        400, _error("Bad request. The api-version latest is no longer supported")
+        400, error_body("Bad request. The api-version latest is no longer supported")
     ),
-    Refusal.API_VERSION_UNKNOWN: ErrorAnswer(404, _error("Not found. Invalid version requested")),
+    Refusal.API_VERSION_UNKNOWN: ErrorAnswer(
+        404, error_body("Not found. Invalid version requested")
+    ),
     Refusal.BODY_MALFORMED: ErrorAnswer(
-        400, _error("Bad request. The body is not a list of StartRequests")
+        400, error_body("Bad request. The body is not a list of StartRequests")
     ),
-    Refusal.BODY_TOO_LARGE: ErrorAnswer(413, _error("Request body too large")),
-    Refusal.EVENT_UNKNOWN: ErrorAnswer(400, _error("Bad request. EventId is unknown")),
-    Refusal.NOT_FOUND: ErrorAnswer(404, _error("Not found")),
-    Refusal.METHOD_NOT_ALLOWED: ErrorAnswer(405, _error("Method not allowed")),
-    Refusal.SIGNATURE_INVALID: ErrorAnswer(403, _error("Forbidden. Invalid signature")),
-    Refusal.UNAVAILABLE: ErrorAnswer(503, _error("Service unavailable. Try again")),
-    Refusal.FAILED: ErrorAnswer(500, _error("Internal server error. Try again")),
+    Refusal.BODY_TOO_LARGE: ErrorAnswer(413, error_body("Request body too large")),
+    Refusal.EVENT_UNKNOWN: ErrorAnswer(400, error_body("Bad request. EventId is unknown")),
+    Refusal.NOT_FOUND: ErrorAnswer(404, error_body("Not found")),
+    Refusal.METHOD_NOT_ALLOWED: ErrorAnswer(405, error_body("Method not allowed")),
+    Refusal.SIGNATURE_INVALID: ErrorAnswer(403, error_body("Forbidden. Invalid signature")),
+    Refusal.UNAVAILABLE: ErrorAnswer(503, error_body("Service unavailable. Try again")),
+    Refusal.FAILED: ErrorAnswer(500, error_body("Internal server error. Try again")),
 }
 """Every refusal with its answer: compatibility.md#error-bodies."""

@@ -29,7 +29,7 @@ class ApiVersion:
 
     name: str
     fields: tuple[str, ...]
-    event_types: frozenset[EventType]
+    event_types: frozenset[EventType | str]
     not_before: DateForm = DateForm.RFC_1123
     underscored_names: bool = False
     metadata_header_on_post: bool = True

@@ -15,6 +15,7 @@ With pytest and `pip install 'forewarn[pytest]'`, the fixture `scheduled_events`
 
 from forewarn.domain.event import Outcome
 from forewarn.domain.notice import NoticeMode
+from forewarn.ports.faults import FaultKind
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 from forewarn.testing.emulator import Emulator, read_any_fleet
 from forewarn.testing.handles import (
@@ -33,6 +34,7 @@ __all__ = [
     "EventSource",
     "EventStatus",
     "EventType",
+    "FaultKind",
     "NoticeMode",
     "Outcome",
     "read_any_fleet",

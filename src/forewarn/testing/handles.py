@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn, TypedDict, Unpack
 
 from forewarn.bootstrap.clock_control import clock_control
+from forewarn.client import Client
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.names import VmName
 from forewarn.operations.events import (
@@ -20,6 +21,7 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.inventory import find_vm
+from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.store import LedgerEntry
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
@@ -40,6 +42,16 @@ class Details(TypedDict, total=False):
     duration: int | None
     description: str
     started: bool
+
+
+class FaultParameters(TypedDict, total=False):
+    """What may be said of a fault; which of it belongs to which kind is a table of its own."""
+
+    times: int
+    seconds: float
+    status: int
+    retry_after: int
+    event_type: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +247,22 @@ class EmulatedVm:
         for event in self.events:
             if event.status is EventStatus.SCHEDULED:
                 event.cancel(reason)
+
+    def fault(self, kind: FaultKind | str, **parameters: Unpack[FaultParameters]) -> None:
+        """Misbehave towards this machine from now on: docs/reference/faults.md.
+
+        `vm.fault("empty-body", times=1)`, `vm.fault("status", status=410)`.
+        """
+        self._engine.service.faults.put(self.name, Fault(kind=FaultKind(kind), **parameters))
+
+    def clear_faults(self, kind: FaultKind | str | None = None) -> None:
+        """Behave again, in one respect or in all."""
+        chosen = None if kind is None else FaultKind(kind)
+        self._engine.service.faults.remove(self.name, chosen)
+
+    def client(self) -> Client:
+        """Return a client of the SDK that is this machine; close it."""
+        return Client(self.url)
 
     def _announce(self, event_type: EventType, details: Details) -> EmulatedEvent:
         (event,) = announce(self._engine, event_type, (self.name,), details)

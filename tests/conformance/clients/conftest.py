@@ -212,9 +212,9 @@ class Network:
 def wired_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     need("curl", "ip", "unshare", "nsenter")
     with ExitStack() as stack:
-        host = _make_host(stack)
-        machines = {name: stack.enter_context(_holding(host)) for name in NODES}
-        _run_in(host, "ip link set lo up", "ip address add 169.254.169.254/32 dev lo")
+        host = make_host(stack)
+        machines = {name: stack.enter_context(holding(host)) for name in NODES}
+        run_in(host, "ip link set lo up", "ip address add 169.254.169.254/32 dev lo")
         for number, (name, machine) in enumerate(machines.items()):
             _wire(host, machine, number, name)
         server = Server(
@@ -239,16 +239,18 @@ def network(wired_network: Network) -> Iterator[Network]:
     wired_network.server.clear()
 
 
-def _make_host(stack: ExitStack) -> Namespace:
+def make_host(stack: ExitStack) -> Namespace:
+    """Make a namespace that lasts as long as *stack*, or skip the test."""
     # Root can always; others can in a user namespace, where the system allows that.
     for flags in ((), ("--user", "--map-root-user")):
         if _succeeds(("unshare", *flags, "--net", "--uts", "ip", "link", "set", "lo", "up")):
-            return stack.enter_context(_holding(None, flags))
+            return stack.enter_context(holding(None, flags))
     pytest.skip("no network namespace can be made here; run as root, or allow user namespaces")
 
 
 @contextmanager
-def _holding(within: Namespace | None, flags: Sequence[str] = ()) -> Iterator[Namespace]:
+def holding(within: Namespace | None, flags: Sequence[str] = ()) -> Iterator[Namespace]:
+    """Make a namespace, inside the user namespace of *within*, until the end of the block."""
     # The holder ends with its standard input, so that nothing remains even if we are killed.
     command: Sequence[str | Path] = (
         *("unshare", *flags, "--net", "--uts"),
@@ -268,13 +270,13 @@ def _holding(within: Namespace | None, flags: Sequence[str] = ()) -> Iterator[Na
 
 
 def _wire(host: Namespace, machine: Namespace, number: int, name: str) -> None:
-    _run_in(
+    run_in(
         host,
         f"ip link add wire{number} type veth peer name eth0 netns {machine.pid}",
         f"ip address add 10.77.{number}.1/24 dev wire{number}",
         f"ip link set wire{number} up",
     )
-    _run_in(
+    run_in(
         machine,
         "ip link set lo up",
         f"ip address add 10.77.{number}.2/24 dev eth0",
@@ -284,7 +286,8 @@ def _wire(host: Namespace, machine: Namespace, number: int, name: str) -> None:
     )
 
 
-def _run_in(namespace: Namespace, *lines: str) -> None:
+def run_in(namespace: Namespace, *lines: str) -> None:
+    """Run *lines* of shell in *namespace*."""
     run(*namespace.enter("sh", "-ec", "\n".join(lines)))
 
 

@@ -12,7 +12,9 @@ from starlette.testclient import TestClient
 
 from forewarn.control.app import create_app
 from forewarn.control.services import ClockError, Services
+from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
+from forewarn.emulator.faults import MemoryFaults
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
@@ -91,6 +93,9 @@ def app(store: Store, clock: HandClock, wakeups: list[str]) -> FastAPI:
             store=store,
             context=context,
             clock=clock,
+            faults=MemoryFaults(
+                document_of=lambda _: FIRST_DOCUMENT, clock=clock, changed=lambda: None
+            ),
             authenticate=lambda token: "alice" if token == TOKEN else None,
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             changed=lambda: wakeups.append("changed"),

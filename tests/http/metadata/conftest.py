@@ -23,6 +23,7 @@ from uuid import uuid4
 import pytest
 import uvloop
 
+from forewarn.clocks import VirtualClock
 from forewarn.domain.event import Draft, Share, schedule
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.policy import Policy
@@ -33,6 +34,7 @@ from forewarn.domain.topology import (
     build_topology,
     standalone,
 )
+from forewarn.emulator.faults import MemoryFaults
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.http import Limits, make_server, open_listener, open_unix_listener
@@ -140,6 +142,11 @@ class Service:
         self.board = Board(served_versions(preview_wire))
         self.store.listen(self.board.take)
         self.store.write(lambda tx: tx.put_topology(FLEET))
+        self.clock = VirtualClock(NOW)
+        self.faults = MemoryFaults(
+            document_of=self.board.document_of, clock=self.clock, changed=self.board.waiters.wake
+        )
+        self.store.listen(self.faults.note)
         self.polls: list[VmName] = []
         identity = Identity(
             self.board,
@@ -152,6 +159,7 @@ class Service:
             identity=identity,
             verbs=StoreVerbs(self.store, context, lambda: None),
             polled=self.polls.append,
+            faults=self.faults,
         )
         listeners = [open_listener("127.0.0.1", 0), open_listener("::1", 0)]
         listeners.append(open_listener("::", 0))
@@ -185,6 +193,22 @@ class Service:
     @property
     def connections(self) -> int:
         return len(self._server.server_state.connections)
+
+    @contextlib.contextmanager
+    def loop_held(self) -> Iterator[None]:
+        """Let the event loop do nothing meanwhile, so that what happens is one to it."""
+        holding, letting_go = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            holding.set()
+            letting_go.wait(TIMEOUT)
+
+        self._loop.call_soon_threadsafe(hold)
+        assert holding.wait(TIMEOUT), "the event loop is held"
+        try:
+            yield
+        finally:
+            letting_go.set()
 
     def create(
         self,

@@ -183,4 +183,5 @@ def scope_of(
         "headers": [],
         "client": client,
         "server": server,
+        "extensions": {"connection": {"reset": lambda: None}},
     }

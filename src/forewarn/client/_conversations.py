@@ -1,0 +1,187 @@
+"""What a client says to a metadata server, whoever carries the messages."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote
+
+from forewarn.client._discovery import PROBE_SECONDS, find_endpoint
+from forewarn.client._endpoints import Endpoint, parse_endpoint
+from forewarn.client._errors import RefusedError, UnavailableError
+from forewarn.client._messages import Conversation, Request, Response
+from forewarn.client._retrying import Conduct, decode_json, exchange, persist
+from forewarn.protocol.document import Document, Event, decode_document
+from forewarn.protocol.errors import MalformedDocumentError
+from forewarn.protocol.identity import Identity
+from forewarn.protocol.start_requests import encode_start_requests
+from forewarn.protocol.vocabulary import METADATA_HEADER, EventId, event_id
+
+_INSTANCE: Final = "/metadata/instance"
+_EXTENSION: Final = "/metadata/forewarn/v1"
+_INSTANCE_VERSION: Final = "2021-02-01"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """What came of one poll; `document` is None when it is the one that was known already."""
+
+    document: Document | None
+    etag: str | None
+    was_parked: bool
+
+
+class Conversations:
+    """What a client says to a metadata server, which is looked for when it is first needed."""
+
+    def __init__(
+        self,
+        endpoint: str | None,
+        conduct: Conduct,
+        find_endpoint: Callable[[float], Conversation[Endpoint]] = find_endpoint,
+    ) -> None:
+        self.conduct = conduct
+        self._find_endpoint = find_endpoint
+        self._endpoint = None if endpoint is None else parse_endpoint(endpoint)
+        self._probe_timeout = PROBE_SECONDS
+
+    def document(self) -> Conversation[Document]:
+        """Read the document."""
+        return persist(self._read_document, self.conduct)
+
+    def approve(self, events: Iterable[Event | str]) -> Conversation[None]:
+        """Request the start of *events*, all in one."""
+        event_ids = tuple(dict.fromkeys(map(_event_id_of, events)))
+        if event_ids:
+            yield from persist(partial(self._request_start, event_ids), self.conduct)
+
+    def whoami(self, host_name: str) -> Conversation[Identity]:
+        """Find out which virtual machine this is; *host_name* is what it calls itself."""
+        return persist(partial(self._find_identity, host_name), self.conduct)
+
+    def poll(self, headers: Mapping[str, str], timeout: float) -> Conversation[Poll]:
+        """Ask for the document once."""
+        endpoint = yield from self._locate()
+        answer = yield from exchange(
+            Request(
+                endpoint=endpoint,
+                path=self._scheduled_events(),
+                timeout=timeout,
+                headers={METADATA_HEADER: "true", **headers},
+            )
+        )
+        is_known = answer.status == 304 and "If-None-Match" in headers
+        return Poll(
+            document=None if is_known else _read_document(endpoint, answer),
+            etag=answer.headers.get("etag"),
+            was_parked="wait" in answer.headers.get("preference-applied", "").lower(),
+        )
+
+    def describe(self, identifier: EventId) -> Conversation[Mapping[str, Any] | None]:
+        """Return what has become of an event, or None if this server does not know the question."""
+        return self._ask_extension(f"/events/{quote(identifier, safe='')}")
+
+    def _locate(self) -> Conversation[Endpoint]:
+        if self._endpoint is None:
+            timeout = min(self._probe_timeout, self.conduct.timeout)
+            self._probe_timeout *= 2  # a server may just be slow
+            self._endpoint = yield from self._find_endpoint(timeout)
+        return self._endpoint
+
+    def _scheduled_events(self) -> str:
+        return f"/metadata/scheduledevents?api-version={quote(self.conduct.api_version, safe='')}"
+
+    def _read_document(self) -> Conversation[Document]:
+        polled = yield from self.poll({}, self.conduct.timeout)
+        assert polled.document is not None, "nothing was known before"  # noqa: S101
+        return polled.document
+
+    def _request_start(self, event_ids: tuple[EventId, ...]) -> Conversation[None]:
+        endpoint = yield from self._locate()
+        yield from exchange(
+            Request(
+                endpoint=endpoint,
+                path=self._scheduled_events(),
+                timeout=self.conduct.timeout,
+                method="POST",
+                headers={METADATA_HEADER: "true", "Content-Type": "application/json"},
+                body=encode_start_requests(event_ids),
+            )
+        )
+
+    def _find_identity(self, host_name: str) -> Conversation[Identity]:
+        told = yield from self._ask_extension("/whoami")
+        if told is None:
+            instance = yield from self._read_object(_INSTANCE)
+            told = _translate_compute(instance.get("compute"))
+        if not _read_text(told.get("name")):
+            endpoint = yield from self._locate()
+            raise UnavailableError(str(endpoint), "it does not say who we are")
+        return Identity(
+            name=_read_text(told.get("name")) or "",
+            vm_id=_read_text(told.get("vm_id")),
+            host_name=host_name,
+            update_domain=_read_number(told.get("update_domain")),
+            fault_domain=_read_number(told.get("fault_domain")),
+        )
+
+    def _ask_extension(self, path: str) -> Conversation[Mapping[str, Any] | None]:
+        try:
+            return (yield from self._read_object(f"{_EXTENSION}{path}"))
+        except RefusedError:
+            return None  # Azure refuses some paths that it does not have with 400
+        except UnavailableError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def _read_object(self, path: str) -> Conversation[Mapping[str, Any]]:
+        endpoint = yield from self._locate()
+        answer = yield from exchange(
+            Request(
+                endpoint=endpoint,
+                path=f"{path}?api-version={_INSTANCE_VERSION}",
+                timeout=self.conduct.timeout,
+                headers={METADATA_HEADER: "true"},
+            )
+        )
+        content = decode_json(answer.body)
+        if not isinstance(content, dict):
+            raise UnavailableError(str(endpoint), "its answer is not a JSON object")
+        return content
+
+
+def _read_document(endpoint: Endpoint, answer: Response) -> Document:
+    try:
+        document = decode_document(answer.body)
+    except MalformedDocumentError as error:
+        trouble = f"its answer is no document: {str(error).rstrip('.')}"
+        raise UnavailableError(str(endpoint), trouble) from error
+    if document is None:
+        raise UnavailableError(str(endpoint), f"it answers {answer.status} with an empty body")
+    return document
+
+
+def _event_id_of(event: Event | str) -> EventId:
+    return event.event_id if isinstance(event, Event) else event_id(event)
+
+
+def _translate_compute(compute: object) -> Mapping[str, object]:
+    if not isinstance(compute, dict):
+        return {}
+    return {
+        "name": compute.get("name"),
+        "vm_id": compute.get("vmId"),
+        "update_domain": compute.get("platformUpdateDomain"),
+        "fault_domain": compute.get("platformFaultDomain"),
+    }
+
+
+def _read_text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _read_number(value: object) -> int | None:
+    # Every scalar of instance metadata is a string; what is not known is the empty string.
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

@@ -1,0 +1,182 @@
+"""HTTP on one connection, by the standard library."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, IncompleteRead
+from time import monotonic
+from typing import Any, Final
+
+from forewarn.client._endpoints import Endpoint
+from forewarn.client._messages import Failure, Request, Response
+
+LARGEST_BODY: Final = 4 * 2**20
+
+_REASONS: Final[Mapping[type[Exception], str]] = {
+    TimeoutError: "it did not answer in time",
+    socket.gaierror: "its name cannot be resolved",
+    ConnectionRefusedError: "it refuses connections",
+    ConnectionError: "it closed the connection without an answer",
+    IncompleteRead: "it closed the connection in the middle of an answer",
+    HTTPException: "what it sends is not HTTP",
+}
+"""The first that fits: some of these are subclasses of later ones."""
+
+
+class Transport:
+    """One connection to where the last request went, kept alive.
+
+    Requests are sent one at a time. `close` may be called from any thread, ends a request that is
+    under way at once, and is for good.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._is_sending = False
+        self._connection: _Connection | None = None
+
+    def send(self, request: Request) -> Response | Failure:
+        """Return the answer to *request*, or why there is none."""
+        connection = self._take_connection(request.endpoint)
+        if connection is None:
+            return Failure("the client is closed")
+        try:
+            return _exchange(connection, request)
+        except (OSError, HTTPException) as error:
+            connection.close()
+            return Failure(_explain(error))
+        except BaseException:
+            connection.close()  # an answer may still be on its way
+            raise
+        finally:
+            self._put_connection_back(connection)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            if self._connection is None:
+                return
+            if self._is_sending:
+                self._connection.cut()
+            else:
+                self._connection.close()
+
+    def _take_connection(self, endpoint: Endpoint) -> "_Connection | None":
+        with self._lock:
+            if self._is_closed:
+                return None
+            if self._connection is None or self._connection.endpoint != endpoint:
+                if self._connection is not None:
+                    self._connection.close()
+                self._connection = _Connection(endpoint)
+            self._is_sending = True
+            return self._connection
+
+    def _put_connection_back(self, connection: "_Connection") -> None:
+        with self._lock:
+            self._is_sending = False
+            if self._is_closed:
+                connection.close()
+
+
+class _Socket(socket.socket):
+    """A socket with one deadline for all that is read, and not a time-out for each read.
+
+    Otherwise a server that sends a byte now and then would hold us for ever.
+    """
+
+    deadline: float = 0
+
+    def recv_into(self, *arguments: Any, **options: Any) -> int:
+        left = self.deadline - monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self.settimeout(left)
+        return super().recv_into(*arguments, **options)
+
+
+class _Connection(HTTPConnection):
+    """A connection that can be cut from another thread, also while it is being made.
+
+    http.client never looks at the proxy variables of the environment, unlike urllib: a metadata
+    server is always asked directly.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint.host, endpoint.port)
+        self.endpoint = endpoint
+        self.is_cut = False
+        self._lock = threading.Lock()
+        self._socket: _Socket | None = None  # `sock` is None while it is being made
+
+    def exchange(self, request: Request) -> Response:
+        """Send *request* and read the answer, both before its time-out."""
+        deadline = monotonic() + request.timeout
+        self.timeout = request.timeout
+        if self.sock is None:
+            self.connect()
+        if self._socket is not None:
+            self._socket.settimeout(request.timeout)
+            self._socket.deadline = deadline
+        target = request.endpoint.prefix + request.path
+        self.request(request.method, target, request.body, dict(request.headers))
+        answer = self.getresponse()
+        body = answer.read(LARGEST_BODY)
+        if not answer.isclosed() and answer.read(1):
+            raise HTTPException
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return Response(status=answer.status, headers=headers, body=body)
+
+    def connect(self) -> None:
+        error: OSError = socket.gaierror("no address")
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            self.host, self.port, type=socket.SOCK_STREAM
+        ):
+            made = _Socket(family, kind, protocol)
+            try:
+                self._let_cut(made)
+                made.settimeout(self.timeout)
+                made.connect(address)
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError as failed:
+                made.close()
+                error = failed
+            else:
+                self.sock = made
+                return
+        raise error
+
+    def cut(self) -> None:
+        with self._lock:
+            self.is_cut = True
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _let_cut(self, made: _Socket) -> None:
+        with self._lock:
+            self._socket = made
+            if self.is_cut:
+                raise ConnectionAbortedError
+
+
+def _exchange(connection: _Connection, request: Request) -> Response:
+    was_kept_alive = connection.sock is not None
+    try:
+        return connection.exchange(request)
+    except ConnectionError:
+        # The server may have closed what it kept for long. Everything we send may come twice: a
+        # StartRequest for an event that was approved already is answered like the first.
+        if not was_kept_alive or connection.is_cut:
+            raise
+        connection.close()
+        return connection.exchange(request)
+
+
+def _explain(error: OSError | HTTPException) -> str:
+    for kind, reason in _REASONS.items():
+        if isinstance(error, kind):
+            return reason
+    return f"it cannot be reached, {error}"

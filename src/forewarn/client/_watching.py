@@ -1,0 +1,155 @@
+"""What changes in a document from poll to poll.
+
+Rules of this file: events are compared by their content and found by their EventId. Incarnations
+are never compared, because a server may begin to count anew. Trouble ends no watch.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from typing import Final
+
+from forewarn.client._conversations import Conversations, Poll
+from forewarn.client._errors import UnavailableError
+from forewarn.client._messages import Conversation, Pause
+from forewarn.client._retrying import Spell
+from forewarn.protocol.document import Document, Event
+from forewarn.protocol.vocabulary import EventId, EventStatus
+
+POLL_SECONDS: Final = 1.0
+
+_POLL_JITTER: Final = 0.1
+_FULL_READ_SECONDS: Final = 60.0
+_LONG_WAIT: Final = 60
+_SHORT_WAIT: Final = 1
+_PLAIN_SECONDS: Final = 60.0
+
+
+class ChangeKind(StrEnum):
+    """What has become of an event."""
+
+    SCHEDULED = "scheduled"
+    STARTED = "started"
+    COMPLETED = "completed"
+    CANCELED = "canceled"
+    GONE = "gone"
+    """It left the document, and the server cannot say why: Azure never can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One event that is new, moved or gone, in its last known form.
+
+    `document_incarnation` is that of the document which showed the change.
+    """
+
+    kind: ChangeKind
+    event: Event
+    document_incarnation: int
+
+
+_ENDS: Final[Mapping[str, ChangeKind]] = {
+    EventStatus.COMPLETED: ChangeKind.COMPLETED,
+    EventStatus.CANCELED: ChangeKind.CANCELED,
+}
+
+
+class Watch:
+    """Follows one document."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        self._conversations = conversations
+        self._conduct = conversations.conduct
+        self._spell = Spell(self._conduct.random)
+        self._known: Mapping[EventId, Event] = {}
+        self._incarnation = 0
+        self._news: deque[Change] = deque()
+        self._departed: deque[Event] = deque()
+        self._etag: str | None = None
+        self._etag_expires = -inf
+        self._is_waited_for = False
+        self._next_poll = -inf
+        self._is_plain_until = -inf
+
+    def next_change(self) -> Conversation[Change]:
+        """Poll until something has changed."""
+        while True:
+            if self._news:
+                return self._news.popleft()
+            if self._departed:
+                kind = yield from self._find_end(self._departed[0])
+                return self._change(kind, self._departed.popleft())
+            yield from self._look()
+
+    def _look(self) -> Conversation[None]:
+        left = self._next_poll - self._conduct.monotonic()
+        if left > 0:
+            yield Pause(left)
+        jitter = self._conduct.random.uniform(1 - _POLL_JITTER, 1 + _POLL_JITTER)
+        self._next_poll = self._conduct.monotonic() + POLL_SECONDS * jitter
+        try:
+            polled = yield from self._poll()
+        except UnavailableError as error:
+            self._etag, self._is_waited_for = None, False
+            yield Pause(self._spell.suffer(error))
+            return
+        self._spell.end()
+        if polled.document is not None:
+            self._compare(polled.document)
+        if self._news and self._is_waited_for:
+            self._next_poll = -inf
+
+    def _poll(self) -> Conversation[Poll]:
+        timeout = self._conduct.timeout
+        # A server that began to count anew may be at the same number with other content.
+        if self._etag is None or self._conduct.monotonic() >= self._etag_expires:
+            polled = yield from self._conversations.poll({}, timeout)
+            self._next_poll = -inf if polled.etag else self._next_poll
+        else:
+            # Only a server that was seen to wait is let wait for long: it may go silent as long.
+            wait = _LONG_WAIT if self._is_waited_for else _SHORT_WAIT
+            headers = {"If-None-Match": self._etag, "Prefer": f"wait={wait}"}
+            polled = yield from self._conversations.poll(headers, timeout + wait)
+            self._is_waited_for = polled.was_parked
+        if polled.document is not None:
+            self._etag = polled.etag
+            self._etag_expires = self._conduct.monotonic() + _FULL_READ_SECONDS
+        return polled
+
+    def _compare(self, document: Document) -> None:
+        before, self._known = self._known, {event.event_id: event for event in document.events}
+        self._incarnation = document.document_incarnation
+        for event_id, event in self._known.items():
+            kind = _compare_event(before.get(event_id), event)
+            if kind is not None:
+                self._news.append(self._change(kind, event))
+        self._departed.extend(
+            event for event_id, event in before.items() if event_id not in self._known
+        )
+
+    def _find_end(self, event: Event) -> Conversation[ChangeKind]:
+        if self._conduct.monotonic() < self._is_plain_until:
+            return ChangeKind.GONE
+        try:
+            description = yield from self._conversations.describe(event.event_id)
+        except UnavailableError:
+            return ChangeKind.GONE
+        if description is None:
+            self._is_plain_until = self._conduct.monotonic() + _PLAIN_SECONDS
+            return ChangeKind.GONE
+        return _ENDS.get(str(description.get("event_status")), ChangeKind.GONE)
+
+    def _change(self, kind: ChangeKind, event: Event) -> Change:
+        return Change(kind=kind, event=event, document_incarnation=self._incarnation)
+
+
+def _compare_event(before: Event | None, event: Event) -> ChangeKind | None:
+    if event == before:
+        return None
+    if event.event_status != EventStatus.STARTED:
+        return ChangeKind.SCHEDULED
+    if before is not None and before.event_status == EventStatus.STARTED:
+        return None  # whoever heard that it started is not told twice
+    return ChangeKind.STARTED

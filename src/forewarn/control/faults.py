@@ -1,0 +1,71 @@
+"""/faults: misbehaving towards one virtual machine, so that its clients can be tested."""
+
+from collections.abc import Iterable
+
+from fastapi import APIRouter
+
+from forewarn.control.caller import Caller, Calling
+from forewarn.control.schemas import FaultRequest, FaultsView, FaultView
+from forewarn.domain.names import VmName
+from forewarn.operations.faults import record_fault_clear, record_fault_set
+from forewarn.ports.faults import Fault, FaultKind
+
+router = APIRouter(tags=["faults"])
+
+
+@router.get("/faults")
+def list_faults(caller: Calling) -> FaultsView:
+    """Return every fault, with the times it has left."""
+    return FaultsView(
+        faults=tuple(
+            view
+            for vm, faults in caller.services.faults.all().items()
+            for view in _views(vm, faults)
+        )
+    )
+
+
+@router.put("/virtual-machines/{name}/faults/{kind}")
+def set_fault(
+    caller: Calling, name: str, kind: FaultKind, request: FaultRequest | None = None
+) -> FaultView:
+    """Misbehave from now on; a fault of the same kind is replaced."""
+    fault = Fault(kind=kind, **(request or FaultRequest()).model_dump())
+    vm = caller.write(lambda tx, context: record_fault_set(tx, context, name, fault))
+    caller.services.faults.put(vm, fault)
+    return _view(vm, fault)
+
+
+@router.delete("/virtual-machines/{name}/faults/{kind}")
+def clear_fault(caller: Calling, name: str, kind: FaultKind) -> FaultsView:
+    """End one fault, if it is still there, and return those that are left."""
+    return _clear(caller, name, kind)
+
+
+@router.delete("/virtual-machines/{name}/faults")
+def clear_faults(caller: Calling, name: str) -> FaultsView:
+    """End every fault of one virtual machine."""
+    return _clear(caller, name, None)
+
+
+def _clear(caller: Caller, name: str, kind: FaultKind | None) -> FaultsView:
+    faults = caller.services.faults
+    vm = caller.write(lambda tx, context: record_fault_clear(tx, context, name, kind))
+    faults.remove(vm, kind)
+    return FaultsView(faults=_views(vm, faults.all().get(vm, ())))
+
+
+def _views(vm: VmName, faults: Iterable[Fault]) -> tuple[FaultView, ...]:
+    return tuple(_view(vm, fault) for fault in faults)
+
+
+def _view(vm: VmName, fault: Fault) -> FaultView:
+    return FaultView(
+        vm=vm,
+        kind=fault.kind,
+        times=fault.times,
+        seconds=fault.seconds,
+        status=fault.status,
+        retry_after=fault.retry_after,
+        event_type=fault.event_type,
+    )

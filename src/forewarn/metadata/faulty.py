@@ -1,0 +1,97 @@
+"""Misbehaviour towards virtual machines that have a fault: docs/reference/faults.md.
+
+In this order: a request is slow, then its connection is reset, or it is refused, or its body is
+empty, or its document is altered. A fault that does not get its turn is not used up.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from http import HTTPStatus
+
+from forewarn.domain.names import VmName
+from forewarn.domain.topology import VirtualMachine
+from forewarn.metadata.asgi import Answer, DisconnectedError, Header, Request, answer_bytes
+from forewarn.metadata.board import Board, print_page
+from forewarn.metadata.conditional import matches
+from forewarn.metadata.waiting import until_disconnected
+from forewarn.ports.faults import UNKNOWN_TYPE, Fault, FaultKind, Faults
+from forewarn.protocol.document import Document, encode_document
+from forewarn.protocol.errors import error_body
+from forewarn.protocol.versions import ApiVersion
+
+
+class NoFaults:
+    """The faults of a server that always behaves."""
+
+    def __contains__(self, vm: object) -> bool:
+        return False
+
+    def take(self, vm: VmName, kind: FaultKind) -> Fault | None:  # noqa: ARG002 - none of any
+        """Return nothing."""
+        return None
+
+    def show(self, vm: VmName, document: Document) -> Document:  # noqa: ARG002 - the same to all
+        """Return *document*."""
+        return document
+
+
+class Faulty:
+    """Answers in place of the endpoint, where a fault wants it."""
+
+    def __init__(self, faults: Faults, board: Board) -> None:
+        self._faults = faults
+        self._board = board
+        self._stopping = asyncio.Event()
+
+    def stop_waiting(self) -> None:
+        """Be slow no longer."""
+        self._stopping.set()
+
+    async def interfere(self, request: Request, vm: VirtualMachine) -> Answer | None:
+        """Hold up a request, reset its connection, or refuse it; None lets it pass."""
+        if not f"{request.path}/".startswith("/metadata/"):
+            return None
+        slow = self._faults.take(vm.name, FaultKind.SLOW)
+        if slow is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), slow.seconds)
+        if self._faults.take(vm.name, FaultKind.RESET) is not None:
+            request.reset()
+            await until_disconnected(request.receive)
+            raise DisconnectedError
+        refused = self._faults.take(vm.name, FaultKind.STATUS)
+        return None if refused is None else _refuse(refused)
+
+    def read(self, vm: VirtualMachine, version: str, if_none_match: bytes) -> Answer:
+        """Answer a poll: with nothing, or with what *vm* sees instead of its document."""
+        if self._faults.take(vm.name, FaultKind.EMPTY_BODY) is not None:
+            return Answer()
+        document = self._faults.show(vm.name, self._board.document_of(vm.name))
+        unknown = self._faults.take(vm.name, FaultKind.UNKNOWN_TYPE)
+        if unknown is not None:
+            word = unknown.event_type or UNKNOWN_TYPE
+            return answer_bytes(_encode_with_type(document, self._board.versions[version], word))
+        page = print_page(document, self._board.versions[version])
+        if matches(if_none_match, page.etag):
+            return Answer(status=304, headers=page.not_modified_headers)
+        return Answer(body=page.body, headers=page.headers)
+
+
+def _refuse(fault: Fault) -> Answer:
+    status = HTTPStatus(fault.status or 500)
+    answer = answer_bytes(error_body(status.phrase.capitalize()), status=status)
+    if fault.retry_after is None:
+        return answer
+    retry_after: Header = (b"retry-after", str(fault.retry_after).encode("ascii"))
+    return replace(answer, headers=(*answer.headers, retry_after))
+
+
+def _encode_with_type(document: Document, version: ApiVersion, word: str) -> bytes:
+    events = tuple(
+        replace(event, event_type=word)
+        for event in document.events
+        if event.event_type in version.event_types
+    )
+    knowing = replace(version, event_types=frozenset({word}))
+    return encode_document(replace(document, events=events), knowing)

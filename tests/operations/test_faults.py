@@ -1,0 +1,38 @@
+"""What is written about faults."""
+
+import pytest
+
+from forewarn.domain.errors import UnknownVirtualMachineError
+from forewarn.operations.context import Context
+from forewarn.operations.faults import record_fault_clear, record_fault_set
+from forewarn.ports.faults import Fault, FaultKind
+from forewarn.ports.store import Store
+
+REFUSED = Fault(kind=FaultKind.STATUS, status=429, retry_after=5, times=3)
+
+
+def written(store: Store) -> list[tuple[str, str, str, str]]:
+    entries = store.read(lambda reading: reading.audit())
+    return [(entry.who, entry.action, entry.subject, entry.detail) for entry in entries][1:]
+
+
+def test_who_set_and_ended_a_fault_is_written(fleet: Store, operator: Context) -> None:
+    set_on = fleet.write(lambda tx: record_fault_set(tx, operator, "WEB-0", REFUSED))
+    fleet.write(lambda tx: record_fault_clear(tx, operator, "web-0", FaultKind.STATUS))
+    fleet.write(lambda tx: record_fault_clear(tx, operator, "web-0", None))
+
+    assert set_on == "web-0"
+    assert written(fleet) == [
+        ("alice", "fault set", "web-0", "status, times 3, status 429, retry_after 5"),
+        ("alice", "fault clear", "web-0", "status"),
+        ("alice", "fault clear", "web-0", "all"),
+    ]
+
+
+def test_virtual_machine_that_is_none_is_refused(fleet: Store, operator: Context) -> None:
+    with pytest.raises(UnknownVirtualMachineError):
+        fleet.write(lambda tx: record_fault_set(tx, operator, "nobody", REFUSED))
+    with pytest.raises(UnknownVirtualMachineError):
+        fleet.write(lambda tx: record_fault_clear(tx, operator, "nobody", None))
+
+    assert written(fleet) == []

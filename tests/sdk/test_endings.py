@@ -1,0 +1,205 @@
+"""Nothing goes on after the end, and nobody waits for a watch."""
+
+import asyncio
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+
+import pytest
+from tests.sdk.conftest import (
+    TIMEOUT,
+    ClientMaker,
+    Handler,
+    Metadata,
+    answer_well,
+    answer_with,
+    event,
+    say_nothing,
+)
+
+from forewarn.client import AsyncClient, Client, ClosedError
+
+PROMPTLY = 0.5
+
+
+def park(handler: Handler) -> None:
+    """Hold a long poll for longer than any test waits."""
+    assert handler.headers["Prefer"]
+    say_nothing(handler)
+
+
+def after(seconds: float, act: Callable[[], None]) -> threading.Timer:
+    timer = threading.Timer(seconds, act)
+    timer.start()
+    return timer
+
+
+def client_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if "forewarn-client" in thread.name]
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param([answer_well, park], id="while the server has the poll parked"),
+        pytest.param([answer_well, answer_with(status=503, Retry_After="9")], id="while it pauses"),
+    ],
+)
+def test_closing_ends_a_watch_at_once(
+    make_client: ClientMaker, metadata: Metadata, script: list[Callable[[Handler], None]]
+) -> None:
+    client = make_client(metadata.endpoint)
+    metadata.events, metadata.script = [event(1)], script
+    changes = client.watch()
+    next(changes)
+
+    closing = after(0.1, client.close)
+    began = time.monotonic()
+    rest = list(changes)
+
+    assert rest == []
+    assert time.monotonic() - began < 0.1 + PROMPTLY
+    closing.join(TIMEOUT)
+
+
+def test_closing_ends_a_call_at_once(make_client: ClientMaker, metadata: Metadata) -> None:
+    client = make_client(metadata.endpoint)
+    metadata.script = [say_nothing]
+
+    closing = after(0.1, client.close)
+    began = time.monotonic()
+    with pytest.raises(ClosedError):
+        client.document()
+
+    assert time.monotonic() - began < 0.1 + PROMPTLY
+    closing.join(TIMEOUT)
+
+
+@pytest.fixture
+def full_server() -> Generator[str]:
+    """Listen, and let nobody in any more: who connects waits for an answer to the first packet."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        port = listener.getsockname()[1]
+        waiting = [socket.socket() for _ in range(3)]
+        for connection in waiting:
+            connection.setblocking(False)
+            connection.connect_ex(("127.0.0.1", port))
+        yield f"127.0.0.1:{port}"
+        for connection in waiting:
+            connection.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others refuse when the queue is full")
+def test_closing_ends_a_call_that_still_connects(
+    make_client: ClientMaker, full_server: str
+) -> None:
+    client = make_client(full_server)
+
+    closing = after(0.1, client.close)
+    began = time.monotonic()
+    with pytest.raises(ClosedError):
+        client.document()
+
+    assert time.monotonic() - began < 0.1 + PROMPTLY
+    closing.join(TIMEOUT)
+
+
+def test_closed_client_can_do_nothing(make_client: ClientMaker, metadata: Metadata) -> None:
+    client = make_client(metadata.endpoint)
+    client.document()
+    client.close()
+    client.close()
+
+    for call in (client.document, client.events, client.whoami, lambda: client.approve("an-id")):
+        with pytest.raises(ClosedError, match="make another one"):
+            call()
+    assert list(client.watch()) == []
+    assert len(metadata.seen) == 1
+
+
+def test_other_calls_do_not_wait_for_a_watch(make_client: ClientMaker, metadata: Metadata) -> None:
+    client = make_client(metadata.endpoint)
+    metadata.events, metadata.script = [event(1)], [answer_well, park]
+    changes = client.watch()
+    next(changes)
+    watching = threading.Thread(target=lambda: list(changes))
+    watching.start()
+    wait_until(lambda: len(metadata.seen) == 2, "the watch is parked")
+
+    began = time.monotonic()
+    client.approve("an-id")
+
+    assert time.monotonic() - began < PROMPTLY
+    client.close()
+    watching.join(TIMEOUT)
+    assert not watching.is_alive()
+
+
+def test_watch_that_is_given_up_frees_its_connection(
+    make_client: ClientMaker, metadata: Metadata
+) -> None:
+    client = make_client(metadata.endpoint)
+    metadata.events = [event(1)]
+
+    for _ in client.watch():
+        break
+
+    assert client.document().document_incarnation == 1
+
+
+def test_context_manager_closes(metadata: Metadata) -> None:
+    with Client(metadata.endpoint) as client:
+        assert client.document().document_incarnation == 1
+
+    with pytest.raises(ClosedError):
+        client.document()
+
+
+def test_async_context_manager_closes(metadata: Metadata) -> None:
+    async def use() -> None:
+        async with AsyncClient(metadata.endpoint) as client:
+            assert (await client.document()).document_incarnation == 1
+        with pytest.raises(ClosedError):
+            await client.document()
+
+    asyncio.run(use())
+
+    wait_until(lambda: not client_threads(), "the thread of the client ends")
+
+
+def test_cancelled_call_frees_its_thread_for_the_next(metadata: Metadata) -> None:
+    metadata.script = [say_nothing]
+
+    async def use() -> float:
+        async with AsyncClient(metadata.endpoint) as client:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.document(), 0.1)
+            began = time.monotonic()
+            await client.document()
+            return time.monotonic() - began
+
+    assert asyncio.run(use()) < PROMPTLY
+    wait_until(lambda: not client_threads(), "the thread of the client ends")
+
+
+def test_cancelled_watch_ends_and_leaves_no_thread(metadata: Metadata) -> None:
+    metadata.events, metadata.script = [event(1)], [answer_well, park]
+
+    async def watch() -> None:
+        async with AsyncClient(metadata.endpoint) as client:
+            async for _ in client.watch():
+                pass
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(watch(), 0.3))
+
+    wait_until(lambda: not client_threads(), "the threads of the client end")

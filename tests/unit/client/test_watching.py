@@ -1,0 +1,281 @@
+import logging
+from random import Random
+
+import pytest
+from tests.unit.client.conftest import Answer, Scene, document, event, reply, seeded
+
+from forewarn.client import Change, ChangeKind, RefusedError
+from forewarn.client._messages import Failure, Request, Response
+from forewarn.client._watching import Watch
+
+REFUSED = Failure("it refuses connections")
+NOT_MODIFIED = Response(status=304)
+
+
+class Watched:
+    """A watch in a scene, and what it says."""
+
+    def __init__(self, scene: Scene, random: Random | None = None) -> None:
+        self.scene = scene
+        self._watch = Watch(scene.conversations(random=random))
+
+    def next(self, *script: Answer) -> Change:
+        return self.scene.play(self._watch.next_change(), *script)
+
+    def expect(self, kind: ChangeKind, number: int, *script: Answer) -> Change:
+        change = self.next(*script)
+        assert (change.kind, int(change.event.event_id[-12:], 16)) == (kind, number)
+        return change
+
+
+@pytest.fixture
+def watched(scene: Scene) -> Watched:
+    return Watched(scene)
+
+
+def parked(scene: Scene, answer: Response, seconds: float) -> Answer:
+    """Answer as a server that waits for a change does."""
+
+    def wait(request: Request) -> Response:
+        assert "If-None-Match" in request.headers
+        scene.now += seconds
+        headers = {**answer.headers, "preference-applied": request.headers["Prefer"]}
+        return Response(status=answer.status, headers=headers, body=answer.body)
+
+    return wait
+
+
+def test_first_document_is_all_news(watched: Watched) -> None:
+    first = document(4, [event(1), event(2, "Started")])
+
+    change = watched.expect(ChangeKind.SCHEDULED, 1, first)
+    watched.expect(ChangeKind.STARTED, 2)
+
+    assert change.document_incarnation == 4
+
+
+def test_event_is_followed_from_scheduled_to_completed(watched: Watched) -> None:
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)]))
+    watched.expect(
+        ChangeKind.STARTED, 1, document(1, [event(1)]), document(2, [event(1, "Started")])
+    )
+    change = watched.expect(
+        ChangeKind.COMPLETED, 1, document(3), reply({"event_status": "Completed"})
+    )
+
+    assert change.event.event_status == "Started"
+    assert change.document_incarnation == 3
+    asked = watched.scene.requests[-1].path
+    assert asked.startswith("/metadata/forewarn/v1/events/00000000-0000-4000-8000-000000000001?")
+
+
+@pytest.mark.parametrize(
+    ("description", "kind"),
+    [
+        (reply({"event_status": "Canceled"}), ChangeKind.CANCELED),
+        (reply({"event_status": "Started"}), ChangeKind.GONE),
+        (reply({"event_status": None}), ChangeKind.GONE),
+        (reply([]), ChangeKind.GONE),
+        (Response(status=404), ChangeKind.GONE),
+        (Response(status=400), ChangeKind.GONE),
+        (Response(status=503), ChangeKind.GONE),
+        (REFUSED, ChangeKind.GONE),
+    ],
+    ids=str,
+)
+def test_event_that_left_is_told_as_well_as_the_server_can(
+    watched: Watched, description: Answer, kind: ChangeKind
+) -> None:
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)]))
+
+    watched.expect(kind, 1, document(2), description)
+
+
+def test_plain_azure_is_not_asked_about_every_event(watched: Watched) -> None:
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1), event(2), event(3)]))
+    watched.expect(ChangeKind.SCHEDULED, 2)
+    watched.expect(ChangeKind.SCHEDULED, 3)
+
+    watched.expect(ChangeKind.GONE, 1, document(2, [event(3)]), Response(status=404))
+    watched.expect(ChangeKind.GONE, 2)
+    watched.scene.now += 60
+    watched.expect(ChangeKind.CANCELED, 3, document(3), reply({"event_status": "Canceled"}))
+
+
+def test_news_come_before_what_needs_another_question(watched: Watched) -> None:
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)]))
+
+    watched.expect(ChangeKind.SCHEDULED, 2, document(2, [event(2)]))
+    watched.expect(ChangeKind.GONE, 1, Response(status=404))
+
+
+def test_event_whose_date_moved_is_scheduled_again(watched: Watched) -> None:
+    moved = event(1, NotBefore="Mon, 19 Sep 2016 19:29:47 GMT")
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)]))
+
+    change = watched.expect(ChangeKind.SCHEDULED, 1, document(2, [moved]))
+
+    assert change.event.not_before is not None
+    assert change.event.not_before.hour == 19
+
+
+def test_both_forms_of_a_date_are_the_same_date(watched: Watched) -> None:
+    iso = event(1, NotBefore="2016-09-19T18:29:47Z")
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)]))
+
+    watched.expect(ChangeKind.STARTED, 1, document(2, [iso]), document(3, [event(1, "Started")]))
+
+
+def test_start_is_told_once(watched: Watched) -> None:
+    described = event(1, "Started", Description="more")
+    watched.expect(ChangeKind.STARTED, 1, document(1, [event(1, "Started")]))
+
+    watched.expect(
+        ChangeKind.SCHEDULED, 2, document(2, [described]), document(3, [described, event(2)])
+    )
+
+
+def test_words_that_nobody_knows_come_through(watched: Watched) -> None:
+    odd = event(1, "Dreaming", EventType="SpotRebalanceRecommendation", NotBefore="one day")
+
+    change = watched.expect(ChangeKind.SCHEDULED, 1, document(1, [odd]))
+
+    assert change.event.event_status == "Dreaming"
+    assert change.event.event_type == "SpotRebalanceRecommendation"
+    assert change.event.not_before is None
+
+
+def test_incarnation_that_begins_anew_changes_nothing(watched: Watched) -> None:
+    watched.expect(ChangeKind.SCHEDULED, 1, document(900, [event(1)], etag="900"))
+
+    change = watched.expect(
+        ChangeKind.SCHEDULED,
+        2,
+        document(0, [event(1)], etag="0"),
+        document(1, [event(1), event(2)], etag="1"),
+    )
+
+    assert change.document_incarnation == 1
+
+
+def test_incarnation_that_comes_again_with_other_content_is_seen_within_a_minute(
+    watched: Watched,
+) -> None:
+    watched.expect(ChangeKind.SCHEDULED, 1, document(5, [event(1)], etag="5"))
+    began = watched.scene.now
+
+    watched.expect(
+        ChangeKind.SCHEDULED, 2, *[NOT_MODIFIED] * 60, document(5, [event(1), event(2)], etag="5")
+    )
+
+    assert "If-None-Match" not in watched.scene.requests[-1].headers
+    assert watched.scene.now - began == pytest.approx(60, abs=2)
+
+
+def test_server_that_does_not_wait_is_polled_once_a_second(scene: Scene) -> None:
+    watched = Watched(scene, seeded(1))
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)], etag="1"))
+
+    second = document(2, [event(1), event(2)], etag="2")
+    watched.expect(ChangeKind.SCHEDULED, 2, *[NOT_MODIFIED] * 20, second)
+    watched.expect(ChangeKind.SCHEDULED, 3, document(3, [event(1), event(2), event(3)], etag="3"))
+
+    assert len(scene.pauses) == 21
+    assert all(0.9 <= pause <= 1.1 for pause in scene.pauses)
+    assert len(set(scene.pauses)) > 10
+    assert {request.timeout for request in scene.requests[1:]} == {11}
+    assert scene.requests[-1].headers["If-None-Match"] == "2"
+
+
+def test_server_without_etags_is_polled_once_a_second(watched: Watched) -> None:
+    one = document(1, [event(1)])
+    watched.expect(ChangeKind.SCHEDULED, 1, one)
+
+    watched.expect(ChangeKind.SCHEDULED, 2, one, one, document(2, [event(1), event(2)]))
+
+    assert watched.scene.pauses == [1, 1, 1]
+    assert all("Prefer" not in request.headers for request in watched.scene.requests)
+
+
+def test_server_that_waits_is_let_wait(watched: Watched) -> None:
+    scene = watched.scene
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)], etag="1"))
+
+    watched.expect(
+        ChangeKind.SCHEDULED,
+        2,
+        parked(scene, NOT_MODIFIED, 1),
+        parked(scene, document(2, [event(1), event(2)], etag="2"), 20),
+    )
+    watched.expect(
+        ChangeKind.STARTED,
+        1,
+        parked(scene, document(3, [event(1, "Started"), event(2)], etag="3"), 0),
+    )
+
+    assert scene.pauses == []
+    assert [request.headers.get("Prefer") for request in scene.requests] == [
+        None,
+        "wait=1",
+        "wait=60",
+        "wait=60",
+    ]
+    assert [request.timeout for request in scene.requests] == [10, 11, 70, 70]
+
+
+def test_server_that_only_claims_to_wait_is_not_polled_without_end(watched: Watched) -> None:
+    scene = watched.scene
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)], etag="1"))
+
+    hasty = parked(scene, NOT_MODIFIED, 0)
+    same = parked(scene, document(1, [event(1)], etag="1"), 0)
+    watched.expect(
+        ChangeKind.SCHEDULED, 2, hasty, same, hasty, document(2, [event(1), event(2)], etag="2")
+    )
+
+    assert scene.pauses == [1, 1, 1]
+
+
+def test_trouble_never_ends_a_watch(watched: Watched) -> None:
+    proxy = Response(status=200, body=b"<html>")
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)], etag="1"))
+
+    watched.expect(
+        ChangeKind.STARTED,
+        1,
+        *[REFUSED] * 50,
+        Response(status=200),
+        proxy,
+        Response(status=503),
+        document(1, [event(1, "Started")], etag="1"),
+    )
+
+    assert sum(watched.scene.pauses) > 600
+    assert "If-None-Match" not in watched.scene.requests[-1].headers
+
+
+def test_first_document_may_be_long_in_coming(watched: Watched) -> None:
+    watched.expect(ChangeKind.SCHEDULED, 1, *[REFUSED] * 20, document(1, [event(1)]))
+
+
+def test_retry_after_of_an_hour_is_cut_to_a_minute(watched: Watched) -> None:
+    busy = Response(status=429, headers={"retry-after": "3600"})
+
+    watched.expect(ChangeKind.SCHEDULED, 1, busy, document(1, [event(1)]))
+
+    assert watched.scene.pauses[0] == 60
+
+
+def test_refusal_ends_a_watch(watched: Watched) -> None:
+    with pytest.raises(RefusedError):
+        watched.next(Response(status=403))
+
+
+def test_trouble_of_a_watch_is_logged_when_it_changes(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "forewarn.client")
+
+    watched.expect(ChangeKind.SCHEDULED, 1, *[REFUSED] * 9, document(1, [event(1)]))
+
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
