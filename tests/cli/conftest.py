@@ -16,6 +16,7 @@ from forewarn.cli.app import app
 from forewarn.control.app import create_app
 from forewarn.control.services import Services
 from forewarn.domain.publication import FIRST_DOCUMENT
+from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store
@@ -99,6 +100,7 @@ def server(store: Store) -> Iterator[str]:
         authenticate=lambda token: "alice" if token == TOKEN else None,
         is_ready=lambda: True,
         changed=lambda: None,
+        scenarios=built_in_scenarios(),
     )
     config = uvicorn.Config(create_app(services), lifespan="off", log_config=None)
     control = uvicorn.Server(config)

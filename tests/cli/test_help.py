@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 
-NOUNS = {"fleet", "vm", "event", "maintenance", "clock", "db", "fault", "emulator"}
+NOUNS = {"fleet", "vm", "event", "maintenance", "scenario", "clock", "db", "fault", "emulator"}
 VERBS = {
     "fleet": {"apply", "show"},
     "vm": {"add", "list", "show", "remove", "restart", "redeploy"},
@@ -16,6 +16,7 @@ VERBS = {
         "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",
     },
     "maintenance": {"start", "status", "list"},
+    "scenario": {"list", "run", "status", "stop"},
     "fault": {"set", "list", "clear"},
     "clock": {"show", "advance"},
     "db": {"upgrade"},

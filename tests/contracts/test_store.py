@@ -16,11 +16,12 @@ from typing import TypeAlias
 
 import pytest
 
-from forewarn.domain.event import Approval, Approver, Outcome, ScheduledEvent
+from forewarn.domain.event import Approval, Approver, Outcome, ScheduledEvent, Trigger
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.publication import FIRST_DOCUMENT, show
+from forewarn.domain.scenario import Announcement, Intervention, ScenarioRun
 from forewarn.domain.topology import (
     DeliveryScope,
     Host,
@@ -125,6 +126,7 @@ ENDED = _event(
     ended_at=NOW + timedelta(minutes=16),
     outcome=Outcome.FAILED,
     reason="web-1: did not come back",
+    simulated_duration=timedelta(seconds=1, microseconds=5),
 )
 
 
@@ -257,6 +259,48 @@ def test_maintenance_is_read_as_it_was_put(store: Store) -> None:
     assert store.read(lambda reading: reading.maintenances()) == (plain, full)
     assert store.read(lambda reading: reading.maintenances(finished=True)) == (full,)
     assert store.read(lambda reading: reading.maintenances(finished=False)) == (plain,)
+
+
+def test_scenario_run_is_read_as_it_was_put(store: Store) -> None:
+    announcement = Announcement(
+        at=timedelta(0),
+        label="first",
+        event_type=EventType.FREEZE,
+        event_source=EventSource.USER,
+        description="Größe 東京",
+        duration_in_seconds=9,
+        notice=timedelta(minutes=15, microseconds=1),
+        impact=timedelta(minutes=5),
+    )
+    begun = ScenarioRun(
+        run_id=ScenarioRunId("b"),
+        name="night",
+        resources=(VmName("web-1"), VmName("web-0")),
+        began_at=NOW,
+        speed=1.5,
+        steps=(
+            announcement,
+            replace(announcement, label="2", notice=None, duration_in_seconds=None),
+            Intervention(at=timedelta(days=1), label="first", trigger=Trigger.CANCEL),
+        ),
+    )
+    over = replace(
+        begun,
+        run_id=ScenarioRunId("a"),
+        steps_done=2,
+        events={"first": (EventId("B"), EventId("A")), "2": ()},
+        is_stopped=True,
+        finished_at=NOW,
+    )
+
+    store.write(lambda tx: tx.put_scenario_run(begun))
+    store.write(lambda tx: tx.put_scenario_run(over))
+
+    assert store.read(lambda reading: reading.scenario_run(ScenarioRunId("a"))) == over
+    assert store.read(lambda reading: reading.scenario_run(ScenarioRunId("c"))) is None
+    assert store.read(lambda reading: reading.scenario_runs()) == (begun, over)
+    assert store.read(lambda reading: reading.scenario_runs(finished=True)) == (over,)
+    assert store.read(lambda reading: reading.scenario_runs(finished=False)) == (begun,)
 
 
 def test_ledger_and_audit_are_read_in_the_order_they_were_written(store: Store) -> None:

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from forewarn.cli.scenario import describe_step
+from forewarn.control.scenario_views import scenario_view
+from forewarn.domain.scenario import Scenario
+from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.fleet import TABLES, read_fleet_file
+from forewarn.operations.scenario_file import SCENARIO_KEYS, STEP_KEYS, read_scenario
 from forewarn.ports.faults import PARAMETERS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -65,6 +70,25 @@ def test_fleet_file_of_the_reference_is_one_and_has_every_key() -> None:
     for table, keys in TABLES.items():
         assert f"[[{table}]]" in text
         assert all(re.search(rf"^{key} = ", text, re.MULTILINE) for key in keys), table
+
+
+def scenarios_page() -> str:
+    return (ROOT / "docs" / "reference" / "scenarios.md").read_text(encoding="utf-8")
+
+
+def test_scenario_of_the_reference_is_one_and_has_every_key() -> None:
+    (text,) = (code for name, code in FENCE.findall(scenarios_page()) if name == "toml")
+
+    assert len(read_scenario(text).steps) == 6
+    keys = {*SCENARIO_KEYS, *(key for keys in STEP_KEYS.values() for key in keys)} - {"step"}
+    assert all(re.search(rf"^{key} = ", text, re.MULTILINE) for key in keys)
+
+
+@pytest.mark.parametrize("scenario", built_in_scenarios().values(), ids=lambda each: each.name)
+def test_built_in_scenario_is_in_the_reference_as_it_is(scenario: Scenario) -> None:
+    steps = ", ".join(map(describe_step, scenario_view(scenario).steps))
+
+    assert f"| `{scenario.name}` | {steps} | {scenario.description} |" in scenarios_page()
 
 
 def test_faults_of_the_reference_are_those_there_are() -> None:

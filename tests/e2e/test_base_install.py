@@ -4,6 +4,7 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -69,6 +70,16 @@ def test_base_install_imports_nothing_but_itself_and_the_standard_library(
     imported = bare.run("python", "-c", IMPORT_EVERYTHING, *BASE_PACKAGES)
 
     assert (imported.returncode, imported.stdout.strip()) == (0, ""), imported.stderr
+
+
+def test_wheel_has_the_built_in_scenarios(wheel: Path) -> None:
+    written = {path.name for path in (ROOT / "src/forewarn/emulator/scenarios").iterdir()}
+
+    with ZipFile(wheel) as archive:
+        packed = {Path(name).name for name in archive.namelist() if name.endswith(".toml")}
+
+    assert written
+    assert packed == written
 
 
 def test_bare_command_says_what_to_install(bare: Environment) -> None:

@@ -26,6 +26,8 @@ from forewarn.operations.maintenances import (
     report_maintenances,
     start_maintenance,
 )
+from forewarn.operations.scenario_file import read_scenario
+from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, start_scenario
 from forewarn.ports.executor import Executor
 from forewarn.ports.store import LeaseLostError, Store
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
@@ -42,6 +44,22 @@ availability_set = "web"
 name = "web-1"
 availability_set = "web"
 """
+
+
+LATE = read_scenario("""
+name = "late"
+[[step]]
+at = "1m"
+announce = "Freeze"
+notice = "10m"
+impact = "3m"
+[[step]]
+at = "2m"
+approve = true
+[[step]]
+at = "3m"
+cancel = true
+""")
 
 
 class World:
@@ -74,6 +92,11 @@ class World:
     def create(self, *names: str) -> ScheduledEvent:
         order = EventOrder(event_type=EventType.REBOOT, resources=names)
         return self.store.write(lambda tx: create_events(tx, self.context(), order))[0]
+
+    def run(self, *names: str) -> Callable[[], ScenarioReport]:
+        """Begin the scenario, and return what reports where it is."""
+        run = self.store.write(lambda tx: start_scenario(tx, self.context(), LATE, names))
+        return lambda: self.store.read(lambda reading: report_scenario_run(reading, run.run_id))
 
     def event(self, event: ScheduledEvent) -> ScheduledEvent:
         found = self.store.read(lambda reading: reading.event(event.event_id))
@@ -295,3 +318,43 @@ def wait_until(condition: Callable[[], bool], seconds: float = 15) -> bool:
             return True
         pause.wait(0.02)
     return False
+
+
+def test_scenario_is_walked_by_its_deadlines(world: World) -> None:
+    report = world.run("web-0")
+    began = world.clock.now()
+
+    world.advance(world.lead(), hours=1)
+
+    happened = [((line.at - began) / timedelta(minutes=1), line.what) for line in report().log]
+    assert happened == [
+        (1, "scheduled"),
+        (2, "approved"),
+        (2, "started"),
+        (3, "step skipped"),
+        (5, "completed"),
+    ]
+    assert [line.detail for line in report().log] == [
+        "",
+        "scenario late",
+        "approved",
+        "step 3 of scenario late came too late",
+        "",
+    ]
+    assert report().run.finished_at == began + timedelta(minutes=5)
+    last = world.store.read(lambda reading: reading.audit())[-1]
+    assert (last.action, last.subject) == ("scenario finish", report().run.run_id)
+
+
+def test_new_leader_goes_on_with_a_scenario(world: World) -> None:
+    report = world.run("web-0", "web-1")
+    world.advance(world.lead(), minutes=1)
+    announced = report()
+
+    world.advance(world.lead(), minutes=9)
+
+    assert announced.run.steps_done == 1
+    assert {event.event_status for event in announced.events} == {EventStatus.SCHEDULED}
+    assert report().run.steps_done == 3
+    assert [event.event_id for event in report().events] == list(announced.run.event_ids)
+    assert {event.outcome for event in report().events} == {Outcome.SUCCEEDED}

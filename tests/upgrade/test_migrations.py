@@ -17,6 +17,17 @@ from forewarn.storage.schema import REVISIONS
 from forewarn.storage.sqlite import open_sqlite, upgrade
 from forewarn.storage.tables import metadata
 
+FIRST_EVENT = """
+INSERT INTO events (
+    event_id, event_type, event_source, event_status, scope_id, update_domain, resources,
+    description, created_at, not_before, first_not_before, is_announced, is_published, approvals,
+    reason
+) VALUES (
+    'E1', 'Reboot', 'Platform', 'Scheduled', 'virtual-machine/web-0', 0, '["web-0"]',
+    '', 0, 900000000, 900000000, 1, 1, '[]', ''
+)
+"""
+
 
 def _schema(path: Path) -> dict[str, str]:
     connection = sqlite3.connect(path)
@@ -27,14 +38,14 @@ def _schema(path: Path) -> dict[str, str]:
     return {name: " ".join(sql.split()) for name, sql in rows}
 
 
-def _migrate(path: Path) -> None:
-    """Run every migration, as a database of the first release would see them."""
+def _migrate(path: Path, revision: str = "head") -> None:
+    """Run every migration up to *revision*, as a database of the first release would see them."""
     config = Config()
     config.set_main_option("script_location", "forewarn.storage:migrations")
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)
     engine.dispose()
 
 
@@ -79,6 +90,26 @@ def test_upgrade_keeps_what_is_stored(tmp_path: Path) -> None:
 
     store = open_sqlite(path, migrate=False)
     assert store.read(lambda reading: reading.setting("clock")) == "virtual"
+    store.close()
+
+
+def test_database_of_the_first_release_is_upgraded_with_what_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "forewarn.db"
+    _migrate(path, "0001")
+    connection = sqlite3.connect(path)
+    connection.execute(FIRST_EVENT)
+    connection.commit()
+    connection.close()
+
+    with pytest.raises(DatabaseOutdatedError, match="forewarn db upgrade"):
+        open_sqlite(path, migrate=False)
+    assert upgrade(path)
+
+    store = open_sqlite(path, migrate=False)
+    (event,) = store.read(lambda reading: reading.events_in_flight())
+    assert (event.event_id, event.resources) == ("E1", ("web-0",))
+    assert event.simulated_duration is None
+    assert store.read(lambda reading: reading.scenario_runs()) == ()
     store.close()
 
 

@@ -12,6 +12,7 @@ from forewarn.bootstrap.service import Service
 from forewarn.bootstrap.starting import ADMIN
 from forewarn.control.app import create_app
 from forewarn.control.services import Services
+from forewarn.emulator.builtin import built_in_scenarios
 
 _GRACE_SECONDS: Final = 5
 
@@ -45,6 +46,7 @@ def control_server(
         authenticate=authenticate,
         is_ready=is_ready,
         changed=service.changed,
+        scenarios=built_in_scenarios(),
     )
     config = uvicorn.Config(
         create_app(services),

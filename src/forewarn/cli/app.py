@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import forewarn
-from forewarn.cli import clock, db, emulator, event, fault, fleet, maintenance, vm
+from forewarn.cli import clock, db, emulator, event, fault, fleet, maintenance, scenario, vm
 from forewarn.cli.demo import demo
 from forewarn.cli.serve import serve
 
@@ -18,7 +18,7 @@ app = typer.Typer(
 )
 app.command(short_help="Show an event and a Maintenance, from Scheduled to gone.")(demo)
 app.command()(serve)
-for noun in (fleet, vm, event, maintenance, clock, fault, emulator, db):
+for noun in (fleet, vm, event, maintenance, scenario, clock, fault, emulator, db):
     app.add_typer(noun.app)
 
 

@@ -15,6 +15,7 @@ from forewarn.control import (
     fleet,
     health,
     maintenances,
+    scenarios,
     virtual_machines,
 )
 from forewarn.control.authentication import API_PREFIX, Authentication
@@ -22,7 +23,7 @@ from forewarn.control.problems import handle_problems
 from forewarn.control.schemas import ProblemDocument
 from forewarn.control.services import Services
 
-_NOUNS: Final = (fleet, virtual_machines, events, maintenances, clock, audit, faults)
+_NOUNS: Final = (fleet, virtual_machines, events, maintenances, scenarios, clock, audit, faults)
 _PROBLEM: Final[dict[str, Any]] = {
     "description": "Refused, with the reason.",
     "content": {

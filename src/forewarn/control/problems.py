@@ -20,6 +20,7 @@ from forewarn.domain.errors import (
     NoticeTooShortError,
     PlanError,
     PostponeRefusedError,
+    ScenarioOverError,
     TopologyError,
     UnknownEventError,
     UnknownHostError,
@@ -30,6 +31,8 @@ from forewarn.operations.durations import DurationError
 from forewarn.operations.fleet import FleetError
 from forewarn.operations.inventory import VirtualMachineBusyError
 from forewarn.operations.maintenances import UnknownMaintenanceError, UnknownSelectionError
+from forewarn.operations.scenario_file import ScenarioError
+from forewarn.operations.scenarios import UnknownScenarioError, UnknownScenarioRunError
 from forewarn.ports.faults import FaultError
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import ForewarnError
@@ -68,9 +71,12 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     UnknownHostError: HTTPStatus.NOT_FOUND,
     UnknownMaintenanceError: HTTPStatus.NOT_FOUND,
     UnknownSelectionError: HTTPStatus.NOT_FOUND,
+    UnknownScenarioError: HTTPStatus.NOT_FOUND,
+    UnknownScenarioRunError: HTTPStatus.NOT_FOUND,
     IllegalTransitionError: HTTPStatus.CONFLICT,
     PostponeRefusedError: HTTPStatus.CONFLICT,
     MaintenanceOverError: HTTPStatus.CONFLICT,
+    ScenarioOverError: HTTPStatus.CONFLICT,
     UserOperationError: HTTPStatus.CONFLICT,
     VirtualMachineBusyError: HTTPStatus.CONFLICT,
     VirtualMachineExistsError: HTTPStatus.CONFLICT,
@@ -78,6 +84,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     NoticeTooShortError: HTTPStatus.UNPROCESSABLE_ENTITY,
     TopologyError: HTTPStatus.UNPROCESSABLE_ENTITY,
     FleetError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ScenarioError: HTTPStatus.UNPROCESSABLE_ENTITY,
     DurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
     MomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
     FaultError: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -95,6 +102,7 @@ _HTTP_KINDS: Final[Mapping[HTTPStatus, str]] = {
 _MEMBERS: Final = (
     "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
     "event_id", "event_ids", "event_status", "in_flight", "limit", "earliest", "maintenance_id",
+    "line", "scenario", "run_id",
 )  # fmt: skip
 """The attributes of errors that a problem document carries on, where there are any."""
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from forewarn.domain.names import VmName
+from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.store import Store
@@ -63,3 +64,4 @@ class Services:
     authenticate: Callable[[str], str | None]
     is_ready: Callable[[], bool]
     changed: Callable[[], None]
+    scenarios: Mapping[str, Scenario]

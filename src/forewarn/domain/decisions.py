@@ -21,9 +21,10 @@ from forewarn.domain.maintenance import (
     next_steps,
     status,
 )
-from forewarn.domain.names import MaintenanceId, VmName
+from forewarn.domain.names import MaintenanceId, ScenarioRunId, VmName
 from forewarn.domain.notice import minimum_notice
 from forewarn.domain.policy import is_approved
+from forewarn.domain.scenario import ScenarioRun, ScenarioStep, take_step
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -57,14 +58,15 @@ class Impact:
 class Snapshot:
     """All that a decision depends on.
 
-    *events* are those in flight and every event of *maintenances*, which are those not finished.
-    *impacts* is what the executors last said; where nothing is known since the lease began, nothing
-    is there.
+    *events* are those in flight and every event of *maintenances*. These and *scenario_runs* are
+    those not finished. *impacts* is what the executors last said; where nothing is known since the
+    lease began, nothing is there.
     """
 
     topology: Topology
     events: Mapping[EventId, ScheduledEvent] = field(default_factory=dict)
     maintenances: Mapping[MaintenanceId, Maintenance] = field(default_factory=dict)
+    scenario_runs: Mapping[ScenarioRunId, ScenarioRun] = field(default_factory=dict)
     impacts: Mapping[tuple[EventId, VmName], Impact] = field(default_factory=dict)
 
 
@@ -116,6 +118,21 @@ class FinishMaintenance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeStep:
+    """Do the next step of a scenario."""
+
+    run_id: ScenarioRunId
+    step: ScenarioStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishScenario:
+    """Record that all steps are done and all events have ended."""
+
+    run_id: ScenarioRunId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InquireImpact:
     """Ask the executor how far it is."""
 
@@ -131,7 +148,15 @@ class BeginImpact:
     vm: VmName
 
 
-Action: TypeAlias = StartEvent | CompleteEvent | CancelEvent | ScheduleStep | FinishMaintenance
+Action: TypeAlias = (
+    StartEvent
+    | CompleteEvent
+    | CancelEvent
+    | ScheduleStep
+    | FinishMaintenance
+    | TakeStep
+    | FinishScenario
+)
 """Something to record."""
 
 Effect: TypeAlias = InquireImpact | BeginImpact
@@ -151,6 +176,10 @@ class Decisions:
 
 def decide(snapshot: Snapshot, now: datetime) -> Decisions:
     """Say what is due at *now*."""
+    scenario_steps = tuple(_scenario_steps(snapshot, now))
+    if scenario_steps:
+        # They come first and alone: what else is due depends on what they change.
+        return Decisions(actions=scenario_steps, effects=())
     return Decisions(
         actions=(
             *_cancellations(snapshot),
@@ -158,6 +187,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Decisions:
             *_completions(snapshot),
             *_steps(snapshot),
             *_finishes(snapshot),
+            *_scenario_finishes(snapshot),
         ),
         effects=tuple(_effects(snapshot, now)),
     )
@@ -172,6 +202,7 @@ def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
         for vm in event.resources
         if (impact := snapshot.impacts.get((event.event_id, vm))) and impact.ask_again_at
     ]
+    moments += [run.next_step_at for run in snapshot.scenario_runs.values() if run.next_step_at]
     return min((moment for moment in moments if moment > now), default=None)
 
 
@@ -186,29 +217,34 @@ def record(
     """Return *snapshot* after *actions*, new events taking their ids from *event_ids*."""
     events = dict(snapshot.events)
     maintenances = dict(snapshot.maintenances)
+    runs = dict(snapshot.scenario_runs)
     for action in actions:
         match action:
-            case StartEvent():
-                events[action.event_id] = start(events[action.event_id], now=now)
-            case CompleteEvent():
-                events[action.event_id] = complete(
-                    events[action.event_id], outcome=action.outcome, reason=action.reason, now=now
-                )
-            case CancelEvent():
-                events[action.event_id] = cancel(
-                    events[action.event_id], reason=action.reason, now=now
-                )
+            case StartEvent() | CompleteEvent() | CancelEvent():
+                events[action.event_id] = _change(events[action.event_id], action, now)
             case ScheduleStep():
                 maintenance = maintenances[action.maintenance_id]
-                for event in _announce(snapshot, maintenance, action.step, now, event_ids, speed):
-                    events[event.event_id] = event
+                made = _announce(snapshot, maintenance, action.step, now, event_ids, speed)
+                events |= {event.event_id: event for event in made}
             case FinishMaintenance():
                 maintenances[action.maintenance_id] = replace(
                     maintenances[action.maintenance_id], finished_at=now
                 )
+            case TakeStep():
+                runs[action.run_id], changed = take_step(
+                    runs[action.run_id],
+                    action.step,
+                    topology=snapshot.topology,
+                    events=events,
+                    now=now,
+                    event_ids=event_ids,
+                )
+                events |= {event.event_id: event for event in changed}
+            case FinishScenario():
+                runs[action.run_id] = replace(runs[action.run_id], finished_at=now)
             case _:
                 assert_never(action)
-    return replace(snapshot, events=events, maintenances=maintenances)
+    return replace(snapshot, events=events, maintenances=maintenances, scenario_runs=runs)
 
 
 def _cancellations(snapshot: Snapshot) -> Iterator[CancelEvent]:
@@ -274,6 +310,18 @@ def _finishes(snapshot: Snapshot) -> Iterator[FinishMaintenance]:
             yield FinishMaintenance(maintenance_id=maintenance.maintenance_id)
 
 
+def _scenario_steps(snapshot: Snapshot, now: datetime) -> Iterator[TakeStep]:
+    for run in snapshot.scenario_runs.values():
+        if run.next_step and run.next_step_at and run.next_step_at <= now:
+            yield TakeStep(run_id=run.run_id, step=run.next_step)
+
+
+def _scenario_finishes(snapshot: Snapshot) -> Iterator[FinishScenario]:
+    for run in snapshot.scenario_runs.values():
+        if run.finished_at is None and run.has_ended(snapshot.events):
+            yield FinishScenario(run_id=run.run_id)
+
+
 def _effects(snapshot: Snapshot, now: datetime) -> Iterator[Effect]:
     for event in _started(snapshot):
         for vm in event.resources:
@@ -290,6 +338,20 @@ def _start_reason(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> S
     if event.has_reached_not_before(now):
         return StartReason.NOT_BEFORE_REACHED
     return None
+
+
+def _change(
+    event: ScheduledEvent, action: StartEvent | CompleteEvent | CancelEvent, now: datetime
+) -> ScheduledEvent:
+    match action:
+        case StartEvent():
+            return start(event, now=now)
+        case CompleteEvent():
+            return complete(event, outcome=action.outcome, reason=action.reason, now=now)
+        case CancelEvent():
+            return cancel(event, reason=action.reason, now=now)
+        case _:
+            assert_never(action)
 
 
 def _announce(

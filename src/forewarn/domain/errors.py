@@ -19,6 +19,7 @@ DomainError
 │ ├ UserOperationInFlightError    one is in flight for the same virtual machine
 │ └ UserOperationLimitError       as many are in flight as the server takes
 ├ MaintenanceOverError            a Maintenance that has ended or was aborted
+├ ScenarioOverError               a run of a scenario that has ended or was stopped
 └ PlanError                       a Maintenance that cannot be walked
   ├ EmptySelectionError           nothing was selected
   └ SharedHostError               a host carries two update domains of one scope
@@ -202,6 +203,14 @@ class MaintenanceOverError(DomainError):
     def __init__(self, maintenance_id: str) -> None:
         super().__init__(f"Maintenance {maintenance_id} is over; start another one.")
         self.maintenance_id = maintenance_id
+
+
+class ScenarioOverError(DomainError):
+    """A run of a scenario that has ended or was stopped."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"Scenario run {run_id} is over; there is nothing to stop.")
+        self.run_id = run_id
 
 
 class PlanError(DomainError):

@@ -66,7 +66,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """An event before it has an id and a date."""
+    """An event before it has an id and a date.
+
+    *simulated_duration* is how long its impact takes if it is simulated; as usual if not given.
+    """
 
     event_type: EventType
     event_source: EventSource
@@ -75,6 +78,7 @@ class Draft:
     duration_in_seconds: int | None = None
     maintenance_id: MaintenanceId | None = None
     host: HostName | None = None
+    simulated_duration: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,7 @@ class ScheduledEvent:
     ended_at: datetime | None = None
     outcome: Outcome | None = None
     reason: str = ""
+    simulated_duration: timedelta | None = None
 
     @property
     def is_in_flight(self) -> bool:
@@ -233,6 +238,7 @@ def _create(
         first_not_before=not_before,
         is_announced=True,
         is_published=True,
+        simulated_duration=draft.simulated_duration,
     )
 
 

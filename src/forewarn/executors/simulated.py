@@ -1,23 +1,15 @@
 """Nothing is done to any machine, but it takes as long as if it were."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Final
 
 from forewarn.domain.decisions import Impact, ImpactStatus
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import VmName
+from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.ports.clock import Clock
 from forewarn.ports.store import SimulatedImpact, Store, Transaction
-from forewarn.protocol.vocabulary import EventId, EventType
-
-DURATIONS: Final[Mapping[EventType, timedelta]] = {
-    EventType.FREEZE: timedelta(minutes=5),
-    EventType.REBOOT: timedelta(minutes=10),
-    EventType.REDEPLOY: timedelta(minutes=10),
-    EventType.PREEMPT: timedelta(seconds=30),
-    EventType.TERMINATE: timedelta(minutes=1),
-}
+from forewarn.protocol.vocabulary import EventId
 
 
 class SimulatedExecutor:
@@ -44,7 +36,7 @@ class SimulatedExecutor:
         impact = SimulatedImpact(
             event_id=event.event_id,
             vm=vm,
-            ends_at=self._clock.now() + DURATIONS[event.event_type] / self._speed,
+            ends_at=self._clock.now() + self._duration_of(event),
             failure=self._failure_of(vm),
         )
 
@@ -64,3 +56,8 @@ class SimulatedExecutor:
         if impact.failure:
             return Impact(status=ImpactStatus.FAILED, reason=impact.failure)
         return Impact(status=ImpactStatus.DONE)
+
+    def _duration_of(self, event: ScheduledEvent) -> timedelta:
+        if event.simulated_duration is not None:
+            return event.simulated_duration
+        return USUAL_IMPACT[event.event_type] / self._speed

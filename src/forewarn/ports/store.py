@@ -8,7 +8,8 @@ from typing import Protocol, TypeVar
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import MaintenanceId, ScopeId, VmName
+from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName
+from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.topology import Topology
 from forewarn.ports.changes import ChangeListener
 from forewarn.protocol.document import Document
@@ -96,6 +97,10 @@ class Reading(Protocol):
 
     def maintenances(self, *, finished: bool | None = None) -> tuple[Maintenance, ...]: ...
 
+    def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None: ...
+
+    def scenario_runs(self, *, finished: bool | None = None) -> tuple[ScenarioRun, ...]: ...
+
     def document(self, scope_id: ScopeId) -> Document:
         """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
         ...
@@ -119,6 +124,8 @@ class Transaction(Reading, Protocol):
     def put_event(self, event: ScheduledEvent) -> None: ...
 
     def put_maintenance(self, maintenance: Maintenance) -> None: ...
+
+    def put_scenario_run(self, run: ScenarioRun) -> None: ...
 
     def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None: ...
 

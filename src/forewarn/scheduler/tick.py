@@ -1,13 +1,22 @@
 """One turn of the loop, inside one transaction: look, decide, and record what was decided."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 
-from forewarn.domain.decisions import Decisions, Impact, Snapshot, StartEvent, decide, record
+from forewarn.domain.decisions import (
+    Decisions,
+    Impact,
+    Snapshot,
+    StartEvent,
+    TakeStep,
+    decide,
+    record,
+)
 from forewarn.domain.names import VmName
+from forewarn.domain.scenario import late_events
 from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_audit, record_events
-from forewarn.ports.store import Reading, Transaction
+from forewarn.ports.store import LedgerEntry, Reading, Transaction
 from forewarn.protocol.vocabulary import EventId
 
 Impacts = Mapping[tuple[EventId, VmName], Impact]
@@ -19,11 +28,13 @@ def look(reading: Reading, impacts: Impacts) -> Snapshot:
         maintenance.maintenance_id: maintenance
         for maintenance in reading.maintenances(finished=False)
     }
+    runs = {run.run_id: run for run in reading.scenario_runs(finished=False)}
     events = (*reading.events_in_flight(), *reading.events_of(maintenances))
     return Snapshot(
         topology=reading.topology(),
         events={event.event_id: event for event in events},
         maintenances=maintenances,
+        scenario_runs=runs,
         impacts=impacts,
     )
 
@@ -42,21 +53,49 @@ def decide_and_record(
         event_ids=(context.new_id() for _ in count()),
         speed=context.rules.speed,
     )
-    changed = [
-        event for event in after.events.values() if before.events.get(event.event_id) != event
-    ]
+    record_events(tx, context, _deeds(before, after, decisions))
+    for maintenance_id, maintenance in after.maintenances.items():
+        if maintenance != before.maintenances[maintenance_id]:
+            tx.put_maintenance(maintenance)
+            record_audit(tx, context, "maintenance finish", maintenance_id)
+    _record_scenarios(tx, context, before, after, decisions)
+    return before, decisions
+
+
+def _deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[Deed]:
     reasons = {
         action.event_id: action.reason.value
         for action in decisions.actions
         if isinstance(action, StartEvent)
     }
-    deeds = [
-        Deed(event=event, what=event.event_status.lower(), detail=reasons.get(event.event_id, ""))
-        for event in changed
-    ]
-    record_events(tx, context, deeds)
-    for maintenance_id, maintenance in after.maintenances.items():
-        if maintenance != before.maintenances[maintenance_id]:
-            tx.put_maintenance(maintenance)
-            record_audit(tx, context, "maintenance finish", maintenance_id)
-    return before, decisions
+    for event in after.events.values():
+        known = before.events.get(event.event_id)
+        if known is not None and known.event_status is event.event_status:
+            if event != known:  # the one thing that changes without the status
+                yield Deed(event=event, what="approved", detail=event.approvals[-1].name)
+        else:
+            detail = reasons.get(event.event_id, "")
+            yield Deed(event=event, what=event.event_status.lower(), detail=detail)
+
+
+def _record_scenarios(
+    tx: Transaction, context: Context, before: Snapshot, after: Snapshot, decisions: Decisions
+) -> None:
+    for action in decisions.actions:
+        if isinstance(action, TakeStep):
+            run = before.scenario_runs[action.run_id]
+            for event_id in late_events(run, action.step, before.events):
+                detail = f"step {run.steps_done + 1} of scenario {run.name} came too late"
+                entry = LedgerEntry(
+                    event_id=event_id,
+                    at=context.now,
+                    what="step skipped",
+                    who=context.who,
+                    detail=detail,
+                )
+                tx.append_ledger(entry)
+    for run_id, run in after.scenario_runs.items():
+        if run != before.scenario_runs[run_id]:
+            tx.put_scenario_run(run)
+            if run.finished_at is not None:
+                record_audit(tx, context, "scenario finish", run_id)

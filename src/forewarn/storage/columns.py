@@ -1,15 +1,18 @@
 """The types of columns: how words of the domain lie in a database, and come back."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import JSON, BigInteger, Dialect, Integer, LargeBinary, String, TypeDecorator
 
-from forewarn.domain.event import Approval, Approver
+from forewarn.domain.event import Approval, Approver, Trigger
+from forewarn.domain.scenario import Announcement, Intervention, ScenarioStep
 from forewarn.protocol.document import Document, decode_document, encode_document
 from forewarn.protocol.versions import NEWEST
+from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
 WholeNumber = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits. SQLite numbers rows by itself only where the column says INTEGER."""
@@ -160,6 +163,71 @@ class Approvals(TypeDecorator[tuple[Approval, ...]]):
             )
             for approval in value or ()
         )
+
+
+class EventGroups(TypeDecorator[Mapping[str, tuple[EventId, ...]]]):
+    """Events by what they are called, in their order, kept as a JSON object of arrays."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(
+        self, value: Mapping[str, tuple[EventId, ...]] | None, dialect: Dialect
+    ) -> dict[str, list[EventId]]:
+        """Take any mapping."""
+        del dialect
+        return {label: list(event_ids) for label, event_ids in (value or {}).items()}
+
+    def process_result_value(
+        self, value: Any | None, dialect: Dialect
+    ) -> dict[str, tuple[EventId, ...]]:
+        """Give them in the same order."""
+        del dialect
+        return {label: tuple(event_ids) for label, event_ids in (value or {}).items()}
+
+
+class Timeline(TypeDecorator[tuple[ScenarioStep, ...]]):
+    """The steps of a scenario, kept as a JSON array of objects."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(
+        self, value: tuple[ScenarioStep, ...] | None, dialect: Dialect
+    ) -> list[dict[str, object]]:
+        """Take them."""
+        del dialect
+        return [_write_step(step) for step in value or ()]
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> tuple[ScenarioStep, ...]:
+        """Give them in the same order."""
+        del dialect
+        return tuple(_read_step(step) for step in value or ())
+
+
+def _write_step(step: ScenarioStep) -> dict[str, object]:
+    # Lengths of time are whole microseconds, words are as they are spelled.
+    return {
+        key: value // _MICROSECOND if isinstance(value, timedelta) else value
+        for key, value in asdict(step).items()
+    }
+
+
+def _read_step(step: Mapping[str, Any]) -> ScenarioStep:
+    at = timedelta(microseconds=step["at"])
+    if "trigger" in step:
+        return Intervention(at=at, label=step["label"], trigger=Trigger(step["trigger"]))
+    notice = step["notice"]
+    return Announcement(
+        at=at,
+        label=step["label"],
+        event_type=EventType(step["event_type"]),
+        event_source=EventSource(step["event_source"]),
+        description=step["description"],
+        duration_in_seconds=step["duration_in_seconds"],
+        notice=None if notice is None else timedelta(microseconds=notice),
+        impact=timedelta(microseconds=step["impact"]),
+    )
 
 
 class Published(TypeDecorator[Document]):

@@ -19,6 +19,7 @@ from forewarn.storage.tables import (
     ledger,
     maintenances,
     polls,
+    scenario_runs,
     settings,
     simulated_impacts,
 )
@@ -84,6 +85,7 @@ def _next_document() -> Insert:
 
 PUT_EVENT: Final = PreparedInsert(upsert(events, "event_id"))
 PUT_MAINTENANCE: Final = PreparedInsert(upsert(maintenances, "maintenance_id"))
+PUT_SCENARIO_RUN: Final = PreparedInsert(upsert(scenario_runs, "run_id"))
 PUT_DOCUMENT: Final = PreparedInsert(_next_document())
 PUT_POLL: Final = PreparedInsert(upsert(polls, "scope_id"))
 PUT_SETTING: Final = PreparedInsert(upsert(settings, "name"))
@@ -129,6 +131,12 @@ MAINTENANCE: Final = columns_select(maintenances).where(
 MAINTENANCES: Final = columns_select(maintenances).order_by(maintenances.c.sequence)
 FINISHED_MAINTENANCES: Final = MAINTENANCES.where(maintenances.c.finished_at.is_not(None))
 UNFINISHED_MAINTENANCES: Final = MAINTENANCES.where(maintenances.c.finished_at.is_(None))
+SCENARIO_RUN: Final = columns_select(scenario_runs).where(
+    scenario_runs.c.run_id == bindparam("run_id")
+)
+SCENARIO_RUNS: Final = columns_select(scenario_runs).order_by(scenario_runs.c.sequence)
+FINISHED_SCENARIO_RUNS: Final = SCENARIO_RUNS.where(scenario_runs.c.finished_at.is_not(None))
+UNFINISHED_SCENARIO_RUNS: Final = SCENARIO_RUNS.where(scenario_runs.c.finished_at.is_(None))
 
 DOCUMENT: Final = (
     select(documents.c.body)

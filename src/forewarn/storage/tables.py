@@ -5,6 +5,7 @@ from typing import Final
 from sqlalchemy import (
     Boolean,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -21,11 +22,13 @@ from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 from forewarn.storage.columns import (
     Approvals,
     Duration,
+    EventGroups,
     Labels,
     Moment,
     Names,
     NameSet,
     Published,
+    Timeline,
     WholeNumber,
     Word,
 )
@@ -116,6 +119,7 @@ events: Final = Table(
     Column("ended_at", Moment),
     Column("outcome", Word(Outcome)),
     Column("reason", String, nullable=False),
+    Column("simulated_duration", Duration),
     Index(None, "event_status", "scope_id"),
 )
 
@@ -176,6 +180,22 @@ maintenances: Final = Table(
     Column("is_paused", Boolean, nullable=False),
     Column("is_aborted", Boolean, nullable=False),
     Column("released", NameSet, nullable=False),
+    Column("finished_at", Moment, index=True),
+)
+
+scenario_runs: Final = Table(
+    "scenario_runs",
+    metadata,
+    Column("sequence", WholeNumber, primary_key=True),
+    Column("run_id", String, nullable=False, unique=True),
+    Column("name", String, nullable=False),
+    Column("resources", Names, nullable=False),
+    Column("began_at", Moment, nullable=False),
+    Column("speed", Float, nullable=False),
+    Column("steps", Timeline, nullable=False),
+    Column("steps_done", Integer, nullable=False),
+    Column("events", EventGroups, nullable=False),
+    Column("is_stopped", Boolean, nullable=False),
     Column("finished_at", Moment, index=True),
 )
 

@@ -9,8 +9,9 @@ from sqlalchemy import Connection, Select
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import MaintenanceId, ScopeId, VmName
+from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName
 from forewarn.domain.publication import FIRST_DOCUMENT
+from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.topology import Topology
 from forewarn.ports.store import AuditEntry, LeaseLostError, LedgerEntry, SimulatedImpact
 from forewarn.protocol.document import Document
@@ -85,6 +86,15 @@ class SqlReading:
         """Return all Maintenances, or only those that are finished, or are not."""
         return tuple(Maintenance(**row) for row in self._rows(_MAINTENANCES[finished]))
 
+    def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None:
+        """Return one run of a scenario."""
+        row = self._row(statements.SCENARIO_RUN, run_id=run_id)
+        return None if row is None else ScenarioRun(**row)
+
+    def scenario_runs(self, *, finished: bool | None = None) -> tuple[ScenarioRun, ...]:
+        """Return all runs, or only those that are finished, or are not."""
+        return tuple(ScenarioRun(**row) for row in self._rows(_SCENARIO_RUNS[finished]))
+
     def document(self, scope_id: ScopeId) -> Document:
         """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
         document: Document | None = self._value(statements.DOCUMENT, scope_id=scope_id)
@@ -156,6 +166,10 @@ class SqlTransaction(SqlReading):
         """Add *maintenance*, or replace what is known of it."""
         statements.PUT_MAINTENANCE.run(self._connection, *_maintenance_values(maintenance))
 
+    def put_scenario_run(self, run: ScenarioRun) -> None:
+        """Add *run*, or replace what is known of it."""
+        statements.PUT_SCENARIO_RUN.run(self._connection, *_scenario_run_values(run))
+
     def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None:
         """Publish *document*, which has to be newer than the scope's current one, or the same."""
         key = (scope_id, document.document_incarnation)
@@ -210,11 +224,17 @@ _MAINTENANCES: Final = {
     True: statements.FINISHED_MAINTENANCES,
     False: statements.UNFINISHED_MAINTENANCES,
 }
+_SCENARIO_RUNS: Final = {
+    None: statements.SCENARIO_RUNS,
+    True: statements.FINISHED_SCENARIO_RUNS,
+    False: statements.UNFINISHED_SCENARIO_RUNS,
+}
 
 
 # The columns are named like the fields, and their types know how to write them.
 _event_values: Final = attrgetter(*statements.PUT_EVENT.names)
 _maintenance_values: Final = attrgetter(*statements.PUT_MAINTENANCE.names)
+_scenario_run_values: Final = attrgetter(*statements.PUT_SCENARIO_RUN.names)
 _ledger_values: Final = attrgetter(*statements.APPEND_LEDGER.names)
 _audit_values: Final = attrgetter(*statements.APPEND_AUDIT.names)
 _impact_values: Final = attrgetter(*statements.PUT_SIMULATED_IMPACT.names)

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from forewarn.control.app import create_app
 from forewarn.control.services import ClockError, Services
 from forewarn.domain.publication import FIRST_DOCUMENT
+from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store
@@ -98,6 +99,7 @@ def app(store: Store, clock: HandClock, wakeups: list[str]) -> FastAPI:
             authenticate=lambda token: "alice" if token == TOKEN else None,
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             changed=lambda: wakeups.append("changed"),
+            scenarios=built_in_scenarios(),
         )
     )
 

@@ -17,6 +17,7 @@ from forewarn.domain.errors import (
     NoticeTooShortError,
     PostponeRefusedError,
     RoleNameError,
+    ScenarioOverError,
     ScopeSettingError,
     SharedHostError,
     UnknownEventError,
@@ -94,6 +95,7 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
         ["2 user operations", "2 is the limit", "E1, E2"],
     ),
     (MaintenanceOverError("m1"), {"maintenance_id": "m1"}, ["Maintenance m1 is over"]),
+    (ScenarioOverError("r1"), {"run_id": "r1"}, ["Scenario run r1 is over"]),
     (EmptySelectionError(), {}, ["no virtual machine"]),
     (
         SharedHostError("kvm-1", "availability-set/web", ["web-0", "web-1"]),

@@ -1,0 +1,217 @@
+"""`forewarn scenario`: timelines of events, built in or from a file."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from forewarn.cli.errors import CommandError, ExitCode
+from forewarn.cli.output import (
+    Columns,
+    Output,
+    Row,
+    print_fields,
+    print_json,
+    print_table,
+    time_of,
+)
+from forewarn.cli.session import RefusedError, Session, command, noun
+from forewarn.operations.durations import format_duration
+from forewarn.operations.scenario_file import STEP_KEYS
+from forewarn.operations.scenarios import FASTEST
+
+app = noun("scenario", "Run a timeline of events, to see what a workload makes of it.")
+
+_ASK_EVERY: Final = 0.5
+_SCENARIOS: Final[Columns] = {
+    "SCENARIO": "name",
+    "STEPS": lambda scenario: ", ".join(map(describe_step, scenario["steps"])),
+    "WHAT HAPPENS": "description",
+}
+_RUNS: Final[Columns] = {
+    "RUN": "run_id",
+    "SCENARIO": "name",
+    "STATUS": "status",
+    "BEGAN": lambda run: time_of(run["began_at"]),
+    "STEPS LEFT": "steps_remaining",
+    "OF": "resources",
+}
+_FIELDS: Final[Columns] = {
+    "run": "run_id",
+    "scenario": "name",
+    "status": "status",
+    "virtual machines": "resources",
+    "began": lambda run: time_of(run["began_at"]),
+    "finished": lambda run: time_of(run["finished_at"]),
+    "speed": "speed",
+    "steps left": "steps_remaining",
+}
+
+
+def describe_step(step: Row) -> str:
+    """Return *step* in a few words: when, what, and how long is its notice and its impact."""
+    verb = next(verb for verb in STEP_KEYS if verb in step)
+    if verb in {"announce", "begin"}:
+        notice = f"{step['notice']} + " if "notice" in step else ""
+        return f"{step['at']} {verb} {step[verb]} ({notice}{step['impact']})"
+    return f"{step['at']} {verb}"
+
+
+@command(app, "list")
+def list_all(session: Session) -> None:
+    """List the built-in scenarios.
+
+    Example: forewarn scenario list
+    """
+    session.show(session.get("scenarios"), lambda got: print_table(got["scenarios"], _SCENARIOS))
+
+
+@command(app, "run")
+def run(
+    session: Session,
+    scenario: Annotated[
+        str, typer.Argument(metavar="NAME|FILE.toml", help="A built-in one, or a file.")
+    ],
+    *,
+    vm: Annotated[list[str], typer.Option(metavar="VM", help="To whom it happens; repeat it.")],
+    speed: Annotated[
+        float, typer.Option(min=1, max=FASTEST, metavar="N", help="N times as fast.")
+    ] = 1,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Begin it, and leave.")] = False,
+) -> None:
+    """Run a scenario, and tell what happens until it is over.
+
+    Example: forewarn scenario run live-migration --vm web-0 --speed 60
+    """
+    begun = _begin(session, scenario, {"virtual_machines": vm, "speed": speed})
+    narrator = _Narrator(is_silent=session.output is Output.JSON)
+    narrator.say(f"Run {begun['run_id']} of {begun['name']} has begun.")
+    with _interruptible(begun["run_id"]):
+        narrator.tell(begun)
+        if not no_wait:
+            begun = _follow(session, begun, narrator)
+    if session.output is Output.JSON:
+        print_json(begun)
+
+
+@command(app, "status")
+def status(
+    session: Session,
+    run_id: Annotated[str | None, typer.Argument(metavar="ID", help="Only this run.")] = None,
+) -> None:
+    """Show every run, or what has happened in one.
+
+    Example: forewarn scenario status
+    """
+    if run_id is None:
+        runs = session.get("scenario-runs")
+        session.show(runs, lambda got: print_table(got["scenario_runs"], _RUNS))
+    else:
+        session.show(session.get("scenario-runs", run_id), _print_one)
+
+
+@command(app, "stop")
+def stop(
+    session: Session, run_id: Annotated[str, typer.Argument(metavar="ID", help="The run.")]
+) -> None:
+    """Do no more steps, and cancel what is Scheduled.
+
+    Example: forewarn scenario stop 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
+    """
+    session.show(session.post("scenario-runs", run_id, "stop"), _print_one)
+
+
+def _begin(session: Session, scenario: str, order: dict[str, object]) -> Row:
+    file = Path(scenario)
+    if file.suffix != ".toml":
+        begun: Row = session.post("scenario-runs", body={**order, "name": scenario})
+        return begun
+    try:
+        begun = session.post("scenario-runs", body={**order, "toml": _read(file)})
+    except RefusedError as refusal:
+        line = refusal.problem.get("line")
+        if line is None:
+            raise
+        place = f"{file}:{line}"
+        raise CommandError(str(refusal), code=refusal.code, place=place) from None
+    return begun
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        problem = f"{file} cannot be read: {error.strerror}."
+    except UnicodeDecodeError:
+        problem = f"{file} is not UTF-8 text."
+    raise CommandError(problem, code=ExitCode.USAGE, hint="try: forewarn scenario run --help")
+
+
+class _Narrator:
+    """Tells each thing that happens in a run once."""
+
+    def __init__(self, *, is_silent: bool) -> None:
+        self._is_silent = is_silent
+        self._told: set[tuple[Any, ...]] = set()
+
+    def say(self, line: str) -> None:
+        if not self._is_silent:
+            typer.echo(line)
+
+    def tell(self, run: Row) -> None:
+        for entry in run["log"]:
+            key = tuple(entry.values())
+            if key not in self._told:
+                self._told.add(key)
+                self.say(_tell(run, entry))
+        if run["finished_at"] is not None:
+            self.say(f"{_offset(run, run['finished_at'])}  {run['status']}")
+
+
+def _follow(session: Session, run: Row, narrator: _Narrator) -> Row:
+    if session.get("clock")["kind"] == "virtual":
+        narrator.say("Time is virtual here: let it pass with forewarn clock advance 15m")
+        return run
+    while run["finished_at"] is None:
+        time.sleep(_ASK_EVERY)
+        run = session.get("scenario-runs", run["run_id"])
+        narrator.tell(run)
+    return run
+
+
+@contextmanager
+def _interruptible(run_id: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        hint = f"stop it with: forewarn scenario stop {run_id}"
+        raise CommandError("The run goes on.", code=ExitCode.FAILED, hint=hint) from None
+
+
+def _tell(run: Row, entry: Row) -> str:
+    event = next(each for each in run["events"] if each["event_id"] == entry["event_id"])
+    what, detail = entry["what"], entry["detail"]
+    if what == "approved":
+        happened = f"approved by {detail or entry['who']}"
+    elif what == "scheduled":
+        happened = f"scheduled for {time_of(event['first_not_before'])}"
+    else:
+        happened = f"{what} ({detail})" if detail else what
+    of = f"{event['event_type']} of {', '.join(event['resources'])}"
+    return f"{_offset(run, entry['at'])}  {of}: {happened}"
+
+
+def _offset(run: Row, moment: str) -> str:
+    passed = datetime.fromisoformat(moment) - datetime.fromisoformat(run["began_at"])
+    return f"{'+' + format_duration(passed):<8}"
+
+
+def _print_one(run: Row) -> None:
+    print_fields(run, _FIELDS)
+    if run["log"]:
+        typer.echo()
+    _Narrator(is_silent=False).tell(run)

@@ -1,0 +1,69 @@
+"""/scenarios and /scenario-runs: timelines, and beginning, following and stopping them."""
+
+from fastapi import APIRouter
+
+from forewarn.control.caller import Calling
+from forewarn.control.scenario_views import (
+    ScenarioRunRequest,
+    ScenarioRunsView,
+    ScenarioRunView,
+    ScenariosView,
+    scenario_run_summary,
+    scenario_run_view,
+    scenario_view,
+)
+from forewarn.operations.context import Context
+from forewarn.operations.scenario_file import read_scenario
+from forewarn.operations.scenarios import (
+    ScenarioReport,
+    find_scenario,
+    report_scenario_run,
+    start_scenario,
+    stop_scenario,
+)
+from forewarn.ports.store import Transaction
+
+router = APIRouter(tags=["scenarios"])
+
+
+@router.get("/scenarios")
+def list_scenarios(caller: Calling) -> ScenariosView:
+    """Return the built-in scenarios."""
+    return ScenariosView(scenarios=tuple(map(scenario_view, caller.services.scenarios.values())))
+
+
+@router.get("/scenario-runs")
+def list_scenario_runs(caller: Calling) -> ScenarioRunsView:
+    """Return every run, oldest first."""
+    runs = caller.read(lambda reading: reading.scenario_runs())
+    return ScenarioRunsView(scenario_runs=tuple(map(scenario_run_summary, runs)))
+
+
+@router.post("/scenario-runs", status_code=201)
+def run_scenario(caller: Calling, request: ScenarioRunRequest) -> ScenarioRunView:
+    """Begin a scenario; its events need no minimum notice."""
+    scenario = (
+        find_scenario(caller.services.scenarios, request.name or "")
+        if request.toml is None
+        else read_scenario(request.toml)
+    )
+    vms, speed = request.virtual_machines, request.speed
+    run = caller.write(lambda tx, context: start_scenario(tx, context, scenario, vms, speed))
+    return show_scenario_run(caller, run.run_id)
+
+
+@router.get("/scenario-runs/{run_id}")
+def show_scenario_run(caller: Calling, run_id: str) -> ScenarioRunView:
+    """Return one run: its timeline, its events, and all that has happened to them."""
+    wanted = run_id.lower()
+    return scenario_run_view(caller.read(lambda reading: report_scenario_run(reading, wanted)))
+
+
+@router.post("/scenario-runs/{run_id}/stop")
+def stop_scenario_run(caller: Calling, run_id: str) -> ScenarioRunView:
+    """Do no more steps, and cancel what is Scheduled."""
+
+    def operation(tx: Transaction, context: Context) -> ScenarioReport:
+        return report_scenario_run(tx, stop_scenario(tx, context, run_id.lower()).run_id)
+
+    return scenario_run_view(caller.write(operation))

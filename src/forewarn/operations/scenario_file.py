@@ -1,0 +1,262 @@
+"""Scenarios as people write them, in TOML. Every refusal names the line that is wrong."""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from forewarn.domain.errors import InvalidNameError
+from forewarn.domain.event import Trigger
+from forewarn.domain.names import check_name
+from forewarn.domain.notice import MINIMUM_NOTICE
+from forewarn.domain.scenario import (
+    INTERVENTIONS,
+    USUAL_IMPACT,
+    Announcement,
+    Intervention,
+    Scenario,
+    ScenarioStep,
+)
+from forewarn.operations.durations import DurationError, parse_duration
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.vocabulary import EventSource, EventType
+
+LONGEST: Final = timedelta(days=365)
+MOST_LINES: Final = 1000
+MOST_CHARACTERS: Final = 65_536
+
+SCENARIO_KEYS: Final[Mapping[str, type]] = {"name": str, "description": str, "step": list}
+_EVENT_KEYS: Final[Mapping[str, type]] = {
+    "label": str,
+    "source": str,
+    "description": str,
+    "duration": int,
+    "impact": str,
+}
+STEP_KEYS: Final[Mapping[str, Mapping[str, type]]] = {
+    "announce": {"at": str, "announce": str, "notice": str, **_EVENT_KEYS},
+    "begin": {"at": str, "begin": str, **_EVENT_KEYS},
+    **{trigger.value: {"at": str, trigger.value: object} for trigger in INTERVENTIONS},
+}
+"""The verbs a step may have, with every key it may have then and the type of its value."""
+
+_WORDS: Final = {str: "text in quotes", int: "a whole number", list: "a list: write [[step]]"}
+
+
+class ScenarioError(ForewarnError):
+    """A scenario that cannot be read or run; *line* is where it is wrong in its file."""
+
+    def __init__(self, problem: str, line: int | None = None) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
+def read_scenario(text: str) -> Scenario:
+    """Return the scenario that the TOML *text* describes, or refuse with the line."""
+    content = _decode(text)
+    top = _Place(text)
+    _check(top, content, SCENARIO_KEYS, "A scenario")
+    for key in ("name", "step"):
+        if not content.get(key):
+            raise top.error(f"A scenario needs a {key}.", key)
+    return Scenario(
+        name=_name(top, content, "name", "scenario"),
+        description=_text(top, content, "description"),
+        steps=_read_steps(text, content["step"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A table in the file: a step by its number, counted from 0, or what is around them."""
+
+    text: str
+    step: int | None = None
+
+    def error(self, problem: str, key: str | None = None) -> ScenarioError:
+        """Return what is wrong with *key*, or with the table."""
+        return ScenarioError(problem, self._line_of(key))
+
+    def _line_of(self, key: str | None) -> int:
+        lines = dict(reversed(list(_declarations(self.text))))
+        places = ((self.step, key), (self.step, None), (None, "step"))
+        likely = places if self.step is not None else places[:1]
+        return next((lines[place] for place in likely if place in lines), 1)
+
+
+def _decode(text: str) -> dict[str, Any]:
+    lines = _lines(text)
+    if len(lines) > MOST_LINES or len(text) > MOST_CHARACTERS:
+        problem = f"A scenario has at most {MOST_LINES} lines and {MOST_CHARACTERS} characters."
+        raise ScenarioError(problem, min(len(lines), MOST_LINES + 1))
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ScenarioError("A scenario has no lists within lists.", 1) from None
+    except ValueError as error:  # also for a number with too many digits
+        found = re.search(r"\(at line ([0-9]+)", str(error))
+        line = int(found[1]) if found else len(lines)
+        raise ScenarioError(f"This is not TOML: {error}.", line) from error
+
+
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+def _declarations(text: str) -> Iterator[tuple[tuple[int | None, str | None], int]]:
+    """Yield what is declared, a step or a key in it or around, with the line it begins on."""
+    step: int | None = None
+    for line, source, statement in _statements(text):
+        for key, value in statement.items():
+            if not source.lstrip().startswith("["):
+                yield (step, key), line
+            elif key == "step" and value == [{}]:
+                step = 0 if step is None else step + 1
+                yield (step, None), line
+            elif key == "step" and value:
+                yield (step, next(iter(value))), line
+            else:
+                yield (None, key), line
+
+
+def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    # A statement of TOML is TOML by itself, and no shorter part of it is.
+    begun, first = "", 1
+    for number, line in enumerate(_lines(text), 1):
+        begun += line + "\n"
+        try:
+            statement = tomllib.loads(begun)
+        except (ValueError, RecursionError):
+            continue
+        yield first, begun, statement
+        begun, first = "", number + 1
+
+
+def _check(place: _Place, table: Mapping[str, Any], keys: Mapping[str, type], what: str) -> None:
+    for key, value in table.items():
+        if key not in keys:
+            raise place.error(f"{what} has no key {key!r}; it may have {', '.join(keys)}.", key)
+        # bool is an int to Python, but not to people.
+        if not isinstance(value, keys[key]) or (keys[key] is int and isinstance(value, bool)):
+            raise place.error(f"{key} must be {_WORDS[keys[key]]}.", key)
+
+
+def _read_steps(text: str, entries: list[Any]) -> tuple[ScenarioStep, ...]:
+    steps: list[ScenarioStep] = []
+    for number, entry in enumerate(entries):
+        place = _Place(text, number)
+        if not isinstance(entry, dict):
+            raise place.error("A step is a table: write [[step]].")
+        verb = _verb(place, entry)
+        _check(place, entry, STEP_KEYS[verb], f"A step with {verb}")
+        if "at" not in entry:
+            raise place.error("A step needs its time; write at = '15m', or '0s' for the beginning.")
+        at = _time(place, entry, "at", timedelta(0))
+        if steps and at < steps[-1].at:
+            raise place.error("A step cannot be before the one above it.", "at")
+        read = _read_intervention if verb in set(INTERVENTIONS) else _read_announcement
+        steps.append(read(place, entry, at, steps))
+    return tuple(steps)
+
+
+def _verb(place: _Place, entry: Mapping[str, Any]) -> str:
+    given = [key for key in entry if key in STEP_KEYS]
+    if not given:
+        raise place.error(f"A step needs one of {', '.join(STEP_KEYS)}.")
+    if len(given) > 1:
+        raise place.error(f"A step does one thing: {' or '.join(given)}.", given[1])
+    return given[0]
+
+
+def _read_announcement(
+    place: _Place, entry: Mapping[str, Any], at: timedelta, before: list[ScenarioStep]
+) -> Announcement:
+    verb = "announce" if "announce" in entry else "begin"
+    event_type = EventType(_choice(place, entry, verb, tuple(EventType)))
+    notice = _time(place, entry, "notice", MINIMUM_NOTICE[event_type])
+    return Announcement(
+        at=at,
+        label=_label(place, entry, before),
+        event_type=event_type,
+        event_source=EventSource(
+            _choice(place, entry, "source", tuple(EventSource), EventSource.PLATFORM)
+        ),
+        description=_text(place, entry, "description"),
+        duration_in_seconds=_seconds(place, entry, "duration"),
+        notice=notice if verb == "announce" else None,
+        impact=_time(place, entry, "impact", USUAL_IMPACT[event_type]),
+    )
+
+
+def _read_intervention(
+    place: _Place, entry: Mapping[str, Any], at: timedelta, before: list[ScenarioStep]
+) -> Intervention:
+    trigger = next(trigger for trigger in INTERVENTIONS if trigger in entry)
+    labels = [step.label for step in before if isinstance(step, Announcement)]
+    label = entry[trigger]
+    if not labels:
+        raise place.error(
+            f"There is nothing to {trigger} yet; announce it in a step above.", trigger
+        )
+    if label is True:
+        label = labels[-1]
+    if label not in labels:
+        problem = f"{trigger} must be true, for what was announced last, or a label of a step above"
+        raise place.error(f"{problem}: {', '.join(labels)}.", trigger)
+    return Intervention(at=at, label=label, trigger=Trigger(trigger))
+
+
+def _label(place: _Place, entry: Mapping[str, Any], before: list[ScenarioStep]) -> str:
+    if "label" not in entry:
+        return str(len(before) + 1)
+    label = _name(place, entry, "label", "label")
+    if any(step.label == label for step in before):
+        raise place.error(f"There is a label {label!r} above already.", "label")
+    return label
+
+
+def _name(place: _Place, table: Mapping[str, Any], key: str, noun: str) -> str:
+    name: str = table[key]
+    try:
+        check_name(name, noun)
+    except InvalidNameError as error:
+        raise place.error(str(error), key) from error
+    return name
+
+
+def _text(place: _Place, table: Mapping[str, Any], key: str) -> str:
+    text: str = table.get(key, "")
+    if len(text) > 4096:
+        raise place.error(f"{key} has more than 4096 characters.", key)
+    return text
+
+
+def _choice(
+    place: _Place, entry: Mapping[str, Any], key: str, words: tuple[str, ...], usual: str = ""
+) -> str:
+    word: str = entry.get(key, usual)
+    if word not in words:
+        raise place.error(f"{key} must be one of {', '.join(words)}.", key)
+    return word
+
+
+def _seconds(place: _Place, entry: Mapping[str, Any], key: str) -> int | None:
+    seconds: int | None = entry.get(key)
+    if seconds is not None and not 0 <= seconds <= LONGEST.total_seconds():
+        problem = "must be seconds, a year at most; leave it out if nobody knows"
+        raise place.error(f"{key} {problem}.", key)
+    return seconds
+
+
+def _time(place: _Place, entry: Mapping[str, Any], key: str, usual: timedelta) -> timedelta:
+    if key not in entry:
+        return usual
+    try:
+        time = parse_duration(entry[key])
+    except DurationError as error:
+        raise place.error(f"{key}: {error}", key) from error
+    if time > LONGEST:
+        raise place.error(f"{key} must be a year at most.", key)
+    return time

@@ -1,0 +1,113 @@
+"""Running scenarios, and where each run is."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from forewarn.domain.errors import DomainError
+from forewarn.domain.event import ScheduledEvent, cancel
+from forewarn.domain.names import ScenarioRunId
+from forewarn.domain.scenario import Scenario, ScenarioRun, stop
+from forewarn.operations.context import Context
+from forewarn.operations.inventory import find_vms
+from forewarn.operations.recording import Deed, record_audit, record_events
+from forewarn.operations.scenario_file import ScenarioError
+from forewarn.ports.store import LedgerEntry, Reading, Transaction
+from forewarn.protocol.vocabulary import EventStatus
+
+FASTEST: Final = 1_000_000
+
+
+class UnknownScenarioError(DomainError):
+    """A scenario that is not built in."""
+
+    def __init__(self, scenario: str) -> None:
+        super().__init__(f"There is no scenario {scenario!r}.")
+        self.scenario = scenario
+
+
+class UnknownScenarioRunError(DomainError):
+    """A run nobody has started."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"There is no scenario run {run_id!r}.")
+        self.run_id = run_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioReport:
+    """Where a run is: its events so far, and all that has happened to them, oldest first."""
+
+    run: ScenarioRun
+    events: tuple[ScheduledEvent, ...]
+    log: tuple[LedgerEntry, ...]
+
+
+def find_scenario(scenarios: Mapping[str, Scenario], name: str) -> Scenario:
+    """Return the scenario called *name*, or refuse."""
+    try:
+        return scenarios[name]
+    except KeyError:
+        raise UnknownScenarioError(name) from None
+
+
+def start_scenario(
+    tx: Transaction, context: Context, scenario: Scenario, vms: Iterable[str], speed: float = 1
+) -> ScenarioRun:
+    """Begin *scenario* now; its steps are done when they are due, *speed* times as fast.
+
+    The speed of the server is in it too, so that all of the timeline keeps its proportions.
+    """
+    resources = tuple(dict.fromkeys(vm.name for vm in find_vms(tx.topology(), vms)))
+    if not resources:
+        raise ScenarioError("A scenario needs a virtual machine to happen to.")
+    if not 1 <= speed <= FASTEST:
+        raise ScenarioError(f"The speed of a scenario must be between 1 and {FASTEST}.")
+    run = ScenarioRun(
+        run_id=ScenarioRunId(context.new_id().lower()),
+        name=scenario.name,
+        resources=resources,
+        began_at=context.now,
+        speed=speed * context.rules.speed,
+        steps=scenario.steps,
+    )
+    tx.put_scenario_run(run)
+    record_audit(tx, context, "scenario start", run.run_id)
+    return run
+
+
+def stop_scenario(tx: Transaction, context: Context, run_id: str) -> ScenarioRun:
+    """Do no more steps, and cancel what is Scheduled; what has Started goes on to its end."""
+    run = stop(_find_run(tx, run_id))
+    canceled = [
+        cancel(event, reason="the scenario was stopped", now=context.now)
+        for event in _events(tx, run)
+        if event.event_status is EventStatus.SCHEDULED
+    ]
+    record_events(tx, context, [Deed(event=event, what="canceled") for event in canceled])
+    tx.put_scenario_run(run)
+    record_audit(tx, context, "scenario stop", run.run_id)
+    return run
+
+
+def report_scenario_run(reading: Reading, run_id: str) -> ScenarioReport:
+    """Say where a run is and what has happened in it."""
+    run = _find_run(reading, run_id)
+    entries = [entry for event_id in run.event_ids for entry in reading.ledger(event_id)]
+    return ScenarioReport(
+        run=run,
+        events=_events(reading, run),
+        log=tuple(sorted(entries, key=lambda entry: entry.at)),
+    )
+
+
+def _find_run(reading: Reading, run_id: str) -> ScenarioRun:
+    run = reading.scenario_run(ScenarioRunId(run_id))
+    if run is None:
+        raise UnknownScenarioRunError(run_id)
+    return run
+
+
+def _events(reading: Reading, run: ScenarioRun) -> tuple[ScheduledEvent, ...]:
+    found = map(reading.event, run.event_ids)
+    return tuple(event for event in found if event is not None)

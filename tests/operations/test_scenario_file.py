@@ -1,0 +1,150 @@
+from datetime import timedelta
+
+import pytest
+
+from forewarn.domain.event import Trigger
+from forewarn.domain.scenario import Announcement, Intervention, Scenario
+from forewarn.operations.scenario_file import MOST_LINES, ScenarioError, read_scenario
+from forewarn.protocol.vocabulary import EventSource, EventType
+
+NIGHT = """\
+name = "night"
+description = "Two things in one night."
+
+[[step]]
+at = "0s"
+announce = "Freeze"
+
+[[step]]
+at = "2m"
+begin = "Reboot"
+label = "failure"
+source = "User"
+description = "It fell."
+duration = 30
+impact = "0s"
+
+[[step]]
+at = "3m"
+approve = "1"
+
+[[step]]
+at = "3m"
+complete = true
+"""
+BEGINNING = 'name = "night"\n\n[[step]]\nat = "5m"\nannounce = "Freeze"\n'
+"""What an erroneous line follows: it is the sixth."""
+
+
+def test_scenario_is_read_with_its_defaults() -> None:
+    assert read_scenario(NIGHT) == Scenario(
+        name="night",
+        description="Two things in one night.",
+        steps=(
+            Announcement(
+                at=timedelta(0),
+                label="1",
+                event_type=EventType.FREEZE,
+                event_source=EventSource.PLATFORM,
+                description="",
+                duration_in_seconds=None,
+                notice=timedelta(minutes=15),
+                impact=timedelta(minutes=5),
+            ),
+            Announcement(
+                at=timedelta(minutes=2),
+                label="failure",
+                event_type=EventType.REBOOT,
+                event_source=EventSource.USER,
+                description="It fell.",
+                duration_in_seconds=30,
+                notice=None,
+                impact=timedelta(0),
+            ),
+            Intervention(at=timedelta(minutes=3), label="1", trigger=Trigger.APPROVE),
+            Intervention(at=timedelta(minutes=3), label="failure", trigger=Trigger.COMPLETE),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("", 1, "needs a name"),
+        ('name = "night"\n', 1, "needs a step"),
+        ('name = "night"\nstep = []\n', 2, "needs a step"),
+        ('\nname = ""\nstep = [{}]', 2, "needs a name"),
+        ("name = 5\n", 1, "name must be text in quotes"),
+        ('name = "a b"\n[[step]]\n', 1, "'a b' is no name for a scenario"),
+        (f'name = "n"\ndescription = "{"x" * 4097}"\n[[step]]\n', 2, "more than 4096"),
+        ('name = "night"\nsteps = 1\n', 2, "A scenario has no key 'steps'"),
+        ('name = "night"\n\n[step]\nat = "0s"\n', 3, r"write \[\[step\]\]"),
+        ('name = "night"\nstep = [\n  1,\n]\n', 2, r"write \[\[step\]\]"),
+        ('name = "night"\nstep = [\n  {at = "0s"},\n]\n', 2, "needs one of announce"),
+        ("name = 'night'\nname = 'day'\n", 2, "not TOML"),
+        ("name = 'night'\n\n[[step]\n", 3, "not TOML"),
+        ("name = 'night'\nx = '''\n\n", 3, "not TOML"),
+        (f"x = {'9' * 5000}\n", 1, "not TOML"),
+        (f"x = {'[' * 9000}{']' * 9000}\n", 1, "no lists within lists"),
+        ("\n" * MOST_LINES + "x", MOST_LINES + 1, "at most 1000 lines"),
+        (f"x = '{'x' * 70_000}'", 1, "and 65536 characters"),
+        ('name = "night"\n\n[[step]]\n', 3, "needs one of announce, begin, approve"),
+        ('name = "night"\n\n[[step]]\nannounce = "Freeze"\n', 3, "needs its time"),
+        (f'{BEGINNING}begin = "Reboot"\n', 6, "does one thing: announce or begin"),
+        (f"{BEGINNING}colour = 3\n", 6, "A step with announce has no key 'colour'"),
+        (f"{BEGINNING}colour.of = 3\n", 6, "no key 'colour'"),
+        (f"{BEGINNING}[step.colour]\nof = 3\n", 6, "no key 'colour'"),
+        (f"{BEGINNING}[colour]\nof = 3\n", 6, "A scenario has no key 'colour'"),
+        (f'{BEGINNING}notice = """\n\nsoon"""\n', 6, r"notice: '\\nsoon' is no duration"),
+        (f'{BEGINNING}# at\n\nnotice = "-5m"\n', 8, "'-5m' is no duration"),
+        (f"{BEGINNING}notice = 5\n", 6, "notice must be text in quotes"),
+        (f'{BEGINNING}impact = "366d"\n', 6, "impact must be a year at most"),
+        (f'{BEGINNING}impact = "999999999d1d"\n', 6, "impact: .* is no duration"),
+        (f'{BEGINNING}duration = "5s"\n', 6, "duration must be a whole number"),
+        (f"{BEGINNING}duration = true\n", 6, "duration must be a whole number"),
+        (f"{BEGINNING}duration = -1\n", 6, "leave it out if nobody knows"),
+        (f"{BEGINNING}duration = 31536001\n", 6, "a year at most"),
+        (f'{BEGINNING}source = "Me"\n', 6, "source must be one of Platform, User"),
+        (f'{BEGINNING}label = "a b"\n', 6, "'a b' is no name for a label"),
+        (f'{BEGINNING}description = "{"x" * 4097}"\n', 6, "more than 4096"),
+        (BEGINNING.replace("Freeze", "Nap"), 5, "announce must be one of Freeze, Reboot"),
+        (f'{BEGINNING}[[step]]\nat = "4m"\ncancel = true\n', 7, "before the one above it"),
+        (f'{BEGINNING}[[step]]\nat = "5m"\ncancel = "x"\n', 8, "cancel must be true.*: 1"),
+        (f'{BEGINNING}[[step]]\nat = "5m"\ncancel = false\n', 8, "cancel must be true"),
+        (f'{BEGINNING}[[step]]\nat = "5m"\ncancel = [1]\n', 8, "cancel must be true"),
+        (f'{BEGINNING}[[step]]\r\nat = "5m"\r\ncancel = "x"\r\n', 8, "cancel must be true"),
+        (
+            f'{BEGINNING}[[step]]\nat = "5m"\ncancel = true\nnotice = "5m"\n',
+            9,
+            "A step with cancel has no key 'notice'; it may have at, cancel",
+        ),
+        (
+            f'{BEGINNING}label = "a"\n[[step]]\nat = "5m"\nbegin = "Reboot"\nlabel = "a"\n',
+            10,
+            "a label 'a' above already",
+        ),
+        ('name = "n"\n[[step]]\nat = "1m"\ncancel = true\n', 4, "nothing to cancel yet"),
+        (
+            'name = "n"\n[[step]]\nat = "0s"\nbegin = "Reboot"\nnotice = "5m"\n',
+            5,
+            "A step with begin has no key 'notice'",
+        ),
+    ],
+)
+def test_wrong_scenario_is_refused_with_its_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(ScenarioError, match=words) as refused:
+        read_scenario(text)
+
+    assert refused.value.line == line
+    assert str(refused.value).endswith(".")
+
+
+def test_line_is_found_below_text_that_looks_like_a_step() -> None:
+    text = (
+        f'{BEGINNING}description = """\n[[step]]\nat = "9m"\n"""\n\n[[step]]\nat = "4m"\ncancel = 1'
+    )
+
+    with pytest.raises(ScenarioError) as refused:
+        read_scenario(text)
+
+    assert refused.value.line == 12
