@@ -16,6 +16,7 @@ import pytest
 
 from forewarn.domain.errors import DomainError, NoticeTooShortError, UnknownVirtualMachineError
 from forewarn.operations.fleet import FleetError
+from forewarn.operations.scenarios import UnknownScenarioError
 from forewarn.ports.faults import FaultError
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.testing import EmulatedVm, Emulator, EventStatus
@@ -299,6 +300,35 @@ def test_client_of_the_sdk_comes_with_the_machine(emulator: Emulator) -> None:
         client.approve(*(shown for shown in client.events() if shown.affects(client.whoami())))
 
     event.assert_approved(by="web-0")
+
+
+def test_scenario_goes_on_as_time_passes(emulator: Emulator) -> None:
+    run = emulator.run_scenario("live-migration", "web-0", "web-1")
+    assert [event.status for event in run.events] == ["Scheduled", "Scheduled"]
+
+    emulator.clock.advance(minutes=15)
+    assert [event.status for event in run.events] == ["Started", "Started"]
+    emulator.clock.advance(minutes=5)
+
+    assert run.status == "finished"
+
+
+def test_scenario_comes_from_a_file_and_can_be_stopped(emulator: Emulator, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'name = "mine"\ndescription = "Short notice."\n'
+        '[[step]]\nat = "0s"\nannounce = "Reboot"\nnotice = "5s"\n',
+        encoding="utf-8",
+    )
+
+    run = emulator.run_scenario(file, "web-0")
+    (event,) = run.events
+    run.stop()
+
+    event.assert_status("Canceled")
+    assert event.record.not_before - event.record.created_at == timedelta(seconds=5)
+    with pytest.raises(UnknownScenarioError, match="dead-migration"):
+        emulator.run_scenario("dead-migration", "web-0")
 
 
 def test_time_does_not_go_back(emulator: Emulator) -> None:

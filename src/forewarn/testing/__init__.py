@@ -22,6 +22,7 @@ from forewarn.testing.handles import (
     EmulatedApproval,
     EmulatedClock,
     EmulatedEvent,
+    EmulatedScenario,
     EmulatedVm,
 )
 
@@ -29,6 +30,7 @@ __all__ = [
     "EmulatedApproval",
     "EmulatedClock",
     "EmulatedEvent",
+    "EmulatedScenario",
     "EmulatedVm",
     "Emulator",
     "EventSource",

@@ -9,8 +9,11 @@ from typing import Any, Final, Self, Unpack
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.notice import NoticeMode
+from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.fleet import Fleet, read_fleet, read_fleet_file
 from forewarn.operations.inventory import apply_fleet, find_vm
+from forewarn.operations.scenario_file import read_scenario
+from forewarn.operations.scenarios import find_scenario, start_scenario
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventStatus, EventType
@@ -21,6 +24,7 @@ from forewarn.testing.handles import (
     EmulatedApproval,
     EmulatedClock,
     EmulatedEvent,
+    EmulatedScenario,
     EmulatedVm,
     all_approvals,
     all_events,
@@ -142,6 +146,16 @@ class Emulator:
     ) -> tuple[EmulatedEvent, ...]:
         """Announce *event_type* for all of *vms*: an event for each update domain of each scope."""
         return announce(self._running, EventType(event_type), vms, details)
+
+    def run_scenario(self, scenario: str | Path, *vms: str) -> EmulatedScenario:
+        """Begin a built-in scenario, or the one in a file, which then happens to *vms*."""
+        if isinstance(scenario, Path):
+            chosen = read_scenario(scenario.read_text(encoding="utf-8"))
+        else:
+            chosen = find_scenario(built_in_scenarios(), scenario)
+        names = [self.vm(name).name for name in vms]
+        run = self._running.write(lambda tx, context: start_scenario(tx, context, chosen, names))
+        return EmulatedScenario(self._running, run.run_id)
 
     def document(self, vm: str, api_version: str = NEWEST.name) -> dict[str, Any]:
         """Return what *vm* reads, as it is on the wire."""

@@ -9,7 +9,8 @@ from typing import Any, Final, NoReturn, TypedDict, Unpack
 from forewarn.bootstrap.clock_control import clock_control
 from forewarn.client import Client
 from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.names import VmName
+from forewarn.domain.names import ScenarioRunId, VmName
+from forewarn.domain.scenario import ScenarioRunStatus
 from forewarn.operations.events import (
     EventOrder,
     approve_event,
@@ -21,6 +22,7 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.inventory import find_vm
+from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, stop_scenario
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.store import LedgerEntry
 from forewarn.protocol.versions import NEWEST
@@ -170,6 +172,32 @@ class EmulatedEvent:
     def __str__(self) -> str:
         now = self._engine.service.clock.now()
         return self._engine.read(lambda reading: describe_event(reading, self.event_id, now))
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedScenario:
+    """One run of a scenario. It goes on as the clock is advanced."""
+
+    _engine: Engine
+    run_id: ScenarioRunId
+
+    @property
+    def status(self) -> ScenarioRunStatus:
+        """Running, stopped or finished."""
+        return self._report.run.status
+
+    @property
+    def events(self) -> tuple[EmulatedEvent, ...]:
+        """The events it has made so far."""
+        return tuple(EmulatedEvent(self._engine, event.event_id) for event in self._report.events)
+
+    def stop(self) -> None:
+        """Do no more steps, and cancel what is Scheduled."""
+        self._engine.write(lambda tx, context: stop_scenario(tx, context, self.run_id))
+
+    @property
+    def _report(self) -> ScenarioReport:
+        return self._engine.read(lambda reading: report_scenario_run(reading, self.run_id))
 
 
 @dataclass(frozen=True, slots=True)
