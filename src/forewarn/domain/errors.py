@@ -20,6 +20,14 @@ DomainError
 │ └ UserOperationLimitError       as many are in flight as the server takes
 ├ MaintenanceOverError            a Maintenance that has ended or was aborted
 ├ ScenarioOverError               a run of a scenario that has ended or was stopped
+├ AccessError                     somebody who may not
+│ ├ TokenExpiredError             a token whose time is over
+│ ├ TokenRevokedError             a token that was taken back
+│ ├ RoleTooLowError               a role that may not do this
+│ ├ OutsideScopesError            virtual machines in other scopes than the token's
+│ ├ UnknownTokenError             a token nobody created, or revoked already
+│ ├ TokenNameTakenError           two live tokens of one name
+│ └ TokenOrderError               a token that cannot be as it was asked for
 └ PlanError                       a Maintenance that cannot be walked
   ├ EmptySelectionError           nothing was selected
   └ SharedHostError               a host carries two update domains of one scope
@@ -213,6 +221,70 @@ class ScenarioOverError(DomainError):
         self.run_id = run_id
 
 
+class AccessError(DomainError):
+    """Somebody may not do this."""
+
+
+class TokenExpiredError(AccessError):
+    """A token whose time is over."""
+
+    def __init__(self, name: str, expired_at: datetime) -> None:
+        super().__init__(f"The token {name} has expired on {_date(expired_at)}; ask for another.")
+        self.name = name
+
+
+class TokenRevokedError(AccessError):
+    """A token that was taken back."""
+
+    def __init__(self, name: str, revoked_at: datetime) -> None:
+        super().__init__(f"The token {name} was revoked on {_date(revoked_at)}; ask for another.")
+        self.name = name
+
+
+class RoleTooLowError(AccessError):
+    """A role that may not do this."""
+
+    def __init__(self, name: str, role: str, needed: str) -> None:
+        super().__init__(f"This needs the role {needed}, and {name} is {role}.")
+        self.name = name
+        self.role = role
+        self.needed = needed
+
+
+class OutsideScopesError(AccessError):
+    """Virtual machines in other scopes than the token's."""
+
+    def __init__(self, name: str, vms: Sequence[str]) -> None:
+        super().__init__(
+            f"This would also touch {', '.join(vms)}, and the token {name} is limited to others; "
+            "ask somebody whose token is not."
+        )
+        self.name = name
+        self.vms = tuple(vms)
+
+
+class UnknownTokenError(AccessError):
+    """A token nobody created, or revoked already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no token called {name!r} that could be revoked.")
+        self.name = name
+
+
+class TokenNameTakenError(AccessError):
+    """Two live tokens of one name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"There is a token called {name!r} already; revoke it, or take another name."
+        )
+        self.name = name
+
+
+class TokenOrderError(AccessError):
+    """A token that cannot be as it was asked for."""
+
+
 class PlanError(DomainError):
     """A Maintenance that cannot be walked."""
 
@@ -235,3 +307,7 @@ class SharedHostError(PlanError):
         self.host = host
         self.scope = scope
         self.vms = tuple(vms)
+
+
+def _date(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} GMT"

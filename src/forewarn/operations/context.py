@@ -20,10 +20,14 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Who asks and when: *now* in maintenance time, *at* in real time."""
+    """Who asks and when: *now* in maintenance time, *at* in real time.
+
+    *where* is the address they ask from, if they came over a network.
+    """
 
     who: str
     now: datetime
     at: datetime
     new_id: Callable[[], EventId]
     rules: Rules = field(default_factory=Rules)
+    where: str = ""

@@ -28,7 +28,7 @@ from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
-_USER_VERBS = {EventType.REBOOT: "restarted", EventType.REDEPLOY: "redeployed"}
+_USER_VERBS = {EventType.REBOOT: "restart", EventType.REDEPLOY: "redeploy"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +83,15 @@ def operate(tx: Transaction, context: Context, name: str, event_type: EventType)
     """Restart or redeploy a virtual machine as its owner: Reboot or Redeploy, EventSource User."""
     topology = tx.topology()
     vm = find_vm(topology, name)
-    admit_user_operation(vm.name, tx.events_in_flight(), limit=context.rules.user_initiated_limit)
+    limit = context.rules.user_initiated_limit
+    admit_user_operation(vm.name, tx.user_operations_in_flight(), limit=limit)
     (share,) = split_by_update_domain(topology, [vm.name])
     draft = Draft(
         event_type=event_type,
         event_source=EventSource.USER,
         share=share,
         # The sentence Azure shows: compatibility.md#user-operations.
-        description=f"Virtual machine is going to be {_USER_VERBS[event_type]} "
+        description=f"Virtual machine is going to be {_USER_VERBS[event_type]}ed "
         "as requested by authorized user.",
     )
     policy = topology.scopes[vm.scope_id].policy

@@ -32,6 +32,7 @@ def record_events(tx: Transaction, context: Context, deeds: Iterable[Deed]) -> N
                 at=context.now,
                 what=deed.what,
                 who=context.who,
+                where=context.where,
                 detail=deed.detail or deed.event.reason,
             )
         )
@@ -51,6 +52,7 @@ def record_audit(
             at=context.at,
             maintenance_time=context.now,
             who=context.who,
+            where=context.where,
             action=action,
             subject=subject,
             detail=detail,

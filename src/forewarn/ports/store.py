@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
+from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName
@@ -17,6 +18,11 @@ from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 T = TypeVar("T")
+
+
+DONE: Final = "done"
+REFUSED: Final = "refused"
+"""The outcomes of an audit entry."""
 
 
 class StoreError(ForewarnError):
@@ -44,6 +50,7 @@ class LedgerEntry:
     at: datetime
     what: str
     who: str
+    where: str = ""
     detail: str = ""
 
 
@@ -54,9 +61,10 @@ class AuditEntry:
     at: datetime
     maintenance_time: datetime
     who: str
+    where: str = ""
     action: str
     subject: str
-    outcome: str = "done"
+    outcome: str = DONE
     detail: str = ""
 
 
@@ -80,6 +88,10 @@ class Reading(Protocol):
     def event(self, event_id: EventId) -> ScheduledEvent | None: ...
 
     def events_in_flight(self, scope_id: ScopeId | None = None) -> tuple[ScheduledEvent, ...]: ...
+
+    def user_operations_in_flight(self) -> tuple[ScheduledEvent, ...]:
+        """Return those of the whole server, whoever looks: they are limited together."""
+        ...
 
     def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]: ...
 
@@ -111,7 +123,20 @@ class Reading(Protocol):
 
     def last_polled_at(self, scope_id: ScopeId) -> datetime | None: ...
 
-    def audit(self, *, limit: int = 1000) -> tuple[AuditEntry, ...]: ...
+    def audit(
+        self,
+        *,
+        who: str | None = None,
+        action: str | None = None,
+        since: datetime | None = None,
+        limit: int = 1000,
+    ) -> tuple[AuditEntry, ...]:
+        """Return the newest *limit* entries of these, oldest first."""
+        ...
+
+    def token(self, token_hash: str) -> Token | None: ...
+
+    def tokens(self) -> tuple[Token, ...]: ...
 
     def setting(self, name: str) -> str | None: ...
 
@@ -132,6 +157,8 @@ class Transaction(Reading, Protocol):
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None: ...
 
     def put_setting(self, name: str, value: str) -> None: ...
+
+    def put_token(self, token: Token) -> None: ...
 
     def append_ledger(self, entry: LedgerEntry) -> None: ...
 

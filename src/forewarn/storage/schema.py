@@ -25,9 +25,9 @@ from forewarn.storage.errors import (
     DatabaseUnusableError,
     NotADatabaseError,
 )
-from forewarn.storage.tables import metadata
+from forewarn.storage.tables import APPEND_ONLY, metadata
 
-REVISIONS: Final = ("0001", "0002")
+REVISIONS: Final = ("0001", "0002", "0003")
 """Every migration, oldest first; a test compares it with the scripts."""
 
 HEAD: Final = REVISIONS[-1]
@@ -141,7 +141,7 @@ def _creation() -> tuple[str, ...]:
     tables = (_VERSIONS, *metadata.sorted_tables)
     indexes = [index for table in tables for index in table.indexes]
     elements: list[ExecutableDDLElement] = [*map(CreateTable, tables), *map(CreateIndex, indexes)]
-    return tuple(str(element.compile(dialect=dialect())) for element in elements)
+    return (*(str(element.compile(dialect=dialect())) for element in elements), *APPEND_ONLY)
 
 
 def _upgrade(path: Path) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Insert, Select, Table, bindparam, exists, fun
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.dialects.sqlite.pysqlite import dialect as sqlite_dialect
 
-from forewarn.protocol.vocabulary import EventStatus
+from forewarn.protocol.vocabulary import EventSource, EventStatus
 from forewarn.storage.tables import (
     audit,
     delivery_scopes,
@@ -22,6 +22,7 @@ from forewarn.storage.tables import (
     scenario_runs,
     settings,
     simulated_impacts,
+    tokens,
 )
 
 _DIALECT: Final = sqlite_dialect(
@@ -89,6 +90,7 @@ PUT_SCENARIO_RUN: Final = PreparedInsert(upsert(scenario_runs, "run_id"))
 PUT_DOCUMENT: Final = PreparedInsert(_next_document())
 PUT_POLL: Final = PreparedInsert(upsert(polls, "scope_id"))
 PUT_SETTING: Final = PreparedInsert(upsert(settings, "name"))
+PUT_TOKEN: Final = PreparedInsert(upsert(tokens, "token_hash"))
 PUT_LEASE: Final = PreparedInsert(upsert(leases, "name"))
 APPEND_LEDGER: Final = PreparedInsert(insert(ledger))
 APPEND_AUDIT: Final = PreparedInsert(insert(audit))
@@ -104,6 +106,9 @@ EVENTS_IN_FLIGHT: Final = (
 )
 EVENTS_IN_FLIGHT_OF_SCOPE: Final = EVENTS_IN_FLIGHT.where(
     events.c.scope_id == bindparam("scope_id")
+)
+USER_OPERATIONS_IN_FLIGHT: Final = EVENTS_IN_FLIGHT.where(
+    events.c.event_source == literal(EventSource.USER, events.c.event_source.type)
 )
 EVENTS_OF_MAINTENANCES: Final = (
     columns_select(events)
@@ -125,6 +130,13 @@ LEDGER: Final = (
 NEWEST_AUDIT: Final = (
     columns_select(audit).order_by(audit.c.sequence.desc()).limit(bindparam("limit"))
 )
+AUDIT_FILTERS: Final = {
+    "who": audit.c.who == bindparam("who"),
+    "action": audit.c.action == bindparam("action"),
+    "since": audit.c.at >= bindparam("since"),
+}
+TOKEN: Final = columns_select(tokens).where(tokens.c.token_hash == bindparam("token_hash"))
+TOKENS: Final = columns_select(tokens).order_by(tokens.c.sequence)
 MAINTENANCE: Final = columns_select(maintenances).where(
     maintenances.c.maintenance_id == bindparam("maintenance_id")
 )

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
 )
 
+from forewarn.domain.access import Role
 from forewarn.domain.event import Outcome
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import ScopeKind
@@ -151,6 +152,7 @@ ledger: Final = Table(
     Column("what", String, nullable=False),
     Column("who", String, nullable=False),
     Column("detail", String, nullable=False),
+    Column("where", String, nullable=False, server_default=""),
 )
 
 audit: Final = Table(
@@ -164,6 +166,30 @@ audit: Final = Table(
     Column("subject", String, nullable=False),
     Column("outcome", String, nullable=False),
     Column("detail", String, nullable=False),
+    Column("where", String, nullable=False, server_default=""),
+)
+
+APPEND_ONLY: Final = tuple(
+    f"CREATE TRIGGER {table.name}_refuses_{verb} BEFORE {verb} ON {table.name} "
+    f"BEGIN SELECT RAISE(ABORT, '{table.name} is append-only'); END"
+    for table in (ledger, audit)
+    for verb in ("update", "delete")
+)
+"""What keeps the records as they were written, whoever has the database open."""
+
+# A token that was revoked or has expired stays, so that whoever shows it is told which.
+tokens: Final = Table(
+    "tokens",
+    metadata,
+    Column("sequence", WholeNumber, primary_key=True),
+    Column("token_hash", String, nullable=False, unique=True),
+    Column("name", String, nullable=False),
+    Column("role", Word(Role), nullable=False),
+    Column("scopes", Names, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment),
+    Column("revoked_at", Moment),
+    Column("last_used_at", Moment),
 )
 
 maintenances: Final = Table(

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select
 
+from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName
@@ -50,6 +51,10 @@ class SqlReading:
         if scope_id is None:
             return self._events(statements.EVENTS_IN_FLIGHT)
         return self._events(statements.EVENTS_IN_FLIGHT_OF_SCOPE, scope_id=scope_id)
+
+    def user_operations_in_flight(self) -> tuple[ScheduledEvent, ...]:
+        """Return the restarts and redeploys that are Scheduled or Started, everywhere."""
+        return self._events(statements.USER_OPERATIONS_IN_FLIGHT)
 
     def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]:
         """Return every event that one of the Maintenances has created."""
@@ -110,10 +115,29 @@ class SqlReading:
         moment: datetime | None = self._value(statements.LAST_POLLED_AT, scope_id=scope_id)
         return moment
 
-    def audit(self, *, limit: int = 1000) -> tuple[AuditEntry, ...]:
-        """Return the newest *limit* entries, oldest first."""
-        rows = self._rows(statements.NEWEST_AUDIT, limit=limit)
+    def audit(
+        self,
+        *,
+        who: str | None = None,
+        action: str | None = None,
+        since: datetime | None = None,
+        limit: int = 1000,
+    ) -> tuple[AuditEntry, ...]:
+        """Return the newest *limit* entries of these, oldest first."""
+        filters = {"who": who, "action": action, "since": since}
+        wanted = {name: value for name, value in filters.items() if value is not None}
+        look = statements.NEWEST_AUDIT.where(*(statements.AUDIT_FILTERS[name] for name in wanted))
+        rows = self._rows(look, limit=limit, **wanted)
         return tuple(AuditEntry(**row) for row in rows)[::-1]
+
+    def token(self, token_hash: str) -> Token | None:
+        """Return the token whose secret has this hash."""
+        row = self._row(statements.TOKEN, token_hash=token_hash)
+        return None if row is None else Token(**row)
+
+    def tokens(self) -> tuple[Token, ...]:
+        """Return every token, also those that grant nothing any more."""
+        return tuple(Token(**row) for row in self._rows(statements.TOKENS))
 
     def setting(self, name: str) -> str | None:
         """Return what was put under *name*."""
@@ -190,6 +214,10 @@ class SqlTransaction(SqlReading):
         """Put *value* under *name*."""
         statements.PUT_SETTING.run(self._connection, name, value)
 
+    def put_token(self, token: Token) -> None:
+        """Add *token*, or replace what is known of it."""
+        statements.PUT_TOKEN.run(self._connection, *_token_values(token))
+
     def append_ledger(self, entry: LedgerEntry) -> None:
         """Add a line to the life of an event."""
         statements.APPEND_LEDGER.run(self._connection, *_ledger_values(entry))
@@ -235,6 +263,7 @@ _SCENARIO_RUNS: Final = {
 _event_values: Final = attrgetter(*statements.PUT_EVENT.names)
 _maintenance_values: Final = attrgetter(*statements.PUT_MAINTENANCE.names)
 _scenario_run_values: Final = attrgetter(*statements.PUT_SCENARIO_RUN.names)
+_token_values: Final = attrgetter(*statements.PUT_TOKEN.names)
 _ledger_values: Final = attrgetter(*statements.APPEND_LEDGER.names)
 _audit_values: Final = attrgetter(*statements.APPEND_AUDIT.names)
 _impact_values: Final = attrgetter(*statements.PUT_SIMULATED_IMPACT.names)

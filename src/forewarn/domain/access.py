@@ -1,0 +1,128 @@
+"""Who may do what: roles, the tokens that grant them, and the delivery scopes these may cover."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from forewarn.domain.errors import (
+    OutsideScopesError,
+    RoleTooLowError,
+    TokenExpiredError,
+    TokenOrderError,
+    TokenRevokedError,
+)
+from forewarn.domain.names import ScopeId, VmName, check_name, name_key
+from forewarn.domain.topology import Topology
+
+RESERVED_NAMES: Final = frozenset({"admin", "scheduler"})
+"""Who these are is known already; a token of that name would make the audit say something else."""
+
+
+class Role(StrEnum):
+    """What somebody may do; each role may also do what those before it may."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+    def includes(self, needed: "Role") -> bool:
+        """Tell whether this role may do what *needed* may."""
+        roles = tuple(Role)
+        return roles.index(self) >= roles.index(needed)
+
+
+MAY: Final[Mapping[Role, str]] = {
+    Role.VIEWER: "read everything but tokens and the audit",
+    Role.OPERATOR: "handle events and Maintenances, restart and redeploy virtual machines",
+    Role.ADMIN: "change the fleet, tokens, faults, scenarios and the clock, and read the audit",
+}
+"""What each role may, besides what the roles before it may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Somebody who has shown a token. Without *scopes*, they are not limited to any."""
+
+    name: str
+    role: Role
+    scopes: tuple[ScopeId, ...] = ()
+
+    def require(self, needed: Role) -> None:
+        """Refuse unless their role is *needed* or a higher one."""
+        if not self.role.includes(needed):
+            raise RoleTooLowError(self.name, self.role, needed)
+
+    def covers(self, scope_id: ScopeId) -> bool:
+        """Tell whether what is in this delivery scope is theirs to see and change.
+
+        A scale set covers its placement groups.
+        """
+        return not self.scopes or any(
+            scope_id == scope or scope_id.startswith(f"{scope}/") for scope in self.scopes
+        )
+
+    def require_vms(self, topology: Topology, names: Iterable[VmName]) -> None:
+        """Refuse if one of these virtual machines is in none of their scopes, naming all such."""
+        vms = (topology.virtual_machines[name] for name in names)
+        outside = [vm.name for vm in vms if not self.covers(vm.scope_id)]
+        if outside:
+            raise OutsideScopesError(self.name, outside)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What grants a role until it expires or is revoked. Times are real times.
+
+    Of the secret itself only the hash is known.
+    """
+
+    name: str
+    token_hash: str
+    role: Role
+    scopes: tuple[ScopeId, ...] = ()
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """Who shows it."""
+        return Principal(name=self.name, role=self.role, scopes=self.scopes)
+
+    def is_live(self, at: datetime) -> bool:
+        """Tell whether it grants anything."""
+        has_expired = self.expires_at is not None and at >= self.expires_at
+        return self.revoked_at is None and not has_expired
+
+    def check_live(self, at: datetime) -> None:
+        """Refuse unless it grants something, and say why it does not."""
+        if self.revoked_at is not None:
+            raise TokenRevokedError(self.name, self.revoked_at)
+        if self.expires_at is not None and at >= self.expires_at:
+            raise TokenExpiredError(self.name, self.expires_at)
+
+
+def check_token(token: Token) -> None:
+    """Refuse a name that is reserved or does not travel, a useless expiry, and a limited admin."""
+    check_name(token.name, "token")
+    if name_key(token.name) in RESERVED_NAMES:
+        raise TokenOrderError(f"{token.name} is a name the server uses itself; take another.")
+    if token.expires_at is not None and token.expires_at <= token.created_at:
+        raise TokenOrderError("A token cannot expire before it is created; write --expires 30d.")
+    if token.role is Role.ADMIN and token.scopes:
+        # An admin changes the fleet, and with it what is in which scope.
+        raise TokenOrderError("An admin cannot be limited to scopes; make it an operator.")
+
+
+def select_scope(topology: Topology, name: str) -> ScopeId | None:
+    """Return the scope called *name* in any case, or None; for a scale set, with all its groups."""
+    key = name_key(name)
+    for scope in topology.scopes.values():
+        if key == name_key(scope.scope_id):
+            return scope.scope_id
+        if key == name_key(scope.name):
+            return ScopeId(f"{scope.kind}/{scope.name}")
+    return None

@@ -1,0 +1,111 @@
+"""Tokens: creating them, showing one, and taking them back.
+
+A secret has 256 random bits, so nobody can guess it from its hash, and a slow hash would only make
+every request slow. The hash is unsalted, so that the store finds a token by it.
+"""
+
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Final
+
+from forewarn.domain.access import Role, Token, check_token, select_scope
+from forewarn.domain.errors import TokenNameTakenError, UnknownTokenError
+from forewarn.domain.names import ScopeId, name_key
+from forewarn.domain.topology import Topology
+from forewarn.operations.context import Context
+from forewarn.operations.maintenances import UnknownSelectionError
+from forewarn.operations.recording import record_audit
+from forewarn.ports.store import Reading, Transaction
+
+SECRET_PREFIX: Final = "fw_"  # noqa: S105 - what secrets begin with, so that scanners find them
+USE_NOTED_AFTER: Final = timedelta(minutes=10)
+"""How closely it is known when a token was last used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenOrder:
+    """What a token is to be: who has it, what they may, where, and until when."""
+
+    name: str
+    role: Role
+    scopes: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+
+
+def create_token(tx: Transaction, context: Context, order: TokenOrder, secret: str) -> Token:
+    """Have *secret* grant what *order* says; only its hash is kept."""
+    token = Token(
+        name=order.name,
+        token_hash=_hash(secret),
+        role=order.role,
+        scopes=_select_all(tx.topology(), order.scopes),
+        created_at=context.at,
+        expires_at=order.expires_at,
+    )
+    check_token(token)
+    key = name_key(token.name)
+    for known in tx.tokens():
+        if name_key(known.name) == key and known.is_live(context.at):
+            raise TokenNameTakenError(known.name)
+    tx.put_token(token)
+    said = (token.role.value, *token.scopes)
+    record_audit(tx, context, "token create", token.name, detail=", ".join(said))
+    return token
+
+
+def revoke_token(tx: Transaction, context: Context, name: str) -> Token:
+    """Take back the token called *name*; from now on it grants nothing."""
+    key = name_key(name)
+    for token in reversed(tx.tokens()):
+        if name_key(token.name) == key and token.revoked_at is None:
+            revoked = replace(token, revoked_at=context.at)
+            tx.put_token(revoked)
+            record_audit(tx, context, "token revoke", token.name)
+            return revoked
+    raise UnknownTokenError(name)
+
+
+def find_token(reading: Reading, secret: str, at: datetime) -> Token | None:
+    """Return the live token *secret* is of, None if it is of none, or refuse an ended one."""
+    token_hash = _hash(secret)
+    # The index compares hashes byte by byte. That tells a guesser about the hash of the guess, from
+    # which no better guess can be made; what decides compares all of it.
+    token = reading.token(token_hash)
+    if token is None or not hmac.compare_digest(token.token_hash, token_hash):
+        return None
+    token.check_live(at)
+    return token
+
+
+def is_secret(known: str, given: str) -> bool:
+    """Tell whether *given* is the *known* secret, in a time that says nothing about either."""
+    return hmac.compare_digest(_hash(known), _hash(given))
+
+
+def needs_noting(token: Token, at: datetime) -> bool:
+    """Tell whether it is worth a write that *token* was used."""
+    return token.last_used_at is None or at - token.last_used_at >= USE_NOTED_AFTER
+
+
+def note_use(tx: Transaction, token_hash: str, at: datetime) -> None:
+    """Write down that a token was used, unless that is known closely enough already."""
+    token = tx.token(token_hash)
+    if token is not None and needs_noting(token, at):
+        tx.put_token(replace(token, last_used_at=at))
+
+
+def _select_all(topology: Topology, names: Iterable[str]) -> tuple[ScopeId, ...]:
+    chosen: dict[ScopeId, None] = {}
+    for name in names:
+        scope_id = select_scope(topology, name)
+        if scope_id is None:
+            raise UnknownSelectionError(name)
+        chosen[scope_id] = None
+    return tuple(chosen)
+
+
+def _hash(secret: str) -> str:
+    return sha256(secret.encode()).hexdigest()
