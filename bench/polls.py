@@ -195,13 +195,15 @@ def _forget(_: VmName) -> None:
 class _NoVerbs:
     """Nothing is posted here."""
 
-    async def request_start(self, vm: VmName, event_ids: tuple[EventId, ...]) -> None: ...
+    async def request_start(
+        self, vm: VmName, event_ids: tuple[EventId, ...], *, where: str
+    ) -> None: ...
 
     async def describe_event(self, vm: VmName, event_id: EventId) -> dict[str, object]:
         raise NotImplementedError
 
     async def postpone(
-        self, vm: VmName, event_id: EventId, not_before: datetime
+        self, vm: VmName, event_id: EventId, not_before: datetime, *, where: str
     ) -> dict[str, object]:
         raise NotImplementedError
 

@@ -149,6 +149,15 @@ class Settings(BaseSettings):
     control: Annotated[str, AfterValidator(_check_control)] = Field(
         default="127.0.0.1:8170", description="Where operators connect: HOST:PORT."
     )
+    control_certificate: Path | None = Field(
+        default=None, description="What the control API shows over TLS: a PEM file."
+    )
+    control_key: Path | None = Field(
+        default=None, description="The key of the control certificate: a PEM file."
+    )
+    insecure_control: bool = Field(
+        default=False, description="Let operators connect from elsewhere without TLS."
+    )
     fleet: Path | None = Field(default=None, description="A fleet file to apply at each start.")
     clock: ClockKind = Field(default=ClockKind.REAL, description="How maintenance time passes.")
     speed: float = Field(
@@ -206,6 +215,8 @@ class Settings(BaseSettings):
             raise ValueError("The setting speed cannot be used with clock virtual.")
         if self.trusted_proxies and self.proxy_secret is None:
             raise ValueError("The setting trusted_proxies needs proxy_secret.")
+        if (self.control_certificate is None) != (self.control_key is None):
+            raise ValueError("The settings control_certificate and control_key need each other.")
         return self
 
     @classmethod
@@ -244,6 +255,7 @@ class CliSettings(BaseSettings):
     server: str = "http://127.0.0.1:8170"
     token: str | None = Field(default=None, repr=False)
     state_dir: Path = Path()
+    ca_file: Path | None = None
 
     def find_token(self) -> str | None:
         """Return the token: the one given, else the one a server on this machine has left."""
@@ -260,8 +272,9 @@ def load_cli_settings() -> CliSettings:
     """Return what commands need, from where a server that is started here would take it."""
     served = {**_read_file(None), **EnvSettingsSource(Settings)()}
     found: dict[str, Any] = {}
+    scheme = "https" if "control_certificate" in served else "http"
     if "control" in served:
-        found["server"] = f"http://{served['control']}"
+        found["server"] = f"{scheme}://{served['control']}"
     if "state_dir" in served:
         found["state_dir"] = Path(served["state_dir"])
     elif "database" in served:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
 from forewarn.control.app import create_app
+from forewarn.control.authentication import authenticator
 from forewarn.control.services import Services
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
@@ -97,7 +98,7 @@ def server(store: Store) -> Iterator[str]:
         faults=MemoryFaults(
             document_of=lambda _: FIRST_DOCUMENT, clock=clock, changed=lambda: None
         ),
-        authenticate=lambda token: "alice" if token == TOKEN else None,
+        authenticate=authenticator(store, now=lambda: MORNING, admin="alice", admin_secret=TOKEN),
         is_ready=lambda: True,
         changed=lambda: None,
         scenarios=built_in_scenarios(),

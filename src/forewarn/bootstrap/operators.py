@@ -1,6 +1,5 @@
 """The server that answers operators."""
 
-import secrets
 import socket
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -10,7 +9,10 @@ import uvicorn
 from forewarn.bootstrap.clock_control import clock_control
 from forewarn.bootstrap.service import Service
 from forewarn.bootstrap.starting import ADMIN
+from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
+from forewarn.control.auditing import Refusals
+from forewarn.control.authentication import authenticator
 from forewarn.control.services import Services
 from forewarn.emulator.builtin import built_in_scenarios
 
@@ -20,39 +22,47 @@ _GRACE_SECONDS: Final = 5
 class ControlServer(uvicorn.Server):
     """uvicorn on open sockets, leaving the signals to whoever runs the event loop."""
 
-    def __init__(self, config: uvicorn.Config, listeners: Iterable[socket.socket]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listeners: Iterable[socket.socket], refusals: Refusals
+    ) -> None:
         super().__init__(config)
         self._listeners = list(listeners)
+        self._refusals = refusals
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until told to stop."""
-        await self._serve(sockets or self._listeners)
+        try:
+            await self._serve(sockets or self._listeners)
+        finally:
+            await self._refusals.settle(everything=True)
 
 
 def control_server(
     service: Service, listeners: Iterable[socket.socket], *, is_ready: Callable[[], bool]
 ) -> ControlServer:
     """Return the server of the control API of *service* on *listeners*."""
-
-    def authenticate(token: str) -> str | None:
-        is_admin = secrets.compare_digest(token.encode(), service.token.encode())
-        return ADMIN if is_admin else None
-
     services = Services(
         store=service.store,
         context=service.context,
         clock=clock_control(service.clock, service.store, service.scheduler),
         faults=service.faults,
-        authenticate=authenticate,
+        authenticate=authenticator(
+            service.store, now=SystemClock().now, admin=ADMIN, admin_secret=service.token
+        ),
         is_ready=is_ready,
         changed=service.changed,
         scenarios=built_in_scenarios(),
     )
+    app = create_app(services)
     config = uvicorn.Config(
-        create_app(services),
+        app,
         lifespan="off",
         log_config=None,
         access_log=False,
+        # Where a caller comes from is where the connection comes from, whatever its headers claim.
+        proxy_headers=False,
+        ssl_certfile=service.settings.control_certificate,
+        ssl_keyfile=service.settings.control_key,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    return ControlServer(config, listeners)
+    return ControlServer(config, listeners, app.state.refusals)

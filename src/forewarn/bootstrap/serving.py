@@ -18,6 +18,7 @@ from forewarn.bootstrap.starting import (
     open_listeners,
     read_fleet_declaration,
 )
+from forewarn.bootstrap.tls import check_control
 from forewarn.clocks import SystemClock
 from forewarn.settings import Settings
 from forewarn.storage.schema import remove_files
@@ -36,6 +37,7 @@ def serve(settings: Settings) -> None:
     fleet = read_fleet_declaration(settings.fleet)
     with ExitStack() as closing:
         listeners = open_listeners(settings, closing)
+        check_control(settings, listeners.control)
         service = closing.enter_context(_service(settings, fleet))
         _run(service, listeners, _until_signalled)
 

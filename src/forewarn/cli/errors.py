@@ -37,6 +37,7 @@ class CommandError(Exception):
 
 
 EXIT_CODES: Final[Mapping[int, ExitCode]] = {
+    403: ExitCode.REFUSED,
     404: ExitCode.NOT_FOUND,
     409: ExitCode.REFUSED,
     422: ExitCode.REFUSED,
@@ -45,6 +46,13 @@ EXIT_CODES: Final[Mapping[int, ExitCode]] = {
 
 HINTS: Final[Mapping[str, str]] = {
     "unauthorized": "set FOREWARN_TOKEN, or FOREWARN_STATE_DIR to the server's state directory",
+    "token-expired": "ask an admin for: forewarn token create NAME --role ROLE",
+    "token-revoked": "ask an admin for: forewarn token create NAME --role ROLE",
+    "role-too-low": "ask an admin for: forewarn token create NAME --role {needed}",
+    "outside-scopes": "try: forewarn vm list, which shows what the token covers",
+    "unknown-token": "try: forewarn token list",
+    "token-name-taken": "try: forewarn token revoke {name}",
+    "token-order": "try: forewarn token create --help",
     "unknown-event": "try: forewarn event list",
     "unknown-virtual-machine": "try: forewarn vm list",
     "unknown-host": "try: forewarn vm list",

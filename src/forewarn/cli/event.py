@@ -67,6 +67,7 @@ _LEDGER: Final[Columns] = {
     "AT": lambda entry: time_of(entry["at"]),
     "WHAT": "what",
     "WHO": "who",
+    "WHERE": "where",
     "DETAIL": "detail",
 }
 

@@ -17,6 +17,8 @@ _METAVARS: Final = {
     "database": "URL",
     "metadata": "HOST:PORT",
     "control": "HOST:PORT",
+    "control_certificate": "FILE",
+    "control_key": "FILE",
     "fleet": "FILE",
     "speed": "N",
     "default_vm": "NAME",

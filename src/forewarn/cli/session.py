@@ -1,9 +1,11 @@
 """A command's conversation with the control API, and the options every such command has."""
 
 import inspect
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, Concatenate, Final, ParamSpec
 from urllib.parse import quote
 
@@ -41,6 +43,15 @@ _OPTIONS: Final = (
             str | None, typer.Option(help="Who you are, also FOREWARN_TOKEN.", metavar="TOKEN")
         ],
     ),
+    inspect.Parameter(
+        "ca_file",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[
+            Path | None,
+            typer.Option(help="Whom to trust over https, also FOREWARN_CA_FILE.", metavar="FILE"),
+        ],
+    ),
 )
 
 
@@ -64,6 +75,7 @@ class Session:
     server: str
     token: str | None
     output: Output
+    ca_file: Path | None = None
 
     def get(self, *path: str, **query: object) -> Any:
         """Return what is at *path*."""
@@ -93,7 +105,7 @@ class Session:
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         try:
             # No proxies or credentials from the environment: only settings.py reads that.
-            with httpx2.Client(trust_env=False, timeout=_TIMEOUT) as client:
+            with httpx2.Client(trust_env=False, timeout=_TIMEOUT, verify=self._trusted()) as client:
                 answer = client.request(
                     method, f"{self.server}/api/v1/{place}", headers=headers, **request
                 )
@@ -105,8 +117,32 @@ class Session:
                 message, code=ExitCode.USAGE, hint="try: --server http://127.0.0.1:8170"
             ) from error
         except httpx2.TransportError as error:
-            raise self._unreachable() from error
+            raise self._untrusted(error) or self._unreachable() from error
         return self._read(answer)
+
+    def _trusted(self) -> ssl.SSLContext | bool:
+        if self.ca_file is None or not self.server.startswith("https:"):
+            return True
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            message = f"{self.ca_file} is no file of certificates: {error}."
+            hint = "try: --ca-file with the PEM file of the authority"
+            raise CommandError(message, code=ExitCode.USAGE, hint=hint) from error
+
+    def _untrusted(self, error: BaseException | None) -> CommandError | None:
+        while error is not None and not isinstance(error, ssl.SSLError):
+            error = error.__cause__ or error.__context__
+        if error is None:
+            return None
+        if isinstance(error, ssl.SSLCertVerificationError):
+            message = f"{self.server} shows a certificate that is not trusted here: "
+            message += f"{error.verify_message}."
+            hint = "try: --ca-file FILE, or FOREWARN_CA_FILE"
+        else:
+            message = f"{self.server} does not speak TLS."
+            hint = "try: --server http://…"
+        return CommandError(message, code=ExitCode.UNREACHABLE, hint=hint)
 
     def _read(self, answer: httpx2.Response) -> Any:
         try:
@@ -176,4 +212,5 @@ def _open(options: Mapping[str, Any]) -> Session:
         server=(server if "://" in server else f"http://{server}").rstrip("/"),
         token=options["token"] or settings.find_token(),
         output=options["output"],
+        ca_file=options["ca_file"] or settings.ca_file,
     )

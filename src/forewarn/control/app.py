@@ -1,10 +1,10 @@
 """The control API as one application: routes by noun, a token before each, problems for answers."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI, Security
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
-from fastapi.security import HTTPBearer
 
 import forewarn
 from forewarn.control import (
@@ -16,14 +16,18 @@ from forewarn.control import (
     health,
     maintenances,
     scenarios,
+    tokens,
     virtual_machines,
 )
+from forewarn.control.auditing import Auditing, Refusals
 from forewarn.control.authentication import API_PREFIX, Authentication
 from forewarn.control.problems import handle_problems
 from forewarn.control.schemas import ProblemDocument
 from forewarn.control.services import Services
 
-_NOUNS: Final = (fleet, virtual_machines, events, maintenances, scenarios, clock, audit, faults)
+_NOUNS: Final = (
+    fleet, virtual_machines, events, maintenances, scenarios, clock, audit, faults, tokens,
+)  # fmt: skip
 _PROBLEM: Final[dict[str, Any]] = {
     "description": "Refused, with the reason.",
     "content": {
@@ -48,6 +52,9 @@ def create_app(services: Services) -> FastAPI:
     app.include_router(health.router)
     app.include_router(_api())
     app.add_middleware(Authentication, authenticate=services.authenticate)
+    # Around it, because a caller without a token is refused too.
+    app.state.refusals = Refusals(services)
+    app.add_middleware(Auditing, refusals=app.state.refusals, routes=_routes())
     handle_problems(app)
     return app
 
@@ -55,8 +62,6 @@ def create_app(services: Services) -> FastAPI:
 def _api() -> APIRouter:
     api = APIRouter(
         prefix=API_PREFIX,
-        # The middleware has looked at the token; this only tells OpenAPI about it.
-        dependencies=[Security(HTTPBearer(auto_error=False, description="The admin token."))],
         responses={"4XX": {**_PROBLEM, "model": ProblemDocument}, 503: _PROBLEM},
     )
     for noun in _NOUNS:
@@ -64,5 +69,10 @@ def _api() -> APIRouter:
     return api
 
 
+def _routes() -> Iterator[APIRoute]:
+    for noun in _NOUNS:
+        yield from (route for route in noun.router.routes if isinstance(route, APIRoute))
+
+
 def _operation_id(route: APIRoute) -> str:
-    return route.name
+    return route.endpoint.__name__  # the name is what the audit calls it

@@ -1,42 +1,84 @@
 """Who is calling: a bearer token on everything under the API, looked at before the body is."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Final
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forewarn.control.problems import UnauthorizedError, problem_of, respond
+from forewarn.domain.access import Principal, Role
+from forewarn.domain.errors import TokenExpiredError, TokenRevokedError
+from forewarn.operations.access import find_token, is_secret, needs_noting, note_use
+from forewarn.ports.store import Store
+from forewarn.protocol.errors import ForewarnError
 
 API_PREFIX: Final = "/api/v1"
 LARGEST_BODY: Final = 16 * 1024 * 1024
 """A fleet file of a hundred thousand virtual machines fits."""
 
 
+def authenticator(
+    store: Store, *, now: Callable[[], datetime], admin: str, admin_secret: str
+) -> Callable[[str], Principal | None]:
+    """Return what tells whose token it is: the one of *admin*, or one that *store* has.
+
+    None for a token nobody has; one that has ended is refused with the reason.
+    """
+
+    def authenticate(secret: str) -> Principal | None:
+        if is_secret(admin_secret, secret):
+            return Principal(name=admin, role=Role.ADMIN)
+        at = now()
+        token = store.read(lambda reading: find_token(reading, secret, at))
+        if token is None:
+            return None
+        if needs_noting(token, at):
+            # Nobody waits for it, and nobody minds if it is lost.
+            store.submit(lambda tx: note_use(tx, token.token_hash, at))
+        return token.principal
+
+    return authenticate
+
+
 class Authentication:
     """ASGI middleware that lets only callers with a token reach the API, and tells who it is."""
 
-    def __init__(self, app: ASGIApp, authenticate: Callable[[str], str | None]) -> None:
+    def __init__(self, app: ASGIApp, authenticate: Callable[[str], Principal | None]) -> None:
         self._app = app
         self._authenticate = authenticate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with `state.who`, or answer 401."""
-        if scope["type"] != "http" or not _is_protected(scope["path"]):
+        """Pass the request on with `state.principal`, or answer 401."""
+        if scope["type"] != "http" or not is_protected(scope["path"]):
             await self._app(scope, receive, send)
             return
-        token = _bearer_token(Headers(scope=scope))
-        who = None if token is None else self._authenticate(token)
-        if who is None:
-            refusal = UnauthorizedError(given=token is not None)
-            await respond(problem_of(refusal), scope["path"])(scope, receive, send)
+        state = scope.setdefault("state", {})
+        try:
+            principal = await self._identify(_bearer_token(Headers(scope=scope)))
+        except ForewarnError as refusal:
+            if isinstance(refusal, TokenExpiredError | TokenRevokedError):
+                state["who"] = refusal.name
+            state["problem"] = problem_of(refusal)
+            await respond(state["problem"], scope["path"])(scope, receive, send)
             return
-        scope.setdefault("state", {})["who"] = who
+        state["principal"], state["who"] = principal, principal.name
         await self._app(scope, _limited(receive), send)
 
+    async def _identify(self, token: str | None) -> Principal:
+        if token is None:
+            raise UnauthorizedError(given=False)
+        principal = await run_in_threadpool(self._authenticate, token)
+        if principal is None:
+            raise UnauthorizedError(given=True)
+        return principal
 
-def _is_protected(path: str) -> bool:
+
+def is_protected(path: str) -> bool:
+    """Tell whether what is at *path* needs a token."""
     return path == API_PREFIX or path.startswith(f"{API_PREFIX}/")
 
 

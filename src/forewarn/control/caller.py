@@ -1,41 +1,72 @@
-"""Somebody with a token, and what they do with it: one transaction per request."""
+"""Somebody with a token, and what they do with it: one transaction per request.
+
+A route says with its type of caller which role it needs. That is what is checked, before anything
+else is looked at, and what OpenAPI tells.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Final, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Request, Security
+from fastapi.security import HTTPBearer, SecurityScopes
 
+from forewarn.control.confined import confine_reading, confine_transaction
 from forewarn.control.services import Services
+from forewarn.domain.access import MAY, Principal, Role
 from forewarn.operations.context import Context
 from forewarn.ports.store import Reading, Transaction
 
 T = TypeVar("T")
 
+# The middleware has looked at the token; this only tells OpenAPI about it.
+_BEARER: Final = HTTPBearer(
+    auto_error=False,
+    description="The admin token, or one made by `forewarn token create`. Roles: "
+    + "; ".join(f"{role} may {what}" for role, what in MAY.items())
+    + ". Each may also do what those before it may.",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and of which server."""
+    """Who asks, from where, and of which server."""
 
-    who: str
+    principal: Principal
+    where: str
     services: Services
 
     def write(self, operation: Callable[[Transaction, Context], T]) -> T:
         """Do *operation* in a transaction, then have the scheduler look at what it left."""
-        services, who = self.services, self.who
-        # The time is taken inside the transaction, so that it never runs backwards between two.
-        result = services.store.write(lambda tx: operation(tx, services.context(who)))
-        services.changed()
+
+        def work(tx: Transaction) -> T:
+            # The time is taken inside the transaction, so that it never runs backwards between two.
+            context = replace(self.services.context(self.principal.name), where=self.where)
+            return operation(confine_transaction(tx, self.principal), context)
+
+        result = self.services.store.write(work)
+        self.services.changed()
         return result
 
     def read(self, look: Callable[[Reading], T]) -> T:
         """Return what *look* sees in one consistent snapshot."""
-        return self.services.store.read(look)
+        confine = confine_reading
+        return self.services.store.read(lambda reading: look(confine(reading, self.principal)))
 
 
-def _caller(request: Request) -> Caller:
-    return Caller(who=request.state.who, services=request.app.state.services)
+def _caller(
+    request: Request,
+    needed: SecurityScopes,
+    _bearer: Annotated[object, Security(_BEARER)],
+) -> Caller:
+    principal: Principal = request.state.principal
+    for role in needed.scopes:
+        principal.require(Role(role))
+    where = request.client.host if request.client else ""
+    return Caller(principal=principal, where=where, services=request.app.state.services)
 
 
-Calling = Annotated[Caller, Depends(_caller)]
-"""How a route asks for its caller."""
+Viewing = Annotated[Caller, Security(_caller, scopes=[Role.VIEWER])]
+Operating = Annotated[Caller, Security(_caller, scopes=[Role.OPERATOR])]
+Administering = Annotated[Caller, Security(_caller, scopes=[Role.ADMIN])]
+"""How a route asks for its caller, and says the least role it takes."""

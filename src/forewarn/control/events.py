@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator
 
-from forewarn.control.caller import Caller, Calling
+from forewarn.control.caller import Caller, Operating, Viewing
 from forewarn.control.moments import parse_moment, resolve
 from forewarn.control.schemas import (
     CancelRequest,
@@ -52,20 +52,20 @@ _ENDED: Final = (EventStatus.COMPLETED, EventStatus.CANCELED)
 
 @router.get("")
 def list_events(
-    caller: Calling, status: Statuses = (), vm: Vm = None, limit: Limit = 1000
+    caller: Viewing, status: Statuses = (), vm: Vm = None, limit: Limit = 1000
 ) -> EventsView:
     """Return events of any status, or of those given."""
     return _list(caller, status, vm, limit)
 
 
 @router.get("/history")
-def list_history(caller: Calling, vm: Vm = None, limit: Limit = 1000) -> EventsView:
+def list_history(caller: Viewing, vm: Vm = None, limit: Limit = 1000) -> EventsView:
     """Return the events that have ended."""
     return _list(caller, _ENDED, vm, limit)
 
 
-@router.post("", status_code=201)
-def create(caller: Calling, request: EventOrderRequest) -> EventsView:
+@router.post("", status_code=201, name="event create")
+def create(caller: Operating, request: EventOrderRequest) -> EventsView:
     """Announce an event, in as many as it takes to name one update domain in each."""
     order = EventOrder(
         event_type=request.event_type,
@@ -78,14 +78,14 @@ def create(caller: Calling, request: EventOrderRequest) -> EventsView:
     return events_view(caller.write(lambda tx, context: create_events(tx, context, order)))
 
 
-@router.post("/complete-all")
-def complete_all(caller: Calling) -> EventsView:
+@router.post("/complete-all", name="event complete")
+def complete_all(caller: Operating) -> EventsView:
     """End every Started event."""
     return events_view(caller.write(complete_all_events))
 
 
 @router.get("/{event_id}")
-def show_event(caller: Calling, event_id: EventIdPath) -> EventDetailView:
+def show_event(caller: Viewing, event_id: EventIdPath) -> EventDetailView:
     """Return one event and what has happened to it."""
 
     def look(reading: Reading) -> EventDetailView:
@@ -95,14 +95,14 @@ def show_event(caller: Calling, event_id: EventIdPath) -> EventDetailView:
     return caller.read(look)
 
 
-@router.post("/{event_id}/approve")
-def approve(caller: Calling, event_id: EventIdPath) -> EventView:
+@router.post("/{event_id}/approve", name="event approve")
+def approve(caller: Operating, event_id: EventIdPath) -> EventView:
     """Approve for everybody."""
     return event_view(caller.write(lambda tx, context: approve_event(tx, context, event_id)))
 
 
-@router.post("/{event_id}/postpone")
-def postpone(caller: Calling, event_id: EventIdPath, request: PostponeRequest) -> EventView:
+@router.post("/{event_id}/postpone", name="event postpone")
+def postpone(caller: Operating, event_id: EventIdPath, request: PostponeRequest) -> EventView:
     """Move to a later time, as far as the policy of its scope allows."""
     moment = parse_moment(request.not_before)
     return event_view(
@@ -112,15 +112,15 @@ def postpone(caller: Calling, event_id: EventIdPath, request: PostponeRequest) -
     )
 
 
-@router.post("/{event_id}/start")
-def start(caller: Calling, event_id: EventIdPath) -> EventView:
+@router.post("/{event_id}/start", name="event start")
+def start(caller: Operating, event_id: EventIdPath) -> EventView:
     """Start now, past policy, NotBefore and host operation."""
     return event_view(caller.write(lambda tx, context: start_event(tx, context, event_id)))
 
 
-@router.post("/{event_id}/complete")
+@router.post("/{event_id}/complete", name="event complete")
 def complete(
-    caller: Calling, event_id: EventIdPath, request: CompleteRequest | None = None
+    caller: Operating, event_id: EventIdPath, request: CompleteRequest | None = None
 ) -> EventView:
     """End a Started event."""
     how = request or CompleteRequest()
@@ -131,9 +131,9 @@ def complete(
     )
 
 
-@router.post("/{event_id}/cancel")
+@router.post("/{event_id}/cancel", name="event cancel")
 def cancel(
-    caller: Calling, event_id: EventIdPath, request: CancelRequest | None = None
+    caller: Operating, event_id: EventIdPath, request: CancelRequest | None = None
 ) -> EventView:
     """Withdraw a Scheduled event."""
     reason = request.reason if request else ""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from fastapi import APIRouter
 
-from forewarn.control.caller import Caller, Calling
+from forewarn.control.caller import Administering, Caller, Viewing
 from forewarn.control.schemas import FaultRequest, FaultsView, FaultView
 from forewarn.domain.names import VmName
 from forewarn.operations.faults import record_fault_clear, record_fault_set
@@ -14,20 +14,22 @@ router = APIRouter(tags=["faults"])
 
 
 @router.get("/faults")
-def list_faults(caller: Calling) -> FaultsView:
+def list_faults(caller: Viewing) -> FaultsView:
     """Return every fault, with the times it has left."""
+    seen = caller.read(lambda reading: reading.topology().virtual_machines)
     return FaultsView(
         faults=tuple(
             view
             for vm, faults in caller.services.faults.all().items()
+            if vm in seen
             for view in _views(vm, faults)
         )
     )
 
 
-@router.put("/virtual-machines/{name}/faults/{kind}")
+@router.put("/virtual-machines/{name}/faults/{kind}", name="fault set")
 def set_fault(
-    caller: Calling, name: str, kind: FaultKind, request: FaultRequest | None = None
+    caller: Administering, name: str, kind: FaultKind, request: FaultRequest | None = None
 ) -> FaultView:
     """Misbehave from now on; a fault of the same kind is replaced."""
     fault = Fault(kind=kind, **(request or FaultRequest()).model_dump())
@@ -36,14 +38,14 @@ def set_fault(
     return _view(vm, fault)
 
 
-@router.delete("/virtual-machines/{name}/faults/{kind}")
-def clear_fault(caller: Calling, name: str, kind: FaultKind) -> FaultsView:
+@router.delete("/virtual-machines/{name}/faults/{kind}", name="fault clear")
+def clear_fault(caller: Administering, name: str, kind: FaultKind) -> FaultsView:
     """End one fault, if it is still there, and return those that are left."""
     return _clear(caller, name, kind)
 
 
-@router.delete("/virtual-machines/{name}/faults")
-def clear_faults(caller: Calling, name: str) -> FaultsView:
+@router.delete("/virtual-machines/{name}/faults", name="fault clear")
+def clear_faults(caller: Administering, name: str) -> FaultsView:
     """End every fault of one virtual machine."""
     return _clear(caller, name, None)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fastapi import APIRouter
 
-from forewarn.control.caller import Calling
+from forewarn.control.caller import Operating, Viewing
 from forewarn.control.schemas import (
     MaintenanceOrderRequest,
     MaintenancesView,
@@ -26,14 +26,14 @@ router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 
 
 @router.get("")
-def list_maintenances(caller: Calling) -> MaintenancesView:
+def list_maintenances(caller: Viewing) -> MaintenancesView:
     """Return every Maintenance, oldest first."""
     reports = caller.read(report_maintenances)
     return MaintenancesView(maintenances=tuple(map(maintenance_summary, reports)))
 
 
-@router.post("", status_code=201)
-def begin(caller: Calling, request: MaintenanceOrderRequest) -> MaintenanceView:
+@router.post("", status_code=201, name="maintenance start")
+def begin(caller: Operating, request: MaintenanceOrderRequest) -> MaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
     order = MaintenanceOrder(
         event_type=request.event_type,
@@ -53,7 +53,7 @@ def begin(caller: Calling, request: MaintenanceOrderRequest) -> MaintenanceView:
 
 
 @router.get("/{maintenance_id}")
-def show_maintenance(caller: Calling, maintenance_id: str) -> MaintenanceView:
+def show_maintenance(caller: Viewing, maintenance_id: str) -> MaintenanceView:
     """Return one Maintenance: what it has done, what remains and what holds it."""
     wanted = maintenance_id.lower()
     return maintenance_view(caller.read(lambda reading: report_maintenance(reading, wanted)))

@@ -15,18 +15,25 @@ from starlette.responses import Response
 
 from forewarn.control.services import ClockError
 from forewarn.domain.errors import (
+    AccessError,
     IllegalTransitionError,
     MaintenanceOverError,
     NoticeTooShortError,
     PlanError,
     PostponeRefusedError,
     ScenarioOverError,
+    TokenExpiredError,
+    TokenNameTakenError,
+    TokenOrderError,
+    TokenRevokedError,
     TopologyError,
     UnknownEventError,
     UnknownHostError,
+    UnknownTokenError,
     UnknownVirtualMachineError,
     UserOperationError,
 )
+from forewarn.operations.access import redact
 from forewarn.operations.durations import DurationError
 from forewarn.operations.fleet import FleetError
 from forewarn.operations.inventory import VirtualMachineBusyError
@@ -45,7 +52,10 @@ class UnauthorizedError(ForewarnError):
 
     def __init__(self, *, given: bool) -> None:
         problem = "The token is not known here." if given else "There is no bearer token."
-        super().__init__(f"{problem} The admin token is in admin.token in the state directory.")
+        super().__init__(
+            f"{problem} The admin token is in admin.token in the state directory; "
+            "with it, forewarn token create makes others."
+        )
 
 
 class MomentError(ForewarnError):
@@ -66,6 +76,12 @@ class VirtualMachineExistsError(ForewarnError):
 
 STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     UnauthorizedError: HTTPStatus.UNAUTHORIZED,
+    TokenExpiredError: HTTPStatus.UNAUTHORIZED,
+    TokenRevokedError: HTTPStatus.UNAUTHORIZED,
+    AccessError: HTTPStatus.FORBIDDEN,
+    UnknownTokenError: HTTPStatus.NOT_FOUND,
+    TokenNameTakenError: HTTPStatus.CONFLICT,
+    TokenOrderError: HTTPStatus.UNPROCESSABLE_ENTITY,
     UnknownEventError: HTTPStatus.NOT_FOUND,
     UnknownVirtualMachineError: HTTPStatus.NOT_FOUND,
     UnknownHostError: HTTPStatus.NOT_FOUND,
@@ -102,7 +118,7 @@ _HTTP_KINDS: Final[Mapping[HTTPStatus, str]] = {
 _MEMBERS: Final = (
     "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
     "event_id", "event_ids", "event_status", "in_flight", "limit", "earliest", "maintenance_id",
-    "line", "scenario", "run_id",
+    "line", "scenario", "run_id", "role", "needed",
 )  # fmt: skip
 """The attributes of errors that a problem document carries on, where there are any."""
 
@@ -168,7 +184,7 @@ def _refuse(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
     if problem.status is HTTPStatus.INTERNAL_SERVER_ERROR:
         return _fail(request, error)
-    return respond(problem, request.url.path)
+    return _answer(request, problem)
 
 
 def _refuse_request(request: Request, error: Exception) -> Response:
@@ -184,7 +200,7 @@ def _refuse_request(request: Request, error: Exception) -> Response:
         detail=" ".join(f"{found['location']}: {found['detail']}" for found in errors[:1]),
         members={"errors": errors},
     )
-    return respond(problem, request.url.path)
+    return _answer(request, problem)
 
 
 def _refuse_path(request: Request, error: Exception) -> Response:
@@ -197,11 +213,16 @@ def _refuse_path(request: Request, error: Exception) -> Response:
         detail=_sentence(error.detail),
         headers=error.headers or {},
     )
+    return _answer(request, problem)
+
+
+def _answer(request: Request, problem: Problem) -> Response:
+    request.state.problem = problem  # for the audit
     return respond(problem, request.url.path)
 
 
 def _fail(request: Request, error: Exception) -> Response:
-    _log.error("control_request_failed", path=request.url.path, exc_info=error)
+    _log.error("control_request_failed", path=redact(request.url.path), exc_info=error)
     problem = Problem(
         kind="internal",
         status=HTTPStatus.INTERNAL_SERVER_ERROR,

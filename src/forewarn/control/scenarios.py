@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from forewarn.control.caller import Calling
+from forewarn.control.caller import Administering, Viewing
 from forewarn.control.scenario_views import (
     ScenarioRunRequest,
     ScenarioRunsView,
@@ -27,20 +27,20 @@ router = APIRouter(tags=["scenarios"])
 
 
 @router.get("/scenarios")
-def list_scenarios(caller: Calling) -> ScenariosView:
+def list_scenarios(caller: Viewing) -> ScenariosView:
     """Return the built-in scenarios."""
     return ScenariosView(scenarios=tuple(map(scenario_view, caller.services.scenarios.values())))
 
 
 @router.get("/scenario-runs")
-def list_scenario_runs(caller: Calling) -> ScenarioRunsView:
+def list_scenario_runs(caller: Viewing) -> ScenarioRunsView:
     """Return every run, oldest first."""
     runs = caller.read(lambda reading: reading.scenario_runs())
     return ScenarioRunsView(scenario_runs=tuple(map(scenario_run_summary, runs)))
 
 
-@router.post("/scenario-runs", status_code=201)
-def run_scenario(caller: Calling, request: ScenarioRunRequest) -> ScenarioRunView:
+@router.post("/scenario-runs", status_code=201, name="scenario start")
+def run_scenario(caller: Administering, request: ScenarioRunRequest) -> ScenarioRunView:
     """Begin a scenario; its events need no minimum notice."""
     scenario = (
         find_scenario(caller.services.scenarios, request.name or "")
@@ -53,14 +53,14 @@ def run_scenario(caller: Calling, request: ScenarioRunRequest) -> ScenarioRunVie
 
 
 @router.get("/scenario-runs/{run_id}")
-def show_scenario_run(caller: Calling, run_id: str) -> ScenarioRunView:
+def show_scenario_run(caller: Viewing, run_id: str) -> ScenarioRunView:
     """Return one run: its timeline, its events, and all that has happened to them."""
     wanted = run_id.lower()
     return scenario_run_view(caller.read(lambda reading: report_scenario_run(reading, wanted)))
 
 
-@router.post("/scenario-runs/{run_id}/stop")
-def stop_scenario_run(caller: Calling, run_id: str) -> ScenarioRunView:
+@router.post("/scenario-runs/{run_id}/stop", name="scenario stop")
+def stop_scenario_run(caller: Administering, run_id: str) -> ScenarioRunView:
     """Do no more steps, and cancel what is Scheduled."""
 
     def operation(tx: Transaction, context: Context) -> ScenarioReport:

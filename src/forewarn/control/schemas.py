@@ -193,6 +193,7 @@ class LedgerView(_View):
     at: datetime
     what: str
     who: str
+    where: str
     detail: str
 
 
@@ -314,24 +315,6 @@ class FaultsView(_View):
     """Several faults, by virtual machine."""
 
     faults: tuple[FaultView, ...]
-
-
-class AuditEntryView(_View):
-    """One change and who is answerable for it."""
-
-    at: datetime
-    maintenance_time: datetime
-    who: str
-    action: str
-    subject: str
-    outcome: str
-    detail: str
-
-
-class AuditView(_View):
-    """What was done, in the order it was done."""
-
-    audit: tuple[AuditEntryView, ...]
 
 
 class HealthView(_View):

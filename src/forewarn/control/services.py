@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from forewarn.domain.access import Principal
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
@@ -61,7 +62,7 @@ class Services:
     context: Callable[[str], Context]
     clock: ClockControl
     faults: FaultControl
-    authenticate: Callable[[str], str | None]
+    authenticate: Callable[[str], Principal | None]
     is_ready: Callable[[], bool]
     changed: Callable[[], None]
     scenarios: Mapping[str, Scenario]

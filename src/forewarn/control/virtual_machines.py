@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from forewarn.control.caller import Caller, Calling
+from forewarn.control.caller import Administering, Caller, Operating, Viewing
 from forewarn.control.declarations import virtual_machine_view
 from forewarn.control.problems import VirtualMachineExistsError
 from forewarn.control.schemas import (
@@ -25,7 +25,7 @@ router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
 
 
 @router.get("")
-def list_virtual_machines(caller: Calling) -> VirtualMachinesView:
+def list_virtual_machines(caller: Viewing) -> VirtualMachinesView:
     """Return every virtual machine, in fleet order."""
     topology = caller.read(lambda reading: reading.topology())
     vms = topology.virtual_machines.values()
@@ -34,8 +34,10 @@ def list_virtual_machines(caller: Calling) -> VirtualMachinesView:
     )
 
 
-@router.post("", status_code=201)
-def add_virtual_machine(caller: Calling, request: VirtualMachineRequest) -> VirtualMachineView:
+@router.post("", status_code=201, name="vm add")
+def add_virtual_machine(
+    caller: Administering, request: VirtualMachineRequest
+) -> VirtualMachineView:
     """Add one virtual machine to the fleet."""
     declared = request.model_dump(exclude_none=True)
     fleet = read_fleet({"virtual_machine": [declared]})
@@ -43,27 +45,27 @@ def add_virtual_machine(caller: Calling, request: VirtualMachineRequest) -> Virt
 
 
 @router.get("/{name}")
-def show_virtual_machine(caller: Calling, name: str) -> VirtualMachineView:
+def show_virtual_machine(caller: Viewing, name: str) -> VirtualMachineView:
     """Return one virtual machine."""
     topology = caller.read(lambda reading: reading.topology())
     return virtual_machine_view(find_vm(topology, name), topology)
 
 
-@router.delete("/{name}")
-def remove_virtual_machine(caller: Calling, name: str) -> FleetChangeView:
+@router.delete("/{name}", name="vm remove")
+def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
     """Take one virtual machine out of the fleet."""
     change = caller.write(lambda tx, context: remove_vm(tx, context, name))
     return FleetChangeView.model_validate(change)
 
 
-@router.post("/{name}/restart", status_code=201)
-def restart_virtual_machine(caller: Calling, name: str) -> EventView:
+@router.post("/{name}/restart", status_code=201, name="vm restart")
+def restart_virtual_machine(caller: Operating, name: str) -> EventView:
     """Restart as its owner: a Reboot with EventSource User."""
     return _operate(caller, name, EventType.REBOOT)
 
 
-@router.post("/{name}/redeploy", status_code=201)
-def redeploy_virtual_machine(caller: Calling, name: str) -> EventView:
+@router.post("/{name}/redeploy", status_code=201, name="vm redeploy")
+def redeploy_virtual_machine(caller: Operating, name: str) -> EventView:
     """Redeploy as its owner: a Redeploy with EventSource User."""
     return _operate(caller, name, EventType.REDEPLOY)
 
@@ -73,7 +75,7 @@ def _add(tx: Transaction, context: Context, fleet: Fleet, name: str) -> VirtualM
     for known in tx.topology().virtual_machines:
         if name_key(known) == key:
             raise VirtualMachineExistsError(known)
-    apply_fleet(tx, context, fleet)
+    apply_fleet(tx, context, fleet, action="vm add")
     topology = tx.topology()
     return virtual_machine_view(find_vm(topology, name), topology)
 

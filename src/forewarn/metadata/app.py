@@ -240,7 +240,8 @@ class MetadataApp:
         vm = self._require_vm(request)
         self._require_version(request)
         try:
-            await self._verbs.request_start(vm.name, decode_start_requests(body))
+            event_ids = decode_start_requests(body)
+            await self._verbs.request_start(vm.name, event_ids, where=request.address)
         except MalformedStartRequestsError:
             raise RefusedError(Refusal.BODY_MALFORMED) from None
         except UnknownEventError:

@@ -25,8 +25,10 @@ from forewarn.protocol.vocabulary import EventId
 class Verbs(Protocol):
     """What a virtual machine can ask to be done or told; errors are those of the domain."""
 
-    async def request_start(self, vm: VmName, event_ids: tuple[EventId, ...]) -> None:
-        """Take *vm*'s StartRequests: all of them, or UnknownEventError and none."""
+    async def request_start(
+        self, vm: VmName, event_ids: tuple[EventId, ...], *, where: str
+    ) -> None:
+        """Take *vm*'s StartRequests from *where*: all of them, or UnknownEventError and none."""
         ...
 
     async def describe_event(self, vm: VmName, event_id: EventId) -> Mapping[str, object]:
@@ -34,7 +36,7 @@ class Verbs(Protocol):
         ...
 
     async def postpone(
-        self, vm: VmName, event_id: EventId, not_before: datetime
+        self, vm: VmName, event_id: EventId, not_before: datetime, *, where: str
     ) -> Mapping[str, object]:
         """Move an event of *vm*'s scope to a later date and return its description."""
         ...
@@ -70,7 +72,9 @@ async def answer_postpone(
     if not_before is None:
         return answer_error('Bad request. The body is not {"not_before": DATE}', status=400)
     try:
-        return answer_json(await verbs.postpone(vm.name, event_id, not_before))
+        return answer_json(
+            await verbs.postpone(vm.name, event_id, not_before, where=request.address)
+        )
     except UnknownEventError:
         raise RefusedError(Refusal.NOT_FOUND) from None
     except DomainError as error:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -25,9 +26,11 @@ class StoreVerbs:
         self._context = context
         self._changed = changed
 
-    async def request_start(self, vm: VmName, event_ids: tuple[EventId, ...]) -> None:
+    async def request_start(
+        self, vm: VmName, event_ids: tuple[EventId, ...], *, where: str
+    ) -> None:
         """Take *vm*'s StartRequests."""
-        await self._write(lambda tx: request_starts(tx, self._context(vm), vm, event_ids))
+        await self._write(lambda tx: request_starts(tx, self._asked(vm, where), vm, event_ids))
 
     async def describe_event(self, vm: VmName, event_id: EventId) -> dict[str, object]:
         """Return what became of an event of *vm*'s scope."""
@@ -39,15 +42,18 @@ class StoreVerbs:
         )
 
     async def postpone(
-        self, vm: VmName, event_id: EventId, not_before: datetime
+        self, vm: VmName, event_id: EventId, not_before: datetime, *, where: str
     ) -> dict[str, object]:
         """Postpone an event of *vm*'s scope."""
 
         def work(tx: Transaction) -> dict[str, object]:
-            event = postpone_from_vm(tx, self._context(vm), vm, event_id, not_before)
+            event = postpone_from_vm(tx, self._asked(vm, where), vm, event_id, not_before)
             return describe_event(event, tx.ledger(event_id))
 
         return await self._write(work)
+
+    def _asked(self, vm: VmName, where: str) -> Context:
+        return replace(self._context(vm), where=where)
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         result = await asyncio.wrap_future(self._store.submit(work))

@@ -5,6 +5,7 @@ every request slow. The hash is unsalted, so that the store finds a token by it.
 """
 
 import hmac
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -21,6 +22,7 @@ from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Reading, Transaction
 
 SECRET_PREFIX: Final = "fw_"  # noqa: S105 - what secrets begin with, so that scanners find them
+_SECRET: Final = re.compile(rf"{SECRET_PREFIX}[A-Za-z0-9_-]{{20,}}")
 USE_NOTED_AFTER: Final = timedelta(minutes=10)
 """How closely it is known when a token was last used."""
 
@@ -95,6 +97,11 @@ def note_use(tx: Transaction, token_hash: str, at: datetime) -> None:
     token = tx.token(token_hash)
     if token is not None and needs_noting(token, at):
         tx.put_token(replace(token, last_used_at=at))
+
+
+def redact(text: str) -> str:
+    """Return *text* without any secret that somebody has put where it does not belong."""
+    return _SECRET.sub(f"{SECRET_PREFIX}…", text)
 
 
 def _select_all(topology: Topology, names: Iterable[str]) -> tuple[ScopeId, ...]:

@@ -71,7 +71,12 @@ def find_vms(topology: Topology, names: Iterable[str]) -> list[VirtualMachine]:
 
 
 def apply_fleet(
-    tx: Transaction, context: Context, fleet: Fleet, *, prune: bool = False
+    tx: Transaction,
+    context: Context,
+    fleet: Fleet,
+    *,
+    prune: bool = False,
+    action: str = "fleet apply",
 ) -> FleetChange:
     """Make the fleet as declared. What is not declared stays, unless it is to be pruned."""
     before = tx.topology()
@@ -81,7 +86,7 @@ def apply_fleet(
     if after != before:
         tx.put_topology(after)
         _keep_incarnations_rising(tx, context, before, after)
-        record_audit(tx, context, "fleet apply", _summary(change))
+        record_audit(tx, context, action, _summary(change))
     return change
 
 

@@ -100,8 +100,11 @@ class Reading(Protocol):
         *,
         status: Iterable[EventStatus] = (),
         vm: VmName | None = None,
+        scopes: Iterable[ScopeId] = (),
         limit: int = 1000,
-    ) -> tuple[ScheduledEvent, ...]: ...
+    ) -> tuple[ScheduledEvent, ...]:
+        """Return the newest *limit* events of these; a scale set has those of all its groups."""
+        ...
 
     def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]: ...
 

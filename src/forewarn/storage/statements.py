@@ -1,11 +1,23 @@
 """The statements, built once, as SQLite writes them."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from json import JSONEncoder
 from typing import Any, Final
 
-from sqlalchemy import Connection, Insert, Select, Table, bindparam, exists, func, literal, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Insert,
+    Select,
+    Table,
+    bindparam,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+)
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.dialects.sqlite.pysqlite import dialect as sqlite_dialect
 
@@ -68,6 +80,13 @@ def upsert(table: Table, key: str) -> Insert:
 def columns_select(table: Table) -> Select[Any]:
     """Return the look at every field, and none of the columns that only keep the order."""
     return select(*(table.c[name] for name in _given_columns(table)))
+
+
+def in_scopes(scope_ids: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition that an event is in one of these scopes, or in a group of one."""
+    scope = events.c.scope_id
+    groups = (scope.startswith(f"{scope_id}/", autoescape=True) for scope_id in scope_ids)
+    return or_(scope.in_(scope_ids), *groups)
 
 
 def _given_columns(table: Any) -> list[str]:

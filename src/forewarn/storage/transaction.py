@@ -66,6 +66,7 @@ class SqlReading:
         *,
         status: Iterable[EventStatus] = (),
         vm: VmName | None = None,
+        scopes: Iterable[ScopeId] = (),
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
         """Return the newest *limit* events of these kinds, oldest first."""
@@ -75,6 +76,9 @@ class SqlReading:
             look, values["status"] = look.where(statements.HAS_STATUS), wanted
         if vm is not None:
             look, values["vm"] = look.where(statements.AFFECTS_VM), vm
+        chosen = list(scopes)
+        if chosen:
+            look = look.where(statements.in_scopes(chosen))
         return self._events(look, **values)[::-1]
 
     def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]:

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from forewarn.control.app import create_app
+from forewarn.control.authentication import authenticator
 from forewarn.control.services import ClockError, Services
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
@@ -49,6 +50,13 @@ class HandClock:
         return self._now
 
 
+class Wall:
+    """Real time, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = MORNING
+
+
 @pytest.fixture(scope="session")
 def new_database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A database nothing is in yet; copying it is cheaper than making it for each test."""
@@ -71,20 +79,25 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
+def wall() -> Wall:
+    return Wall()
+
+
+@pytest.fixture
 def wakeups() -> list[str]:
     """What the scheduler was told: one entry for each time."""
     return []
 
 
 @pytest.fixture
-def app(store: Store, clock: HandClock, wakeups: list[str]) -> FastAPI:
+def app(store: Store, clock: HandClock, wall: Wall, wakeups: list[str]) -> FastAPI:
     numbers = count(1)
 
     def context(who: str) -> Context:
         return Context(
             who=who,
             now=clock.now(),
-            at=MORNING,
+            at=wall.now,
             new_id=lambda: event_id(f"00000000-0000-4000-8000-{next(numbers):012x}"),
         )
 
@@ -96,7 +109,9 @@ def app(store: Store, clock: HandClock, wakeups: list[str]) -> FastAPI:
             faults=MemoryFaults(
                 document_of=lambda _: FIRST_DOCUMENT, clock=clock, changed=lambda: None
             ),
-            authenticate=lambda token: "alice" if token == TOKEN else None,
+            authenticate=authenticator(
+                store, now=lambda: wall.now, admin="alice", admin_secret=TOKEN
+            ),
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             changed=lambda: wakeups.append("changed"),
             scenarios=built_in_scenarios(),

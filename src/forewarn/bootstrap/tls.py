@@ -1,0 +1,95 @@
+"""Whether the control API may be reached from elsewhere, and the certificate it shows there."""
+
+import socket
+import ssl
+from collections.abc import Iterable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+from forewarn.bootstrap.starting import StartError
+from forewarn.domain.topology import normalise_address
+from forewarn.settings import Settings
+
+# What OpenSSL calls it when a certificate is looked at outside its time.
+_NOT_YET_VALID: Final = 9
+_EXPIRED: Final = 10
+
+
+def check_control(settings: Settings, listeners: Iterable[socket.socket]) -> None:
+    """Refuse to send tokens over a network in the clear, or to show a certificate nobody takes."""
+    if settings.control_certificate is not None and settings.control_key is not None:
+        check_certificate(settings.control_certificate, settings.control_key)
+    elif not settings.insecure_control and not all(map(_is_loopback, listeners)):
+        raise StartError(
+            f"The control API on {settings.control} would take tokens in the clear. Give it "
+            "--control-certificate and --control-key, or a loopback address; if something else "
+            "encrypts, say --insecure-control."
+        )
+
+
+def check_certificate(certificate: Path, key: Path) -> None:
+    """Refuse a certificate and a key that cannot be read, do not match or are out of time."""
+    for setting, path in (("control_certificate", certificate), ("control_key", key)):
+        _check_readable(setting, path)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # Without a password of its own, OpenSSL would ask for one on the terminal.
+        serving.load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        raise StartError(_explain(certificate, key, error)) from error
+    try:
+        _shake_hands(serving, _trusting(certificate))
+    except ssl.SSLCertVerificationError as error:
+        problem = {
+            _EXPIRED: "has expired; renew it",
+            _NOT_YET_VALID: "is not valid yet; check the clock of this machine",
+        }.get(error.verify_code, f"would be refused: {error.verify_message}")
+        raise StartError(f"The certificate {certificate} {problem}.") from error
+    except ssl.SSLError as error:
+        raise StartError(f"The certificate {certificate} cannot be used: {error}.") from error
+
+
+def _check_readable(setting: str, path: Path) -> None:
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise StartError(f"{setting}: {path} cannot be read: {error.strerror}.") from error
+    if b"-----BEGIN" not in text:
+        raise StartError(f"{setting}: {path} is no PEM file.")
+
+
+def _explain(certificate: Path, key: Path, error: ssl.SSLError) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"The key {key} does not belong to the certificate {certificate}."
+    if "ENCRYPTED" in key.read_text(encoding="ascii", errors="replace"):
+        return f"The key {key} is encrypted; give one without a password that only we can read."
+    return f"{certificate} and {key} are no certificate and key: {error.reason or error}."
+
+
+def _trusting(certificate: Path) -> ssl.SSLContext:
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    client.load_verify_locations(certificate)
+    return client
+
+
+def _shake_hands(serving: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    """Have a client that trusts the certificate itself look at it; nothing leaves the process."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server),
+        serving.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    while ends:
+        for end in tuple(ends):
+            try:
+                end.do_handshake()
+                ends.remove(end)
+            except ssl.SSLWantReadError:
+                continue
+
+
+def _is_loopback(listener: socket.socket) -> bool:
+    return ip_address(normalise_address(listener.getsockname()[0])).is_loopback

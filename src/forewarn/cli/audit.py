@@ -1,0 +1,40 @@
+"""`forewarn audit`: who did what, from where, and who was refused."""
+
+from typing import Annotated, Final
+
+import typer
+
+from forewarn.cli.output import Columns, print_table, time_of
+from forewarn.cli.session import Session
+
+_COLUMNS: Final[Columns] = {
+    "AT": lambda entry: time_of(entry["at"]),
+    "WHO": "who",
+    "WHERE": "where",
+    "ACTION": "action",
+    "SUBJECT": "subject",
+    "OUTCOME": "outcome",
+    "DETAIL": "detail",
+}
+
+
+def audit(
+    session: Session,
+    *,
+    who: Annotated[str | None, typer.Option(metavar="NAME", help="Only what they did.")] = None,
+    action: Annotated[
+        str | None, typer.Option(metavar="ACTION", help="Only this, such as 'event approve'.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="From then on: 2026-01-05T08:15:00Z.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Not more than this many.")] = 1000,
+) -> None:
+    """List who did what, from where, and who was refused.
+
+    Example: forewarn audit --who alice
+    """
+    filters = {"who": who, "action": action, "since": since}
+    given = {name: value for name, value in filters.items() if value is not None}
+    answer = session.get("audit", limit=limit, **given)
+    session.show(answer, lambda got: print_table(got["audit"], _COLUMNS))

@@ -1,0 +1,76 @@
+"""`forewarn token`: who may use the control API, and what they may do there."""
+
+from typing import Annotated, Final
+
+import typer
+
+from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
+from forewarn.cli.session import Session, command, noun
+from forewarn.domain.access import MAY, Role
+
+app = noun("token", "Give people and programs access, and take it back.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Who has it, for the audit.")]
+
+_COLUMNS: Final[Columns] = {
+    "NAME": "name",
+    "ROLE": "role",
+    "SCOPES": "scopes",
+    "CREATED": lambda token: time_of(token["created_at"]),
+    "EXPIRES": lambda token: time_of(token["expires_at"]),
+    "LAST USED": lambda token: time_of(token["last_used_at"]),
+    "REVOKED": lambda token: time_of(token["revoked_at"]),
+}
+_FIELDS: Final[Columns] = {
+    "token": "secret",
+    "name": "name",
+    "role": "role",
+    "may": lambda token: MAY[Role(token["role"])],
+    "scopes": "scopes",
+    "expires": lambda token: time_of(token["expires_at"]),
+}
+
+
+@command(app, "create")
+def create(
+    session: Session,
+    name: Name,
+    *,
+    role: Annotated[Role, typer.Option(case_sensitive=False, help="What they may do.")],
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this set, service or machine; repeat it."),
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="30d|TIME", help="When it ends; else when revoked.")
+    ] = None,
+) -> None:
+    """Make a token, and print its secret this once.
+
+    Example: forewarn token create deploy --role operator --scope web --expires 30d
+    """
+    order = {"name": name, "role": role, "scopes": scope or [], "expires": expires}
+    session.show(session.post("tokens", body=order), _print_new)
+
+
+@command(app, "list")
+def list_all(session: Session) -> None:
+    """List every token, also those that have ended.
+
+    Example: forewarn token list
+    """
+    session.show(session.get("tokens"), lambda got: print_table(got["tokens"], _COLUMNS))
+
+
+@command(app, "revoke")
+def revoke(session: Session, name: Name) -> None:
+    """Take a token back; it is refused from now on.
+
+    Example: forewarn token revoke deploy
+    """
+    session.show(session.delete("tokens", name), lambda row: print_table([row], _COLUMNS))
+
+
+def _print_new(token: Row) -> None:
+    print_fields(token, _FIELDS)
+    typer.echo("Keep it: it is not shown again.", err=True)

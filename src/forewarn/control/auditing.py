@@ -1,0 +1,190 @@
+"""Every refusal of a change leaves a line in the audit; what is done leaves its own in operations.
+
+Anybody can be refused as often as they like, so only so many lines are written for each address and
+minute. The rest is counted, and the number gets a line when the minute is over.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+import structlog
+from fastapi.routing import APIRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from forewarn.control.authentication import API_PREFIX, is_protected
+from forewarn.control.problems import Problem
+from forewarn.control.services import Services
+from forewarn.operations.access import redact
+from forewarn.operations.context import Context
+from forewarn.ports.store import REFUSED, AuditEntry, StoreError, Transaction
+
+NOBODY: Final = "-"
+"""Who it was, or what it was about, when that is not known."""
+LINES_PER_MINUTE: Final = 30
+"""How many refusals of one address are written in a minute; the rest is counted."""
+ADDRESSES_PER_MINUTE: Final = 100
+"""How many addresses are told apart in a minute; the rest counts as one."""
+
+_CHANGES_NOTHING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_LONGEST_SUBJECT: Final = 128
+_LONGEST_DETAIL: Final = 512
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Somebody was refused a change."""
+
+    who: str
+    where: str
+    action: str
+    subject: str
+    detail: str
+
+
+class FloodGate:
+    """Says which refusals are written, and how many of an address were not."""
+
+    def __init__(self) -> None:
+        self._minute: datetime | None = None
+        self._counts: Counter[str] = Counter()
+
+    def admit(self, where: str, at: datetime) -> bool:
+        """Tell whether this refusal is written. What `settle` returns has to be written before."""
+        self._minute = at.replace(second=0, microsecond=0)
+        is_known = where in self._counts or len(self._counts) < ADDRESSES_PER_MINUTE
+        key = where if is_known else NOBODY
+        self._counts[key] += 1
+        return self._counts[key] <= LINES_PER_MINUTE
+
+    def settle(self, at: datetime | None = None) -> dict[str, int]:
+        """Return how many were not written, by address, once their minute is over; or now."""
+        if at is not None and self._minute == at.replace(second=0, microsecond=0):
+            return {}
+        counts, self._counts = self._counts, Counter()
+        return {
+            where: number - LINES_PER_MINUTE
+            for where, number in counts.items()
+            if number > LINES_PER_MINUTE
+        }
+
+
+class Refusals:
+    """Writes refusals into the audit."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._gate = FloodGate()
+
+    async def note(self, refusal: Refusal) -> None:
+        """Write *refusal*, or count it if there are too many of its kind."""
+        context = self._services.context(refusal.who)
+        lines = self._settle(context, context.at)
+        if self._gate.admit(refusal.where, context.at):
+            lines.append(_entry(context, refusal))
+        await self._write(lines)
+
+    async def settle(self, *, everything: bool = False) -> None:
+        """Write how many were only counted, of the minutes that are over or of every one."""
+        context = self._services.context(NOBODY)
+        await self._write(self._settle(context, None if everything else context.at))
+
+    def _settle(self, context: Context, at: datetime | None) -> list[AuditEntry]:
+        return [
+            _entry(
+                replace(context, who=NOBODY),
+                Refusal(
+                    who=NOBODY,
+                    where=where,
+                    action=NOBODY,
+                    subject=NOBODY,
+                    detail=f"{number} more refusals within a minute, not written one by one.",
+                ),
+            )
+            for where, number in self._gate.settle(at).items()
+        ]
+
+    async def _write(self, lines: Sequence[AuditEntry]) -> None:
+        if not lines:
+            return
+
+        def work(tx: Transaction) -> None:
+            for line in lines:
+                tx.append_audit(line)
+
+        try:
+            await asyncio.wrap_future(self._services.store.submit(work))
+        except StoreError as error:
+            # They are refused all the same.
+            _log.warning("refusal_not_audited", lines=len(lines), reason=str(error))
+
+
+class Auditing:
+    """ASGI middleware that has every refused change written down before it is answered."""
+
+    def __init__(self, app: ASGIApp, refusals: Refusals, routes: Iterable[APIRoute]) -> None:
+        self._app = app
+        self._refusals = refusals
+        self._routes = tuple(routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; look at what is answered."""
+        if scope["type"] != "http" or not is_protected(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        await self._refusals.settle()
+        if scope["method"] in _CHANGES_NOTHING:
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+
+        async def send_audited(message: Message) -> None:
+            problem: Problem | None = state.pop("problem", None)
+            if problem is not None and problem.status < 500:
+                await self._refusals.note(self._refusal(scope, problem))
+            await send(message)
+
+        await self._app(scope, receive, send_audited)
+
+    def _refusal(self, scope: Scope, problem: Problem) -> Refusal:
+        action, subject = self._find(scope)
+        return Refusal(
+            who=scope["state"].get("who", NOBODY),
+            where=scope["client"][0] if scope["client"] else "",
+            action=action,
+            subject=_printable(subject, _LONGEST_SUBJECT),
+            detail=_printable(f"{problem.status.phrase}: {problem.detail}", _LONGEST_DETAIL),
+        )
+
+    def _find(self, scope: Scope) -> tuple[str, str]:
+        """Return the name of the route, which a refused token never reaches, and its subject."""
+        path = scope["path"].removeprefix(API_PREFIX)
+        for route in self._routes:
+            match = route.path_regex.match(path)
+            if match and scope["method"] in (route.methods or ()):
+                return route.name, next(iter(match.groupdict().values()), NOBODY)
+        return NOBODY, scope["path"]
+
+
+def _entry(context: Context, refusal: Refusal) -> AuditEntry:
+    return AuditEntry(
+        at=context.at,
+        maintenance_time=context.now,
+        who=refusal.who,
+        where=refusal.where,
+        action=refusal.action,
+        subject=refusal.subject,
+        outcome=REFUSED,
+        detail=refusal.detail,
+    )
+
+
+def _printable(text: str, longest: int) -> str:
+    # Strangers choose it, and terminals show it.
+    plain = "".join(letter if letter.isprintable() else "?" for letter in redact(text))
+    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"

@@ -1,0 +1,209 @@
+"""What a token that is limited to delivery scopes sees and changes: the one place that limits it.
+
+Whatever is in other scopes is not there for it, so that asking for it and changing it are refused
+as unknown (404). A change that would touch other scopes as well is refused naming what it would
+touch (403). Everything that is not about scopes is refused as the admin's.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import NoReturn
+
+from forewarn.domain.access import Principal, Role
+from forewarn.domain.errors import OutsideScopesError, RoleTooLowError
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName
+from forewarn.domain.publication import FIRST_DOCUMENT
+from forewarn.domain.scenario import ScenarioRun
+from forewarn.domain.topology import Topology
+from forewarn.ports.store import AuditEntry, LedgerEntry, Reading, SimulatedImpact, Transaction
+from forewarn.protocol.document import Document
+from forewarn.protocol.vocabulary import EventId, EventStatus
+
+
+def confine_reading(reading: Reading, principal: Principal) -> Reading:
+    """Return *reading* as *principal* may have it."""
+    return ConfinedReading(reading, principal) if principal.scopes else reading
+
+
+def confine_transaction(tx: Transaction, principal: Principal) -> Transaction:
+    """Return *tx* as *principal* may have it."""
+    return ConfinedTransaction(tx, principal) if principal.scopes else tx
+
+
+class ConfinedReading:
+    """A look at the scopes of one principal. Of what spans others too, it shows the part in them.
+
+    A method that is not here is refused by the type checker, so that none is forgotten.
+    """
+
+    def __init__(self, reading: Reading, principal: Principal) -> None:
+        self._all = reading
+        self._principal = principal
+        self._topology: Topology | None = None
+
+    def topology(self) -> Topology:
+        """Return the part of the fleet that is in the scopes, with the hosts that carry it."""
+        if self._topology is None:
+            self._topology = self._confine(self._all.topology())
+        return self._topology
+
+    def simulated_impact(self, event_id: EventId, vm: VmName) -> SimulatedImpact | None:
+        """Return what was begun for an event of the scopes."""
+        return self._all.simulated_impact(event_id, vm) if self.event(event_id) else None
+
+    def event(self, event_id: EventId) -> ScheduledEvent | None:
+        """Return an event of the scopes."""
+        event = self._all.event(event_id)
+        return event if event is not None and self._principal.covers(event.scope_id) else None
+
+    def events_in_flight(self, scope_id: ScopeId | None = None) -> tuple[ScheduledEvent, ...]:
+        """Return what is in flight in the scopes, or in one of them."""
+        return self._covered(self._all.events_in_flight(scope_id))
+
+    def user_operations_in_flight(self) -> tuple[ScheduledEvent, ...]:
+        """Return those of the whole server: they are limited together."""
+        return self._all.user_operations_in_flight()
+
+    def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]:
+        """Return what Maintenances have created in the scopes."""
+        return self._covered(self._all.events_of(maintenance_ids))
+
+    def events(
+        self,
+        *,
+        status: Iterable[EventStatus] = (),
+        vm: VmName | None = None,
+        scopes: Iterable[ScopeId] = (),
+        limit: int = 1000,
+    ) -> tuple[ScheduledEvent, ...]:
+        """Return the newest events of the scopes."""
+        wanted = tuple(filter(self._principal.covers, scopes)) or self._principal.scopes
+        return self._all.events(status=status, vm=vm, scopes=wanted, limit=limit)
+
+    def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]:
+        """Return the life of an event of the scopes."""
+        return self._all.ledger(event_id) if self.event(event_id) else ()
+
+    def maintenance(self, maintenance_id: MaintenanceId) -> Maintenance | None:
+        """Return the part of a Maintenance that is in the scopes."""
+        maintenance = self._all.maintenance(maintenance_id)
+        return None if maintenance is None else self._part_of(maintenance)
+
+    def maintenances(self, *, finished: bool | None = None) -> tuple[Maintenance, ...]:
+        """Return the parts of Maintenances that are in the scopes."""
+        parts = map(self._part_of, self._all.maintenances(finished=finished))
+        return tuple(part for part in parts if part is not None)
+
+    def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None:
+        """Return the part of a run that is in the scopes."""
+        run = self._all.scenario_run(run_id)
+        return None if run is None else self._part_of_run(run)
+
+    def scenario_runs(self, *, finished: bool | None = None) -> tuple[ScenarioRun, ...]:
+        """Return the parts of runs that are in the scopes."""
+        parts = map(self._part_of_run, self._all.scenario_runs(finished=finished))
+        return tuple(part for part in parts if part is not None)
+
+    def document(self, scope_id: ScopeId) -> Document:
+        """Return what one of the scopes is shown."""
+        return self._all.document(scope_id) if self._principal.covers(scope_id) else FIRST_DOCUMENT
+
+    def documents(self) -> dict[ScopeId, Document]:
+        """Return what each of the scopes is shown."""
+        documents = self._all.documents().items()
+        return {scope: body for scope, body in documents if self._principal.covers(scope)}
+
+    def last_polled_at(self, scope_id: ScopeId) -> datetime | None:
+        """Return when one of the scopes was last polled."""
+        return self._all.last_polled_at(scope_id) if self._principal.covers(scope_id) else None
+
+    def setting(self, name: str) -> str | None:
+        """Return what holds for the whole server."""
+        return self._all.setting(name)
+
+    def refuse(self, *_: object, **__: object) -> NoReturn:
+        """Refuse what only an admin may, who is never limited to scopes."""
+        raise RoleTooLowError(self._principal.name, self._principal.role, Role.ADMIN)
+
+    audit = token = tokens = refuse
+
+    def _covered(self, events: Iterable[ScheduledEvent]) -> tuple[ScheduledEvent, ...]:
+        return tuple(event for event in events if self._principal.covers(event.scope_id))
+
+    def _confine(self, topology: Topology) -> Topology:
+        covers = self._principal.covers
+        vms = {n: vm for n, vm in topology.virtual_machines.items() if covers(vm.scope_id)}
+        carrying = {vm.host for vm in vms.values()}
+        return Topology(
+            virtual_machines=vms,
+            scopes={key: scope for key, scope in topology.scopes.items() if covers(key)},
+            hosts={name: host for name, host in topology.hosts.items() if name in carrying},
+        )
+
+    def _part_of(self, maintenance: Maintenance) -> Maintenance | None:
+        topology = self.topology()
+        vms = tuple(vm for vm in maintenance.resources if vm in topology.virtual_machines)
+        hosts = tuple(host for host in maintenance.hosts if host in topology.hosts)
+        if vms or hosts or self.events_of([maintenance.maintenance_id]):
+            return replace(maintenance, resources=vms, hosts=hosts)
+        return None
+
+    def _part_of_run(self, run: ScenarioRun) -> ScenarioRun | None:
+        topology = self.topology()
+        vms = tuple(vm for vm in run.resources if vm in topology.virtual_machines)
+        events = {
+            label: tuple(event_id for event_id in event_ids if self.event(event_id))
+            for label, event_ids in run.events.items()
+        }
+        return replace(run, resources=vms, events=events) if vms or any(events.values()) else None
+
+
+class ConfinedTransaction(ConfinedReading):
+    """A look that may also change what is in the scopes, and nothing else."""
+
+    def __init__(self, tx: Transaction, principal: Principal) -> None:
+        super().__init__(tx, principal)
+        self._tx = tx
+
+    def maintenance(self, maintenance_id: MaintenanceId) -> Maintenance | None:
+        """Return all of a Maintenance that has a part in the scopes: what is put back is whole."""
+        maintenance = self._all.maintenance(maintenance_id)
+        is_seen = maintenance is not None and self._part_of(maintenance) is not None
+        return maintenance if is_seen else None
+
+    def put_event(self, event: ScheduledEvent) -> None:
+        """Add or change an event of the scopes."""
+        if not self._principal.covers(event.scope_id):
+            raise OutsideScopesError(self._principal.name, event.resources)
+        self._tx.put_event(event)
+
+    def put_maintenance(self, maintenance: Maintenance) -> None:
+        """Add or change a Maintenance that touches nothing but the scopes."""
+        everything = self._tx.topology()
+        resources, hosts = set(maintenance.resources), set(maintenance.hosts)
+        vms = everything.virtual_machines.values()
+        touched = [vm.name for vm in vms if vm.name in resources or vm.host in hosts]
+        self._principal.require_vms(everything, touched)
+        self._tx.put_maintenance(maintenance)
+
+    def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None:
+        """Publish to one of the scopes."""
+        if not self._principal.covers(scope_id):
+            self.refuse()
+        self._tx.put_document(scope_id, document, at=at)
+
+    def append_ledger(self, entry: LedgerEntry) -> None:
+        """Add to the life of an event of the scopes."""
+        if self.event(entry.event_id) is None:
+            self.refuse()
+        self._tx.append_ledger(entry)
+
+    def append_audit(self, entry: AuditEntry) -> None:
+        """Add to the audit."""
+        self._tx.append_audit(entry)
+
+    put_topology = put_scenario_run = put_token = put_setting = ConfinedReading.refuse
+    put_polled_at = put_simulated_impact = next_epoch = check_epoch = ConfinedReading.refuse

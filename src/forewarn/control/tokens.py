@@ -1,0 +1,92 @@
+"""/tokens: who may use this API."""
+
+import secrets
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from forewarn.control.caller import Administering
+from forewarn.control.moments import parse_moment, resolve
+from forewarn.control.schemas import Moment, Text
+from forewarn.domain.access import Role, Token
+from forewarn.operations.access import SECRET_PREFIX, TokenOrder, create_token, revoke_token
+from forewarn.operations.context import Context
+from forewarn.ports.store import Transaction
+
+router = APIRouter(prefix="/tokens", tags=["tokens"])
+
+
+class TokenRequest(BaseModel):
+    """Give somebody a token."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Text
+    role: Role
+    scopes: Annotated[list[Text], Field(max_length=1000)] = []
+    expires: Moment | None = None
+
+
+class TokenView(BaseModel):
+    """One token, without its secret, which nobody knows but who has it."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+    name: str
+    role: Role
+    scopes: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+class NewTokenView(TokenView):
+    """A token and its secret, which is shown this once."""
+
+    secret: str
+
+
+class TokensView(BaseModel):
+    """Every token, in the order of their creation."""
+
+    tokens: tuple[TokenView, ...]
+
+
+@router.get("")
+def list_tokens(caller: Administering) -> TokensView:
+    """Return every token, also those that were revoked or have expired."""
+    return _views(caller.read(lambda reading: reading.tokens()))
+
+
+@router.post("", status_code=201, name="token create")
+def create_a_token(caller: Administering, request: TokenRequest) -> NewTokenView:
+    """Make a token; the answer is the only place its secret is ever in."""
+    moment = None if request.expires is None else parse_moment(request.expires)
+    secret = SECRET_PREFIX + secrets.token_urlsafe(32)
+
+    def operation(tx: Transaction, context: Context) -> Token:
+        order = TokenOrder(
+            name=request.name,
+            role=request.role,
+            scopes=tuple(request.scopes),
+            expires_at=None if moment is None else resolve(moment, context.at),
+        )
+        return create_token(tx, context, order, secret)
+
+    made = TokenView.model_validate(caller.write(operation))
+    return NewTokenView(**made.model_dump(), secret=secret)
+
+
+@router.delete("/{name}", name="token revoke")
+def revoke_a_token(caller: Administering, name: str) -> TokenView:
+    """Take a token back; it is refused from now on."""
+    revoked = caller.write(lambda tx, context: revoke_token(tx, context, name))
+    return TokenView.model_validate(revoked)
+
+
+def _views(tokens: Iterable[Token]) -> TokensView:
+    return TokensView(tokens=tuple(map(TokenView.model_validate, tokens)))

@@ -1,0 +1,166 @@
+"""Who may do what, and with which token."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from forewarn.domain.access import (
+    MAY,
+    Principal,
+    Role,
+    Token,
+    check_token,
+    select_scope,
+)
+from forewarn.domain.errors import (
+    DomainError,
+    InvalidNameError,
+    OutsideScopesError,
+    RoleTooLowError,
+    TokenExpiredError,
+    TokenOrderError,
+    TokenRevokedError,
+)
+from forewarn.domain.names import ScopeId, VmName
+from forewarn.domain.topology import (
+    DeliveryScope,
+    ScopeKind,
+    VirtualMachine,
+    build_topology,
+    standalone,
+)
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+TOKEN = Token(name="ada", token_hash="0" * 64, role=Role.OPERATOR, created_at=NOON)
+BATCH = DeliveryScope(kind=ScopeKind.SCALE_SET, name="batch")
+GROUP = replace(BATCH, placement_group="pg1")
+SOLO = standalone(VmName("solo"))
+FLEET = build_topology(
+    scopes=[BATCH, GROUP, SOLO],
+    virtual_machines=[
+        VirtualMachine(name=VmName("b-0"), scope_id=BATCH.scope_id),
+        VirtualMachine(name=VmName("b-1"), scope_id=GROUP.scope_id),
+        VirtualMachine(name=VmName("solo"), scope_id=SOLO.scope_id),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("role", "may_do_the_work_of"),
+    [
+        (Role.VIEWER, {Role.VIEWER}),
+        (Role.OPERATOR, {Role.VIEWER, Role.OPERATOR}),
+        (Role.ADMIN, {Role.VIEWER, Role.OPERATOR, Role.ADMIN}),
+    ],
+)
+def test_role_includes_those_below_it(role: Role, may_do_the_work_of: set[Role]) -> None:
+    assert {needed for needed in Role if role.includes(needed)} == may_do_the_work_of
+
+
+def test_every_role_is_in_the_table() -> None:
+    assert tuple(MAY) == tuple(Role)
+
+
+def test_role_that_is_too_low_is_refused_with_the_one_needed() -> None:
+    ada = Principal(name="ada", role=Role.OPERATOR)
+
+    ada.require(Role.VIEWER)
+    ada.require(Role.OPERATOR)
+    with pytest.raises(RoleTooLowError, match="needs the role admin, and ada is operator"):
+        ada.require(Role.ADMIN)
+
+
+@pytest.mark.parametrize(
+    ("scopes", "scope", "covered"),
+    [
+        ((), "availability-set/web", True),
+        (("availability-set/web",), "availability-set/web", True),
+        (("availability-set/web",), "availability-set/web-2", False),
+        (("scale-set/batch",), "scale-set/batch/pg1", True),
+        (("scale-set/batch/pg1",), "scale-set/batch/pg2", False),
+        (("scale-set/batch/pg1",), "scale-set/batch", False),
+        (("virtual-machine/a", "virtual-machine/b"), "virtual-machine/b", True),
+    ],
+)
+def test_token_covers_its_scopes(scopes: tuple[ScopeId, ...], scope: str, *, covered: bool) -> None:
+    ada = Principal(name="ada", role=Role.VIEWER, scopes=scopes)
+
+    assert ada.covers(ScopeId(scope)) is covered
+
+
+def test_virtual_machines_in_other_scopes_are_refused_by_name() -> None:
+    ada = Principal(name="ada", role=Role.OPERATOR, scopes=(GROUP.scope_id,))
+
+    ada.require_vms(FLEET, [VmName("b-1")])
+    with pytest.raises(OutsideScopesError, match="b-0, solo") as refused:
+        ada.require_vms(FLEET, FLEET.virtual_machines)
+
+    assert refused.value.vms == ("b-0", "solo")
+
+
+@pytest.mark.parametrize(
+    ("token", "refusal"),
+    [
+        (TOKEN, None),
+        (replace(TOKEN, expires_at=NOON + SECOND), None),
+        (replace(TOKEN, expires_at=NOON), TokenExpiredError),
+        (replace(TOKEN, revoked_at=NOON), TokenRevokedError),
+        (replace(TOKEN, revoked_at=NOON, expires_at=NOON - HOUR), TokenRevokedError),
+    ],
+)
+def test_token_grants_until_it_ends(token: Token, refusal: type[DomainError] | None) -> None:
+    assert token.is_live(NOON) is (refusal is None)
+    if refusal is None:
+        token.check_live(NOON)
+    else:
+        with pytest.raises(refusal, match="ada"):
+            token.check_live(NOON)
+
+
+def test_who_shows_a_token_is_what_it_says() -> None:
+    token = replace(TOKEN, scopes=(BATCH.scope_id,))
+
+    assert token.principal == Principal(name="ada", role=Role.OPERATOR, scopes=(BATCH.scope_id,))
+
+
+@pytest.mark.parametrize(
+    ("token", "sentence"),
+    [
+        (replace(TOKEN, name="Admin"), "the server uses itself"),
+        (replace(TOKEN, name="scheduler"), "the server uses itself"),
+        (replace(TOKEN, expires_at=NOON), "cannot expire before"),
+        (replace(TOKEN, role=Role.ADMIN, scopes=(BATCH.scope_id,)), "cannot be limited to scopes"),
+    ],
+)
+def test_token_that_makes_no_sense_is_refused(token: Token, sentence: str) -> None:
+    with pytest.raises(TokenOrderError, match=sentence):
+        check_token(token)
+
+
+@pytest.mark.parametrize("name", ["", "-", "a b", "a/b", "a\n", "ä", "x" * 129])
+def test_name_that_does_not_travel_is_refused(name: str) -> None:
+    with pytest.raises(InvalidNameError, match="for a token"):
+        check_token(replace(TOKEN, name=name))
+
+
+@pytest.mark.parametrize("role", Role)
+def test_token_of_any_role_can_be(role: Role) -> None:
+    check_token(replace(TOKEN, role=role, expires_at=NOON + SECOND))
+
+
+@pytest.mark.parametrize(
+    ("name", "scope"),
+    [
+        ("batch", "scale-set/batch"),
+        ("BATCH", "scale-set/batch"),
+        ("scale-set/batch/PG1", "scale-set/batch/pg1"),
+        ("solo", "virtual-machine/solo"),
+        ("pg1", None),
+        ("b-0", None),
+    ],
+)
+def test_scope_is_selected_by_name_or_id(name: str, scope: str | None) -> None:
+    assert select_scope(FLEET, name) == scope
