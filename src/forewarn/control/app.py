@@ -54,7 +54,7 @@ def create_app(services: Services) -> FastAPI:
     app.add_middleware(Authentication, authenticate=services.authenticate)
     # Around it, because a caller without a token is refused too.
     app.state.refusals = Refusals(services)
-    app.add_middleware(Auditing, refusals=app.state.refusals, routes=_routes())
+    app.add_middleware(Auditing, refusals=app.state.refusals, routes=api_routes())
     handle_problems(app)
     return app
 
@@ -69,7 +69,8 @@ def _api() -> APIRouter:
     return api
 
 
-def _routes() -> Iterator[APIRoute]:
+def api_routes() -> Iterator[APIRoute]:
+    """Yield every route of the API, by its path below the prefix."""
     for noun in _NOUNS:
         yield from (route for route in noun.router.routes if isinstance(route, APIRoute))
 

@@ -1,0 +1,213 @@
+"""Every change and every refusal of one leaves a line; a flood of refusals leaves a number."""
+
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from structlog.testing import capture_logs
+from tests.http.control.conftest import MORNING, HandClock, Wall
+from tests.http.control.test_problems import full_disk
+
+from forewarn.control.app import api_routes
+from forewarn.control.auditing import ADDRESSES_PER_MINUTE, LINES_PER_MINUTE, NOBODY, FloodGate
+
+MINUTE = timedelta(minutes=1)
+EVENT = "00000000-0000-4000-8000-0000000000FF"
+
+
+def audit(api: httpx2.Client, **filters: object) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = api.get("audit", params=filters).json()["audit"]  # type: ignore[arg-type]
+    return entries
+
+
+def test_every_change_is_written_under_the_name_of_its_route(
+    api: httpx2.Client, clock: HandClock
+) -> None:
+    def announce(**order: object) -> str:
+        body = {"event_type": "Reboot", "resources": ["web-0"], **order}
+        created: str = api.post("events", json=body).json()["events"][0]["event_id"]
+        return created
+
+    event = announce()
+    api.post(f"events/{event}/postpone", json={"not_before": "1h"})
+    api.post(f"events/{event}/approve")
+    api.post(f"events/{event}/start")
+    api.post(f"events/{event}/complete")
+    api.post(f"events/{announce()}/cancel")
+    api.post("virtual-machines", json={"name": "new"})
+    api.post("virtual-machines/new/restart")
+    api.post("virtual-machines/solo/redeploy")
+    api.post("maintenances", json={"event_type": "Freeze", "scopes": ["web"]})
+    order = {"name": "spot-eviction", "virtual_machines": ["web-1"]}
+    run = api.post("scenario-runs", json=order).json()["run_id"]
+    api.post(f"scenario-runs/{run}/stop")
+    api.put("virtual-machines/solo/faults/status", json={"status": 500})
+    api.delete("virtual-machines/solo/faults/status")
+    api.post("clock/advance", json={"duration": "1s"})
+    api.post("tokens", json={"name": "ada", "role": "viewer"})
+    api.delete("tokens/ada")
+    api.delete("virtual-machines/web-1")
+
+    done = audit(api)
+    assert {entry["action"] for entry in done} == {
+        route.name for route in api_routes() if route.methods != {"GET"}
+    }
+    assert {entry["outcome"] for entry in done} == {"done"}
+    assert {(entry["who"], entry["where"]) for entry in done} == {("alice", "testclient")}
+    assert clock.now() > MORNING
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "line"),
+    [
+        ("POST", f"events/{EVENT}/approve", None, 404, ("event approve", EVENT)),
+        ("POST", "virtual-machines/nobody/restart", None, 404, ("vm restart", "nobody")),
+        ("POST", "virtual-machines", {"name": "solo"}, 409, ("vm add", "-")),
+        ("POST", "events", {}, 422, ("event create", "-")),
+        ("POST", "fleet", {"fleet": {"x": 1}}, 422, ("fleet apply", "-")),
+        ("PUT", "virtual-machines/solo/faults/status", None, 422, ("fault set", "solo")),
+        ("POST", "nowhere", None, 404, ("-", "/api/v1/nowhere")),
+        ("DELETE", "fleet", None, 405, ("-", "/api/v1/fleet")),
+    ],
+)
+def test_refusal_of_a_change_is_written(
+    api: httpx2.Client, method: str, path: str, body: object, status: int, line: tuple[str, str]
+) -> None:
+    before = audit(api)
+
+    answer = api.request(method, path, json=body)
+
+    assert answer.status_code == status
+    (*same, last) = audit(api)
+    assert same == before
+    assert (last["action"], last["subject"]) == line
+    assert (last["who"], last["where"], last["outcome"]) == ("alice", "testclient", "refused")
+    assert last["detail"] == f"{answer.json()['title']}: {answer.json()['detail']}"
+    assert last["at"] == last["maintenance_time"] == "2026-01-05T08:00:00Z"
+
+
+def test_stranger_without_a_token_is_written_as_nobody(api: httpx2.Client) -> None:
+    refused = api.post(
+        "virtual-machines/solo/restart", headers={"Authorization": "Bearer open-says-me"}
+    )
+
+    assert refused.status_code == 401
+    last = audit(api)[-1]
+    assert (last["who"], last["action"], last["subject"]) == (NOBODY, "vm restart", "solo")
+    assert "open-says-me" not in str(last)
+
+
+def test_refused_reading_is_not_written(api: httpx2.Client) -> None:
+    before = audit(api)
+
+    api.get("virtual-machines/nobody")
+    api.get("clock", headers={"Authorization": "Bearer wrong"})
+
+    assert audit(api) == before
+
+
+def test_what_strangers_say_cannot_move_a_cursor_or_grow_without_end(api: httpx2.Client) -> None:
+    api.post(f"virtual-machines/%1b[2J{'x' * 5000}/restart")
+    secret = "fw_" + "s" * 43
+    api.delete(f"tokens/{secret}")
+
+    odd, misplaced = audit(api)[-2:]
+    assert odd["subject"].startswith("?[2Jxxx")
+    assert len(odd["subject"]) == 128
+    assert len(odd["detail"]) <= 512
+    assert misplaced["subject"] == "fw_…"
+    assert secret not in str(misplaced)
+
+
+def test_flood_of_refusals_leaves_so_many_lines_and_a_number(
+    api: httpx2.Client, wall: Wall
+) -> None:
+    before = len(audit(api))
+
+    for _ in range(LINES_PER_MINUTE + 7):
+        assert api.post("virtual-machines/nobody/restart").status_code == 404
+    assert len(audit(api)) == before + LINES_PER_MINUTE
+    wall.now += MINUTE
+
+    last = audit(api)[-1]
+    assert (last["who"], last["where"], last["outcome"]) == (NOBODY, "testclient", "refused")
+    assert last["detail"] == "7 more refusals within a minute, not written one by one."
+    assert len(audit(api)) == before + LINES_PER_MINUTE + 1
+    api.post("virtual-machines/nobody/restart")
+    assert audit(api)[-1]["subject"] == "nobody"
+
+
+def test_gate_tells_only_so_many_addresses_apart() -> None:
+    gate = FloodGate()
+
+    admitted = sum(
+        gate.admit(f"10.0.{number // 250}.{number % 250}", MORNING) for number in range(5000)
+    )
+
+    assert admitted == ADDRESSES_PER_MINUTE + LINES_PER_MINUTE
+    assert gate.settle(MORNING) == {}
+    unwritten = gate.settle(MORNING + MINUTE)
+    assert unwritten == {NOBODY: 5000 - ADDRESSES_PER_MINUTE - LINES_PER_MINUTE}
+    assert gate.settle(MORNING + MINUTE) == {}
+
+
+def test_what_was_only_counted_is_written_at_the_end() -> None:
+    gate = FloodGate()
+    for _ in range(LINES_PER_MINUTE + 1):
+        gate.admit("10.0.0.1", MORNING)
+
+    assert gate.settle() == {"10.0.0.1": 1}
+
+
+def test_refusal_is_answered_also_when_it_cannot_be_written(
+    api: httpx2.Client, tmp_path: Path
+) -> None:
+    with full_disk(tmp_path / "forewarn.db-wal"), capture_logs() as logs:
+        answer = api.post("virtual-machines/nobody/restart")
+
+    assert answer.status_code == 404
+    assert "refusal_not_audited" in {line["event"] for line in logs}
+
+
+@pytest.mark.parametrize(
+    ("filters", "subjects"),
+    [
+        ({"who": "alice", "action": "vm remove"}, ["web-1", "solo"]),
+        ({"since": "2026-01-05T09:00:00Z", "who": "alice"}, ["solo"]),
+        ({"since": "2026-01-05T10:00:00%2B01:00", "who": "alice"}, ["solo"]),
+        ({"who": "bob"}, []),
+        ({"action": "vm remove", "limit": "1"}, ["solo"]),
+    ],
+)
+def test_audit_is_filtered(
+    api: httpx2.Client, wall: Wall, filters: dict[str, str], subjects: list[str]
+) -> None:
+    api.delete("virtual-machines/web-1")
+    wall.now += timedelta(hours=1)
+    api.delete("virtual-machines/solo")
+
+    query = "&".join(f"{name}={value}" for name, value in filters.items())
+    entries = api.get(f"audit?{query}").json()["audit"]
+
+    assert [entry["subject"] for entry in entries] == subjects
+
+
+def test_time_without_a_zone_is_refused(api: httpx2.Client) -> None:
+    assert api.get("audit", params={"since": "2026-01-05T09:00:00"}).status_code == 422
+
+
+@pytest.mark.parametrize("table", ["audit", "ledger"])
+@pytest.mark.parametrize("statement", ["UPDATE {} SET who = 'mallory'", "DELETE FROM {}"])
+def test_records_cannot_be_rewritten(
+    api: httpx2.Client, tmp_path: Path, table: str, statement: str
+) -> None:
+    api.post("virtual-machines/solo/restart")
+    connection = sqlite3.connect(tmp_path / "forewarn.db")
+
+    with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only"):
+        connection.execute(statement.format(table))
+
+    connection.close()

@@ -1,0 +1,146 @@
+"""Every route has a role, and nobody below it gets through: the table is the app's own routes."""
+
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from forewarn.control.app import api_routes
+from forewarn.domain.access import Role
+from forewarn.operations.access import TokenOrder, create_token
+from forewarn.operations.context import Context
+from forewarn.ports.store import Store, Transaction
+
+SECRETS = {role: f"fw_{role}" for role in Role}
+PARAMETERS = {
+    "event_id": "00000000-0000-4000-8000-000000000000",
+    "maintenance_id": "none",
+    "run_id": "none",
+    "kind": "slow",
+    "name": "nobody",
+}
+SPECIAL = {"/api/v1/audit": Role.ADMIN, "/api/v1/tokens": Role.ADMIN}
+OPERATORS_WORK = re.compile(r"/api/v1/(events|maintenances)\b|.*/(restart|redeploy)$")
+
+
+def operations(app: FastAPI) -> list[tuple[str, str, object]]:
+    """Return the method, the path and the declared security of every operation of the API."""
+    found = [
+        (method.upper(), path, operation.get("security"))
+        for path, methods in app.openapi()["paths"].items()
+        if path.startswith("/api/v1")
+        for method, operation in methods.items()
+    ]
+    assert len(found) == len(list(api_routes())), "a route is not in the OpenAPI document"
+    return found
+
+
+def expected_role(method: str, path: str) -> Role:
+    """Return who the issue says may use a route."""
+    if method == "GET":
+        return SPECIAL.get(path, Role.VIEWER)
+    return Role.OPERATOR if OPERATORS_WORK.match(path) else Role.ADMIN
+
+
+@pytest.fixture
+def as_role(api: httpx2.Client, app: FastAPI, store: Store) -> Callable[[Role], httpx2.Client]:
+    """Return a client with a token of a role, which has been used already."""
+    context: Context = app.state.services.context("alice")
+
+    def create(tx: Transaction) -> None:
+        for role, secret in SECRETS.items():
+            create_token(tx, context, TokenOrder(name=f"a-{role}", role=role), secret)
+
+    store.write(create)
+
+    def become(role: Role) -> httpx2.Client:
+        api.headers["Authorization"] = f"Bearer {SECRETS[role]}"
+        assert api.get("clock").status_code == 200
+        store.write(lambda _: None)  # what was noted of that is written
+        return api
+
+    return become
+
+
+@pytest.fixture
+def tables(store: Store, tmp_path: Path) -> Callable[[], dict[str, list[tuple[object, ...]]]]:
+    """Return every row of every table but the audit."""
+    del store
+
+    def look() -> dict[str, list[tuple[object, ...]]]:
+        connection = sqlite3.connect(tmp_path / "forewarn.db")
+        found = {
+            name: connection.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608
+            for (name,) in connection.execute(
+                "SELECT name FROM sqlite_schema WHERE type = 'table' AND name != 'audit'"
+            )
+        }
+        assert {"events", "tokens", "ledger"} <= found.keys()
+        connection.close()
+        return found
+
+    return look
+
+
+def test_every_route_declares_the_role_it_should(app: FastAPI) -> None:
+    for method, path, security in operations(app):
+        assert security == [{"HTTPBearer": [expected_role(method, path)]}], (method, path)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_role_reaches_what_it_may_and_nothing_else(
+    app: FastAPI, as_role: Callable[[Role], httpx2.Client], role: Role
+) -> None:
+    client = as_role(role)
+
+    for method, path, _ in operations(app):
+        needed = expected_role(method, path)
+        answer = ask(client, method, path)
+        if role.includes(needed):
+            assert answer.status_code in {200, 201, 404, 422}, (method, path, answer.text)
+        else:
+            assert answer.status_code == 403, (method, path, answer.text)
+            assert answer.json()["type"] == "urn:forewarn:problem:role-too-low"
+            assert answer.json()["needed"] == needed
+            assert f"needs the role {needed}" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("body", [None, {}, {"event_type": "Reboot", "resources": ["solo"]}])
+def test_viewer_changes_nothing(
+    app: FastAPI,
+    as_role: Callable[[Role], httpx2.Client],
+    tables: Callable[[], dict[str, list[tuple[object, ...]]]],
+    body: object,
+) -> None:
+    client = as_role(Role.VIEWER)
+    before = tables()
+
+    for method, path, _ in operations(app):
+        ask(client, method, path.replace("{name}", "solo"), body)
+
+    assert tables() == before
+
+
+def test_operator_cannot_change_the_fleet_but_its_events(
+    as_role: Callable[[Role], httpx2.Client],
+) -> None:
+    client = as_role(Role.OPERATOR)
+
+    assert client.delete("virtual-machines/solo").status_code == 403
+    assert client.post("virtual-machines/solo/restart").status_code == 201
+
+
+def test_every_change_is_named_as_the_command_that_does_it() -> None:
+    names = {route.name for route in api_routes() if route.methods != {"GET"}}
+
+    assert all(re.fullmatch(r"[a-z]+ [a-z]+", name) for name in names), names
+
+
+def ask(client: httpx2.Client, method: str, path: str, body: object = None) -> httpx2.Response:
+    filled = path.format(**PARAMETERS)
+    content = {} if method in {"GET", "DELETE"} else {"json": {} if body is None else body}
+    return client.request(method, f"http://control{filled}", **content)  # type: ignore[arg-type]

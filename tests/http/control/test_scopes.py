@@ -1,0 +1,231 @@
+"""A token that is limited to delivery scopes sees and changes what is in them, and nothing else."""
+
+import json
+from collections.abc import Callable
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+from tests.http.control.conftest import MORNING
+
+from forewarn.control.confined import ConfinedTransaction
+from forewarn.domain.access import Principal, Role
+from forewarn.domain.errors import OutsideScopesError, RoleTooLowError
+from forewarn.domain.names import ScopeId, VmName
+from forewarn.domain.publication import FIRST_DOCUMENT
+from forewarn.ports.store import LedgerEntry, Reading, Store, Transaction
+from forewarn.protocol.vocabulary import EventId
+
+OTHERS = {
+    "availability_set": [{"name": "db"}],
+    "virtual_machine": [
+        {"name": "db-0", "availability_set": "db", "host": "kvm-0", "update_domain": 0},
+        {"name": "db-1", "availability_set": "db", "host": "kvm-9", "update_domain": 1},
+        {"name": "web-2", "availability_set": "web", "host": "kvm-2", "update_domain": 2},
+    ],
+}
+WEB, DB = ScopeId("availability-set/web"), ScopeId("availability-set/db")
+SECRETS_OF_OTHERS = ("db-0", "db-1", "solo", "kvm-9", "availability-set/db")
+
+
+@pytest.fixture
+def admin(api: httpx2.Client) -> httpx2.Client:
+    """An admin of a fleet with web (three machines), db (two) and solo."""
+    assert api.post("fleet", json={"fleet": OTHERS}).status_code == 200
+    return api
+
+
+@pytest.fixture
+def web(admin: httpx2.Client, app: FastAPI) -> httpx2.Client:
+    """An operator of web only."""
+    order = {"name": "web-team", "role": "operator", "scopes": ["web"]}
+    secret = admin.post("tokens", json=order).json()["secret"]
+    return TestClient(
+        app, base_url="http://control/api/v1/", headers={"Authorization": f"Bearer {secret}"}
+    )
+
+
+def announce(client: httpx2.Client, *vms: str) -> httpx2.Response:
+    return client.post("events", json={"event_type": "Reboot", "resources": list(vms)})
+
+
+def test_lists_show_what_is_in_the_scopes(admin: httpx2.Client, web: httpx2.Client) -> None:
+    announce(admin, "db-0", "web-0", "solo")
+    admin.post("maintenances", json={"event_type": "Freeze", "scopes": ["db"]})
+    admin.put("virtual-machines/db-0/faults/status", json={"status": 500})
+    admin.put("virtual-machines/web-0/faults/status", json={"status": 500})
+    admin.post("scenario-runs", json={"name": "spot-eviction", "virtual_machines": ["solo"]})
+
+    lists = (
+        "fleet", "virtual-machines", "events", "events/history", "maintenances", "faults",
+        "scenario-runs",
+    )  # fmt: skip
+    shown = {path: web.get(path).json() for path in lists}
+
+    names = [vm["name"] for vm in shown["virtual-machines"]["virtual_machines"]]
+    assert names == ["web-0", "web-1", "web-2"]
+    assert [event["resources"] for event in shown["events"]["events"]] == [["web-0"]]
+    assert [fault["vm"] for fault in shown["faults"]["faults"]] == ["web-0"]
+    assert shown["maintenances"] == {"maintenances": []}
+    assert shown["scenario-runs"] == {"scenario_runs": []}
+    for secret in SECRETS_OF_OTHERS:
+        assert secret not in json.dumps(shown)
+
+
+def test_newest_events_are_those_of_the_scopes(admin: httpx2.Client, web: httpx2.Client) -> None:
+    announce(admin, "web-0")
+    announce(admin, "web-1")
+    announce(admin, "db-0")
+
+    listed = web.get("events", params={"limit": 1}).json()["events"]
+
+    assert [event["resources"] for event in listed] == [["web-1"]]
+
+
+def test_single_things_of_other_scopes_are_not_there(
+    admin: httpx2.Client, web: httpx2.Client
+) -> None:
+    (event,) = announce(admin, "db-0").json()["events"]
+    order = {"event_type": "Freeze", "scopes": ["db"]}
+    maintenance = admin.post("maintenances", json=order).json()["maintenance_id"]
+    one = f"events/{event['event_id']}"
+
+    answers = [
+        web.get("virtual-machines/db-0"),
+        web.get(one),
+        web.get(f"maintenances/{maintenance}"),
+        web.post("virtual-machines/db-0/restart"),
+        announce(web, "web-0", "db-0"),
+        *(web.post(f"{one}/{verb}") for verb in ("approve", "start", "complete", "cancel")),
+        web.post(f"{one}/postpone", json={"not_before": "1h"}),
+        web.post("maintenances", json=order),
+        web.post("maintenances", json={"event_type": "Freeze", "hosts": ["kvm-9"]}),
+        web.post("maintenances", json={"event_type": "Freeze", "virtual_machines": ["db-0"]}),
+    ]
+
+    assert {answer.status_code for answer in answers} == {404}
+    assert len(admin.get(one).json()["ledger"]) == 1
+    assert len(admin.get("events").json()["events"]) == 1
+
+
+def test_what_is_in_the_scopes_can_be_handled(admin: httpx2.Client, web: httpx2.Client) -> None:
+    (event,) = announce(web, "web-0").json()["events"]
+    approved = web.post(f"events/{event['event_id']}/approve")
+
+    assert approved.json()["approvals"][0]["name"] == "web-team"
+    assert web.post("virtual-machines/web-1/redeploy").status_code == 201
+    begun = web.post("maintenances", json={"event_type": "Freeze", "scopes": ["web"]})
+    assert begun.status_code == 201
+    assert web.get(f"maintenances/{begun.json()['maintenance_id']}").json() == begun.json()
+    ledger = admin.get(f"events/{event['event_id']}").json()["ledger"]
+    assert [(line["who"], line["where"]) for line in ledger] == [("web-team", "testclient")] * 2
+
+
+def test_complete_all_ends_what_is_in_the_scopes(admin: httpx2.Client, web: httpx2.Client) -> None:
+    for vm in ("web-0", "db-0"):
+        order = {"event_type": "Reboot", "resources": [vm], "started": True}
+        assert admin.post("events", json=order).status_code == 201
+
+    ended = web.post("events/complete-all").json()["events"]
+
+    assert [event["resources"] for event in ended] == [["web-0"]]
+    started = admin.get("events", params={"status": "Started"}).json()["events"]
+    assert [event["resources"] for event in started] == [["db-0"]]
+
+
+def test_maintenance_of_a_shared_host_is_refused_naming_the_others(
+    admin: httpx2.Client, web: httpx2.Client
+) -> None:
+    refused = web.post("maintenances", json={"event_type": "Freeze", "hosts": ["kvm-0", "kvm-1"]})
+    begun = web.post("maintenances", json={"event_type": "Freeze", "hosts": ["kvm-1"]})
+
+    assert (refused.status_code, refused.json()["vms"]) == (403, ["db-0"])
+    assert "would also touch db-0" in refused.json()["detail"]
+    assert begun.status_code == 201
+    assert len(admin.get("maintenances").json()["maintenances"]) == 1
+
+
+def test_of_a_maintenance_of_all_its_own_part_is_shown(
+    admin: httpx2.Client, web: httpx2.Client
+) -> None:
+    order = {"event_type": "Freeze", "hosts": ["kvm-0", "kvm-9"]}
+    maintenance = admin.post("maintenances", json=order).json()["maintenance_id"]
+
+    shown = web.get(f"maintenances/{maintenance}")
+
+    assert shown.json()["hosts"] == ["kvm-0"]
+    shares = [share for step in shown.json()["remaining"] for share in step["shares"]]
+    assert [share["resources"] for share in shares] == [["web-0"]]
+    for secret in SECRETS_OF_OTHERS:
+        assert secret not in shown.text
+
+
+def test_of_a_run_of_all_its_own_part_is_shown(admin: httpx2.Client, web: httpx2.Client) -> None:
+    order = {"name": "spot-eviction", "virtual_machines": ["web-0", "solo"]}
+    run = admin.post("scenario-runs", json=order).json()["run_id"]
+
+    shown = web.get(f"scenario-runs/{run}")
+
+    assert shown.json()["resources"] == ["web-0"]
+    assert "solo" not in shown.text
+    assert web.post(f"scenario-runs/{run}/stop").status_code == 403
+
+
+def test_limit_of_user_operations_is_that_of_the_server(
+    admin: httpx2.Client, web: httpx2.Client
+) -> None:
+    many = [{"name": f"x-{number}"} for number in range(9)]
+    admin.post("fleet", json={"fleet": {"virtual_machine": many}})
+    for number in range(9):
+        assert admin.post(f"virtual-machines/x-{number}/restart").status_code == 201
+
+    assert web.post("virtual-machines/web-0/restart").status_code == 201
+    assert web.post("virtual-machines/web-1/restart").status_code == 409
+
+
+def test_confined_transaction_reads_and_writes_nothing_of_others(
+    admin: httpx2.Client, store: Store
+) -> None:
+    (mine,) = announce(admin, "web-0").json()["events"]
+    (event,) = announce(admin, "db-0").json()["events"]
+    own, other = EventId(mine["event_id"]), EventId(event["event_id"])
+    web = Principal(name="web-team", role=Role.OPERATOR, scopes=(WEB,))
+
+    def look(reading: Reading) -> None:
+        confined = ConfinedTransaction(reading, web)  # type: ignore[arg-type]
+        assert set(confined.documents()) == {WEB}
+        assert confined.document(DB) == FIRST_DOCUMENT != confined.document(WEB)
+        assert confined.last_polled_at(DB) is confined.last_polled_at(WEB) is None
+        assert confined.ledger(other) == ()
+        assert len(confined.ledger(own)) == 1
+        assert confined.simulated_impact(other, VmName("db-0")) is None
+        assert confined.simulated_impact(own, VmName("web-0")) is None
+        assert [event.event_id for event in confined.events_in_flight()] == [own]
+        assert confined.events_in_flight(DB) == ()
+        assert [event.event_id for event in confined.events(scopes=[DB])] == [own]
+        assert confined.setting("clock") is None
+
+    def write(tx: Transaction) -> None:
+        confined = ConfinedTransaction(tx, web)
+        others = tx.event(other)
+        assert others is not None
+        with pytest.raises(OutsideScopesError, match="db-0"):
+            confined.put_event(others)
+        verbs: tuple[Callable[[], object], ...] = (
+            lambda: confined.put_document(DB, FIRST_DOCUMENT, at=MORNING),
+            lambda: confined.append_ledger(
+                LedgerEntry(event_id=other, at=MORNING, what="approved", who="web-team")
+            ),
+            lambda: confined.put_topology(tx.topology()),
+            lambda: confined.put_setting("clock", "real"),
+            lambda: confined.audit(limit=1),
+            confined.tokens,
+            confined.next_epoch,
+        )
+        for verb in verbs:
+            with pytest.raises(RoleTooLowError, match="admin"):
+                verb()
+
+    store.read(look)
+    store.write(write)
