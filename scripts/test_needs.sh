@@ -1,10 +1,10 @@
 #!/bin/sh
-# Install the programs that tests/conformance/clients and tests/sdk run. Packages need root and
+# Install the programs that tests/conformance/clients, tests/e2e and tests/sdk run. Packages need root and
 # Debian; the rest goes into .venv. What is there already is left alone.
 set -eu
 cd "$(dirname "$0")/.."
 
-packages="curl dnsmasq-base hostname iproute2 libnewtonsoft-json5.0-cil mono-mcs mono-runtime python3 util-linux"
+packages="curl dnsmasq-base hostname iproute2 libnewtonsoft-json5.0-cil mono-mcs mono-runtime openssl python3 util-linux"
 clients=.venv/clients
 uv=$(command -v uv || echo .venv/bin/uv)
 

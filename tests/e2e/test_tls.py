@@ -1,0 +1,190 @@
+"""Operators from elsewhere come over TLS, or not at all. Certificates are made here, by openssl."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import START_SECONDS, Server, ServerMaker, wait_until
+
+OPENSSL = shutil.which("openssl")
+pytestmark = pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
+
+CONFIG = """
+[ca]
+default_ca = ours
+[ours]
+database = {folder}/index.txt
+new_certs_dir = {folder}
+rand_serial = yes
+default_md = sha256
+policy = any
+x509_extensions = local
+[any]
+commonName = supplied
+[local]
+subjectAltName = IP:127.0.0.1
+basicConstraints = critical,CA:TRUE
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
+keyUsage = critical,digitalSignature,keyCertSign
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A certificate for 127.0.0.1 that is its own authority, and its key."""
+
+    certificate: Path
+    key: Path
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return ("--control-certificate", str(self.certificate), "--control-key", str(self.key))
+
+
+@pytest.fixture
+def make_pair(tmp_path: Path) -> Callable[..., Pair]:
+    def make(start: str = "20200101000000Z", end: str = "20990101000000Z") -> Pair:
+        folder = tmp_path / f"certificate-{end}"
+        folder.mkdir()
+        config, key = folder / "openssl.cnf", folder / "key.pem"
+        config.write_text(CONFIG.format(folder=folder))
+        (folder / "index.txt").touch()
+        request, certificate = folder / "request.pem", folder / "certificate.pem"
+        _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key)
+        _openssl("req", "-new", "-key", key, "-subj", "/CN=test only", "-out", request)
+        _openssl(
+            "ca", "-batch", "-notext", "-selfsign", "-config", config, "-keyfile", key,
+            "-startdate", start, "-enddate", end, "-in", request, "-out", certificate,
+        )  # fmt: skip
+        return Pair(certificate=certificate, key=key)
+
+    return make
+
+
+def _openssl(*arguments: object) -> None:
+    assert OPENSSL is not None
+    subprocess.run([OPENSSL, *map(str, arguments)], check=True, capture_output=True, timeout=30)
+
+
+def _ask(server: Server, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as an operator who knows where the server is and has its state directory."""
+    where = {
+        "FOREWARN_SERVER": f"https://127.0.0.1:{server.control_port}",
+        "FOREWARN_STATE_DIR": str(server.database.parent),
+    }
+    return subprocess.run(
+        [Path(sys.executable).with_name("forewarn"), *arguments],
+        env={**server.environment, **where, **variables},
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+    )
+
+
+def test_operator_comes_over_tls(make_server: ServerMaker, make_pair: Callable[..., Pair]) -> None:
+    pair = make_pair()
+    server = make_server(*pair.flags)
+    server.launch()
+    trusted = {"FOREWARN_CA_FILE": str(pair.certificate)}
+    wait_until(
+        lambda: _ask(server, "clock", "show", **trusted).returncode == 0,
+        f"nobody answers over TLS: {server.said()}",
+        START_SECONDS,
+        pause=0.2,
+    )
+
+    by_flag = _ask(server, "vm", "list", "--ca-file", str(pair.certificate))
+    untrusted = _ask(server, "vm", "list")
+    wrong = _ask(server, "vm", "list", "--ca-file", str(server.fleet))
+    clear = f"http://127.0.0.1:{server.control_port}"
+    unencrypted = _ask(server, "vm", "list", FOREWARN_SERVER=clear)
+
+    assert "web-0" in by_flag.stdout
+    assert untrusted.returncode == 6
+    assert "shows a certificate that is not trusted here" in untrusted.stderr
+    assert "--ca-file FILE" in untrusted.stderr
+    assert (wrong.returncode, "is no file of certificates" in wrong.stderr) == (2, True)
+    assert unencrypted.returncode != 0
+    assert server.stop() == 0, server.said()
+
+
+def test_server_in_the_clear_is_said_not_to_speak_tls(start_server: ServerMaker) -> None:
+    server = start_server()
+
+    asked = _ask(server, "vm", "list")
+
+    assert (asked.returncode, "does not speak TLS" in asked.stderr) == (6, True), asked.stderr
+
+
+def test_certificate_that_cannot_be_used_is_refused(
+    make_server: ServerMaker, make_pair: Callable[..., Pair], tmp_path: Path
+) -> None:
+    good = make_pair()
+    other = make_pair(end="20980101000000Z")
+    expired = make_pair(end="20200102000000Z")
+    early = make_pair(start="20970101000000Z", end="20971231000000Z")
+    locked = tmp_path / "locked.pem"
+    _openssl("pkey", "-in", good.key, "-aes128", "-passout", "pass:secret", "-out", locked)
+    text = tmp_path / "text.pem"
+    text.write_text("not a certificate")
+    broken = tmp_path / "broken.pem"
+    broken.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+
+    for certificate, key, sentence in (
+        (tmp_path / "none.pem", good.key, "none.pem cannot be read: No such file or directory"),
+        (good.certificate, tmp_path, "control_key: "),
+        (text, good.key, "is no PEM file"),
+        (good.certificate, other.key, "does not belong to the certificate"),
+        (expired.certificate, expired.key, "has expired; renew it"),
+        (early.certificate, early.key, "is not valid yet"),
+        (good.certificate, locked, "is encrypted"),
+        (broken, good.key, "are no certificate and key"),
+    ):
+        assert sentence in _refused(make_server, certificate, key)
+
+
+def _refused(make_server: ServerMaker, certificate: Path, key: Path) -> str:
+    pair = Pair(certificate=certificate, key=key)
+    done = make_server(*pair.flags).run_to_the_end()
+    assert done.returncode == 1, done
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_certificate_needs_its_key(make_server: ServerMaker, tmp_path: Path) -> None:
+    done = make_server("--control-key", str(tmp_path / "key.pem")).run_to_the_end()
+
+    assert done.returncode == 2
+    assert "control_certificate and control_key need each other" in done.stderr
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
+def test_control_api_is_not_opened_to_the_network_in_the_clear(
+    make_server: ServerMaker, address: str
+) -> None:
+    server = make_server("--control", address)
+
+    done = server.run_to_the_end()
+
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert f"The control API on {address} would take tokens in the clear" in line
+    assert "--control-certificate" in line
+    assert "--insecure-control" in line
+    assert not server.database.exists()
+
+
+def test_control_api_is_opened_in_the_clear_if_somebody_insists(make_server: ServerMaker) -> None:
+    port = make_server().control_port
+    server = make_server("--control", f"0.0.0.0:{port}", "--insecure-control")
+    server.control_port = port
+
+    server.start()
+
+    assert server.command("clock", "show")["kind"] == "real"
