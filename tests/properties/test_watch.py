@@ -17,7 +17,7 @@ from forewarn.client import Change, ChangeKind
 from forewarn.ports.faults import FaultKind
 from forewarn.testing import EmulatedEvent, EmulatedVm, Emulator, EventStatus
 
-FULL_READ: Final = 65.0
+PATIENCE: Final = 30.0
 """Longer than a watch may be misled by a number that comes again, and than any pause in trouble."""
 AT_ONCE: Final = 3.0
 """Long enough when there is no trouble: it polls every second."""
@@ -148,7 +148,7 @@ def test_no_end_is_lost_and_no_change_is_told_twice(emulator: Emulator, steps: l
         for step in steps:
             step.act(life)
         vm.clear_faults()
-        life.look(FULL_READ)
+        life.look(PATIENCE)
         assert_up_to_date(life)
 
         end_everything(life)
