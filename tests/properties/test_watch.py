@@ -5,11 +5,11 @@ The watch talks to the emulator over a real socket, in virtual time on both side
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.sdk.rushed import RushedWatch
 
@@ -139,7 +139,8 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
-@settings(max_examples=50)
+@settings(max_examples=100)
+@example(steps=[announce("reboot", started=True), look(3), fault("unknown-type"), look(3)])
 @given(steps=st.lists(STEPS, min_size=3, max_size=15))
 def test_no_end_is_lost_and_no_change_is_told_twice(emulator: Emulator, steps: list[Step]) -> None:
     vm = emulator.vm(f"vm-{next(NUMBERS)}")
@@ -180,4 +181,4 @@ def assert_told_once_and_to_the_end(life: Life) -> None:
         assert sum(kind in ENDS for kind in kinds) == min(len(kinds), 1)
         assert not kinds or kinds[-1] in ENDS
         told = [(change.kind, change.event) for change in changes]
-        assert all(one != next_one for one, next_one in zip(told, told[1:], strict=False))
+        assert all(one != next_one for one, next_one in pairwise(told))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from random import Random
+from typing import Self
 
 from forewarn.client import Change
 from forewarn.client._conversations import Conversations
@@ -34,7 +35,7 @@ class RushedWatch:
         self._conversation = self._watch.next_change()
         self._step: Request | Pause | None = None
 
-    def __enter__(self) -> "RushedWatch":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

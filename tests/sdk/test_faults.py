@@ -1,7 +1,7 @@
 """Both clients against the emulator, with every fault it has: they do their job all the same."""
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.sdk.rushed import RushedWatch
 
 from forewarn.client import Change, ChangeKind, RefusedError, UnavailableError
 from forewarn.protocol.versions import API_VERSIONS
-from forewarn.testing import EmulatedEvent, EmulatedVm, Emulator
+from forewarn.testing import EmulatedVm, Emulator
 
 SURVIVED: Final = {
     # What a server or the network does, and which tests see that the client survives it. A name
@@ -148,10 +148,22 @@ def client(make_client: ClientMaker, vm: EmulatedVm, in_haste: None) -> AnyClien
 
 
 @pytest.fixture
-def follower(client: AnyClient) -> Generator[Follower]:
-    made = Follower(client)
-    yield made
-    made.end()
+def follow() -> Generator[Callable[[AnyClient], Follower]]:
+    """Return a function that follows a client, until the test is over."""
+    made: list[Follower] = []
+
+    def begin(client: AnyClient) -> Follower:
+        made.append(Follower(client))
+        return made[-1]
+
+    yield begin
+    for follower in made:
+        follower.end()
+
+
+@pytest.fixture
+def follower(follow: Callable[[AnyClient], Follower], client: AnyClient) -> Follower:
+    return follow(client)
 
 
 def is_parked(vm: EmulatedVm) -> bool:
@@ -163,7 +175,9 @@ def set_faults(vm: EmulatedVm, *faults: dict[str, Any]) -> None:
         vm.fault(**fault)
 
 
-def live(emulator: Emulator, client: AnyClient, follower: Follower, *faults: dict[str, Any]) -> None:
+def live(
+    emulator: Emulator, client: AnyClient, follower: Follower, *faults: dict[str, Any]
+) -> None:
     """Go through the life of an event, and meet *faults* at every step of it."""
     vm = emulator.vm("web-0")
     set_faults(vm, *faults)
@@ -464,10 +478,13 @@ def test_approval_that_came_twice_counts_once(vm: EmulatedVm, client: AnyClient)
 @pytest.mark.parametrize("version", [version.name for version in API_VERSIONS])
 @pytest.mark.usefixtures("in_haste")
 def test_every_version_is_understood(
-    make_client: ClientMaker, vm: EmulatedVm, version: str
+    make_client: ClientMaker,
+    follow: Callable[[AnyClient], Follower],
+    vm: EmulatedVm,
+    version: str,
 ) -> None:
     client = make_client(vm.url, api_version=version)
-    follower = Follower(client)
+    follower = follow(client)
     event = vm.reboot(description="New kernel")
     set_faults(vm, FAULTS["empty body"], FAULTS["410"])
 
@@ -479,7 +496,6 @@ def test_every_version_is_understood(
     assert follower.expect(ChangeKind.STARTED).event.not_before is None
     event.complete()
     follower.expect(ChangeKind.COMPLETED)
-    follower.end()
 
 
 def test_versions_may_mix(make_client: ClientMaker, vm: EmulatedVm) -> None:
@@ -494,9 +510,9 @@ def test_versions_may_mix(make_client: ClientMaker, vm: EmulatedVm) -> None:
 
 
 def test_unknown_version_is_told(make_client: ClientMaker, vm: EmulatedVm) -> None:
-    with pytest.raises(UnavailableError, match="404, 'Not found. Invalid version requested'"):
+    with pytest.raises(UnavailableError, match=r"404, 'Not found\. Invalid version requested'"):
         make_client(vm.url, api_version="2030-01-01", patience=0).document()
-    with pytest.raises(RefusedError, match="400: Bad request. api-version is invalid"):
+    with pytest.raises(RefusedError, match=r"400: Bad request\. api-version is invalid"):
         make_client(vm.url, api_version="newest", patience=0).document()
 
 
@@ -550,9 +566,11 @@ def server(tmp_path: Path) -> Generator[Server]:
 
 
 @pytest.mark.usefixtures("in_haste")
-def test_server_may_be_killed_and_come_back(make_client: ClientMaker, server: Server) -> None:
+def test_server_may_be_killed_and_come_back(
+    make_client: ClientMaker, follow: Callable[[AnyClient], Follower], server: Server
+) -> None:
     client = make_client(f"127.0.0.1:{server.metadata_port}/vm/web-0")
-    follower = Follower(client)
+    follower = follow(client)
     (event,) = server.create("Reboot", "web-0")
     assert follower.expect(ChangeKind.SCHEDULED).event.event_id == event["event_id"]
 
@@ -565,7 +583,6 @@ def test_server_may_be_killed_and_come_back(make_client: ClientMaker, server: Se
     server.restart()
     assert server.operate("POST", f"events/{event['event_id']}/complete").status == 200
     follower.expect(ChangeKind.COMPLETED)
-    follower.end()
 
 
 def test_every_test_named_above_exists() -> None:
