@@ -9,7 +9,7 @@ from itertools import count, pairwise
 from typing import Any, Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.sdk.rushed import RushedWatch
 
@@ -139,7 +139,6 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
-@settings(max_examples=100)
 @example(steps=[announce("reboot", started=True), look(3), fault("unknown-type"), look(3)])
 @given(steps=st.lists(STEPS, min_size=3, max_size=15))
 def test_no_end_is_lost_and_no_change_is_told_twice(emulator: Emulator, steps: list[Step]) -> None:
