@@ -5,6 +5,8 @@ import sys
 
 import structlog
 
+from forewarn.operations.access import redact
+
 
 def configure_logging(log_format: str, *, level: int = logging.INFO) -> None:
     """Write logs of *level* and above to standard error, as lines for people or as JSON."""
@@ -17,7 +19,7 @@ def configure_logging(log_format: str, *, level: int = logging.INFO) -> None:
         structlog.processors.format_exc_info,
     ]
     structlog.configure(
-        processors=[*shared, renderer],
+        processors=[*shared, renderer, _redact],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
@@ -26,7 +28,15 @@ def configure_logging(log_format: str, *, level: int = logging.INFO) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                renderer,
+                _redact,
+            ],
         )
     )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+
+
+def _redact(_logger: object, _method: str, line: object) -> str:
+    return redact(str(line))

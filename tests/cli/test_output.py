@@ -141,11 +141,11 @@ def test_event_is_shown_with_its_life(run: Run) -> None:
         outcome:        failed
         reason:         no boot
 
-        AT                    WHAT       WHO    DETAIL
-        2026-01-05 08:00:00Z  scheduled  alice
-        2026-01-05 08:01:00Z  approved   alice
-        2026-01-05 08:01:00Z  started    alice
-        2026-01-05 08:01:00Z  completed  alice  no boot
+        AT                    WHAT       WHO    WHERE      DETAIL
+        2026-01-05 08:00:00Z  scheduled  alice  127.0.0.1
+        2026-01-05 08:01:00Z  approved   alice  127.0.0.1
+        2026-01-05 08:01:00Z  started    alice  127.0.0.1
+        2026-01-05 08:01:00Z  completed  alice  127.0.0.1  no boot
         """)
 
 

@@ -4,7 +4,7 @@ import os
 import resource
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,10 +12,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from shutil import copy
 from threading import Event as Signal
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
+from forewarn.domain.access import Role, Token
 from forewarn.domain.event import Approval, Approver, Outcome, ScheduledEvent, Trigger
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, ScopeId, VmName
@@ -61,6 +62,7 @@ NOW = datetime(2026, 1, 5, 8, 0, 0, 123456, tzinfo=UTC)
 WEB = ScopeId("availability-set/web")
 TIMEOUT = 10.0
 
+T = TypeVar("T")
 OpenStore: TypeAlias = Callable[[], Store]
 
 
@@ -215,6 +217,16 @@ def _full_work(number: int) -> Callable[[Transaction], int]:
     return work
 
 
+def _put(
+    store: Store, verb: Callable[[Transaction], Callable[[T], None]], things: Iterable[T]
+) -> None:
+    def work(tx: Transaction) -> None:
+        for thing in things:
+            verb(tx)(thing)
+
+    store.write(work)
+
+
 # What is put is what is read.
 
 
@@ -305,7 +317,9 @@ def test_scenario_run_is_read_as_it_was_put(store: Store) -> None:
 
 def test_ledger_and_audit_are_read_in_the_order_they_were_written(store: Store) -> None:
     lines = [
-        LedgerEntry(event_id=ENDED.event_id, at=NOW, what=what, who="scheduler", detail="d")
+        LedgerEntry(
+            event_id=ENDED.event_id, at=NOW, what=what, who="ada", where="10.0.0.1", detail="d"
+        )
         for what in ("created", "approved", "started")
     ]
     entries = [
@@ -313,6 +327,7 @@ def test_ledger_and_audit_are_read_in_the_order_they_were_written(store: Store) 
             at=NOW,
             maintenance_time=NOW + timedelta(days=1),
             who="ada",
+            where="::1",
             action=action,
             subject="web-0",
             outcome="refused",
@@ -332,6 +347,79 @@ def test_ledger_and_audit_are_read_in_the_order_they_were_written(store: Store) 
     assert store.read(lambda reading: reading.ledger(EventId("X"))) == ()
     assert store.read(lambda reading: reading.audit()) == tuple(entries)
     assert store.read(lambda reading: reading.audit(limit=2)) == tuple(entries[1:])
+
+
+def test_audit_is_filtered(store: Store) -> None:
+    def entry(who: str, action: str, minutes: int) -> AuditEntry:
+        at = NOW + timedelta(minutes=minutes)
+        return AuditEntry(at=at, maintenance_time=NOW, who=who, action=action, subject="x")
+
+    entries = (entry("ada", "a", 0), entry("bob", "a", 1), entry("ada", "b", 2))
+    _put(store, lambda tx: tx.append_audit, entries)
+
+    def audit(**filters: Any) -> tuple[AuditEntry, ...]:
+        return store.read(lambda reading: reading.audit(**filters))
+
+    assert audit(who="ada") == (entries[0], entries[2])
+    assert audit(action="a") == entries[:2]
+    assert audit(since=NOW + timedelta(minutes=1)) == entries[1:]
+    assert audit(who="ada", action="a", since=NOW) == entries[:1]
+    assert audit(who="ada", limit=1) == entries[2:]
+
+
+def test_token_is_found_by_hash_and_replaced(store: Store) -> None:
+    token = Token(
+        name="ada",
+        token_hash="a" * 64,
+        role=Role.OPERATOR,
+        scopes=(ScopeId("availability-set/web"),),
+        created_at=NOW,
+        expires_at=NOW + timedelta(days=1),
+    )
+    other = Token(name="bob", token_hash="b" * 64, role=Role.VIEWER, created_at=NOW)
+    _put(store, lambda tx: tx.put_token, (token, other))
+    revoked = replace(token, revoked_at=NOW, last_used_at=NOW)
+
+    assert store.read(lambda reading: reading.token("a" * 64)) == token
+    store.write(lambda tx: tx.put_token(revoked))
+
+    assert store.read(lambda reading: reading.tokens()) == (revoked, other)
+    assert store.read(lambda reading: reading.token("c" * 64)) is None
+
+
+def test_events_of_scopes_are_the_newest_of_these_and_of_their_groups(store: Store) -> None:
+    scopes = ("scale-set/b", "scale-set/b/pg_1", "scale-set/bb", "scale-set/b/pgX1")
+    events = [_event(event_id=EventId(scope), scope_id=ScopeId(scope)) for scope in scopes]
+    _put(store, lambda tx: tx.put_event, events)
+
+    def found(*wanted: str, limit: int = 10) -> list[str]:
+        ids = tuple(map(ScopeId, wanted))
+        listed = store.read(lambda reading: reading.events(scopes=ids, limit=limit))
+        return [event.event_id for event in listed]
+
+    assert found("scale-set/b") == [scopes[0], scopes[1], scopes[3]]
+    assert found("scale-set/b", limit=2) == [scopes[1], scopes[3]]
+    assert found("scale-set/b/pg_1", "scale-set/bb") == [scopes[1], scopes[2]]
+    assert found() == list(scopes)
+
+
+def test_user_operations_in_flight_are_those_of_users(store: Store) -> None:
+    user = _event(1, event_source=EventSource.USER)
+    _put(store, lambda tx: tx.put_event, (_event(), user, ENDED))
+
+    assert store.read(lambda reading: reading.user_operations_in_flight()) == (user,)
+
+
+@pytest.mark.parametrize("table", ["audit", "ledger"])
+@pytest.mark.parametrize("verb", ["UPDATE {} SET who = 'x'", "DELETE FROM {}"])
+def test_records_are_append_only(store: Store, tmp_path: Path, table: str, verb: str) -> None:
+    store.write(_full_work(1))
+    connection = sqlite3.connect(tmp_path / "forewarn.db")
+
+    with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only"):
+        connection.execute(verb.format(table))
+
+    connection.close()
 
 
 def test_settings_are_replaced(store: Store) -> None:

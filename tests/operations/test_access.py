@@ -20,6 +20,7 @@ from forewarn.operations.access import (
     create_token,
     find_token,
     is_secret,
+    new_secret,
     note_use,
     redact,
     revoke_token,
@@ -168,6 +169,14 @@ def test_use_of_an_unknown_token_is_not_noted(fleet: Store, operator: Context) -
     fleet.write(lambda tx: note_use(tx, "0" * 64, operator.at))
 
     assert fleet.read(lambda reading: reading.tokens()) == ()
+
+
+def test_new_secret_is_recognised_as_one() -> None:
+    made = {new_secret() for _ in range(100)}
+
+    assert len(made) == 100
+    assert {len(secret) for secret in made} == {len("fw_") + 43}
+    assert {redact(secret) for secret in made} == {"fw_…"}
 
 
 def test_secrets_are_compared_as_a_whole() -> None:

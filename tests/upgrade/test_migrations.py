@@ -28,6 +28,9 @@ INSERT INTO events (
 )
 """
 
+FIRST_LEDGER = "INSERT INTO ledger VALUES (1, 'E1', 0, 'scheduled', 'admin', '')"
+FIRST_AUDIT = "INSERT INTO audit VALUES (1, 0, 0, 'admin', 'event create', 'E1', 'done', '')"
+
 
 def _schema(path: Path) -> dict[str, str]:
     connection = sqlite3.connect(path)
@@ -98,6 +101,8 @@ def test_database_of_the_first_release_is_upgraded_with_what_is_in_it(tmp_path: 
     _migrate(path, "0001")
     connection = sqlite3.connect(path)
     connection.execute(FIRST_EVENT)
+    connection.execute(FIRST_LEDGER)
+    connection.execute(FIRST_AUDIT)
     connection.commit()
     connection.close()
 
@@ -110,6 +115,10 @@ def test_database_of_the_first_release_is_upgraded_with_what_is_in_it(tmp_path: 
     assert (event.event_id, event.resources) == ("E1", ("web-0",))
     assert event.simulated_duration is None
     assert store.read(lambda reading: reading.scenario_runs()) == ()
+    (line,) = store.read(lambda reading: reading.ledger(event.event_id))
+    (entry,) = store.read(lambda reading: reading.audit())
+    assert (line.who, line.where) == (entry.who, entry.where) == ("admin", "")
+    assert store.read(lambda reading: reading.tokens()) == ()
     store.close()
 
 

@@ -1,7 +1,6 @@
 """What happens before a server serves: everything is checked first, then written at once."""
 
 import os
-import secrets
 import socket
 import uuid
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from typing import Final
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.domain.publication import republish
 from forewarn.metadata.http import open_listener, open_unix_listener
+from forewarn.operations.access import new_secret
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.fleet import Fleet, FleetError, line_of, read_fleet_file
 from forewarn.operations.inventory import apply_fleet, find_vm
@@ -167,7 +167,7 @@ def _admin_token(directory: Path) -> str:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if not path.exists() or not path.read_bytes().strip():
-            _write_privately(path, secrets.token_urlsafe(32) + "\n")
+            _write_privately(path, f"{new_secret()}\n")
         return path.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
         raise StartError(f"The admin token {path} cannot be kept: {error}.") from error

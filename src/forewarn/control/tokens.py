@@ -1,6 +1,5 @@
 """/tokens: who may use this API."""
 
-import secrets
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated
@@ -12,7 +11,7 @@ from forewarn.control.caller import Administering
 from forewarn.control.moments import parse_moment, resolve
 from forewarn.control.schemas import Moment, Text
 from forewarn.domain.access import Role, Token
-from forewarn.operations.access import SECRET_PREFIX, TokenOrder, create_token, revoke_token
+from forewarn.operations.access import TokenOrder, create_token, new_secret, revoke_token
 from forewarn.operations.context import Context
 from forewarn.ports.store import Transaction
 
@@ -66,7 +65,7 @@ def list_tokens(caller: Administering) -> TokensView:
 def create_a_token(caller: Administering, request: TokenRequest) -> NewTokenView:
     """Make a token; the answer is the only place its secret is ever in."""
     moment = None if request.expires is None else parse_moment(request.expires)
-    secret = SECRET_PREFIX + secrets.token_urlsafe(32)
+    secret = new_secret()
 
     def operation(tx: Transaction, context: Context) -> Token:
         order = TokenOrder(

@@ -6,6 +6,7 @@ every request slow. The hash is unsalted, so that the store finds a token by it.
 
 import hmac
 import re
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -35,6 +36,11 @@ class TokenOrder:
     role: Role
     scopes: tuple[str, ...] = ()
     expires_at: datetime | None = None
+
+
+def new_secret() -> str:
+    """Return 256 random bits that nobody has had."""
+    return SECRET_PREFIX + secrets.token_urlsafe(32)
 
 
 def create_token(tx: Transaction, context: Context, order: TokenOrder, secret: str) -> Token:
