@@ -31,6 +31,7 @@ from forewarn.protocol.versions import PreviewWire
 CONFIG_FILE: Final = Path("forewarn.toml")
 ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file, not what is in it
 
+_CONTROL: Final = "127.0.0.1:8170"
 _SQLITE: Final = "sqlite:///"
 _TCP: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]+)):(?P<port>[0-9]+)")
 
@@ -147,7 +148,7 @@ class Settings(BaseSettings):
         description="Where virtual machines poll: HOST:PORT, [::1]:PORT or unix:PATH.",
     )
     control: Annotated[str, AfterValidator(_check_control)] = Field(
-        default="127.0.0.1:8170", description="Where operators connect: HOST:PORT."
+        default=_CONTROL, description="Where operators connect: HOST:PORT."
     )
     control_certificate: Path | None = Field(
         default=None, description="What the control API shows over TLS: a PEM file."
@@ -252,7 +253,7 @@ class CliSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="FOREWARN_", frozen=True, env_ignore_empty=True)
 
-    server: str = "http://127.0.0.1:8170"
+    server: str = f"http://{_CONTROL}"
     token: str | None = Field(default=None, repr=False)
     state_dir: Path = Path()
     ca_file: Path | None = None
@@ -272,9 +273,9 @@ def load_cli_settings() -> CliSettings:
     """Return what commands need, from where a server that is started here would take it."""
     served = {**_read_file(None), **EnvSettingsSource(Settings)()}
     found: dict[str, Any] = {}
-    scheme = "https" if "control_certificate" in served else "http"
-    if "control" in served:
-        found["server"] = f"{scheme}://{served['control']}"
+    if "control" in served or "control_certificate" in served:
+        scheme = "https" if "control_certificate" in served else "http"
+        found["server"] = f"{scheme}://{served.get('control', _CONTROL)}"
     if "state_dir" in served:
         found["state_dir"] = Path(served["state_dir"])
     elif "database" in served:

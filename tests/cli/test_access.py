@@ -99,9 +99,7 @@ def test_token_that_was_revoked_is_said_to_be(run: Run) -> None:
 
     said, hint = refused.stderr.splitlines()
     assert refused.exit_code == 1
-    assert said == "forewarn: The token deploy was revoked on 2026-01-05 08:00:00 GMT; " + (
-        "ask for another."
-    )
+    assert said.startswith("forewarn: The token deploy was revoked on 2026-01-05 08:00:00 GMT;")
     assert "forewarn token create" in hint
 
 

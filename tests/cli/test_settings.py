@@ -198,3 +198,19 @@ def test_commands_find_the_server_by_the_settings_beside_them(
     found = load_cli_settings()
 
     assert (found.server, found.find_token()) == ("http://127.0.0.1:9", "secret")
+
+
+@pytest.mark.parametrize(
+    ("control", "server"),
+    [
+        ("", "https://127.0.0.1:8170"),
+        ('control = "[::1]:9"\n', "https://[::1]:9"),
+    ],
+)
+def test_commands_come_over_tls_where_the_server_has_a_certificate(
+    tmp_path: Path, control: str, server: str
+) -> None:
+    files = 'control_certificate = "c.pem"\ncontrol_key = "k.pem"\n'
+    (tmp_path / "forewarn.toml").write_text(control + files)
+
+    assert load_cli_settings().server == server

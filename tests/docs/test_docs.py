@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from forewarn.cli.scenario import describe_step
+from forewarn.control.auditing import ADDRESSES_PER_MINUTE, LINES_PER_MINUTE
 from forewarn.control.scenario_views import scenario_view
+from forewarn.domain.access import MAY
 from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.fleet import TABLES, read_fleet_file
@@ -96,6 +98,14 @@ def test_built_in_scenario_is_in_the_reference_as_it_is(scenario: Scenario) -> N
     steps = ", ".join(map(describe_step, scenario_view(scenario).steps))
 
     assert f"| `{scenario.name}` | {steps} | {scenario.description} |" in scenarios_page()
+
+
+def test_roles_of_the_reference_are_those_there_are() -> None:
+    page = (ROOT / "docs" / "reference" / "access.md").read_text(encoding="utf-8")
+
+    assert re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE) == list(MAY.items())
+    assert f"{LINES_PER_MINUTE} refusals are written in a minute" in page
+    assert f"{ADDRESSES_PER_MINUTE} addresses are told apart" in page
 
 
 def test_faults_of_the_reference_are_those_there_are() -> None:

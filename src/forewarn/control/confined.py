@@ -80,7 +80,10 @@ class ConfinedReading:
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
         """Return the newest events of the scopes."""
-        wanted = tuple(filter(self._principal.covers, scopes)) or self._principal.scopes
+        asked = tuple(scopes)
+        wanted = tuple(filter(self._principal.covers, asked)) if asked else self._principal.scopes
+        if not wanted:
+            return ()
         return self._all.events(status=status, vm=vm, scopes=wanted, limit=limit)
 
     def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]:

@@ -1,9 +1,11 @@
 """The control API on a real store, reached through ASGI by a client with a token."""
 
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import TypeAlias
 
 import httpx2
 import pytest
@@ -31,6 +33,9 @@ FLEET = {
         {"name": "solo"},
     ],
 }
+
+
+Tables: TypeAlias = dict[str, list[tuple[object, ...]]]
 
 
 class HandClock:
@@ -138,3 +143,23 @@ def api(empty_api: httpx2.Client, wakeups: list[str]) -> httpx2.Client:
     assert empty_api.post("fleet", json={"fleet": FLEET}).status_code == 200
     wakeups.clear()
     return empty_api
+
+
+@pytest.fixture
+def tables(store: Store, tmp_path: Path) -> Callable[[], Tables]:
+    """Return every row of every table but the audit."""
+    del store
+
+    def look() -> Tables:
+        connection = sqlite3.connect(tmp_path / "forewarn.db")
+        found = {
+            name: connection.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608
+            for (name,) in connection.execute(
+                "SELECT name FROM sqlite_schema WHERE type = 'table' AND name != 'audit'"
+            )
+        }
+        assert {"events", "tokens", "ledger"} <= found.keys()
+        connection.close()
+        return found
+
+    return look

@@ -1,5 +1,6 @@
 """Every change and every refusal of one leaves a line; a flood of refusals leaves a number."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from structlog.testing import capture_logs
-from tests.http.control.conftest import MORNING, HandClock, Wall
+from tests.http.control.conftest import MORNING, HandClock, Tables, Wall
 from tests.http.control.test_problems import full_disk
 
 from forewarn.control.app import api_routes
@@ -60,28 +61,34 @@ def test_every_change_is_written_under_the_name_of_its_route(
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "status", "line"),
+    ("asked", "body", "status", "line"),
     [
-        ("POST", f"events/{EVENT}/approve", None, 404, ("event approve", EVENT)),
-        ("POST", "virtual-machines/nobody/restart", None, 404, ("vm restart", "nobody")),
-        ("POST", "virtual-machines", {"name": "solo"}, 409, ("vm add", "-")),
-        ("POST", "events", {}, 422, ("event create", "-")),
-        ("POST", "fleet", {"fleet": {"x": 1}}, 422, ("fleet apply", "-")),
-        ("PUT", "virtual-machines/solo/faults/status", None, 422, ("fault set", "solo")),
-        ("POST", "nowhere", None, 404, ("-", "/api/v1/nowhere")),
-        ("DELETE", "fleet", None, 405, ("-", "/api/v1/fleet")),
+        (f"POST events/{EVENT}/approve", None, 404, ("event approve", EVENT)),
+        ("POST virtual-machines/nobody/restart", None, 404, ("vm restart", "nobody")),
+        ("POST virtual-machines", {"name": "solo"}, 409, ("vm add", "-")),
+        ("POST events", {}, 422, ("event create", "-")),
+        ("POST fleet", {"fleet": {"x": 1}}, 422, ("fleet apply", "-")),
+        ("PUT virtual-machines/solo/faults/status", None, 422, ("fault set", "solo")),
+        ("POST nowhere", None, 404, ("-", "/api/v1/nowhere")),
+        ("DELETE fleet", None, 405, ("-", "/api/v1/fleet")),
     ],
 )
-def test_refusal_of_a_change_is_written(
-    api: httpx2.Client, method: str, path: str, body: object, status: int, line: tuple[str, str]
+def test_refused_change_leaves_one_line_and_nothing_else(
+    api: httpx2.Client,
+    tables: Callable[[], Tables],
+    asked: str,
+    body: object,
+    status: int,
+    line: tuple[str, str],
 ) -> None:
-    before = audit(api)
+    before, rows = audit(api), tables()
 
-    answer = api.request(method, path, json=body)
+    answer = api.request(*asked.split(), json=body)
 
     assert answer.status_code == status
     (*same, last) = audit(api)
     assert same == before
+    assert tables() == rows
     assert (last["action"], last["subject"]) == line
     assert (last["who"], last["where"], last["outcome"]) == ("alice", "testclient", "refused")
     assert last["detail"] == f"{answer.json()['title']}: {answer.json()['detail']}"

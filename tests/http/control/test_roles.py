@@ -1,13 +1,12 @@
 """Every route has a role, and nobody below it gets through: the table is the app's own routes."""
 
 import re
-import sqlite3
 from collections.abc import Callable
-from pathlib import Path
 
 import httpx2
 import pytest
 from fastapi import FastAPI
+from tests.http.control.conftest import Tables
 
 from forewarn.control.app import api_routes
 from forewarn.domain.access import Role
@@ -66,26 +65,6 @@ def as_role(api: httpx2.Client, app: FastAPI, store: Store) -> Callable[[Role], 
     return become
 
 
-@pytest.fixture
-def tables(store: Store, tmp_path: Path) -> Callable[[], dict[str, list[tuple[object, ...]]]]:
-    """Return every row of every table but the audit."""
-    del store
-
-    def look() -> dict[str, list[tuple[object, ...]]]:
-        connection = sqlite3.connect(tmp_path / "forewarn.db")
-        found = {
-            name: connection.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608
-            for (name,) in connection.execute(
-                "SELECT name FROM sqlite_schema WHERE type = 'table' AND name != 'audit'"
-            )
-        }
-        assert {"events", "tokens", "ledger"} <= found.keys()
-        connection.close()
-        return found
-
-    return look
-
-
 def test_every_route_declares_the_role_it_should(app: FastAPI) -> None:
     for method, path, security in operations(app):
         assert security == [{"HTTPBearer": [expected_role(method, path)]}], (method, path)
@@ -113,7 +92,7 @@ def test_role_reaches_what_it_may_and_nothing_else(
 def test_viewer_changes_nothing(
     app: FastAPI,
     as_role: Callable[[Role], httpx2.Client],
-    tables: Callable[[], dict[str, list[tuple[object, ...]]]],
+    tables: Callable[[], Tables],
     body: object,
 ) -> None:
     client = as_role(Role.VIEWER)

@@ -203,7 +203,9 @@ def test_confined_transaction_reads_and_writes_nothing_of_others(
         assert confined.simulated_impact(own, VmName("web-0")) is None
         assert [event.event_id for event in confined.events_in_flight()] == [own]
         assert confined.events_in_flight(DB) == ()
-        assert [event.event_id for event in confined.events(scopes=[DB])] == [own]
+        assert [event.event_id for event in confined.events()] == [own]
+        assert [event.event_id for event in confined.events(scopes=[DB, WEB])] == [own]
+        assert confined.events(scopes=[DB]) == ()
         assert confined.setting("clock") is None
 
     def write(tx: Transaction) -> None:

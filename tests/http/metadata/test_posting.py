@@ -79,6 +79,17 @@ def test_started_completed_and_canceled_events_are_known_and_left_alone(service:
     assert service.request().body == before.body
 
 
+def test_approval_is_written_with_where_it_came_from(service: Service) -> None:
+    identifier = service.create()
+
+    service.approve(identifier, source="127.0.0.10")
+
+    ledger = service.store.read(lambda reading: reading.ledger(identifier))
+    audit = service.store.read(lambda reading: reading.audit())
+    assert [(line.who, line.where) for line in ledger[-1:]] == [("web-0", "127.0.0.10")]
+    assert [(entry.who, entry.where) for entry in audit[-1:]] == [("web-0", "127.0.0.10")]
+
+
 def test_several_known_events_are_all_approved(service: Service) -> None:
     first, second = service.create(), service.create()
 
