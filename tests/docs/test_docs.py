@@ -11,7 +11,9 @@ from forewarn.operations.fleet import TABLES, read_fleet_file
 from forewarn.ports.faults import PARAMETERS
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
+PAGES = sorted(
+    page for where in ("", "docs/**/", "examples/**/") for page in ROOT.glob(f"{where}*.md")
+)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)?(?:#([^)]+))?\)")
 CITATION = re.compile(r"compatibility\.md#([\w-]+)")
