@@ -50,7 +50,7 @@ def drain(command: list[str], event: Event) -> bool:
     about = {"EVENT_ID": event.event_id, "EVENT_TYPE": event.event_type}
     code = subprocess.run(command, env=os.environ | about, check=False).returncode
     if code:
-        print(f"not approved: the command ended with {code}", file=sys.stderr)
+        print(f"not approved: {command[0]} ended with {code}", file=sys.stderr)
     return code == 0
 
 

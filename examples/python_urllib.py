@@ -100,7 +100,7 @@ def drain(command: list[str], event: Event) -> bool:
     about = {"EVENT_ID": event["EventId"], "EVENT_TYPE": event["EventType"]}
     code = subprocess.run(command, env=os.environ | about, check=False).returncode
     if code:
-        complain(f"{command[0]} ended with {code}, so nothing is approved")
+        complain(f"not approved: {command[0]} ended with {code}")
     return code == 0
 
 

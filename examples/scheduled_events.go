@@ -131,9 +131,11 @@ func drain(command []string, event Event) bool {
 	process := exec.Command(command[0], command[1:]...)
 	process.Env = append(os.Environ(), "EVENT_ID="+event.EventId, "EVENT_TYPE="+event.EventType)
 	process.Stdout, process.Stderr = os.Stdout, os.Stderr
-	err := process.Run()
-	complain(err)
-	return err == nil
+	if err := process.Run(); err != nil {
+		complain(fmt.Errorf("not approved: %s: %w", command[0], err))
+		return false
+	}
+	return true
 }
 
 // call fails for all that passes by itself: refused, reset, timed out, 404, 410, 429, 5xx.

@@ -59,7 +59,7 @@ function drain(event) {
   if (!command) return true;
   const env = { ...process.env, EVENT_ID: event.EventId, EVENT_TYPE: event.EventType };
   const { status, error } = spawnSync(command, words, { env, stdio: "inherit" });
-  if (status !== 0) console.error(`not approved: ${command}: ${error?.message ?? status}`);
+  if (status !== 0) console.error(`not approved: ${command}: ${error?.message ?? `ended with ${status}`}`);
   return status === 0;
 }
 

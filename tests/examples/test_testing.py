@@ -30,11 +30,11 @@ def need_namespaces() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """Return a copy of the folder, far from our own configuration."""
+    """Return a copy of the folder in a checkout, as the tutorial has it made."""
     need("curl", "jq")
     folder = tmp_path / "first-steps"
     shutil.copytree(TESTING, folder, ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n", "utf-8")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return folder
 
 
