@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPResponse
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 from forewarn.testing import EmulatedVm, Emulator
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SECONDS = 30.0
+SECONDS = 60.0
 # Nobody listens on the discard port: whoever used the proxy would get nowhere.
 DEAD_PROXY = {
     **dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), "http://127.0.0.1:9"),
@@ -32,6 +33,8 @@ WEB = {
 }
 
 Build = Callable[[Path], Sequence[str | Path]]
+Life = Callable[[Sequence[str | Path], Path], None]
+Lives = Mapping[tuple[str, Life], Future[None]]
 
 
 def need(*tools: str) -> None:
@@ -86,13 +89,7 @@ BUILDS: Mapping[str, Build] = {
     ),
 }
 
-
-@pytest.fixture(scope="session", params=BUILDS)
-def program(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Sequence[str | Path]:
-    """Return the command of one example."""
-    return BUILDS[request.param](tmp_path_factory.mktemp(request.param))
+each_example = pytest.mark.parametrize("name", BUILDS)
 
 
 @dataclass(frozen=True)
@@ -147,12 +144,10 @@ def write_script(path: Path, text: str) -> Path:
     return path
 
 
-def test_drains_and_approves_whatever_is_in_the_way(
-    program: Sequence[str | Path], tmp_path: Path
-) -> None:
-    drained, may_go_on = tmp_path / "drained", tmp_path / "go-on"
+def live_through_trouble(program: Sequence[str | Path], folder: Path) -> None:
+    drained, may_go_on = folder / "drained", folder / "go-on"
     script = write_script(
-        tmp_path / "drain.sh",
+        folder / "drain.sh",
         f'echo "$EVENT_ID $EVENT_TYPE" >> "{drained}"\n'
         f'while [ ! -e "{may_go_on}" ]; do sleep 0.1; done\n',
     )
@@ -162,7 +157,7 @@ def test_drains_and_approves_whatever_is_in_the_way(
         web.fault("status", status=410, times=1)
         web.fault("empty-body", times=1)
 
-        with running(program, web, tmp_path, "sh", script) as example:
+        with running(program, web, folder, "sh", script) as example:
             example.await_line("I am web-0")
             event = web.reboot()
             example.await_line(f"scheduled {event.event_id} Reboot of web-0, not before ")
@@ -181,14 +176,12 @@ def test_drains_and_approves_whatever_is_in_the_way(
         assert example.lines()[-1].startswith((f"gone {event.event_id}", "completed "))
 
 
-def test_approves_neither_for_neighbours_nor_when_draining_failed(
-    program: Sequence[str | Path], tmp_path: Path
-) -> None:
-    script = write_script(tmp_path / "drain.sh", "exit 3\n")
+def live_without_approving(program: Sequence[str | Path], folder: Path) -> None:
+    script = write_script(folder / "drain.sh", "exit 3\n")
     with Emulator(WEB) as emulator:
         web, neighbour = emulator.vm("web-0"), emulator.vm("web-1")
 
-        with running(program, web, tmp_path, "sh", script) as example:
+        with running(program, web, folder, "sh", script) as example:
             theirs = neighbour.freeze()
             example.await_line(f"scheduled {theirs.event_id} Freeze of web-1, not before ")
             neighbour.cancel()
@@ -204,19 +197,52 @@ def test_approves_neither_for_neighbours_nor_when_draining_failed(
         assert re.search(r"not approved: sh.*\b3\b", example.stderr.read_text("utf-8"))
 
 
-def test_silent_server_is_asked_again(tmp_path: Path) -> None:
-    """All of them together, because a time-out takes its time; whoever has none waits too long."""
-    with Emulator() as emulator, ExitStack() as closing:
-        examples = []
-        for name, build in BUILDS.items():
-            vm = emulator.vm(name)
-            vm.fault("slow", seconds=2 * SECONDS, times=1)
-            folder = tmp_path / name
-            folder.mkdir()
-            examples.append(closing.enter_context(running(build(folder), vm, folder)))
+def live_through_silence(program: Sequence[str | Path], folder: Path) -> None:
+    with Emulator() as emulator:
+        web = emulator.vm("web-0")
+        web.fault("slow", seconds=2 * SECONDS, times=1)
 
-        for example in examples:
-            example.await_line("I am ")
+        with running(program, web, folder) as example:
+            example.await_line("I am web-0")
+
+
+LIVES: Sequence[Life] = (live_through_trouble, live_without_approving, live_through_silence)
+
+
+@pytest.fixture(scope="session")
+def lives(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Lives]:
+    """Every life of every example, all at the same time: they spend it waiting."""
+    with ThreadPoolExecutor(max_workers=len(BUILDS) * len(LIVES)) as pool:
+        programs = {
+            name: pool.submit(build, tmp_path_factory.mktemp(name))
+            for name, build in BUILDS.items()
+        }
+        yield {
+            (name, life): pool.submit(begin, life, program, tmp_path_factory.mktemp(name))
+            for name, program in programs.items()
+            for life in LIVES
+        }
+
+
+def begin(life: Life, program: Future[Sequence[str | Path]], folder: Path) -> None:
+    life(program.result(), folder)
+
+
+@each_example
+def test_drains_and_approves_whatever_is_in_the_way(name: str, lives: Lives) -> None:
+    lives[name, live_through_trouble].result()
+
+
+@each_example
+def test_approves_neither_for_neighbours_nor_when_draining_failed(name: str, lives: Lives) -> None:
+    lives[name, live_without_approving].result()
+
+
+@each_example
+def test_silent_server_is_asked_again(name: str, lives: Lives) -> None:
+    lives[name, live_through_silence].result()
 
 
 @pytest.mark.parametrize("expects_continue", [True, False], ids=["windows", "core"])

@@ -54,9 +54,8 @@ def run(command: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("options", ["", "-n 2"])
-def test_tests_of_the_examples_pass(options: str, copy: Path) -> None:
-    printed = run(f"pytest -q -W error {options}", copy)
+def test_tests_of_the_examples_pass(copy: Path) -> None:
+    printed = run("pytest -q -W error", copy)
 
     assert re.search(r"^9 passed", printed, re.MULTILINE), printed
 
