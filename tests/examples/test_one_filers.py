@@ -177,7 +177,8 @@ def live_through_trouble(program: Sequence[str | Path], folder: Path) -> None:
 
 
 def live_without_approving(program: Sequence[str | Path], folder: Path) -> None:
-    script = write_script(folder / "drain.sh", "exit 3\n")
+    drained = folder / "drained"
+    script = write_script(folder / "drain.sh", f'echo "$EVENT_TYPE" >> "{drained}"\nexit 3\n')
     with Emulator(WEB) as emulator:
         web, neighbour = emulator.vm("web-0"), emulator.vm("web-1")
 
@@ -194,6 +195,7 @@ def live_without_approving(program: Sequence[str | Path], folder: Path) -> None:
             assert example.process.wait(SECONDS) == 0, str(example)
 
         assert emulator.approvals == ()
+        assert drained.read_text("utf-8") == "Redeploy\n"
         assert re.search(r"not approved: sh.*\b3\b", example.stderr.read_text("utf-8"))
 
 
