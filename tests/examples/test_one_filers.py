@@ -7,17 +7,19 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPResponse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from forewarn.testing import EmulatedVm, Emulator
+from forewarn.testing import Emulator
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SECONDS = 60.0
@@ -124,12 +126,12 @@ def wait_until(is_true: Callable[[], bool], reason: Callable[[], str]) -> None:
 
 @contextmanager
 def running(
-    program: Sequence[str | Path], vm: EmulatedVm, folder: Path, *command: str | Path
+    program: Sequence[str | Path], vm: Mapping[str, str], folder: Path, *command: str | Path
 ) -> Iterator[Running]:
-    """Run *program* in *vm*, once, with *command* for draining."""
-    stdout, stderr = folder / f"{vm.name}.stdout", folder / f"{vm.name}.stderr"
+    """Run *program* with the environment of *vm*, once, with *command* for draining."""
+    stdout, stderr = folder / "stdout", folder / "stderr"
     words = [*program, *(["-Once"] if program[0] == "pwsh" else ["--once"]), *command]
-    environment = {**os.environ, **DEAD_PROXY, **vm.environment}
+    environment = {**os.environ, **DEAD_PROXY, **vm}
     with stdout.open("wb") as out, stderr.open("wb") as err:
         process = subprocess.Popen(words, env=environment, stdout=out, stderr=err)
     try:
@@ -157,7 +159,7 @@ def live_through_trouble(program: Sequence[str | Path], folder: Path) -> None:
         web.fault("status", status=410, times=1)
         web.fault("empty-body", times=1)
 
-        with running(program, web, folder, "sh", script) as example:
+        with running(program, web.environment, folder, "sh", script) as example:
             example.await_line("I am web-0")
             event = web.reboot()
             example.await_line(f"scheduled {event.event_id} Reboot of web-0, not before ")
@@ -182,7 +184,7 @@ def live_without_approving(program: Sequence[str | Path], folder: Path) -> None:
     with Emulator(WEB) as emulator:
         web, neighbour = emulator.vm("web-0"), emulator.vm("web-1")
 
-        with running(program, web, folder, "sh", script) as example:
+        with running(program, web.environment, folder, "sh", script) as example:
             theirs = neighbour.freeze()
             example.await_line(f"scheduled {theirs.event_id} Freeze of web-1, not before ")
             neighbour.cancel()
@@ -199,16 +201,69 @@ def live_without_approving(program: Sequence[str | Path], folder: Path) -> None:
         assert re.search(r"not approved: sh.*\b3\b", example.stderr.read_text("utf-8"))
 
 
+PLAIN = {
+    "/metadata/instance/compute/name": b"web-0",
+    "/metadata/instance": b'{"compute":{"name":"web-0"}}',
+    "/metadata/scheduledevents": b'{"DocumentIncarnation":5,"Events":[]}',
+}
+
+
+class PlainServer(BaseHTTPRequestHandler):
+    """A server that has no more than Azure's, and writes down who knows what already."""
+
+    server: "PlainHost"
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        known = self.headers["If-None-Match"]
+        if path == "/metadata/scheduledevents":
+            self.server.known.append(known)
+        body = b"" if known == "5" else PLAIN.get(path, b"")
+        self.send_response(304 if known == "5" else 200 if body else 404)
+        self.send_header("ETag", "5")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class PlainHost(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), PlainServer)
+        self.known: list[str | None] = []
+
+
+def live_with_nothing_new(program: Sequence[str | Path], folder: Path) -> None:
+    with PlainHost() as server:
+        threading.Thread(target=server.serve_forever).start()
+        vm = {"FOREWARN_METADATA": f"http://127.0.0.1:{server.server_port}"}
+        try:
+            with running(program, vm, folder) as example:
+                wait_until(lambda: len(server.known) >= 3, lambda: f"it stopped asking: {example}")
+        finally:
+            server.shutdown()
+
+    assert server.known[0] in {None, "none"}
+    assert server.known[1:3] == ["5", "5"]
+
+
 def live_through_silence(program: Sequence[str | Path], folder: Path) -> None:
     with Emulator() as emulator:
         web = emulator.vm("web-0")
         web.fault("slow", seconds=2 * SECONDS, times=1)
 
-        with running(program, web, folder) as example:
+        with running(program, web.environment, folder) as example:
             example.await_line("I am web-0")
 
 
-LIVES: Sequence[Life] = (live_through_trouble, live_without_approving, live_through_silence)
+LIVES: Sequence[Life] = (
+    live_through_trouble,
+    live_without_approving,
+    live_with_nothing_new,
+    live_through_silence,
+)
 
 
 @pytest.fixture(scope="session")
@@ -240,6 +295,11 @@ def test_drains_and_approves_whatever_is_in_the_way(name: str, lives: Lives) -> 
 @each_example
 def test_approves_neither_for_neighbours_nor_when_draining_failed(name: str, lives: Lives) -> None:
     lives[name, live_without_approving].result()
+
+
+@each_example
+def test_asks_again_only_for_what_is_new(name: str, lives: Lives) -> None:
+    lives[name, live_with_nothing_new].result()
 
 
 @each_example
