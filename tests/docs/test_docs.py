@@ -23,7 +23,9 @@ from forewarn.testing import (
 )
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
+PAGES = sorted(
+    page for where in ("", "docs/**/", "examples/**/") for page in ROOT.glob(f"{where}*.md")
+)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)?(?:#([^)]+))?\)")
 CITATION = re.compile(r"compatibility\.md#([\w-]+)")
