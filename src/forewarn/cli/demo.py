@@ -14,8 +14,6 @@ from typing import Annotated, Final
 import typer
 
 from forewarn.cli.demonstration.fleet import fleet_file
-from forewarn.cli.demonstration.performance import Stage, perform_until_interrupted
-from forewarn.cli.demonstration.screen import find_audience
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, Settings
 
@@ -78,8 +76,14 @@ def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
 
 
 def _perform(folder: Path, speed: float, closing: ExitStack) -> None:
+    typer.echo("Starting a service and its fleet ...")
     from forewarn.bootstrap.serving import serve_during  # noqa: PLC0415 - needs the server install
     from forewarn.bootstrap.starting import Listeners  # noqa: PLC0415
+    from forewarn.cli.demonstration.performance import (  # noqa: PLC0415 - only the demo pays for it
+        Stage,
+        perform_until_interrupted,
+    )
+    from forewarn.cli.demonstration.screen import find_audience  # noqa: PLC0415
 
     (folder / _FLEET).write_text(fleet_file(), encoding="utf-8")
     metadata, control = (
@@ -106,7 +110,7 @@ def _perform(folder: Path, speed: float, closing: ExitStack) -> None:
             await perform_until_interrupted(stage, audience)
         except* CommandError as group:
             refusals.extend(group.exceptions)
-        except* BrokenPipeError:
+        except* OSError:
             _forget_standard_output()
 
     serve_during(settings, Listeners(metadata=(metadata,), control=(control,)), errand)
@@ -153,7 +157,7 @@ def _command() -> str:
 
 
 def _forget_standard_output() -> None:
-    # Whoever listened has left; what is still to be written must not be an error at exit.
+    # Whoever watched has closed the pipe or the terminal; what is left must not fail at exit.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -62,21 +62,15 @@ SCOPES: Final = (
         update_domains=3,
         approval=ApprovalPolicy.ANY,
     ),
-    Scope(
-        kind=ScopeKind.CLOUD_SERVICE, name="shop", update_domains=2, approval=ApprovalPolicy.ALL
-    ),
-    Scope(
-        kind=ScopeKind.SCALE_SET, name="batch", update_domains=2, approval=ApprovalPolicy.LEADER
-    ),
+    Scope(kind=ScopeKind.CLOUD_SERVICE, name="shop", update_domains=2, approval=ApprovalPolicy.ALL),
+    Scope(kind=ScopeKind.SCALE_SET, name="batch", update_domains=2, approval=ApprovalPolicy.LEADER),
 )
 APPROVALS: Final[Mapping[ScopeId, ApprovalPolicy]] = {
     scope.scope_id: scope.approval for scope in SCOPES
 }
 
 
-def _members(
-    host: str, *rows: tuple[str, str | None, int, Behaviour, float]
-) -> tuple[Member, ...]:
+def _members(host: str, *rows: tuple[str, str | None, int, Behaviour, float]) -> tuple[Member, ...]:
     return tuple(
         Member(
             name=VmName(name),

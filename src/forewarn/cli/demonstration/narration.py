@@ -14,7 +14,7 @@ from forewarn.cli.demonstration.picture import (
     missing,
     wait_for_approvals,
 )
-from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.event import Approver, Outcome, ScheduledEvent
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.protocol.vocabulary import EventId, EventStatus
@@ -138,7 +138,7 @@ def _tell_returns(before: Picture, after: Picture) -> Iterator[Line]:
     back = [
         vm
         for vm, known in before.activities.items()
-        if known and vm in after.activities and not after.activities[vm]
+        if known and vm not in after.troubles and not after.activities.get(vm)
     ]
     for host, vms in _by_host(back, before).items():
         verb = "is" if len(vms) == 1 else "are"
@@ -185,17 +185,22 @@ def _why_started(event: ScheduledEvent, picture: Picture) -> str:
         notice_left = f" {_seconds(event.not_before - event.started_at)} early"
         if missing(event):
             return f"{notice_left}: an operator says so"
-        reason = _WHY_EARLY[approval_of(event)].format(
-            first=event.approvals[0].name,
-            last=event.approvals[-1].name,
-            leader=event.resources[0],
-        )
-        return f"{notice_left}: {reason}"
+        return f"{notice_left}: {_who_approved(event)}"
     if missing(event):
         return f": NotBefore has come without the approval of {' or '.join(missing(event))}"
     together = [other for other in picture.events.values() if _starts_with(other, event)]
     held_by = [vm for other in together for vm in missing(other)]
     return f" at NotBefore: {event.host} had to wait for {', '.join(held_by)}" if held_by else ""
+
+
+def _who_approved(event: ScheduledEvent) -> str:
+    if any(given.approver is Approver.OPERATOR for given in event.approvals):
+        return "an operator has approved"
+    return _WHY_EARLY[approval_of(event)].format(
+        first=event.approvals[0].name,
+        last=event.approvals[-1].name,
+        leader=event.resources[0],
+    )
 
 
 def _starts_with(other: ScheduledEvent, event: ScheduledEvent) -> bool:

@@ -62,7 +62,11 @@ class Operator:
         return event
 
     async def _ask(self, method: str, path: str, **request: Any) -> Any:
-        answer = await self._client.request(method, f"/api/v1/{path}", **request)
+        try:
+            answer = await self._client.request(method, f"/api/v1/{path}", **request)
+        except httpx2.TransportError as error:
+            message = f"The server of the demo does not answer: {error!r}."
+            raise CommandError(message, code=ExitCode.UNREACHABLE) from error
         if answer.is_success:
             return answer.json()
         raise CommandError(

@@ -5,7 +5,6 @@ import signal
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 import httpx2
@@ -22,6 +21,7 @@ from forewarn.protocol.vocabulary import EventId, EventType
 
 _IMPACT: Final = EventType.FREEZE
 _READY_WITHIN: Final = 10.0
+_ANSWER_WITHIN: Final = 60.0
 _LOOK_EVERY: Final = 0.2
 _PAUSE_MINUTES: Final = 2
 _LONGEST_PAUSE: Final = 2.0
@@ -43,9 +43,10 @@ async def perform_until_interrupted(stage: Stage, audience: Audience) -> None:
     async with asyncio.TaskGroup() as group:
         performing = group.create_task(_perform(stage, audience))
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with suppress(NotImplementedError):  # on Windows Ctrl-C arrives as an exception
-                loop.add_signal_handler(number, performing.cancel)
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            # On Windows Ctrl-C arrives as an exception, and no terminal hangs up.
+            with suppress(NotImplementedError, AttributeError):
+                loop.add_signal_handler(getattr(signal, name), performing.cancel)
 
 
 async def _perform(stage: Stage, audience: Audience) -> None:
@@ -57,7 +58,9 @@ async def _perform(stage: Stage, audience: Audience) -> None:
     headers = {"Authorization": f"Bearer {stage.token}"}
     with audience:
         async with (
-            httpx2.AsyncClient(base_url=stage.control, headers=headers, trust_env=False) as client,
+            httpx2.AsyncClient(
+                base_url=stage.control, headers=headers, trust_env=False, timeout=_ANSWER_WITHIN
+            ) as client,
             asyncio.TaskGroup() as group,
         ):
             living = [group.create_task(machine.live()) for machine in machines]
@@ -101,9 +104,7 @@ def _introduce(stage: Stage) -> Iterable[str]:
 class _Observer:
     """Looks at the server and the machines again and again, and tells the audience."""
 
-    def __init__(
-        self, operator: Operator, machines: Sequence[Machine], audience: Audience
-    ) -> None:
+    def __init__(self, operator: Operator, machines: Sequence[Machine], audience: Audience) -> None:
         self.audience = audience
         self.now = SystemClock().now
         self._operator = operator

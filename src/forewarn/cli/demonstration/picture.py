@@ -82,8 +82,7 @@ class Wait:
     until: datetime
 
     def __str__(self) -> str:
-        whom = ", ".join(self.whom)
-        return f"{self.subject} waits for {whom or 'its turn'} until {self.until:%H:%M:%S}"
+        return f"{self.subject} waits for {', '.join(self.whom)} until {self.until:%H:%M:%S}"
 
 
 def approval_of(event: ScheduledEvent) -> ApprovalPolicy:
@@ -101,7 +100,8 @@ def wait_for_approvals(events: Iterable[ScheduledEvent]) -> Wait | None:
     held = [event for event in events if missing(event)]
     if not held:
         return None
-    subject = held[0].host or ", ".join(held[0].resources)
+    first = held[0]
+    subject = first.host or f"{first.event_type} of {', '.join(first.resources)}"
     whom = tuple(name for event in held for name in _missing_words(event))
     return Wait(subject=subject, whom=whom, until=max(event.not_before for event in held))
 

@@ -83,7 +83,7 @@ class Pipe:
         """Nobody is there to try anything."""
 
     def part(self) -> None:
-        """It was told the end already."""
+        """Say nothing: the end was told already."""
 
 
 class Screen:
