@@ -2,11 +2,11 @@
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -17,8 +17,18 @@ from forewarn.cli.demonstration.table import Row, reasons, rows
 
 _WIDE: Final = 100
 _REASONS: Final = 2
+_SPACIOUS: Final = 8
 _STATUS_STYLES: Final[Mapping[str, str]] = {"Scheduled": "yellow", "Started": "bold red"}
-_COLUMNS: Final = ("HOST", "VM", "SCOPE", "ANSWERS", "EVENT", "STATUS", "DOING")
+_COLUMNS: Final = {
+    "HOST": 5,
+    "VM": 13,
+    "SCOPE": 7,
+    "ANSWERS": 7,
+    "EVENT": 6,
+    "STATUS": 9,
+    "DOING": None,
+}
+"""The columns with their least widths, so that nothing jumps; the last takes what is left."""
 
 
 class Audience(Protocol):
@@ -137,23 +147,27 @@ class Scene:
         self._suggestions = suggestions
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = _draw_table(rows(self._picture), is_wide=options.max_width >= _WIDE)
+        width = options.max_width
+        table = _draw_table(rows(self._picture), is_wide=width >= _WIDE)
         said = self._suggestions or reasons(self._picture)[:_REASONS]
-        below = [
-            part
-            for text in said
-            for part in Text(text, style="cyan").wrap(console, options.max_width)
-        ]
-        height = (options.height or console.height) - table.row_count - 2 - len(below)
-        story = _last_lines(self._lines, console, options.max_width, height)
-        yield Group(_draw_title(self._picture), table, *below, *story)
+        below = [part for text in said for part in Text(text, style="cyan").wrap(console, width)]
+        left = (options.height or console.height) - table.row_count - 2 - len(below)
+        space = [Text()] if left > _SPACIOUS else []
+        story = _last_lines(self._lines, console, width, left - 2 * len(space))
+        yield Group(_draw_title(self._picture), table, *space, *below, *space, *story)
 
 
 def _draw_table(lines: Iterable[Row], *, is_wide: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2 if is_wide else 1, 0, 0), expand=True)
-    for title in _COLUMNS:
-        ratio = 1 if title == "DOING" else None
-        table.add_column(title, no_wrap=True, overflow="ellipsis", ratio=ratio, header_style="dim")
+    for title, width in _COLUMNS.items():
+        table.add_column(
+            title,
+            min_width=width,
+            ratio=None if width else 1,
+            no_wrap=True,
+            overflow="ellipsis",
+            header_style="dim",
+        )
     host = ""
     for row in lines:
         style = _STATUS_STYLES.get(row.status, "")
@@ -176,15 +190,18 @@ def _draw_title(picture: Picture) -> Text:
     )
 
 
-def _last_lines(
-    lines: tuple[Line, ...], console: Console, width: int, height: int
-) -> Iterator[RenderableType]:
-    """Return the last of *lines* that fit, each folded to *width*."""
-    folded = [part for line in lines[-max(height, 0) :] for part in _fold(line, console, width)]
-    return iter(folded[-height:] if height > 0 else ())
+def _last_lines(lines: Sequence[Line], console: Console, width: int, height: int) -> list[Text]:
+    """Return the last of *lines* that fit, whole but folded to *width*."""
+    shown: list[Text] = []
+    for line in reversed(lines):
+        folded = list(_fold(line, console, width))
+        if len(folded) + len(shown) > height:
+            break
+        shown = folded + shown
+    return shown
 
 
-def _fold(line: Line, console: Console, width: int) -> Iterator[RenderableType]:
+def _fold(line: Line, console: Console, width: int) -> Iterator[Text]:
     time = f"{line.at:%H:%M:%S}  "
     parts = Text(line.text).wrap(console, max(width - len(time), 10))
     for number, part in enumerate(parts):
