@@ -114,7 +114,10 @@ def _perform(folder: Path, speed: float, closing: ExitStack) -> None:
             _forget_standard_output()
 
     serve_during(settings, Listeners(metadata=(metadata,), control=(control,)), errand)
-    audience.part()
+    try:
+        audience.part()
+    except OSError:
+        _forget_standard_output()
     for refusal in refusals:
         raise refusal
 
