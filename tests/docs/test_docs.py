@@ -14,6 +14,13 @@ from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.fleet import TABLES, read_fleet_file
 from forewarn.operations.scenario_file import SCENARIO_KEYS, STEP_KEYS, read_scenario
 from forewarn.ports.faults import PARAMETERS
+from forewarn.testing import (
+    EmulatedClock,
+    EmulatedEvent,
+    EmulatedScenario,
+    EmulatedVm,
+    Emulator,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
@@ -103,6 +110,23 @@ def test_faults_of_the_reference_are_those_there_are() -> None:
     assert documented == {
         str(kind): (known.needed, known.optional) for kind, known in PARAMETERS.items()
     }
+
+
+@pytest.mark.parametrize(
+    "kind", [Emulator, EmulatedVm, EmulatedEvent, EmulatedClock, EmulatedScenario]
+)
+def test_everything_a_test_can_hold_is_in_the_reference(kind: type) -> None:
+    page = (ROOT / "docs/reference/testing.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(?:\w+\.)?(\w+)[`(]", page))
+
+    assert {name for name in dir(kind) if not name.startswith("_")} <= named
+
+
+def test_example_of_the_testing_reference_runs() -> None:
+    page = (ROOT / "docs/reference/testing.md").read_text(encoding="utf-8")
+    (example,) = (code for name, code in FENCE.findall(page) if name == "python")
+
+    subprocess.run([sys.executable, "-c", example], check=True, timeout=60)
 
 
 def test_generated_reference_is_up_to_date() -> None:

@@ -9,12 +9,7 @@ from zipfile import ZipFile
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-BASE_PACKAGES = (
-    "forewarn.protocol",
-    "forewarn.domain",
-    "forewarn.client",
-    "forewarn.pytest_plugin",
-)
+BASE_PACKAGES = ("forewarn.protocol", "forewarn.domain", "forewarn.client")
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, sys
 there_before = set(sys.modules)  # a distribution's sitecustomize, for one
@@ -97,12 +92,14 @@ def test_plugin_is_no_burden_to_a_project_that_only_has_pytest(wheel: Path, tmp_
     project.mkdir()
     (project / "test_one.py").write_text(
         "import sys\n\ndef test_one():\n    assert 'forewarn.pytest_plugin' in sys.modules\n"
+        "\ndef test_two(scheduled_events):\n    pass\n"
     )
 
     result = environment.run("python", "-m", "pytest", "-W", "error", cwd=project)
 
-    assert "1 passed" in result.stdout, result.stdout + result.stderr
-    assert result.returncode == 0
+    assert "1 passed, 1 error" in result.stdout, result.stdout + result.stderr
+    assert "pip install 'forewarn[pytest]'" in result.stdout
+    assert "Traceback" not in result.stdout
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel: Path, tmp_path: Path) -> None:
