@@ -7,7 +7,7 @@ minute. The rest is counted, and the number gets a line when the minute is over.
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -97,7 +97,7 @@ class Refusals:
     def _settle(self, context: Context, at: datetime | None) -> list[AuditEntry]:
         return [
             _entry(
-                replace(context, who=NOBODY),
+                context,
                 Refusal(
                     who=NOBODY,
                     where=where,

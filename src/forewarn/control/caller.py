@@ -50,8 +50,9 @@ class Caller:
 
     def read(self, look: Callable[[Reading], T]) -> T:
         """Return what *look* sees in one consistent snapshot."""
-        confine = confine_reading
-        return self.services.store.read(lambda reading: look(confine(reading, self.principal)))
+        return self.services.store.read(
+            lambda reading: look(confine_reading(reading, self.principal))
+        )
 
 
 def _caller(
