@@ -47,7 +47,7 @@ def test_readme_shows_what_the_demo_prints() -> None:
     claimed = [line for line in shown.splitlines()[1:] if line.strip() not in {"", "..."}]
 
     demo = Path(sys.executable).with_name("forewarn")
-    command = [demo, "demo", "--speed", "120"]
+    command = [str(demo), "demo", "--speed", "120"]
     printed = iter(timeless(subprocess.check_output(command, text=True)).splitlines())
 
     for line in claimed:
