@@ -4,8 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.notification import Notification, phase_of, targets_of
+from forewarn.domain.policy import Policy
 from forewarn.domain.publication import publish
 from forewarn.operations.context import Context
+from forewarn.operations.views import describe_change
 from forewarn.ports.store import AuditEntry, LedgerEntry, Transaction
 
 
@@ -25,6 +28,7 @@ def record_events(tx: Transaction, context: Context, deeds: Iterable[Deed]) -> N
     """
     done = tuple(deeds)
     for deed in done:
+        _notify(tx, context, deed)
         tx.put_event(deed.event)
         tx.append_ledger(
             LedgerEntry(
@@ -40,6 +44,32 @@ def record_events(tx: Transaction, context: Context, deeds: Iterable[Deed]) -> N
         after = publish(before, tx.events_in_flight(scope_id))
         if after != before:
             tx.put_document(scope_id, after, at=context.now)
+
+
+def _notify(tx: Transaction, context: Context, deed: Deed) -> None:
+    """Write what is told outside, so that it is kept if and only if the change is."""
+    if not context.rules.targets:
+        return
+    event = deed.event
+    scope = tx.topology().scopes.get(event.scope_id)
+    policy = scope.policy if scope else Policy()
+    phase = phase_of(deed.what, tx.event(event.event_id), event, policy)
+    if phase is None:
+        return
+    data = {**describe_change(event), "who": context.who, "detail": deed.detail or event.reason}
+    for target in targets_of(context.rules.targets, event, phase):
+        tx.put_notification(
+            Notification(
+                notification_id=context.new_id().lower(),
+                event_id=event.event_id,
+                phase=phase,
+                target=target.name,
+                data=data,
+                created_at=context.at,
+                maintenance_time=context.now,
+                next_attempt_at=context.at,
+            )
+        )
 
 
 def record_audit(
