@@ -75,6 +75,19 @@ def prepare_test(tx: Transaction, context: Context, name: str) -> Notification:
     """Return a message about an event that there is not, to be delivered to a target at once."""
     target = find_target(context.rules.targets, name)
     record_audit(tx, context, "notification test", target.name)
+    return example_notification(
+        target.name,
+        notification_id=context.new_id().lower(),
+        who=context.who,
+        now=context.now,
+        at=context.at,
+    )
+
+
+def example_notification(
+    target: str, *, notification_id: str, who: str, now: datetime, at: datetime
+) -> Notification:
+    """Return a message about an event that there is not."""
     share = Share(
         scope_id=ScopeId("virtual-machine/example"),
         update_domain=0,
@@ -84,20 +97,19 @@ def prepare_test(tx: Transaction, context: Context, name: str) -> Notification:
         event_type=EventType.REBOOT,
         event_source=EventSource.PLATFORM,
         share=share,
-        description=f"A test of the notification target {target.name}: nothing will happen.",
+        description=f"A test of the notification target {target}: nothing will happen.",
     )
-    event = schedule(
-        draft, event_id=event_id("0" * 32), now=context.now, notice=timedelta(minutes=15)
-    )
+    notice = timedelta(minutes=15)
+    event = schedule(draft, event_id=event_id(_NO_EVENT), now=now, notice=notice)
     return Notification(
-        notification_id=context.new_id().lower(),
+        notification_id=notification_id,
         event_id=event.event_id,
         phase=Phase.SCHEDULED,
-        target=target.name,
-        data={**describe_change(event), "who": context.who, "detail": "test"},
-        created_at=context.at,
-        maintenance_time=context.now,
-        next_attempt_at=context.at,
+        target=target,
+        data={**describe_change(event), "who": who, "detail": "test"},
+        created_at=at,
+        maintenance_time=now,
+        next_attempt_at=at,
     )
 
 
@@ -143,3 +155,4 @@ def prune_outbox(tx: Transaction, *, now: datetime) -> int:
 
 
 _NOT_CONFIGURED: Final = "The target is not configured any more."
+_NO_EVENT: Final = "00000000-0000-0000-0000-000000000000"
