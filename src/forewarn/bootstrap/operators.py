@@ -47,6 +47,7 @@ def control_server(
         is_ready=is_ready,
         changed=service.changed,
         scenarios=built_in_scenarios(),
+        notifiers=service.notifiers,
     )
     config = uvicorn.Config(
         create_app(services),

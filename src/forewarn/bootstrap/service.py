@@ -18,8 +18,7 @@ from forewarn.metadata.http import MetadataServer, make_server
 from forewarn.metadata.identity import Identity
 from forewarn.metadata.polls import Polls
 from forewarn.metadata.verbs import StoreVerbs
-from forewarn.notifications.configuration import Notifications
-from forewarn.notifications.outbox import Courier
+from forewarn.notifications.outbox import Courier, Notifications
 from forewarn.operations.context import Context
 from forewarn.ports.changes import Change
 from forewarn.ports.clock import Clock, WallClock

@@ -20,7 +20,8 @@ from forewarn.bootstrap.starting import (
     read_fleet_declaration,
 )
 from forewarn.clocks import SystemClock
-from forewarn.notifications.configuration import Notifications, read_notifications
+from forewarn.notifications.configuration import read_notifications
+from forewarn.notifications.outbox import Notifications
 from forewarn.operations.notifications import give_up_orphans
 from forewarn.ports.store import Store
 from forewarn.settings import Settings

@@ -5,9 +5,22 @@ from typing import Annotated
 import typer
 
 import forewarn
-from forewarn.cli import clock, db, emulator, event, fault, fleet, maintenance, scenario, vm
+from forewarn.cli import (
+    clock,
+    db,
+    emulator,
+    event,
+    fault,
+    fleet,
+    maintenance,
+    notification,
+    scenario,
+    vm,
+)
+from forewarn.cli.calendar import calendar
 from forewarn.cli.demo import demo
 from forewarn.cli.serve import serve
+from forewarn.cli.session import command
 
 app = typer.Typer(
     help="Scheduled Events, self-hosted: tell virtual machines what is about to happen to them.",
@@ -18,8 +31,9 @@ app = typer.Typer(
 )
 app.command(short_help="Show an event and a Maintenance, from Scheduled to gone.")(demo)
 app.command()(serve)
-for noun in (fleet, vm, event, maintenance, scenario, clock, fault, emulator, db):
+for noun in (fleet, vm, event, maintenance, scenario, clock, notification, fault, emulator, db):
     app.add_typer(noun.app)
+command(app, "calendar")(calendar)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value

@@ -9,12 +9,14 @@ from fastapi.security import HTTPBearer
 import forewarn
 from forewarn.control import (
     audit,
+    calendar,
     clock,
     events,
     faults,
     fleet,
     health,
     maintenances,
+    notifications,
     scenarios,
     virtual_machines,
 )
@@ -23,7 +25,10 @@ from forewarn.control.problems import handle_problems
 from forewarn.control.schemas import ProblemDocument
 from forewarn.control.services import Services
 
-_NOUNS: Final = (fleet, virtual_machines, events, maintenances, scenarios, clock, audit, faults)
+_NOUNS: Final = (
+    fleet, virtual_machines, events, maintenances, scenarios, clock, audit, faults,
+    notifications, calendar,
+)  # fmt: skip
 _PROBLEM: Final[dict[str, Any]] = {
     "description": "Refused, with the reason.",
     "content": {

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.names import name_key
+from forewarn.domain.names import names_scope
 from forewarn.domain.policy import Policy, is_approved
 from forewarn.protocol.vocabulary import EventId, EventType
 
@@ -59,11 +59,12 @@ class Target:
     phases: tuple[Phase, ...] = ()
 
     def wants(self, event: ScheduledEvent, phase: Phase) -> bool:
-        names = {name_key(event.scope_id), name_key(event.scope_id.split("/")[1])}
         return (
             (not self.phases or phase in self.phases)
             and (not self.event_types or event.event_type in self.event_types)
-            and (not self.scopes or not names.isdisjoint(map(name_key, self.scopes)))
+            and (
+                not self.scopes or any(names_scope(scope, event.scope_id) for scope in self.scopes)
+            )
         )
 
 

@@ -3,7 +3,6 @@
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -25,6 +24,7 @@ from forewarn.domain.errors import DomainError
 from forewarn.domain.names import check_name, name_key
 from forewarn.domain.notification import Phase, Retrying, Target
 from forewarn.notifications.apprise import AppriseError, AppriseNotifier
+from forewarn.notifications.outbox import Notifications
 from forewarn.notifications.webhook import Body, WebhookNotifier, cloud_event_body, template_body
 from forewarn.operations.notifications import example_notification
 from forewarn.ports.notifier import Notifier
@@ -40,15 +40,6 @@ _LONGEST_WAIT: Final = 86_400.0
 
 class ConfigurationError(ForewarnError):
     """A file of notifications that cannot be used; the sentence begins with file and line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notifications:
-    """Everything the file says, ready for use. Without a file, nobody is told anything."""
-
-    targets: tuple[Target, ...] = ()
-    notifiers: dict[str, Notifier] = field(default_factory=dict)
-    retrying: Retrying = field(default_factory=Retrying)
 
 
 def _check_target_name(name: str) -> str:

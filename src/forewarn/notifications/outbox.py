@@ -1,13 +1,20 @@
 """From the outbox to the targets: one courier for each, so that none waits for another."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 import structlog
 
-from forewarn.domain.notification import Delivery, Notification, NotificationStatus, Retrying
+from forewarn.domain.notification import (
+    Delivery,
+    Notification,
+    NotificationStatus,
+    Retrying,
+    Target,
+)
 from forewarn.operations.notifications import prune_outbox, record_attempt
 from forewarn.ports.changes import Change
 from forewarn.ports.clock import WallClock
@@ -21,6 +28,15 @@ T = TypeVar("T")
 _LONGEST_WAIT: Final = 60.0
 _PAUSE_AFTER_FAILURE: Final = 1.0
 _PRUNE_EVERY: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notifications:
+    """Whom to tell, the way to each, and how often to try. By itself: nobody."""
+
+    targets: tuple[Target, ...] = ()
+    notifiers: Mapping[str, Notifier] = field(default_factory=dict)
+    retrying: Retrying = field(default_factory=Retrying)
 
 
 class Courier:
