@@ -8,7 +8,18 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 
-NOUNS = {"fleet", "vm", "event", "maintenance", "scenario", "clock", "db", "fault", "emulator"}
+NOUNS = {
+    "fleet",
+    "vm",
+    "event",
+    "maintenance",
+    "scenario",
+    "clock",
+    "db",
+    "fault",
+    "emulator",
+    "notification",
+}
 VERBS = {
     "fleet": {"apply", "show"},
     "vm": {"add", "list", "show", "remove", "restart", "redeploy"},
@@ -19,6 +30,7 @@ VERBS = {
     "scenario": {"list", "run", "status", "stop"},
     "fault": {"set", "list", "clear"},
     "clock": {"show", "advance"},
+    "notification": {"list", "targets", "test", "retry"},
     "db": {"upgrade"},
     "emulator": {"netns"},
 }  # fmt: skip
@@ -27,6 +39,7 @@ VERBS = {
 def commands() -> Iterator[tuple[str, ...]]:
     yield ("demo",)
     yield ("serve",)
+    yield ("calendar",)
     for noun, verbs in VERBS.items():
         yield from ((noun, verb) for verb in sorted(verbs))
 

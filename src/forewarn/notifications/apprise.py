@@ -18,6 +18,9 @@ _KINDS: Final = {
 _SHORTEST_SECRET: Final = 4
 
 
+_SILENT: Final = logging.NullHandler()
+
+
 class AppriseError(ForewarnError):
     """There is no apprise, or a URL that it does not know."""
 
@@ -77,5 +80,7 @@ def _load() -> Any:
     except ModuleNotFoundError:
         raise AppriseError("apprise is not installed; pip install 'forewarn[notify]'.") from None
     # Its log lines can have the URL in them, and the URL has secrets.
-    logging.getLogger("apprise").propagate = False
+    logger = logging.getLogger("apprise")
+    logger.propagate = False
+    logger.addHandler(_SILENT)
     return module

@@ -274,4 +274,4 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _sets(line: str, key: str) -> Any:
-    return re.match(rf"""\s*(?:\[target\.)?["']?{re.escape(key)}\b""", line)
+    return re.match(rf"""\s*(?:\[+\s*(?:target\.)?)?["']?{re.escape(key)}\b""", line)

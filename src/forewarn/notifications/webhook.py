@@ -19,9 +19,9 @@ from forewarn.notifications.messages import cloud_event, text_of, title_of
 
 SIGNATURE: Final = "Forewarn-Signature"
 WEBHOOK_ID: Final = "Webhook-Id"
-LONGEST_RETRY_AFTER: Final = timedelta(days=1)
 
 _MOST_CHUNKS: Final = 16
+_LONGEST_RETRY_AFTER: Final = 86_400
 
 Body = Callable[[Notification], bytes]
 
@@ -132,12 +132,12 @@ def _read(answer: httpx2.Response, now: datetime) -> Delivery:
 def _retry_after(text: str, now: datetime) -> timedelta:
     """Read a number of seconds or a date, a day from now at most."""
     try:
-        wait = timedelta(seconds=int(text)) if text.isdecimal() else _until(text, now)
-    except (ValueError, OverflowError):
+        seconds = int(text) if text.isdecimal() else _seconds_until(text, now)
+    except ValueError:
         return timedelta(0)
-    return min(max(wait, timedelta(0)), LONGEST_RETRY_AFTER)
+    return timedelta(seconds=min(max(seconds, 0), _LONGEST_RETRY_AFTER))
 
 
-def _until(text: str, now: datetime) -> timedelta:
+def _seconds_until(text: str, now: datetime) -> float:
     moment = parsedate_to_datetime(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds()
