@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import httpx2
 import pytest
 from fastapi import FastAPI
-from icalendar import Calendar
+from icalendar import Calendar, Event
 from starlette.testclient import TestClient
 from tests.receiver import Receiver
 
@@ -105,34 +105,32 @@ def test_target_is_tested_at_once(told: httpx2.Client, receiver: Receiver) -> No
     assert actions.count("notification test") == 2
 
 
-def entries(api: httpx2.Client, **query: str) -> dict[str, object]:
+def entries(api: httpx2.Client, **query: str) -> dict[str, Event]:
     answer = api.get("calendar.ics", params=query)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/calendar")
-    calendar = Calendar.from_ical(answer.content)
-    return {str(entry["uid"]): entry for entry in calendar.walk("VEVENT")}
+    return {str(entry.uid): entry for entry in Calendar.from_ical(answer.content).events}
 
 
 def test_calendar_shows_what_is_planned(api: httpx2.Client) -> None:
     event_id = create(api, "web-0", duration_in_seconds=600, description="Kernel; 6.12, now")
 
-    entry = Calendar.from_ical(api.get("calendar.ics").content).walk("VEVENT")[0]
+    entry = entries(api)[event_id]
 
-    assert str(entry["uid"]) == event_id
-    assert entry["dtstart"].dt == datetime(2026, 1, 5, 8, 15, tzinfo=UTC)
-    assert entry["duration"].dt == timedelta(minutes=10)
-    assert entry["dtstamp"].dt == datetime(2026, 1, 5, 8, tzinfo=UTC)
-    assert (str(entry["status"]), entry["sequence"]) == ("TENTATIVE", 0)
-    assert str(entry["summary"]) == "Reboot of web-0"
-    assert str(entry["description"]) == "Kernel; 6.12, now"
+    assert datetime(2026, 1, 5, 8, 15, tzinfo=UTC) == entry.DTSTART
+    assert timedelta(minutes=10) == entry.DURATION
+    assert datetime(2026, 1, 5, 8, tzinfo=UTC) == entry.DTSTAMP
+    assert (entry.status, entry.sequence) == ("TENTATIVE", 0)
+    assert entry.summary == "Reboot of web-0"
+    assert entry.description == "Kernel; 6.12, now"
 
 
 def test_calendar_follows_an_event_and_its_sequence_rises(api: httpx2.Client) -> None:
     event_id = create(api, "web-0")
 
     def look() -> tuple[str, int]:
-        entry = Calendar.from_ical(api.get("calendar.ics").content).walk("VEVENT")[0]
-        return str(entry["status"]), entry["sequence"]
+        entry = entries(api)[event_id]
+        return str(entry.status), entry.sequence
 
     seen = [look()]
     api.post(f"events/{event_id}/postpone", json={"not_before": "30m"})
