@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated, Final
 
+import httpx2
 import typer
 
 from forewarn.cli.errors import CommandError, ExitCode
@@ -11,6 +12,8 @@ from forewarn.cli.session import Session, command, noun
 
 app = noun("notification", "See who is told of events, and whether it arrived.")
 
+_TEST_TIMEOUT: Final = httpx2.Timeout(150, connect=5)
+"""Longer than any target may take."""
 _COLUMNS: Final[Columns] = {
     "NOTIFICATION ID": "notification_id",
     "TARGET": "target",
@@ -75,7 +78,7 @@ def test(
 
     Example: forewarn notification test ops
     """
-    answer = session.post("notification-targets", target, "test")
+    answer = session.post("notification-targets", target, "test", timeout=_TEST_TIMEOUT)
     if not answer["is_delivered"]:
         raise CommandError(f"{target} was not reached: {answer['answer']}", code=ExitCode.FAILED)
     session.show(answer, lambda row: typer.echo(f"{row['target']} has it: {row['answer']}"))

@@ -61,8 +61,7 @@ class Snapshot:
 
     *events* are those in flight and every event of *maintenances*. These and *scenario_runs* are
     those not finished. *impacts* is what the executors last said; where nothing is known since the
-    lease began, nothing is there. *overdue_after* is how much longer than expected an event may
-    take before that is noted, if it is.
+    lease began, nothing is there. Events are overdue *overdue_after* their time, if ever.
     """
 
     topology: Topology
@@ -300,9 +299,9 @@ def _completions(snapshot: Snapshot) -> Iterator[CompleteEvent]:
 
 def _delays(snapshot: Snapshot, now: datetime) -> Iterator[NoteOverdue]:
     ended = {action.event_id for action in _completions(snapshot)}
-    moments = overdue_moments(_started(snapshot), snapshot.overdue_after)
-    for event_id, moment in moments.items():
-        if moment <= now and event_id not in ended:
+    lasting = (event for event in _started(snapshot) if event.event_id not in ended)
+    for event_id, moment in overdue_moments(lasting, snapshot.overdue_after).items():
+        if moment <= now:
             yield NoteOverdue(event_id=event_id)
 
 

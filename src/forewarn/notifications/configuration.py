@@ -99,7 +99,7 @@ class WebhookTable(_TargetTable):
     secret: str | None = Field(default=None, min_length=1, repr=False)
     secret_file: Path | None = None
     template: str | None = None
-    timeout: float = Field(default=10, gt=0, le=300)
+    timeout: float = Field(default=10, gt=0, le=60)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
