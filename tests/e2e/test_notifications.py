@@ -162,8 +162,7 @@ def test_every_message_arrives_in_order_and_signed_whatever_is_down(
     assert told(receiver.received, "/hook") == expected
     assert told(receiver.received, "/hook?web") == {reboot["event_id"]: ["started", "finished"]}
     check_repetitions(receiver.received)
-    assert SECRET not in server.said()
-    assert "/hook" not in server.said()
+    assert not any(secret in server.said() for secret in (SECRET, "/hook"))
 
 
 def test_message_that_is_given_up_is_shown_and_can_be_tried_again(
