@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from ipaddress import ip_network
 from pathlib import Path
@@ -25,6 +26,7 @@ from pydantic_settings import (
 
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.policy import USER_INITIATED_LIMIT
+from forewarn.operations.durations import DurationError, parse_duration
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import PreviewWire
 
@@ -117,6 +119,14 @@ def _check_network(text: str) -> str:
     return text
 
 
+def _check_duration(text: str) -> str:
+    try:
+        parse_duration(text)
+    except DurationError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
 def _split(value: object) -> object:
     """Read a list from one line, as the environment has it."""
     if isinstance(value, str):
@@ -195,6 +205,12 @@ class Settings(BaseSettings):
     trusted_proxies: Annotated[tuple[_Network, ...], NoDecode, BeforeValidator(_split)] = Field(
         default=(), description="Whose signed headers count: addresses or networks."
     )
+    notifications: Path | None = Field(
+        default=None, description="A file that says who is told what becomes of events."
+    )
+    overdue_after: Annotated[str, AfterValidator(_check_duration)] = Field(
+        default="1h", description="How much longer than announced an event may take."
+    )
     migrate: bool = Field(default=True, description="Bring the database up to date at start.")
     log_format: LogFormat = Field(
         default=LogFormat.CONSOLE, description="How log lines are written."
@@ -204,6 +220,11 @@ class Settings(BaseSettings):
     def database_path(self) -> Path:
         """The SQLite file."""
         return Path(self.database.removeprefix(_SQLITE))
+
+    @property
+    def longest_delay(self) -> timedelta:
+        """How much longer than announced an event may take."""
+        return parse_duration(self.overdue_after)
 
     @property
     def state_directory(self) -> Path:

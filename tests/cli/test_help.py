@@ -19,6 +19,7 @@ NOUNS = {
     "fault",
     "emulator",
     "token",
+    "notification",
 }
 VERBS = {
     "fleet": {"apply", "show"},
@@ -31,6 +32,7 @@ VERBS = {
     "fault": {"set", "list", "clear"},
     "clock": {"show", "advance"},
     "token": {"create", "list", "revoke"},
+    "notification": {"list", "targets", "test", "retry"},
     "db": {"upgrade"},
     "emulator": {"netns"},
 }  # fmt: skip
@@ -40,6 +42,7 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield ("demo",)
     yield ("serve",)
     yield ("audit",)
+    yield ("calendar",)
     for noun, verbs in VERBS.items():
         yield from ((noun, verb) for verb in sorted(verbs))
 

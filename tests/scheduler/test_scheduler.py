@@ -15,9 +15,10 @@ from forewarn.domain.decisions import Impact
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.names import VmName
+from forewarn.domain.notification import Target
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
-from forewarn.operations.context import Context
+from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import EventOrder, complete_event, create_events
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
@@ -68,6 +69,7 @@ class World:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.clock = VirtualClock(datetime(2026, 1, 5, 8, tzinfo=UTC))
+        self.rules = Rules()
         self.failures: dict[str, str] = {}
         self._ids = (event_id(f"{i:032x}") for i in count(1))
         self.simulated = SimulatedExecutor(
@@ -76,7 +78,8 @@ class World:
 
     def context(self) -> Context:
         now = self.clock.now()
-        return Context(who="test", now=now, at=now, new_id=lambda: next(self._ids))
+        new_id = self._ids.__next__
+        return Context(who="test", now=now, at=now, new_id=new_id, rules=self.rules)
 
     def lead(self, executor: Executor | None = None) -> Scheduler:
         return Scheduler(
@@ -111,6 +114,22 @@ def world(tmp_path: Path) -> Iterator[World]:
     store.write(lambda tx: apply_fleet(tx, made.context(), read_fleet_file(FLEET)))
     yield made
     store.close()
+
+
+def test_event_that_takes_too_long_is_overdue_once(world: World) -> None:
+    world.rules = Rules(overdue_after=timedelta(hours=1), targets=(Target(name="ops"),))
+    scheduler = world.lead(ManualExecutor())
+    event = world.create("web-0")
+
+    world.advance(scheduler, minutes=74)
+    assert world.event(event).overdue_at is None
+    world.advance(scheduler, hours=5)
+
+    assert world.event(event).overdue_at == event.not_before + timedelta(hours=1)
+    entries = world.store.read(lambda reading: reading.ledger(event.event_id))
+    assert [entry.what for entry in entries] == ["scheduled", "started", "overdue"]
+    messages = world.store.read(lambda reading: reading.notifications())
+    assert [message.phase for message in messages] == ["scheduled", "started", "overdue"]
 
 
 def test_event_starts_at_not_before_and_ends_when_its_impact_does(world: World) -> None:

@@ -114,6 +114,8 @@ def test_database_of_the_first_release_is_upgraded_with_what_is_in_it(tmp_path: 
     (event,) = store.read(lambda reading: reading.events_in_flight())
     assert (event.event_id, event.resources) == ("E1", ("web-0",))
     assert event.simulated_duration is None
+    assert event.overdue_at is None
+    assert store.read(lambda reading: reading.notifications()) == ()
     assert store.read(lambda reading: reading.scenario_runs()) == ()
     (line,) = store.read(lambda reading: reading.ledger(event.event_id))
     (entry,) = store.read(lambda reading: reading.audit())

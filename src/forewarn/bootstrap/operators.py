@@ -52,6 +52,7 @@ def control_server(
         is_ready=is_ready,
         changed=service.changed,
         scenarios=built_in_scenarios(),
+        notifiers=service.notifiers,
     )
     app = create_app(services)
     config = uvicorn.Config(

@@ -1,8 +1,9 @@
 """The parts of a server, put together on top of a store."""
 
+import random
 import socket
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from forewarn.bootstrap.starting import Beginning, make_rules, new_id
@@ -17,10 +18,12 @@ from forewarn.metadata.http import MetadataServer, make_server
 from forewarn.metadata.identity import Identity
 from forewarn.metadata.polls import Polls
 from forewarn.metadata.verbs import StoreVerbs
+from forewarn.notifications.outbox import Courier, Notifications
 from forewarn.operations.context import Context
 from forewarn.ports.changes import Change
-from forewarn.ports.clock import Clock
+from forewarn.ports.clock import Clock, WallClock
 from forewarn.ports.executor import Executor
+from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import Store
 from forewarn.protocol.versions import served_versions
 from forewarn.scheduler.scheduler import Scheduler
@@ -29,9 +32,16 @@ from forewarn.settings import ExecutorKind, Settings
 SCHEDULER: Final = "scheduler"
 
 
-def assemble(settings: Settings, store: Store, beginning: Beginning) -> "Service":
+def assemble(
+    settings: Settings,
+    store: Store,
+    beginning: Beginning,
+    notifications: Notifications | None = None,
+) -> "Service":
     """Put a server together on top of *store*; nothing is served yet."""
-    wall, clock, rules = SystemClock(), beginning.clock, make_rules(settings)
+    told = notifications or Notifications()
+    wall, clock = SystemClock(), beginning.clock
+    rules = replace(make_rules(settings), targets=told.targets)
 
     def context(who: str) -> Context:
         return Context(who=who, now=clock.now(), at=wall.now(), new_id=new_id, rules=rules)
@@ -58,6 +68,8 @@ def assemble(settings: Settings, store: Store, beginning: Beginning) -> "Service
         scheduler=scheduler,
         context=context,
         polls=Polls(store, board, clock),
+        notifiers=told.notifiers,
+        couriers=_make_couriers(told, store, wall, beginning.epoch),
         token=beginning.token,
     )
 
@@ -74,6 +86,8 @@ class Service:
     scheduler: Scheduler
     context: Callable[[str], Context]
     polls: Polls
+    notifiers: Mapping[str, Notifier]
+    couriers: tuple[Courier, ...]
     token: str
 
     def changed(self) -> None:
@@ -100,6 +114,26 @@ class Service:
             faults=self.faults,
         )
         return make_server(app, listeners)
+
+
+def _make_couriers(
+    told: Notifications, store: Store, wall: WallClock, epoch: int
+) -> tuple[Courier, ...]:
+    couriers = tuple(
+        Courier(
+            name,
+            notifier,
+            store=store,
+            wall=wall,
+            retrying=told.retrying,
+            chance=random.random,
+            epoch=epoch,
+        )
+        for name, notifier in told.notifiers.items()
+    )
+    for courier in couriers:
+        store.listen(courier.note)
+    return couriers
 
 
 def _make_executor(settings: Settings, store: Store, clock: Clock) -> Executor:

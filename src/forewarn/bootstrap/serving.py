@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Final
 
 import structlog
 
@@ -20,12 +21,18 @@ from forewarn.bootstrap.starting import (
 )
 from forewarn.bootstrap.tls import check_control
 from forewarn.clocks import SystemClock
+from forewarn.notifications.configuration import read_notifications
+from forewarn.notifications.outbox import Notifications
+from forewarn.operations.notifications import give_up_orphans
+from forewarn.ports.store import Store
 from forewarn.settings import Settings
 from forewarn.storage.schema import remove_files
 from forewarn.storage.sqlite import open_sqlite
 from forewarn.telemetry import configure_logging
 
 log = structlog.get_logger()
+
+_COURIER_SECONDS: Final = 2.0
 
 
 def serve(settings: Settings) -> None:
@@ -35,10 +42,11 @@ def serve(settings: Settings) -> None:
     """
     configure_logging(settings.log_format)
     fleet = read_fleet_declaration(settings.fleet)
+    notifications = read_notifications(settings.notifications)
     with ExitStack() as closing:
         listeners = open_listeners(settings, closing)
         check_control(settings, listeners.control)
-        service = closing.enter_context(_service(settings, fleet))
+        service = closing.enter_context(_service(settings, fleet, notifications))
         _run(service, listeners, _until_signalled)
 
 
@@ -48,7 +56,8 @@ def serve_during(
     """Run a server on *listeners* as long as *errand* takes, which has the terminal to itself."""
     configure_logging(settings.log_format, level=logging.WARNING)
     fleet = read_fleet_declaration(settings.fleet)
-    with _service(settings, fleet) as service:
+    notifications = read_notifications(settings.notifications)
+    with _service(settings, fleet, notifications) as service:
         _run(service, listeners, errand)
 
 
@@ -62,7 +71,9 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 @contextmanager
-def _service(settings: Settings, fleet: FleetDeclaration | None) -> Iterator[Service]:
+def _service(
+    settings: Settings, fleet: FleetDeclaration | None, notifications: Notifications
+) -> Iterator[Service]:
     is_new = not settings.database_path.exists()
     store = open_sqlite(settings.database_path, migrate=settings.migrate)
     try:
@@ -73,9 +84,17 @@ def _service(settings: Settings, fleet: FleetDeclaration | None) -> Iterator[Ser
             if is_new:
                 remove_files(settings.database_path)
             raise
-        yield assemble(settings, store, beginning)
+        _give_up_orphans(store, notifications)
+        yield assemble(settings, store, beginning, notifications)
     finally:
         store.close()
+
+
+def _give_up_orphans(store: Store, notifications: Notifications) -> None:
+    now = SystemClock().now()
+    number = store.write(lambda tx: give_up_orphans(tx, notifications.notifiers, now=now))
+    if number:
+        log.warning("notifications_given_up", number=number, problem="target not configured")
 
 
 def _run(service: Service, listeners: Listeners, errand: Callable[[], Awaitable[None]]) -> None:
@@ -95,7 +114,12 @@ async def _serve(
         threading.Thread(target=service.scheduler.run, name="scheduler"),
         threading.Thread(target=service.polls.run, name="polls"),
     ]
-    for thread in threads:
+    couriers = [
+        # Daemons: who waits for a slow receiver must not keep the server from ending.
+        threading.Thread(target=courier.run, name=f"courier-{courier.target}", daemon=True)
+        for courier in service.couriers
+    ]
+    for thread in (*threads, *couriers):
         thread.start()
     log.info("serving", metadata=service.settings.metadata, control=service.settings.control)
     try:
@@ -110,8 +134,12 @@ async def _serve(
     finally:
         service.scheduler.stop()
         service.polls.stop()
+        for courier in service.couriers:
+            courier.stop()
         for thread in threads:
             await asyncio.to_thread(thread.join)
+        for thread in couriers:
+            await asyncio.to_thread(thread.join, _COURIER_SECONDS)
         log.info("stopped")
 
 

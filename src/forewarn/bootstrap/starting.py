@@ -107,6 +107,7 @@ def make_rules(settings: Settings) -> Rules:
         notice=settings.notice,
         speed=settings.speed,
         user_initiated_limit=settings.user_initiated_limit,
+        overdue_after=settings.longest_delay,
     )
 
 

@@ -5,8 +5,21 @@ from typing import Annotated
 import typer
 
 import forewarn
-from forewarn.cli import clock, db, emulator, event, fault, fleet, maintenance, scenario, token, vm
+from forewarn.cli import (
+    clock,
+    db,
+    emulator,
+    event,
+    fault,
+    fleet,
+    maintenance,
+    notification,
+    scenario,
+    token,
+    vm,
+)
 from forewarn.cli.audit import audit
+from forewarn.cli.calendar import calendar
 from forewarn.cli.demo import demo
 from forewarn.cli.serve import serve
 from forewarn.cli.session import command
@@ -20,8 +33,11 @@ app = typer.Typer(
 )
 app.command(short_help="Watch a roll-out go through a fleet.")(demo)
 app.command()(serve)
-for noun in (fleet, vm, event, maintenance, scenario, clock, fault, emulator, token, db):
+for noun in (
+    fleet, vm, event, maintenance, scenario, clock, notification, fault, emulator, token, db,
+):  # fmt: skip
     app.add_typer(noun.app)
+command(app, "calendar")(calendar)
 command(app, "audit")(audit)
 
 

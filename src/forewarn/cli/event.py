@@ -59,6 +59,7 @@ _FIELDS: Final[Columns] = {
     "not before": lambda event: time_of(event["not_before"]),
     "approved by": lambda event: [approval["name"] for approval in event["approvals"]],
     "started": lambda event: time_of(event["started_at"]),
+    "overdue": lambda event: time_of(event["overdue_at"]),
     "ended": lambda event: time_of(event["ended_at"]),
     "outcome": "outcome",
     "reason": "reason",

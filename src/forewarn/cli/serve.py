@@ -25,6 +25,8 @@ _METAVARS: Final = {
     "state_dir": "DIR",
     "user_initiated_limit": "N",
     "trusted_proxies": "ADDRESS",
+    "notifications": "FILE",
+    "overdue_after": "DURATION",
 }
 
 

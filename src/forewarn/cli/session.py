@@ -81,6 +81,10 @@ class Session:
         """Return what is at *path*."""
         return self._ask("GET", path, params=query)
 
+    def text(self, *path: str, **query: object) -> str:
+        """Return what is at *path*, which is not JSON."""
+        return self._send("GET", path, params=query).text
+
     def post(self, *path: str, body: object = None, timeout: httpx2.Timeout = _TIMEOUT) -> Any:
         """Have something done at *path* and return the answer."""
         return self._ask("POST", path, json=body, timeout=timeout)
@@ -101,6 +105,13 @@ class Session:
             print_it(answer)
 
     def _ask(self, method: str, path: tuple[str, ...], **request: Any) -> Any:
+        answer = self._send(method, path, **request)
+        try:
+            return answer.json()
+        except ValueError:
+            raise self._unlike_forewarn(answer) from None
+
+    def _send(self, method: str, path: tuple[str, ...], **request: Any) -> httpx2.Response:
         place = "/".join(quote(part, safe="") for part in path)
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         try:
@@ -118,7 +129,13 @@ class Session:
             ) from error
         except httpx2.TransportError as error:
             raise self._untrusted(error) or self._unreachable() from error
-        return self._read(answer)
+        if answer.is_success:
+            return answer
+        try:
+            problem = {**answer.json(), "status": answer.status_code}
+        except (ValueError, TypeError):
+            raise self._unlike_forewarn(answer) from None
+        raise RefusedError(problem)
 
     def _trusted(self) -> ssl.SSLContext | bool:
         if self.ca_file is None or not self.server.startswith("https:"):
@@ -144,16 +161,10 @@ class Session:
             hint = "try: --server http://…"
         return CommandError(message, code=ExitCode.UNREACHABLE, hint=hint)
 
-    def _read(self, answer: httpx2.Response) -> Any:
-        try:
-            content = answer.json()
-            if answer.is_success:
-                return content
-            raise RefusedError({**content, "status": answer.status_code})
-        except (ValueError, TypeError):
-            message = f"{self.server} does not answer like forewarn ({answer.status_code})."
-            hint = "try: --server with the address that serve printed as control"
-            raise CommandError(message, code=ExitCode.FAILED, hint=hint) from None
+    def _unlike_forewarn(self, answer: httpx2.Response) -> CommandError:
+        message = f"{self.server} does not answer like forewarn ({answer.status_code})."
+        hint = "try: --server with the address that serve printed as control"
+        return CommandError(message, code=ExitCode.FAILED, hint=hint)
 
     def _timed_out(self, error: httpx2.TimeoutException) -> CommandError:
         if isinstance(error, httpx2.ConnectTimeout):

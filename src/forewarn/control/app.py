@@ -9,12 +9,14 @@ from fastapi.routing import APIRoute
 import forewarn
 from forewarn.control import (
     audit,
+    calendar,
     clock,
     events,
     faults,
     fleet,
     health,
     maintenances,
+    notifications,
     scenarios,
     tokens,
     virtual_machines,
@@ -27,6 +29,7 @@ from forewarn.control.services import Services
 
 _NOUNS: Final = (
     fleet, virtual_machines, events, maintenances, scenarios, clock, audit, faults, tokens,
+    notifications, calendar,
 )  # fmt: skip
 _PROBLEM: Final[dict[str, Any]] = {
     "description": "Refused, with the reason.",

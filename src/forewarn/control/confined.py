@@ -14,7 +14,8 @@ from forewarn.domain.access import Principal, Role
 from forewarn.domain.errors import OutsideScopesError, RoleTooLowError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName
+from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName, names_scope
+from forewarn.domain.notification import Notification, NotificationStatus, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.topology import Topology
@@ -31,6 +32,20 @@ def confine_reading(reading: Reading, principal: Principal) -> Reading:
 def confine_transaction(tx: Transaction, principal: Principal) -> Transaction:
     """Return *tx* as *principal* may have it."""
     return ConfinedTransaction(tx, principal) if principal.scopes else tx
+
+
+def confine_targets(targets: Iterable[Target], principal: Principal) -> tuple[Target, ...]:
+    """Return those that are told of the scopes of *principal*, and of which of them."""
+
+    def is_theirs(name: str) -> bool:
+        named = any(names_scope(name, scope) for scope in principal.scopes)
+        return named or principal.covers(ScopeId(name))
+
+    return tuple(
+        replace(target, scopes=part)
+        for target in targets
+        if (part := tuple(filter(is_theirs, target.scopes))) or not target.scopes
+    )
 
 
 class ConfinedReading:
@@ -80,8 +95,7 @@ class ConfinedReading:
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
         """Return the newest events of the scopes."""
-        asked = tuple(scopes)
-        wanted = tuple(filter(self._principal.covers, asked)) if asked else self._principal.scopes
+        wanted = self._chosen(scopes)
         if not wanted:
             return ()
         return self._all.events(status=status, vm=vm, scopes=wanted, limit=limit)
@@ -123,6 +137,22 @@ class ConfinedReading:
         """Return when one of the scopes was last polled."""
         return self._all.last_polled_at(scope_id) if self._principal.covers(scope_id) else None
 
+    def notification(self, notification_id: str) -> Notification | None:
+        """Return a message about an event of the scopes."""
+        message = self._all.notification(notification_id)
+        return message if message is not None and self.event(message.event_id) else None
+
+    def notifications(
+        self,
+        *,
+        status: NotificationStatus | None = None,
+        scopes: Iterable[ScopeId] = (),
+        limit: int = 1000,
+    ) -> tuple[Notification, ...]:
+        """Return the newest messages about events of the scopes."""
+        wanted = self._chosen(scopes)
+        return self._all.notifications(status=status, scopes=wanted, limit=limit) if wanted else ()
+
     def setting(self, name: str) -> str | None:
         """Return what holds for the whole server."""
         return self._all.setting(name)
@@ -131,7 +161,11 @@ class ConfinedReading:
         """Refuse what only an admin may, who is never limited to scopes."""
         raise RoleTooLowError(self._principal.name, self._principal.role, Role.ADMIN)
 
-    audit = token = tokens = refuse
+    audit = token = tokens = next_notifications = targets_waited_for = refuse
+
+    def _chosen(self, asked: Iterable[ScopeId]) -> tuple[ScopeId, ...]:
+        asked = tuple(asked)
+        return tuple(filter(self._principal.covers, asked)) if asked else self._principal.scopes
 
     def _covered(self, events: Iterable[ScheduledEvent]) -> tuple[ScheduledEvent, ...]:
         return tuple(event for event in events if self._principal.covers(event.scope_id))
@@ -204,9 +238,16 @@ class ConfinedTransaction(ConfinedReading):
             self.refuse()
         self._tx.append_ledger(entry)
 
+    def put_notification(self, notification: Notification) -> None:
+        """Add or change a message about an event of the scopes."""
+        if self.event(notification.event_id) is None:
+            self.refuse()
+        self._tx.put_notification(notification)
+
     def append_audit(self, entry: AuditEntry) -> None:
         """Add to the audit."""
         self._tx.append_audit(entry)
 
     put_topology = put_scenario_run = put_token = put_setting = ConfinedReading.refuse
     put_polled_at = put_simulated_impact = next_epoch = check_epoch = ConfinedReading.refuse
+    prune_notifications = ConfinedReading.refuse

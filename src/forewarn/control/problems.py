@@ -38,6 +38,11 @@ from forewarn.operations.durations import DurationError
 from forewarn.operations.fleet import FleetError
 from forewarn.operations.inventory import VirtualMachineBusyError
 from forewarn.operations.maintenances import UnknownMaintenanceError, UnknownSelectionError
+from forewarn.operations.notifications import (
+    NotificationNotFailedError,
+    UnknownNotificationError,
+    UnknownTargetError,
+)
 from forewarn.operations.scenario_file import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError, UnknownScenarioRunError
 from forewarn.ports.faults import FaultError
@@ -89,6 +94,9 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     UnknownSelectionError: HTTPStatus.NOT_FOUND,
     UnknownScenarioError: HTTPStatus.NOT_FOUND,
     UnknownScenarioRunError: HTTPStatus.NOT_FOUND,
+    UnknownNotificationError: HTTPStatus.NOT_FOUND,
+    UnknownTargetError: HTTPStatus.NOT_FOUND,
+    NotificationNotFailedError: HTTPStatus.CONFLICT,
     IllegalTransitionError: HTTPStatus.CONFLICT,
     PostponeRefusedError: HTTPStatus.CONFLICT,
     MaintenanceOverError: HTTPStatus.CONFLICT,
@@ -118,7 +126,7 @@ _HTTP_KINDS: Final[Mapping[HTTPStatus, str]] = {
 _MEMBERS: Final = (
     "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
     "event_id", "event_ids", "event_status", "in_flight", "limit", "earliest", "maintenance_id",
-    "line", "scenario", "run_id", "role", "needed",
+    "line", "scenario", "run_id", "role", "needed", "notification_id", "target",
 )  # fmt: skip
 """The attributes of errors that a problem document carries on, where there are any."""
 

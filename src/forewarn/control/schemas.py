@@ -182,6 +182,7 @@ class EventView(_View):
     is_published: bool
     approvals: tuple[ApprovalView, ...]
     started_at: datetime | None
+    overdue_at: datetime | None
     ended_at: datetime | None
     outcome: Outcome | None
     reason: str

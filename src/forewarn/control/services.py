@@ -1,7 +1,7 @@
 """What the control API needs from the rest of the server."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
 from forewarn.ports.faults import Fault, FaultKind
+from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 
@@ -66,3 +67,4 @@ class Services:
     is_ready: Callable[[], bool]
     changed: Callable[[], None]
     scenarios: Mapping[str, Scenario]
+    notifiers: Mapping[str, Notifier] = field(default_factory=dict)

@@ -7,7 +7,7 @@ these loses nothing and repeats nothing: the next leader takes a new snapshot an
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
@@ -23,6 +23,7 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, VmName
 from forewarn.domain.notice import minimum_notice
+from forewarn.domain.overdue import NoteOverdue, overdue_moments
 from forewarn.domain.policy import is_approved
 from forewarn.domain.scenario import ScenarioRun, ScenarioStep, take_step
 from forewarn.domain.topology import Topology
@@ -60,7 +61,7 @@ class Snapshot:
 
     *events* are those in flight and every event of *maintenances*. These and *scenario_runs* are
     those not finished. *impacts* is what the executors last said; where nothing is known since the
-    lease began, nothing is there.
+    lease began, nothing is there. Events are overdue *overdue_after* their time, if ever.
     """
 
     topology: Topology
@@ -68,6 +69,7 @@ class Snapshot:
     maintenances: Mapping[MaintenanceId, Maintenance] = field(default_factory=dict)
     scenario_runs: Mapping[ScenarioRunId, ScenarioRun] = field(default_factory=dict)
     impacts: Mapping[tuple[EventId, VmName], Impact] = field(default_factory=dict)
+    overdue_after: timedelta | None = None
 
 
 class StartReason(StrEnum):
@@ -152,6 +154,7 @@ Action: TypeAlias = (
     StartEvent
     | CompleteEvent
     | CancelEvent
+    | NoteOverdue
     | ScheduleStep
     | FinishMaintenance
     | TakeStep
@@ -185,6 +188,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Decisions:
             *_cancellations(snapshot),
             *_starts(snapshot, now),
             *_completions(snapshot),
+            *_delays(snapshot, now),
             *_steps(snapshot),
             *_finishes(snapshot),
             *_scenario_finishes(snapshot),
@@ -202,6 +206,7 @@ def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
         for vm in event.resources
         if (impact := snapshot.impacts.get((event.event_id, vm))) and impact.ask_again_at
     ]
+    moments += overdue_moments(_started(snapshot), snapshot.overdue_after).values()
     moments += [run.next_step_at for run in snapshot.scenario_runs.values() if run.next_step_at]
     return min((moment for moment in moments if moment > now), default=None)
 
@@ -220,7 +225,7 @@ def record(
     runs = dict(snapshot.scenario_runs)
     for action in actions:
         match action:
-            case StartEvent() | CompleteEvent() | CancelEvent():
+            case StartEvent() | CompleteEvent() | CancelEvent() | NoteOverdue():
                 events[action.event_id] = _change(events[action.event_id], action, now)
             case ScheduleStep():
                 maintenance = maintenances[action.maintenance_id]
@@ -292,6 +297,14 @@ def _completions(snapshot: Snapshot) -> Iterator[CompleteEvent]:
         )
 
 
+def _delays(snapshot: Snapshot, now: datetime) -> Iterator[NoteOverdue]:
+    ended = {action.event_id for action in _completions(snapshot)}
+    lasting = (event for event in _started(snapshot) if event.event_id not in ended)
+    for event_id, moment in overdue_moments(lasting, snapshot.overdue_after).items():
+        if moment <= now:
+            yield NoteOverdue(event_id=event_id)
+
+
 def _steps(snapshot: Snapshot) -> Iterator[ScheduleStep]:
     events = snapshot.events.values()
     busy = busy_scopes(events)
@@ -341,7 +354,9 @@ def _start_reason(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> S
 
 
 def _change(
-    event: ScheduledEvent, action: StartEvent | CompleteEvent | CancelEvent, now: datetime
+    event: ScheduledEvent,
+    action: StartEvent | CompleteEvent | CancelEvent | NoteOverdue,
+    now: datetime,
 ) -> ScheduledEvent:
     match action:
         case StartEvent():
@@ -350,6 +365,8 @@ def _change(
             return complete(event, outcome=action.outcome, reason=action.reason, now=now)
         case CancelEvent():
             return cancel(event, reason=action.reason, now=now)
+        case NoteOverdue():
+            return replace(event, overdue_at=now)
         case _:
             assert_never(action)
 

@@ -118,6 +118,7 @@ class ScheduledEvent:
     outcome: Outcome | None = None
     reason: str = ""
     simulated_duration: timedelta | None = None
+    overdue_at: datetime | None = None
 
     @property
     def is_in_flight(self) -> bool:

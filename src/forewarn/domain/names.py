@@ -21,6 +21,11 @@ def check_name(name: str, noun: str) -> None:
         raise InvalidNameError(noun, name)
 
 
+def names_scope(name: str, scope_id: ScopeId) -> bool:
+    """Tell whether *name*, as in the fleet file or an id, is that of the scope."""
+    return name_key(name) in {name_key(scope_id), name_key(scope_id.split("/")[1])}
+
+
 def name_key(name: str) -> str:
     """Return what two spellings of one name have in common: names are unique in any case."""
     return name.casefold()

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from forewarn.domain.notice import NoticeMode
+from forewarn.domain.notification import Target
 from forewarn.domain.policy import USER_INITIATED_LIMIT
 from forewarn.protocol.vocabulary import EventId
 
@@ -16,6 +17,8 @@ class Rules:
     notice: NoticeMode = NoticeMode.ALWAYS
     speed: float = 1
     user_initiated_limit: int = USER_INITIATED_LIMIT
+    overdue_after: timedelta | None = None
+    targets: tuple[Target, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,14 @@
 """What every change of an event writes: the event, its scope's document, ledger and audit."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.notification import Notification, phase_of, targets_of
+from forewarn.domain.policy import Policy
 from forewarn.domain.publication import publish
 from forewarn.operations.context import Context
+from forewarn.operations.views import describe_change
 from forewarn.ports.store import AuditEntry, LedgerEntry, Transaction
 
 
@@ -25,6 +28,8 @@ def record_events(tx: Transaction, context: Context, deeds: Iterable[Deed]) -> N
     """
     done = tuple(deeds)
     for deed in done:
+        # Of what the event was before, which is lost when it is put.
+        messages = tuple(_messages(tx, context, deed))
         tx.put_event(deed.event)
         tx.append_ledger(
             LedgerEntry(
@@ -36,11 +41,37 @@ def record_events(tx: Transaction, context: Context, deeds: Iterable[Deed]) -> N
                 detail=deed.detail or deed.event.reason,
             )
         )
+        for message in messages:
+            tx.put_notification(message)
     for scope_id in dict.fromkeys(deed.event.scope_id for deed in done):
         before = tx.document(scope_id)
         after = publish(before, tx.events_in_flight(scope_id))
         if after != before:
             tx.put_document(scope_id, after, at=context.now)
+
+
+def _messages(tx: Transaction, context: Context, deed: Deed) -> Iterator[Notification]:
+    """Return what is told outside; it is kept if and only if the change is."""
+    if not context.rules.targets:
+        return
+    event = deed.event
+    scope = tx.topology().scopes.get(event.scope_id)
+    policy = scope.policy if scope else Policy()
+    phase = phase_of(deed.what, tx.event(event.event_id), event, policy)
+    if phase is None:
+        return
+    data = {**describe_change(event), "who": context.who, "detail": deed.detail or event.reason}
+    for target in targets_of(context.rules.targets, event, phase):
+        yield Notification(
+            notification_id=context.new_id().lower(),
+            event_id=event.event_id,
+            phase=phase,
+            target=target.name,
+            data=data,
+            created_at=context.at,
+            maintenance_time=context.now,
+            next_attempt_at=context.at,
+        )
 
 
 def record_audit(

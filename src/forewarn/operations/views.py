@@ -27,5 +27,30 @@ def describe_event(event: ScheduledEvent, ledger: Iterable[LedgerEntry]) -> dict
     }
 
 
+def describe_change(event: ScheduledEvent) -> dict[str, object]:
+    """Return *event* as those who are notified of a change see it."""
+    return {
+        "event_id": event.event_id,
+        "event_type": event.event_type,
+        "event_source": event.event_source,
+        "event_status": event.event_status,
+        "scope_id": event.scope_id,
+        "update_domain": event.update_domain,
+        "resources": list(event.resources),
+        "description": event.description,
+        "duration_in_seconds": event.duration_in_seconds,
+        "maintenance_id": event.maintenance_id,
+        "host": event.host,
+        "created_at": _moment(event.created_at),
+        "not_before": _moment(event.not_before),
+        "approved_by": [approval.name for approval in event.approvals],
+        "started_at": _moment(event.started_at),
+        "overdue_at": _moment(event.overdue_at),
+        "ended_at": _moment(event.ended_at),
+        "outcome": event.outcome,
+        "reason": event.reason,
+    }
+
+
 def _moment(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()

@@ -10,6 +10,7 @@ from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName
+from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.topology import Topology
 from forewarn.ports.changes import ChangeListener
@@ -143,6 +144,26 @@ class Reading(Protocol):
 
     def setting(self, name: str) -> str | None: ...
 
+    def notification(self, notification_id: str) -> Notification | None: ...
+
+    def notifications(
+        self,
+        *,
+        status: NotificationStatus | None = None,
+        scopes: Iterable[ScopeId] = (),
+        limit: int = 1000,
+    ) -> tuple[Notification, ...]:
+        """Return the newest *limit* messages of these, about events of any or of these scopes."""
+        ...
+
+    def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
+        """Return the first waiting message of each event for *target*, soonest first."""
+        ...
+
+    def targets_waited_for(self) -> tuple[str, ...]:
+        """Return the name of every target for which a message is waiting."""
+        ...
+
 
 class Transaction(Reading, Protocol):
     """A look that may also change things: all of it is committed, or nothing."""
@@ -166,6 +187,14 @@ class Transaction(Reading, Protocol):
     def append_ledger(self, entry: LedgerEntry) -> None: ...
 
     def append_audit(self, entry: AuditEntry) -> None: ...
+
+    def put_notification(self, notification: Notification) -> None:
+        """Put *notification* into the outbox, or replace what is known of it."""
+        ...
+
+    def prune_notifications(self, status: NotificationStatus, *, ended_before: datetime) -> int:
+        """Forget messages of *status* that ended before then, and tell how many those were."""
+        ...
 
     def put_simulated_impact(self, impact: SimulatedImpact) -> bool:
         """Remember *impact*, unless one is there already; tell whether it was remembered."""
@@ -199,7 +228,7 @@ class Store(Protocol):
         ...
 
     def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit that changed a document or the topology."""
+        """Call *listener* after each commit that changed a document, the topology or the outbox."""
         ...
 
     def is_writable(self) -> bool:

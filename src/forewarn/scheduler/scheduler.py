@@ -11,6 +11,7 @@ from forewarn.domain.decisions import (
     Effect,
     Impact,
     ImpactStatus,
+    Snapshot,
     decide,
     next_deadline,
 )
@@ -18,7 +19,13 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import VmName
 from forewarn.operations.context import Context
 from forewarn.ports.executor import Executor
-from forewarn.ports.store import LeaseLostError, Store, StoreError, StoreUnavailableError
+from forewarn.ports.store import (
+    LeaseLostError,
+    Reading,
+    Store,
+    StoreError,
+    StoreUnavailableError,
+)
 from forewarn.protocol.vocabulary import EventId
 from forewarn.scheduler.tick import decide_and_record, look
 
@@ -86,8 +93,7 @@ class Scheduler:
 
     def next_moment(self) -> datetime | None:
         """Return the maintenance time at which something is due next, if nothing changes."""
-        now = self._context().now
-        return self._store.read(lambda reading: next_deadline(look(reading, self._impacts), now))
+        return self._store.read(lambda all_: next_deadline(self._look(all_), self._context().now))
 
     def advance(self, duration: timedelta, *, move_to: Callable[[datetime], None]) -> datetime:
         """Let virtual time pass, doing on the way what is due; return when all is done."""
@@ -102,7 +108,7 @@ class Scheduler:
             return target
 
     def _tick(self) -> bool:
-        snapshot = self._store.read(lambda reading: look(reading, self._impacts))
+        snapshot = self._store.read(self._look)
         due = decide(snapshot, self._context().now)
         if due.actions:
             snapshot, due = self._store.write(
@@ -114,6 +120,9 @@ class Scheduler:
         for effect in due.effects:
             self._perform(effect, snapshot.events[effect.event_id])
         return bool(due)
+
+    def _look(self, reading: Reading) -> Snapshot:
+        return look(reading, self._impacts, self._context().rules.overdue_after)
 
     def _perform(self, effect: Effect, event: ScheduledEvent) -> None:
         key = (effect.event_id, effect.vm)

@@ -1,6 +1,7 @@
 """One turn of the loop, inside one transaction: look, decide, and record what was decided."""
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from itertools import count
 
 from forewarn.domain.decisions import (
@@ -22,7 +23,7 @@ from forewarn.protocol.vocabulary import EventId
 Impacts = Mapping[tuple[EventId, VmName], Impact]
 
 
-def look(reading: Reading, impacts: Impacts) -> Snapshot:
+def look(reading: Reading, impacts: Impacts, overdue_after: timedelta | None = None) -> Snapshot:
     """Return all that the next decision depends on."""
     maintenances = {
         maintenance.maintenance_id: maintenance
@@ -36,6 +37,7 @@ def look(reading: Reading, impacts: Impacts) -> Snapshot:
         maintenances=maintenances,
         scenario_runs=runs,
         impacts=impacts,
+        overdue_after=overdue_after,
     )
 
 
@@ -44,7 +46,7 @@ def decide_and_record(
 ) -> tuple[Snapshot, Decisions]:
     """Decide on what is committed now, and write the decisions down under the lease *epoch*."""
     tx.check_epoch(epoch)
-    before = look(tx, impacts)
+    before = look(tx, impacts, context.rules.overdue_after)
     decisions = decide(before, context.now)
     after = record(
         before,
@@ -71,7 +73,9 @@ def _deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[
     for event in after.events.values():
         known = before.events.get(event.event_id)
         if known is not None and known.event_status is event.event_status:
-            if event != known:  # the one thing that changes without the status
+            if event.overdue_at != known.overdue_at:
+                yield Deed(event=event, what="overdue")
+            elif event != known:  # the other thing that changes without the status
                 yield Deed(event=event, what="approved", detail=event.approvals[-1].name)
         else:
             detail = reasons.get(event.event_id, "")

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Select,
     Table,
     bindparam,
+    delete,
     exists,
     func,
     literal,
@@ -21,6 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.dialects.sqlite.pysqlite import dialect as sqlite_dialect
 
+from forewarn.domain.notification import NotificationStatus
 from forewarn.protocol.vocabulary import EventSource, EventStatus
 from forewarn.storage.tables import (
     audit,
@@ -30,6 +32,7 @@ from forewarn.storage.tables import (
     leases,
     ledger,
     maintenances,
+    outbox,
     polls,
     scenario_runs,
     settings,
@@ -106,6 +109,7 @@ def _next_document() -> Insert:
 PUT_EVENT: Final = PreparedInsert(upsert(events, "event_id"))
 PUT_MAINTENANCE: Final = PreparedInsert(upsert(maintenances, "maintenance_id"))
 PUT_SCENARIO_RUN: Final = PreparedInsert(upsert(scenario_runs, "run_id"))
+PUT_NOTIFICATION: Final = PreparedInsert(upsert(outbox, "notification_id"))
 PUT_DOCUMENT: Final = PreparedInsert(_next_document())
 PUT_POLL: Final = PreparedInsert(upsert(polls, "scope_id"))
 PUT_SETTING: Final = PreparedInsert(upsert(settings, "name"))
@@ -185,6 +189,36 @@ DOCUMENTS: Final = select(
     .scalar_subquery()
     .label("body"),
 ).order_by(delivery_scopes.c.position)
+
+NOTIFICATION: Final = columns_select(outbox).where(
+    outbox.c.notification_id == bindparam("notification_id")
+)
+NEWEST_NOTIFICATIONS: Final = (
+    columns_select(outbox).order_by(outbox.c.sequence.desc()).limit(bindparam("limit"))
+)
+IS_ABOUT_EVENT: Final = outbox.c.event_id == events.c.event_id
+HAS_NOTIFICATION_STATUS: Final = outbox.c.status == bindparam("status")
+_WAITING: Final = literal(NotificationStatus.WAITING, outbox.c.status.type)
+_EARLIER: Final = outbox.alias("earlier")
+NEXT_NOTIFICATIONS: Final = (
+    columns_select(outbox)
+    .where(
+        outbox.c.status == _WAITING,
+        outbox.c.target == bindparam("target"),
+        ~exists().where(
+            _EARLIER.c.status == _WAITING,
+            _EARLIER.c.target == outbox.c.target,
+            _EARLIER.c.event_id == outbox.c.event_id,
+            _EARLIER.c.sequence < outbox.c.sequence,
+        ),
+    )
+    .order_by(outbox.c.next_attempt_at, outbox.c.sequence)
+    .limit(bindparam("limit"))
+)
+TARGETS_WAITED_FOR: Final = select(outbox.c.target).where(outbox.c.status == _WAITING).distinct()
+PRUNE_NOTIFICATIONS: Final = delete(outbox).where(
+    HAS_NOTIFICATION_STATUS, outbox.c.ended_at < bindparam("ended_before")
+)
 
 LAST_POLLED_AT: Final = select(polls.c.last_polled_at).where(
     polls.c.scope_id == bindparam("scope_id")

@@ -3,6 +3,7 @@
 from typing import Final
 
 from sqlalchemy import (
+    JSON,
     Boolean,
     Column,
     Float,
@@ -17,6 +18,7 @@ from sqlalchemy import (
 
 from forewarn.domain.access import Role
 from forewarn.domain.event import Outcome
+from forewarn.domain.notification import NotificationStatus, Phase
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import ScopeKind
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
@@ -121,6 +123,7 @@ events: Final = Table(
     Column("outcome", Word(Outcome)),
     Column("reason", String, nullable=False),
     Column("simulated_duration", Duration),
+    Column("overdue_at", Moment),
     Index(None, "event_status", "scope_id"),
 )
 
@@ -223,6 +226,27 @@ scenario_runs: Final = Table(
     Column("events", EventGroups, nullable=False),
     Column("is_stopped", Boolean, nullable=False),
     Column("finished_at", Moment, index=True),
+)
+
+# Messages that wait, and for a while those that do not.
+outbox: Final = Table(
+    "outbox",
+    metadata,
+    Column("sequence", WholeNumber, primary_key=True),
+    Column("notification_id", String, nullable=False, unique=True),
+    Column("event_id", String, nullable=False),
+    Column("phase", Word(Phase), nullable=False),
+    Column("target", String, nullable=False),
+    Column("data", JSON, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("maintenance_time", Moment, nullable=False),
+    Column("next_attempt_at", Moment, nullable=False),
+    Column("status", Word(NotificationStatus), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("ended_at", Moment),
+    Column("problem", String, nullable=False),
+    Index(None, "status", "target", "event_id"),
+    Index(None, "status", "ended_at"),
 )
 
 # The key is what keeps an impact from beginning twice.

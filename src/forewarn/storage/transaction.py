@@ -11,6 +11,7 @@ from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName
+from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.topology import Topology
@@ -148,6 +149,38 @@ class SqlReading:
         value: str | None = self._value(statements.SETTING, name=name)
         return value
 
+    def notification(self, notification_id: str) -> Notification | None:
+        """Return one message."""
+        row = self._row(statements.NOTIFICATION, notification_id=notification_id)
+        return None if row is None else Notification(**row)
+
+    def notifications(
+        self,
+        *,
+        status: NotificationStatus | None = None,
+        scopes: Iterable[ScopeId] = (),
+        limit: int = 1000,
+    ) -> tuple[Notification, ...]:
+        """Return the newest *limit* messages, oldest first."""
+        look, values = statements.NEWEST_NOTIFICATIONS, dict[str, Any](limit=limit)
+        if status is not None:
+            look, values["status"] = look.where(statements.HAS_NOTIFICATION_STATUS), status
+        chosen = list(scopes)
+        if chosen:
+            look = look.where(statements.IS_ABOUT_EVENT, statements.in_scopes(chosen))
+        return self._notifications(look, **values)[::-1]
+
+    def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
+        """Return the first waiting message of each event for *target*, soonest first."""
+        return self._notifications(statements.NEXT_NOTIFICATIONS, target=target, limit=limit)
+
+    def targets_waited_for(self) -> tuple[str, ...]:
+        """Return the name of every target for which a message is waiting."""
+        return tuple(row["target"] for row in self._rows(statements.TARGETS_WAITED_FOR))
+
+    def _notifications(self, look: Select[Any], **values: object) -> tuple[Notification, ...]:
+        return tuple(Notification(**row) for row in self._rows(look, **values))
+
     def _stored_topology(self) -> StoredTopology:
         if self._stored is None:
             self._stored = self._cache.look(self._connection)
@@ -178,6 +211,7 @@ class SqlTransaction(SqlReading):
         self._stored = stored
         self.published: dict[ScopeId, Document] = {}
         self.changed_topology: StoredTopology | None = None
+        self.changed_outbox = False
 
     def put_topology(self, topology: Topology) -> None:
         """Make *topology* the fleet."""
@@ -230,6 +264,16 @@ class SqlTransaction(SqlReading):
         """Add a line to the audit."""
         statements.APPEND_AUDIT.run(self._connection, *_audit_values(entry))
 
+    def put_notification(self, notification: Notification) -> None:
+        """Put *notification* into the outbox, or replace what is known of it."""
+        statements.PUT_NOTIFICATION.run(self._connection, *_notification_values(notification))
+        self.changed_outbox = True
+
+    def prune_notifications(self, status: NotificationStatus, *, ended_before: datetime) -> int:
+        """Forget messages of *status* that ended before then, and tell how many those were."""
+        values = {"status": status, "ended_before": ended_before}
+        return self._connection.execute(statements.PRUNE_NOTIFICATIONS, values).rowcount
+
     def put_simulated_impact(self, impact: SimulatedImpact) -> bool:
         """Remember *impact*, unless one is there already; tell whether it was remembered."""
         return statements.PUT_SIMULATED_IMPACT.run(self._connection, *_impact_values(impact)) == 1
@@ -269,5 +313,6 @@ _maintenance_values: Final = attrgetter(*statements.PUT_MAINTENANCE.names)
 _scenario_run_values: Final = attrgetter(*statements.PUT_SCENARIO_RUN.names)
 _token_values: Final = attrgetter(*statements.PUT_TOKEN.names)
 _ledger_values: Final = attrgetter(*statements.APPEND_LEDGER.names)
+_notification_values: Final = attrgetter(*statements.PUT_NOTIFICATION.names)
 _audit_values: Final = attrgetter(*statements.APPEND_AUDIT.names)
 _impact_values: Final = attrgetter(*statements.PUT_SIMULATED_IMPACT.names)

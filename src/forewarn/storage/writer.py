@@ -48,16 +48,18 @@ class _Group:
 
     documents: dict[ScopeId, Document] = field(default_factory=dict)
     topology: StoredTopology | None = None
+    outbox: bool = False
 
     def take(self, transaction: SqlTransaction) -> None:
         self.documents.update(transaction.published)
         self.topology = transaction.changed_topology or self.topology
+        self.outbox = transaction.changed_outbox or self.outbox
 
     def change(self) -> Change | None:
-        if not self.documents and self.topology is None:
+        if not self.documents and self.topology is None and not self.outbox:
             return None
         topology = None if self.topology is None else self.topology.topology
-        return Change(documents=self.documents, topology=topology)
+        return Change(documents=self.documents, topology=topology, outbox=self.outbox)
 
 
 class Writer:
@@ -91,7 +93,7 @@ class Writer:
         return current_thread() is self._thread
 
     def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit that changed a document or the topology."""
+        """Call *listener* after each commit that changed a document, the topology or the outbox."""
         with self._closing:
             self._listeners = (*self._listeners, listener)
 

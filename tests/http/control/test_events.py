@@ -43,6 +43,7 @@ def test_event_is_announced_with_everything_it_was_given(
         "is_published": True,
         "approvals": [],
         "started_at": None,
+        "overdue_at": None,
         "ended_at": None,
         "outcome": None,
         "reason": "",

@@ -1,0 +1,22 @@
+"""`forewarn calendar`: what is planned, as calendars read it."""
+
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.session import Session
+
+
+def calendar(
+    session: Session,
+    *,
+    scope: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only events of this scope.")
+    ] = None,
+) -> None:
+    """Print what is planned as an iCalendar.
+
+    Example: forewarn calendar --scope web
+    """
+    query = {} if scope is None else {"scope": scope}
+    session.show(session.text("calendar.ics", **query), lambda text: typer.echo(text, nl=False))

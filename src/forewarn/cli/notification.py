@@ -1,0 +1,101 @@
+"""`forewarn notification`: who is told what, and whether it arrived."""
+
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+import httpx2
+import typer
+
+from forewarn.cli.errors import CommandError, ExitCode
+from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
+from forewarn.cli.session import Session, command, noun
+
+app = noun("notification", "See who is told of events, and whether it arrived.")
+
+_TEST_TIMEOUT: Final = httpx2.Timeout(150, connect=5)
+"""Longer than any target may take."""
+_COLUMNS: Final[Columns] = {
+    "NOTIFICATION ID": "notification_id",
+    "TARGET": "target",
+    "PHASE": "phase",
+    "EVENT ID": "event_id",
+    "STATUS": "status",
+    "ATTEMPTS": "attempts",
+    "PROBLEM": "problem",
+}
+_TARGETS: Final[Columns] = {
+    "TARGET": "name",
+    "SCOPES": lambda target: target["scopes"] or "all",
+    "TYPES": lambda target: target["event_types"] or "all",
+    "PHASES": lambda target: target["phases"] or "all",
+}
+_DETAILS: Final[Columns] = {
+    "notification id": "notification_id",
+    "target": "target",
+    "phase": "phase",
+    "event id": "event_id",
+    "status": "status",
+    "next attempt": lambda row: time_of(row["next_attempt_at"]),
+}
+
+
+@command(app, "list")
+def list_some(
+    session: Session,
+    *,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those given up.")] = False,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only those on their way.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Not more than this many.")] = 1000,
+) -> None:
+    """List the messages of the last days, oldest first.
+
+    Example: forewarn notification list --failed
+    """
+    if failed and waiting:
+        message = "Say --failed or --waiting, and not both."
+        raise CommandError(message, code=ExitCode.USAGE)
+    query = {"status": "failed"} if failed else {"status": "waiting"} if waiting else {}
+    answer = session.get("notifications", limit=limit, **query)
+    session.show(answer, lambda got: _print(got["notifications"]))
+
+
+@command(app, "targets")
+def list_targets(session: Session) -> None:
+    """List who is told what.
+
+    Example: forewarn notification targets
+    """
+    answer = session.get("notification-targets")
+    session.show(answer, lambda got: print_table(got["targets"], _TARGETS))
+
+
+@command(app, "test")
+def test(
+    session: Session,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The name in the file.")],
+) -> None:
+    """Send an example to a target at once, and show what it answers.
+
+    Example: forewarn notification test ops
+    """
+    answer = session.post("notification-targets", target, "test", timeout=_TEST_TIMEOUT)
+    if not answer["is_delivered"]:
+        raise CommandError(f"{target} was not reached: {answer['answer']}", code=ExitCode.FAILED)
+    session.show(answer, lambda row: typer.echo(f"{row['target']} has it: {row['answer']}"))
+
+
+@command(app, "retry")
+def retry(
+    session: Session,
+    notification_id: Annotated[str, typer.Argument(metavar="ID", help="The id in the list.")],
+) -> None:
+    """Try a message again that was given up.
+
+    Example: forewarn notification retry 602d9444-d2cd-49c7-8624-8643e7171297
+    """
+    answer = session.post("notifications", notification_id, "retry")
+    session.show(answer, lambda row: print_fields(row, _DETAILS))
+
+
+def _print(notifications: Iterable[Row]) -> None:
+    print_table(notifications, _COLUMNS)

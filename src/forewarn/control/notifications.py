@@ -1,0 +1,104 @@
+"""/notifications and /notification-targets: what people were told, and whether it arrived."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict
+
+from forewarn.control.caller import Administering, Viewing
+from forewarn.control.confined import confine_targets
+from forewarn.domain.notification import NotificationStatus, Phase
+from forewarn.operations.notifications import prepare_test, retry_notification
+from forewarn.protocol.vocabulary import EventType
+
+router = APIRouter(tags=["notifications"])
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+class NotificationView(_View):
+    """One message to one target."""
+
+    notification_id: str
+    event_id: str
+    phase: Phase
+    target: str
+    status: NotificationStatus
+    attempts: int
+    created_at: datetime
+    maintenance_time: datetime
+    next_attempt_at: datetime
+    ended_at: datetime | None
+    problem: str
+
+
+class NotificationsView(_View):
+    """Several messages, in the order they were written."""
+
+    notifications: tuple[NotificationView, ...]
+
+
+class TargetView(_View):
+    """Somebody who wants to know, and of what; how they are reached is a secret."""
+
+    name: str
+    scopes: tuple[str, ...]
+    event_types: tuple[EventType, ...]
+    phases: tuple[Phase, ...]
+
+
+class TargetsView(_View):
+    """Every target, in the order of the file."""
+
+    targets: tuple[TargetView, ...]
+
+
+class DeliveryView(_View):
+    """What came of one attempt."""
+
+    target: str
+    is_delivered: bool
+    answer: str
+
+
+@router.get("/notifications")
+def list_notifications(
+    caller: Viewing,
+    status: NotificationStatus | None = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> NotificationsView:
+    """Return messages of any status, or of the one given."""
+    found = caller.read(lambda reading: reading.notifications(status=status, limit=limit))
+    return NotificationsView(notifications=tuple(map(NotificationView.model_validate, found)))
+
+
+@router.post("/notifications/{notification_id}/retry", name="notification retry")
+def retry(caller: Administering, notification_id: str) -> NotificationView:
+    """Try a message again that was given up."""
+    again = caller.write(lambda tx, context: retry_notification(tx, context, notification_id))
+    return NotificationView.model_validate(again)
+
+
+@router.get("/notification-targets")
+def list_targets(caller: Viewing) -> TargetsView:
+    """Return who is told what."""
+    targets = confine_targets(
+        caller.services.context(caller.principal.name).rules.targets, caller.principal
+    )
+    return TargetsView(targets=tuple(map(TargetView.model_validate, targets)))
+
+
+@router.post("/notification-targets/{name}/test", name="notification test")
+def test_target(caller: Administering, name: str) -> DeliveryView:
+    """Send an example to one target at once, and return what came of it."""
+    example = caller.write(lambda tx, context: prepare_test(tx, context, name))
+    services = caller.services
+    delivery = services.notifiers[example.target].deliver(
+        example, now=services.context(caller.principal.name).at
+    )
+    return DeliveryView(
+        target=example.target, is_delivered=delivery.is_delivered, answer=delivery.answer
+    )

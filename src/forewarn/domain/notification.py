@@ -1,0 +1,175 @@
+"""What people outside the virtual machines are told: when, who, and how often it is tried."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.names import names_scope
+from forewarn.domain.policy import Policy, is_approved
+from forewarn.protocol.vocabulary import EventId, EventType
+
+
+class Phase(StrEnum):
+    """What has become of an event, as far as people are told."""
+
+    SCHEDULED = "scheduled"
+    APPROVED = "approved"
+    POSTPONED = "postponed"
+    STARTED = "started"
+    OVERDUE = "overdue"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+PHASES: Final[Mapping[tuple[str, Outcome | None], Phase]] = {
+    ("scheduled", None): Phase.SCHEDULED,
+    ("approved", None): Phase.APPROVED,
+    ("postponed", None): Phase.POSTPONED,
+    ("started", None): Phase.STARTED,
+    ("overdue", None): Phase.OVERDUE,
+    ("completed", Outcome.SUCCEEDED): Phase.FINISHED,
+    ("completed", Outcome.FAILED): Phase.FAILED,
+    ("canceled", None): Phase.CANCELED,
+}
+"""The phase for each word of the ledger and outcome; anything else is nobody's news."""
+
+
+class NotificationStatus(StrEnum):
+    """What has become of a message."""
+
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Somebody who wants to know, and of what; where nothing is named, of everything.
+
+    A scope is named as in the fleet file, or by its id.
+    """
+
+    name: str
+    scopes: tuple[str, ...] = ()
+    event_types: tuple[EventType, ...] = ()
+    phases: tuple[Phase, ...] = ()
+
+    def wants(self, event: ScheduledEvent, phase: Phase) -> bool:
+        return (
+            (not self.phases or phase in self.phases)
+            and (not self.event_types or event.event_type in self.event_types)
+            and (
+                not self.scopes or any(names_scope(scope, event.scope_id) for scope in self.scopes)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """One message to one target. *data* is the event as it was; times of attempts are real.
+
+    Messages about one event to one target are delivered in the order they were written.
+    """
+
+    notification_id: str
+    event_id: EventId
+    phase: Phase
+    target: str
+    data: Mapping[str, object]
+    created_at: datetime
+    maintenance_time: datetime
+    next_attempt_at: datetime
+    status: NotificationStatus = NotificationStatus.WAITING
+    attempts: int = 0
+    ended_at: datetime | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What came of one attempt, in a sentence; *is_final* if there is no use in another."""
+
+    is_delivered: bool
+    answer: str
+    is_final: bool = False
+    retry_after: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrying:
+    """How long to wait after a failed attempt: twice as long each time, up to the longest."""
+
+    first: timedelta = timedelta(seconds=5)
+    longest: timedelta = timedelta(hours=1)
+    attempts: int = 34
+    """After these a message is given up: with the rest as it is, after a day."""
+
+    def wait(self, attempts: int, chance: float) -> timedelta:
+        """Return the wait after *attempts*, a quarter more or less by *chance*, from 0 to 1."""
+        # Doubled 64 times, the shortest wait is longer than the longest.
+        doubled = self.first.total_seconds() * 2.0 ** min(attempts - 1, 64)
+        seconds = min(doubled, self.longest.total_seconds())
+        return timedelta(seconds=seconds * (0.75 + chance / 2))
+
+
+def phase_of(
+    what: str, before: ScheduledEvent | None, after: ScheduledEvent, policy: Policy
+) -> Phase | None:
+    """Return what there is to tell when *what* happened to an event, if anything.
+
+    An approval is news when it is the last that was missing, and not again after that.
+    """
+    phase = PHASES.get((what, after.outcome))
+    if phase is Phase.APPROVED and (
+        not is_approved(after, policy) or (before is not None and is_approved(before, policy))
+    ):
+        return None
+    return phase
+
+
+def targets_of(
+    targets: Iterable[Target], event: ScheduledEvent, phase: Phase
+) -> tuple[Target, ...]:
+    """Return who is told that *event* has come to *phase*."""
+    return tuple(target for target in targets if target.wants(event, phase))
+
+
+def after_attempt(
+    notification: Notification,
+    delivery: Delivery,
+    *,
+    now: datetime,
+    retrying: Retrying,
+    chance: float,
+) -> Notification:
+    """Return *notification* after an attempt: delivered, given up, or waiting for the next."""
+    attempts = notification.attempts + 1
+    tried = replace(notification, attempts=attempts)
+    if delivery.is_delivered:
+        status = NotificationStatus.DELIVERED
+        return replace(tried, status=status, ended_at=now, problem="")
+    if delivery.is_final or attempts >= retrying.attempts:
+        return give_up(tried, delivery.answer, now=now)
+    wait = max(retrying.wait(attempts, chance), delivery.retry_after)
+    return replace(tried, next_attempt_at=now + wait, problem=delivery.answer)
+
+
+def give_up(notification: Notification, problem: str, *, now: datetime) -> Notification:
+    """Return *notification* as one that is not tried again, unless somebody asks for it."""
+    status = NotificationStatus.FAILED
+    return replace(notification, status=status, ended_at=now, problem=problem)
+
+
+def try_again(notification: Notification, *, now: datetime) -> Notification:
+    """Return *notification* as if it had never been tried."""
+    return replace(
+        notification,
+        status=NotificationStatus.WAITING,
+        attempts=0,
+        next_attempt_at=now,
+        ended_at=None,
+    )

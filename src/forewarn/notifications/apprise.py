@@ -1,0 +1,86 @@
+"""Messages to people by mail, chat and whatever else apprise knows, if it is installed."""
+
+import importlib
+import logging
+import re
+from datetime import datetime
+from typing import Any, Final
+
+from forewarn.domain.notification import Delivery, Notification, Phase
+from forewarn.notifications.messages import text_of, title_of
+from forewarn.protocol.errors import ForewarnError
+
+_KINDS: Final = {
+    Phase.FINISHED: "success",
+    Phase.FAILED: "failure",
+    Phase.OVERDUE: "warning",
+}
+_SHORTEST_SECRET: Final = 4
+
+
+_SILENT: Final = logging.NullHandler()
+
+
+class AppriseError(ForewarnError):
+    """There is no apprise, or a URL that it does not know."""
+
+
+class AppriseNotifier:
+    """One URL of apprise. What it says of a failure is shown without anything from the URL."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._apprise: Any = _load().Apprise()
+        if not self._apprise.add(url):
+            raise AppriseError("apprise does not know such a URL.")
+
+    def deliver(self, notification: Notification, *, now: datetime) -> Delivery:
+        """Send it; all that apprise tells is whether that went well."""
+        del now
+        said = _Said()
+        logger = logging.getLogger("apprise")
+        logger.addHandler(said)
+        try:
+            is_delivered = bool(
+                self._apprise.notify(
+                    title=title_of(notification),
+                    body=text_of(notification),
+                    notify_type=_KINDS.get(notification.phase, "info"),
+                )
+            )
+        finally:
+            logger.removeHandler(said)
+        answer = "Sent." if is_delivered else self._without_secrets(said.last or "It was not sent.")
+        return Delivery(is_delivered=is_delivered, answer=answer)
+
+    def close(self) -> None:
+        """Do nothing: apprise keeps no connection."""
+
+    def _without_secrets(self, text: str) -> str:
+        for part in re.split(r"[/:@?&=]+", self._url):
+            if len(part) >= _SHORTEST_SECRET:
+                text = text.replace(part, "***")
+        return text
+
+
+class _Said(logging.Handler):
+    """Keeps the last warning."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.last = record.getMessage()[:500]
+
+
+def _load() -> Any:
+    try:
+        module = importlib.import_module("apprise")
+    except ModuleNotFoundError:
+        raise AppriseError("apprise is not installed; pip install 'forewarn[notify]'.") from None
+    # Its log lines can have the URL in them, and the URL has secrets.
+    logger = logging.getLogger("apprise")
+    logger.propagate = False
+    logger.addHandler(_SILENT)
+    return module

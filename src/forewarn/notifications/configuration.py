@@ -1,0 +1,277 @@
+"""The file of notifications: whom to tell what, how, and how often to try."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from jinja2 import TemplateError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from forewarn.domain.errors import DomainError
+from forewarn.domain.names import check_name, name_key
+from forewarn.domain.notification import Phase, Retrying, Target
+from forewarn.notifications.apprise import AppriseError, AppriseNotifier
+from forewarn.notifications.outbox import Notifications
+from forewarn.notifications.webhook import Body, WebhookNotifier, cloud_event_body, template_body
+from forewarn.operations.notifications import example_notification
+from forewarn.ports.notifier import Notifier
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.vocabulary import EventType
+
+SOURCE: Final = "/forewarn"
+
+_CLOUD_EVENT: Final = "application/cloudevents+json; charset=UTF-8"
+_TEMPLATED: Final = "application/json"
+_LONGEST_WAIT: Final = 86_400.0
+
+
+class ConfigurationError(ForewarnError):
+    """A file of notifications that cannot be used; the sentence begins with file and line."""
+
+
+def _check_target_name(name: str) -> str:
+    try:
+        check_name(name, "notification target")
+    except DomainError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+def _check_header(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is None or not _fits(value):
+            raise ValueError(f"{name!r} cannot be a header with such a value")
+    return headers
+
+
+def _fits(value: str) -> bool:
+    return value.isascii() and value.isprintable()
+
+
+def _check_url(url: str) -> str:
+    if re.fullmatch(r"https?://[^/\s]+(/\S*)?", url) is None:
+        raise ValueError("a webhook has a URL that begins with http:// or https://")
+    return url
+
+
+class _Table(BaseModel):
+    # What was given is not repeated in errors: it may be a secret.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class _TargetTable(_Table):
+    name: Annotated[str, AfterValidator(_check_target_name)]
+    scopes: tuple[str, ...] = ()
+    event_types: tuple[EventType, ...] = ()
+    phases: tuple[Phase, ...] = ()
+
+    def target(self) -> Target:
+        """Return what the target wants to know."""
+        return Target(
+            name=self.name,
+            scopes=self.scopes,
+            event_types=self.event_types,
+            phases=self.phases,
+        )
+
+
+class WebhookTable(_TargetTable):
+    """A target that messages are posted to."""
+
+    kind: Literal["webhook"]
+    url: Annotated[str, AfterValidator(_check_url)] = Field(repr=False)
+    headers: Annotated[dict[str, str], AfterValidator(_check_header)] = Field(
+        default={}, repr=False
+    )
+    secret: str | None = Field(default=None, min_length=1, repr=False)
+    secret_file: Path | None = None
+    template: str | None = None
+    timeout: float = Field(default=10, gt=0, le=60)
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.secret is not None and self.secret_file is not None:
+            raise ValueError("it has a secret and a secret_file, and can only have one")
+        return self
+
+
+class AppriseTable(_TargetTable):
+    """A target that apprise knows how to reach."""
+
+    kind: Literal["apprise"]
+    url: str = Field(repr=False)
+
+
+class NotificationsFile(_Table):
+    """All of the file."""
+
+    source: str = Field(default=SOURCE, min_length=1, pattern=r"^\S+$")
+    first_retry: PositiveFloat = Field(default=5.0, le=_LONGEST_WAIT)
+    longest_retry: PositiveFloat = Field(default=3600.0, le=_LONGEST_WAIT)
+    attempts: PositiveInt = Retrying().attempts
+    target: tuple[Annotated[WebhookTable | AppriseTable, Field(discriminator="kind")], ...] = ()
+
+
+def read_notifications(path: Path | None) -> Notifications:
+    """Return what the file at *path* says, or refuse with the line that is wrong."""
+    if path is None:
+        return Notifications()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}.") from error
+    try:
+        content = NotificationsFile(**tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        where = _place(path, _toml_line(error))
+        raise ConfigurationError(f"{where} is not TOML: {error}.") from error
+    except ValidationError as error:
+        raise _refusal(path, text, error.errors()[0]) from None
+    return _build(path, text, content)
+
+
+def _build(path: Path, text: str, content: NotificationsFile) -> Notifications:
+    notifiers: dict[str, Notifier] = {}
+    for number, table in enumerate(content.target):
+        if name_key(table.name) in map(name_key, notifiers):
+            raise _problem(path, text, number, "name", f"{table.name!r} is there already")
+        try:
+            notifiers[table.name] = _notifier(table, content.source, path.parent)
+        except _WrongKeyError as wrong:
+            raise _problem(path, text, number, wrong.key, str(wrong)) from None
+    return Notifications(
+        targets=tuple(table.target() for table in content.target),
+        notifiers=notifiers,
+        retrying=Retrying(
+            first=timedelta(seconds=content.first_retry),
+            longest=timedelta(seconds=content.longest_retry),
+            attempts=content.attempts,
+        ),
+    )
+
+
+class _WrongKeyError(Exception):
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(problem.rstrip("."))
+        self.key = key
+
+
+def _notifier(table: WebhookTable | AppriseTable, source: str, folder: Path) -> Notifier:
+    if isinstance(table, AppriseTable):
+        try:
+            return AppriseNotifier(table.url)
+        except AppriseError as error:
+            raise _WrongKeyError("url", str(error)) from None
+    content_type = _CLOUD_EVENT if table.template is None else _TEMPLATED
+    given = {name.title(): value for name, value in table.headers.items()}
+    return WebhookNotifier(
+        url=table.url,
+        body=_body(table, source),
+        headers={"Content-Type": content_type, **given},
+        secret=_secret(table, folder),
+        timeout=table.timeout,
+    )
+
+
+def _body(table: WebhookTable, source: str) -> Body:
+    if table.template is None:
+        return cloud_event_body(source)
+    at = datetime(2026, 1, 5, 8, tzinfo=UTC)
+    example = example_notification(
+        table.name, notification_id="example", who="admin", now=at, at=at
+    )
+    try:
+        body = template_body(table.template, source)
+        body(example)
+    except TemplateError as error:
+        raise _WrongKeyError("template", f"the template is wrong: {error}") from None
+    return body
+
+
+def _secret(table: WebhookTable, folder: Path) -> str | None:
+    if table.secret_file is None:
+        return table.secret
+    try:
+        secret = (folder / table.secret_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _WrongKeyError("secret_file", f"the secret cannot be read: {error}") from None
+    if not secret:
+        raise _WrongKeyError("secret_file", "there is no secret in the file")
+    return secret
+
+
+_PROBLEMS: Final = {
+    "extra_forbidden": "there is no such key",
+    "missing": "it is missing",
+    "tuple_type": "write it as a list; targets are [[target]]",
+    "union_tag_invalid": "write webhook or apprise",
+    "union_tag_not_found": "write webhook or apprise",
+}
+"""What is wrong, where pydantic's own words would say little to who wrote the file."""
+
+
+def _refusal(path: Path, text: str, error: ErrorDetails) -> ConfigurationError:
+    problem = _PROBLEMS.get(error["type"], error["msg"].removeprefix("Value error, "))
+    # ("target", 0, "webhook", "url"), or ("first_retry",)
+    place = error["loc"]
+    if place[:1] != ("target",) or len(place) < 2:
+        key = str(place[0])
+        return ConfigurationError(f"{_place(path, _line(text, key))}: {key}: {_lower(problem)}.")
+    number = int(place[1])
+    named = [part for part in place[2:] if part not in {"webhook", "apprise"}]
+    key = str(named[0]) if named else "kind" if error["type"].startswith("union_tag") else ""
+    return _problem(path, text, number, key, problem)
+
+
+def _problem(path: Path, text: str, number: int, key: str, problem: str) -> ConfigurationError:
+    what = f"{key} of target {number + 1}" if key else f"target {number + 1}"
+    line = _target_line(text, number, key)
+    return ConfigurationError(f"{_place(path, line)}: {what}: {_lower(problem)}.")
+
+
+def _lower(problem: str) -> str:
+    return f"{problem[:1].lower()}{problem[1:]}".rstrip(".")
+
+
+def _place(path: Path, line: int | None) -> str:
+    return str(path) if line is None else f"{path}:{line}"
+
+
+def _toml_line(error: tomllib.TOMLDecodeError) -> int | None:
+    found = re.search(r"at line (\d+)", str(error))
+    return int(found[1]) if found else None
+
+
+def _line(text: str, key: str) -> int | None:
+    return next((number for number, line in _lines(text) if _sets(line, key)), None)
+
+
+def _target_line(text: str, number: int, key: str) -> int | None:
+    """Return the line of *key* in the target of that *number*, or where that target begins."""
+    begins = [at for at, line in _lines(text) if re.match(r"\s*\[\[\s*target\s*\]\]", line)]
+    if number >= len(begins):
+        return None
+    end = begins[number + 1] if number + 1 < len(begins) else len(text.splitlines()) + 1
+    inside = ((at, line) for at, line in _lines(text) if begins[number] < at < end)
+    return next((at for at, line in inside if key and _sets(line, key)), begins[number])
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    return enumerate(text.splitlines(), 1)
+
+
+def _sets(line: str, key: str) -> Any:
+    return re.match(rf"""\s*(?:\[+\s*(?:target\.)?)?["']?{re.escape(key)}\b""", line)

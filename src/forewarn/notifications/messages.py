@@ -1,0 +1,72 @@
+"""What a message says: as a CloudEvent for programs, as a title and a text for people."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from forewarn.domain.notification import Notification, Phase
+
+TYPE_PREFIX: Final = "io.forewarn.event."
+
+SENTENCES: Final[Mapping[Phase, str]] = {
+    Phase.SCHEDULED: "{event_type} of {resources} is scheduled, not before {not_before}.",
+    Phase.APPROVED: "{event_type} of {resources} is approved by {approved_by} and starts soon.",
+    Phase.POSTPONED: "{event_type} of {resources} is postponed, not before {not_before}.",
+    Phase.STARTED: "{event_type} of {resources} has started.",
+    Phase.OVERDUE: "{event_type} of {resources} takes longer than expected; started {started_at}.",
+    Phase.FINISHED: "{event_type} of {resources} is finished.",
+    Phase.FAILED: "{event_type} of {resources} has failed.",
+    Phase.CANCELED: "{event_type} of {resources} is canceled.",
+}
+"""What people read first, by phase."""
+
+
+def cloud_event(notification: Notification, source: str) -> dict[str, Any]:
+    """Return *notification* as a CloudEvent 1.0 in structured JSON; the same for each attempt."""
+    return {
+        "specversion": "1.0",
+        "id": notification.notification_id,
+        "source": source,
+        "type": f"{TYPE_PREFIX}{notification.phase}",
+        "subject": notification.event_id,
+        "time": notification.maintenance_time.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "datacontenttype": "application/json",
+        "data": {"phase": notification.phase, **notification.data},
+    }
+
+
+def title_of(notification: Notification) -> str:
+    """Return one line for people."""
+    data = notification.data
+    return f"[forewarn] {data['event_type']} {notification.phase}: {_listed(data['resources'])}"
+
+
+def text_of(notification: Notification) -> str:
+    """Return all that people need to know, a few lines."""
+    data = notification.data
+    words = {key: _listed(value) for key, value in data.items()}
+    moments = {key: _time(data[key]) for key in ("not_before", "started_at")}
+    lines = [SENTENCES[notification.phase].format_map({**words, **moments})]
+    lines += [f"{name}: {words[key]}" for name, key in _LINES.items() if words[key]]
+    return "\n".join(lines)
+
+
+_LINES: Final = {
+    "Description": "description",
+    "Detail": "detail",
+    "Scope": "scope_id",
+    "By": "who",
+    "EventId": "event_id",
+}
+
+
+def _listed(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _time(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{datetime.fromisoformat(str(value)).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

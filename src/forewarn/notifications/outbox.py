@@ -1,0 +1,174 @@
+"""From the outbox to the targets: one courier for each, so that none waits for another."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+
+import structlog
+
+from forewarn.domain.notification import (
+    Delivery,
+    Notification,
+    NotificationStatus,
+    Retrying,
+    Target,
+)
+from forewarn.operations.notifications import prune_outbox, record_attempt
+from forewarn.ports.changes import Change
+from forewarn.ports.clock import WallClock
+from forewarn.ports.notifier import Notifier
+from forewarn.ports.store import LeaseLostError, Store, StoreError, Transaction
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+_LONGEST_WAIT: Final = 60.0
+_PAUSE_AFTER_FAILURE: Final = 1.0
+_PRUNE_EVERY: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notifications:
+    """Whom to tell, the way to each, and how often to try. By itself: nobody."""
+
+    targets: tuple[Target, ...] = ()
+    notifiers: Mapping[str, Notifier] = field(default_factory=dict)
+    retrying: Retrying = field(default_factory=Retrying)
+
+
+class Courier:
+    """Delivers the messages for one target: at least once, in order for each event.
+
+    What came of an attempt is recorded before the next is made. So if the store is away nothing is
+    lost, and nobody gets the same message over and over.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it works with
+        self,
+        target: str,
+        notifier: Notifier,
+        *,
+        store: Store,
+        wall: WallClock,
+        retrying: Retrying,
+        chance: Callable[[], float],
+        epoch: int,
+    ) -> None:
+        self.target: Final = target
+        self._notifier = notifier
+        self._store = store
+        self._wall = wall
+        self._retrying = retrying
+        self._chance = chance
+        self._epoch = epoch
+        self._awake = threading.Event()
+        self._stopping = threading.Event()
+        self._prune_at: datetime | None = None
+
+    def note(self, change: Change) -> None:
+        """Look again, if the outbox has changed."""
+        if change.outbox:
+            self._awake.set()
+
+    def stop(self) -> None:
+        """Leave the loop after the attempt it is in."""
+        self._stopping.set()
+        self._awake.set()
+
+    def run(self) -> None:
+        """Go on until stopped or the lease is lost."""
+        trouble = ""
+        try:
+            while not self._stopping.is_set():
+                self._awake.clear()
+                wait = _PAUSE_AFTER_FAILURE
+                try:
+                    wait = self._turn()
+                    trouble = ""
+                except LeaseLostError:
+                    return
+                except StoreError as error:
+                    if trouble != str(error):
+                        log.warning("courier_waits_for_store", target=self.target, error=str(error))
+                    trouble = str(error)
+                except Exception as error:
+                    if trouble != repr(error):
+                        log.exception("courier_failed", target=self.target)
+                    trouble = repr(error)
+                self._awake.wait(wait)
+        finally:
+            self._notifier.close()
+
+    def _turn(self) -> float:
+        """Deliver what is due, and return for how many seconds nothing will be."""
+        self._prune()
+        heads = self._store.read(lambda reading: reading.next_notifications(self.target))
+        now = self._wall.now()
+        due = [notification for notification in heads if notification.next_attempt_at <= now]
+        for notification in due:
+            if self._stopping.is_set():
+                break
+            self._attempt(notification)
+        if due or not heads:
+            return 0.0 if due else _LONGEST_WAIT
+        return min((heads[0].next_attempt_at - now).total_seconds(), _LONGEST_WAIT)
+
+    def _attempt(self, notification: Notification) -> None:
+        delivery = self._deliver(notification)
+        now, chance = self._wall.now(), self._chance()
+        tried = self._write(
+            lambda tx: record_attempt(
+                tx, notification, delivery, now=now, retrying=self._retrying, chance=chance
+            )
+        )
+        if tried is not None:
+            _report(notification, tried)
+
+    def _deliver(self, notification: Notification) -> Delivery:
+        try:
+            return self._notifier.deliver(notification, now=self._wall.now())
+        except Exception as error:
+            # One message that cannot even be tried must not hold up those of other events.
+            log.exception("notifier_failed", target=self.target)
+            problem = f"The server failed to send it: {type(error).__name__}."
+            return Delivery(is_delivered=False, answer=problem)
+
+    def _write(self, work: Callable[[Transaction], T]) -> T | None:
+        """Have *work* done under the lease, however long the store is away; None if stopped."""
+
+        def work_as_leader(tx: Transaction) -> T:
+            tx.check_epoch(self._epoch)
+            return work(tx)
+
+        trouble = ""
+        while True:
+            try:
+                return self._store.write(work_as_leader)
+            except LeaseLostError:
+                raise
+            except StoreError as error:
+                if trouble != str(error):
+                    log.warning("courier_waits_for_store", target=self.target, error=str(error))
+                trouble = str(error)
+            if self._stopping.wait(_PAUSE_AFTER_FAILURE):
+                return None
+
+    def _prune(self) -> None:
+        now = self._wall.now()
+        if self._prune_at is None or now >= self._prune_at:
+            self._write(lambda tx: prune_outbox(tx, now=now))
+            self._prune_at = now + _PRUNE_EVERY
+
+
+def _report(before: Notification, after: Notification) -> None:
+    """Log what changes: the first failure, the success after it, and the end of all attempts."""
+    what = {"target": after.target, "notification_id": after.notification_id}
+    if after.status is NotificationStatus.FAILED:
+        log.error("notification_given_up", **what, attempts=after.attempts, problem=after.problem)
+    elif after.status is NotificationStatus.DELIVERED and before.problem:
+        log.info("notification_delivered_late", **what, attempts=after.attempts)
+    elif after.problem and after.problem != before.problem:
+        log.warning("notification_not_delivered", **what, problem=after.problem)

@@ -1,0 +1,158 @@
+"""The outbox, as operators and couriers see and change it."""
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Final
+
+from forewarn.domain.errors import DomainError
+from forewarn.domain.event import Draft, Share, schedule
+from forewarn.domain.names import ScopeId, VmName
+from forewarn.domain.notification import (
+    Delivery,
+    Notification,
+    NotificationStatus,
+    Phase,
+    Retrying,
+    Target,
+    after_attempt,
+    give_up,
+    try_again,
+)
+from forewarn.operations.context import Context
+from forewarn.operations.recording import record_audit
+from forewarn.operations.views import describe_change
+from forewarn.ports.store import Transaction
+from forewarn.protocol.vocabulary import EventSource, EventType, event_id
+
+KEPT: Final = {
+    NotificationStatus.DELIVERED: timedelta(days=7),
+    NotificationStatus.FAILED: timedelta(days=90),
+}
+"""How long a message is remembered after it has ended; one that waits stays."""
+
+
+class UnknownNotificationError(DomainError):
+    """A message that is not, or no longer, in the outbox."""
+
+    def __init__(self, notification_id: str) -> None:
+        super().__init__(f"There is no notification {notification_id!r}.")
+        self.notification_id = notification_id
+
+
+class NotificationNotFailedError(DomainError):
+    """A message that is still waiting or has arrived, and need not be tried again."""
+
+    def __init__(self, notification: Notification) -> None:
+        super().__init__(
+            f"Notification {notification.notification_id} is {notification.status}; "
+            "only one that has failed can be tried again."
+        )
+        self.notification_id = notification.notification_id
+
+
+class UnknownTargetError(DomainError):
+    """A target that is not in the file of notifications."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(f"There is no notification target called {target!r}.")
+        self.target = target
+
+
+def retry_notification(tx: Transaction, context: Context, notification_id: str) -> Notification:
+    """Have a message that was given up tried again, at once and as often as a new one."""
+    found = tx.notification(notification_id)
+    if found is None:
+        raise UnknownNotificationError(notification_id)
+    if found.status is not NotificationStatus.FAILED:
+        raise NotificationNotFailedError(found)
+    again = try_again(found, now=context.at)
+    tx.put_notification(again)
+    record_audit(tx, context, "notification retry", notification_id)
+    return again
+
+
+def prepare_test(tx: Transaction, context: Context, name: str) -> Notification:
+    """Return a message about an event that there is not, to be delivered to a target at once."""
+    target = find_target(context.rules.targets, name)
+    record_audit(tx, context, "notification test", target.name)
+    return example_notification(
+        target.name,
+        notification_id=context.new_id().lower(),
+        who=context.who,
+        now=context.now,
+        at=context.at,
+    )
+
+
+def example_notification(
+    target: str, *, notification_id: str, who: str, now: datetime, at: datetime
+) -> Notification:
+    """Return a message about an event that there is not."""
+    share = Share(
+        scope_id=ScopeId("virtual-machine/example"),
+        update_domain=0,
+        resources=(VmName("example"),),
+    )
+    draft = Draft(
+        event_type=EventType.REBOOT,
+        event_source=EventSource.PLATFORM,
+        share=share,
+        description=f"A test of the notification target {target}: nothing will happen.",
+    )
+    notice = timedelta(minutes=15)
+    event = schedule(draft, event_id=event_id(_NO_EVENT), now=now, notice=notice)
+    return Notification(
+        notification_id=notification_id,
+        event_id=event.event_id,
+        phase=Phase.SCHEDULED,
+        target=target,
+        data={**describe_change(event), "who": who, "detail": "test"},
+        created_at=at,
+        maintenance_time=now,
+        next_attempt_at=at,
+    )
+
+
+def find_target(targets: Collection[Target], name: str) -> Target:
+    """Return the target called *name*, or refuse."""
+    for target in targets:
+        if target.name == name:
+            return target
+    raise UnknownTargetError(name)
+
+
+def record_attempt(
+    tx: Transaction,
+    notification: Notification,
+    delivery: Delivery,
+    *,
+    now: datetime,
+    retrying: Retrying,
+    chance: float,
+) -> Notification:
+    """Write down what came of an attempt to deliver *notification*."""
+    tried = after_attempt(notification, delivery, now=now, retrying=retrying, chance=chance)
+    tx.put_notification(tried)
+    return tried
+
+
+def give_up_orphans(tx: Transaction, names: Collection[str], *, now: datetime) -> int:
+    """Give up what waits for targets other than *names*, and tell how many messages those were."""
+    number = 0
+    for target in tx.targets_waited_for():
+        while target not in names and (heads := tx.next_notifications(target)):
+            for notification in heads:
+                tx.put_notification(give_up(notification, _NOT_CONFIGURED, now=now))
+            number += len(heads)
+    return number
+
+
+def prune_outbox(tx: Transaction, *, now: datetime) -> int:
+    """Forget what has ended long ago, and tell how many messages those were."""
+    return sum(
+        tx.prune_notifications(status, ended_before=now - kept) for status, kept in KEPT.items()
+    )
+
+
+_NOT_CONFIGURED: Final = "The target is not configured any more."
+_NO_EVENT: Final = "00000000-0000-0000-0000-000000000000"

@@ -1,0 +1,56 @@
+"""Messages by apprise, to a real receiver of its own JSON."""
+
+import logging
+import sys
+
+import pytest
+from tests.notifications.conftest import NOW
+from tests.receiver import Receiver
+
+from forewarn.domain.notification import Notification
+from forewarn.notifications.apprise import AppriseError, AppriseNotifier
+
+
+def test_apprise_delivers(receiver: Receiver, message: Notification) -> None:
+    way = AppriseNotifier(f"json://127.0.0.1:{receiver.port}/people")
+
+    delivery = way.deliver(message, now=NOW)
+
+    assert (delivery.is_delivered, delivery.answer) == (True, "Sent.")
+    (request,) = receiver.received
+    assert request.path == "/people"
+    sent = request.json()
+    assert sent["title"] == "[forewarn] Reboot scheduled: example"
+    assert "Reboot of example is scheduled, not before 2026-01-05 08:15:00 UTC." in sent["message"]
+    assert sent["type"] == "info"
+    way.close()
+
+
+def test_failure_is_told_without_what_is_in_the_url(
+    receiver: Receiver, message: Notification, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.answer = lambda _: (500, {})
+    way = AppriseNotifier(f"json://user:hush-hush@127.0.0.1:{receiver.port}/T0KEN/")
+
+    with caplog.at_level(logging.WARNING):
+        delivery = way.deliver(message, now=NOW)
+
+    assert not delivery.is_delivered
+    assert "500" in delivery.answer
+    for secret in ("hush-hush", "T0KEN"):
+        assert secret not in delivery.answer
+        assert secret not in caplog.text
+
+
+def test_url_apprise_does_not_know_is_refused_without_repeating_it() -> None:
+    with pytest.raises(AppriseError) as refused:
+        AppriseNotifier("pigeon://hush")
+
+    assert "hush" not in str(refused.value)
+
+
+def test_missing_apprise_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)
+
+    with pytest.raises(AppriseError, match=r"pip install 'forewarn\[notify\]'"):
+        AppriseNotifier("json://127.0.0.1")

@@ -1,0 +1,181 @@
+"""The outbox is written with the change itself, and told from outside."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.names import VmName
+from forewarn.domain.notification import (
+    Delivery,
+    Notification,
+    NotificationStatus,
+    Phase,
+    Retrying,
+    Target,
+)
+from forewarn.operations.approvals import request_starts
+from forewarn.operations.context import Context, Rules
+from forewarn.operations.events import (
+    EventOrder,
+    approve_event,
+    cancel_event,
+    complete_event,
+    create_events,
+    postpone_event,
+    start_event,
+)
+from forewarn.operations.notifications import (
+    KEPT,
+    NotificationNotFailedError,
+    UnknownNotificationError,
+    UnknownTargetError,
+    give_up_orphans,
+    prepare_test,
+    prune_outbox,
+    record_attempt,
+    retry_notification,
+)
+from forewarn.ports.store import Store, Transaction
+from forewarn.protocol.vocabulary import EventType
+
+OPS = Target(name="ops")
+WEB = Target(name="web-team", scopes=("web",), phases=(Phase.SCHEDULED, Phase.FAILED))
+
+
+@pytest.fixture
+def told(operator: Context) -> Context:
+    return replace(operator, rules=Rules(targets=(OPS, WEB)))
+
+
+def create(store: Store, context: Context, vm: str) -> ScheduledEvent:
+    order = EventOrder(event_type=EventType.REBOOT, resources=(vm,))
+    (event,) = store.write(lambda tx: create_events(tx, context, order))
+    return event
+
+
+def outbox(store: Store) -> list[Notification]:
+    return list(store.read(lambda reading: reading.notifications()))
+
+
+def phases(store: Store, target: str = "ops") -> list[str]:
+    return [message.phase for message in outbox(store) if message.target == target]
+
+
+def fail(store: Store, context: Context, message: Notification) -> Notification:
+    gone = Delivery(is_delivered=False, answer="410", is_final=True)
+    return store.write(
+        lambda tx: record_attempt(
+            tx, message, gone, now=context.at, retrying=Retrying(), chance=0.5
+        )
+    )
+
+
+def test_nothing_is_written_for_nobody(fleet: Store, operator: Context) -> None:
+    create(fleet, operator, "web-0")
+
+    assert outbox(fleet) == []
+
+
+def test_each_change_is_written_for_each_target_that_wants_it(fleet: Store, told: Context) -> None:
+    event = create(fleet, told, "web-0")
+    later = event.not_before + timedelta(minutes=5)
+    fleet.write(lambda tx: postpone_event(tx, told, event.event_id, later))
+    fleet.write(lambda tx: approve_event(tx, told, event.event_id))
+    fleet.write(lambda tx: approve_event(tx, told, event.event_id))
+    fleet.write(lambda tx: request_starts(tx, told, VmName("web-0"), (event.event_id,)))
+    fleet.write(lambda tx: start_event(tx, told, event.event_id))
+    fleet.write(lambda tx: complete_event(tx, told, event.event_id, Outcome.FAILED, "no power"))
+
+    assert phases(fleet) == ["scheduled", "postponed", "approved", "started", "failed"]
+    assert phases(fleet, "web-team") == ["scheduled", "failed"]
+    last = outbox(fleet)[-1]
+    assert (last.data["event_status"], last.data["reason"]) == ("Completed", "no power")
+    assert (last.data["who"], last.data["detail"]) == ("alice", "no power")
+    assert len({message.notification_id for message in outbox(fleet)}) == 7
+
+
+def test_refused_change_is_not_told(fleet: Store, told: Context) -> None:
+    event = create(fleet, told, "solo")
+
+    def cancel_and_fail(tx: Transaction) -> None:
+        cancel_event(tx, told, event.event_id)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fleet.write(cancel_and_fail)
+
+    assert phases(fleet) == ["scheduled"]
+
+
+def test_event_of_a_scope_that_is_gone_is_told(fleet: Store, told: Context) -> None:
+    event = create(fleet, told, "solo")
+    fleet.write(lambda tx: tx.put_topology(replace(tx.topology(), virtual_machines={}, scopes={})))
+
+    fleet.write(lambda tx: cancel_event(tx, told, event.event_id))
+
+    assert phases(fleet) == ["scheduled", "canceled"]
+
+
+def test_message_given_up_is_tried_again(fleet: Store, told: Context) -> None:
+    create(fleet, told, "solo")
+    (message,) = outbox(fleet)
+    with pytest.raises(NotificationNotFailedError, match="is waiting"):
+        fleet.write(lambda tx: retry_notification(tx, told, message.notification_id))
+    fail(fleet, told, message)
+    assert fleet.read(lambda reading: reading.next_notifications("ops")) == ()
+
+    fleet.write(lambda tx: retry_notification(tx, told, message.notification_id))
+
+    (again,) = fleet.read(lambda reading: reading.next_notifications("ops"))
+    assert replace(again, problem="") == message
+    audit = fleet.read(lambda reading: reading.audit())
+    assert (audit[-1].action, audit[-1].subject) == ("notification retry", message.notification_id)
+
+
+def test_unknown_message_is_refused(fleet: Store, told: Context) -> None:
+    with pytest.raises(UnknownNotificationError):
+        fleet.write(lambda tx: retry_notification(tx, told, "nothing"))
+
+
+def test_example_is_audited_and_leaves_nothing_in_the_outbox(fleet: Store, told: Context) -> None:
+    example = fleet.write(lambda tx: prepare_test(tx, told, "web-team"))
+
+    assert (example.target, example.phase) == ("web-team", Phase.SCHEDULED)
+    assert "nothing will happen" in str(example.data["description"])
+    assert outbox(fleet) == []
+    assert fleet.read(lambda reading: reading.audit())[-1].action == "notification test"
+    with pytest.raises(UnknownTargetError, match="'nobody'"):
+        fleet.write(lambda tx: prepare_test(tx, told, "nobody"))
+
+
+def test_messages_for_targets_that_are_gone_are_given_up(fleet: Store, told: Context) -> None:
+    event = create(fleet, told, "web-0")
+    fleet.write(lambda tx: cancel_event(tx, told, event.event_id))
+
+    number = fleet.write(lambda tx: give_up_orphans(tx, {"web-team"}, now=told.at))
+
+    assert number == 2
+    assert [(message.target, message.status) for message in outbox(fleet)] == [
+        ("ops", "failed"),
+        ("web-team", "waiting"),
+        ("ops", "failed"),
+    ]
+
+
+def test_what_has_ended_long_ago_is_forgotten(fleet: Store, told: Context) -> None:
+    create(fleet, told, "web-0")
+    create(fleet, told, "solo")
+    failed, delivered, waiting = outbox(fleet)
+    fail(fleet, told, failed)
+    done = Delivery(is_delivered=True, answer="204")
+    fleet.write(
+        lambda tx: record_attempt(tx, delivered, done, now=told.at, retrying=Retrying(), chance=0.5)
+    )
+    week, quarter = KEPT[NotificationStatus.DELIVERED], KEPT[NotificationStatus.FAILED]
+
+    assert fleet.write(lambda tx: prune_outbox(tx, now=told.at + week)) == 0
+    assert fleet.write(lambda tx: prune_outbox(tx, now=told.at + 2 * week)) == 1
+    assert fleet.write(lambda tx: prune_outbox(tx, now=told.at + 2 * quarter)) == 1
+    assert outbox(fleet) == [waiting]
