@@ -100,6 +100,7 @@ def server(store: Store) -> Iterator[str]:
         authenticate=lambda token: "alice" if token == TOKEN else None,
         is_ready=lambda: True,
         changed=lambda: None,
+        impacts=dict,
         scenarios=built_in_scenarios(),
     )
     config = uvicorn.Config(create_app(services), lifespan="off", log_config=None)

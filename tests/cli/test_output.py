@@ -163,6 +163,33 @@ def test_history_lists_what_has_ended(run: Run) -> None:
     assert len(shown(run("event", "list")).splitlines()) == 1
 
 
+def test_event_is_explained_in_sentences(run: Run) -> None:
+    run("event", "create", "--type", "Reboot", "--resource", "web-0")
+
+    assert shown(run("event", "explain", FIRST)) == table(f"""
+        {FIRST} is Scheduled.
+        - Nobody has approved it; the approval of one is enough (web-0).
+          It starts at 2026-01-05 08:15:00 GMT at the latest.
+          It may be postponed until 2026-01-05 09:15:00 GMT, and no further.
+        """)
+    explained = json.loads(shown(run("event", "explain", FIRST, "-o", "json")))
+    assert [reason["kind"] for reason in explained["reasons"]] == [
+        "approval-of-any",
+        "not-before",
+        "postponable",
+    ]
+
+
+def test_how_an_event_ended_is_explained(run: Run) -> None:
+    run("event", "create", "--type", "Reboot", "--resource", "solo")
+    run("event", "cancel", FIRST, "--reason", "not today")
+
+    assert shown(run("event", "explain", FIRST)) == table(f"""
+        {FIRST} is Canceled.
+          It was canceled at 2026-01-05 08:00:00 GMT: not today.
+        """)
+
+
 def test_event_is_postponed(run: Run) -> None:
     run("event", "create", "--type", "Reboot", "--resource", "web-0")
 

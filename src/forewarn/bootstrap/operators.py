@@ -46,6 +46,7 @@ def control_server(
         authenticate=authenticate,
         is_ready=is_ready,
         changed=service.changed,
+        impacts=lambda: service.scheduler.impacts,
         scenarios=built_in_scenarios(),
     )
     config = uvicorn.Config(

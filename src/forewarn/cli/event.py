@@ -151,6 +151,15 @@ def show(session: Session, event_id: EventIdArgument) -> None:
     session.show(session.get("events", event_id), _print_one)
 
 
+@command(app, "explain")
+def explain(session: Session, event_id: EventIdArgument) -> None:
+    """Say why an event is not moving: who has not approved, what holds it, for how long.
+
+    Example: forewarn event explain 602D9444-D2CD-49C7-8624-8643E7171297
+    """
+    session.show(session.get("events", event_id, "explain"), _print_reasons)
+
+
 @command(app, "approve")
 def approve(session: Session, event_id: EventIdArgument) -> None:
     """Approve for everybody; it starts as soon as it may.
@@ -236,6 +245,12 @@ def _print_one(event: Row) -> None:
     print_fields(event, _FIELDS)
     typer.echo()
     print_table(event["ledger"], _LEDGER)
+
+
+def _print_reasons(explanation: Row) -> None:
+    typer.echo(f"{explanation['event_id']} is {explanation['event_status']}.")
+    for reason in explanation["reasons"]:
+        typer.echo(f"{'-' if reason['holds'] else ' '} {reason['sentence']}")
 
 
 def _seconds(duration: int | None) -> str:

@@ -11,6 +11,7 @@ from forewarn.control import (
     audit,
     clock,
     events,
+    explanations,
     faults,
     fleet,
     health,
@@ -23,7 +24,17 @@ from forewarn.control.problems import handle_problems
 from forewarn.control.schemas import ProblemDocument
 from forewarn.control.services import Services
 
-_NOUNS: Final = (fleet, virtual_machines, events, maintenances, scenarios, clock, audit, faults)
+_NOUNS: Final = (
+    fleet,
+    virtual_machines,
+    events,
+    explanations,
+    maintenances,
+    scenarios,
+    clock,
+    audit,
+    faults,
+)
 _PROBLEM: Final[dict[str, Any]] = {
     "description": "Refused, with the reason.",
     "content": {

@@ -8,6 +8,7 @@ from typing import Protocol
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
+from forewarn.operations.snapshots import Impacts
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
@@ -55,7 +56,10 @@ class FaultControl(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Everything the routes use. *changed* is called after each write, to wake the scheduler."""
+    """Everything the routes use. *changed* is called after each write, to wake the scheduler.
+
+    *impacts* is what the executors last said, as far as the scheduler knows.
+    """
 
     store: Store
     context: Callable[[str], Context]
@@ -64,4 +68,5 @@ class Services:
     authenticate: Callable[[str], str | None]
     is_ready: Callable[[], bool]
     changed: Callable[[], None]
+    impacts: Callable[[], Impacts]
     scenarios: Mapping[str, Scenario]

@@ -12,12 +12,14 @@ from starlette.testclient import TestClient
 
 from forewarn.control.app import create_app
 from forewarn.control.services import ClockError, Services
+from forewarn.domain.decisions import Impact
+from forewarn.domain.names import VmName
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store
-from forewarn.protocol.vocabulary import event_id
+from forewarn.protocol.vocabulary import EventId, event_id
 from forewarn.storage.sqlite import open_sqlite
 
 MORNING = datetime(2026, 1, 5, 8, tzinfo=UTC)
@@ -77,7 +79,18 @@ def wakeups() -> list[str]:
 
 
 @pytest.fixture
-def app(store: Store, clock: HandClock, wakeups: list[str]) -> FastAPI:
+def impacts() -> dict[tuple[EventId, VmName], Impact]:
+    """What the executors last said."""
+    return {}
+
+
+@pytest.fixture
+def app(
+    store: Store,
+    clock: HandClock,
+    wakeups: list[str],
+    impacts: dict[tuple[EventId, VmName], Impact],
+) -> FastAPI:
     numbers = count(1)
 
     def context(who: str) -> Context:
@@ -99,6 +112,7 @@ def app(store: Store, clock: HandClock, wakeups: list[str]) -> FastAPI:
             authenticate=lambda token: "alice" if token == TOKEN else None,
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             changed=lambda: wakeups.append("changed"),
+            impacts=lambda: impacts,
             scenarios=built_in_scenarios(),
         )
     )
