@@ -22,6 +22,7 @@ class ExitCode(IntEnum):
     REFUSED = 4
     TIMED_OUT = 5
     UNREACHABLE = 6
+    INTERRUPTED = 130
 
 
 class CommandError(Exception):

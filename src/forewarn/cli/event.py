@@ -1,12 +1,14 @@
 """`forewarn event`: announcing events, following them, and changing their course."""
 
+import json
 from collections.abc import Iterable
 from typing import Annotated, Final
 
 import typer
 
 from forewarn.cli.errors import CommandError, ExitCode, confirm
-from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
+from forewarn.cli.following import follow
+from forewarn.cli.output import Columns, Output, Row, print_fields, print_table, time_of
 from forewarn.cli.session import Session, command, noun
 from forewarn.protocol.vocabulary import EventStatus, EventType
 
@@ -160,6 +162,30 @@ def explain(session: Session, event_id: EventIdArgument) -> None:
     session.show(session.get("events", event_id, "explain"), _print_reasons)
 
 
+@command(app, "watch")
+def watch(
+    session: Session,
+    *,
+    vm: Vm = None,
+    event: Annotated[str | None, typer.Option(metavar="ID", help="Only this event.")] = None,
+    after: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="From the line after this one on; 0 is all."),
+    ] = None,
+) -> None:
+    """Print what happens to events, a line each, until Ctrl-C; across restarts of the server.
+
+    Example: forewarn event watch --vm web-0
+    """
+    wanted: dict[str, str | int | None] = {"vm": vm, "event_id": event, "after": after}
+    query = {name: value for name, value in wanted.items() if value is not None}
+    try:
+        for line in follow(session, "events", "watch", **query):
+            typer.echo(json.dumps(line) if session.output is Output.JSON else _one_line(line))
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
 @command(app, "approve")
 def approve(session: Session, event_id: EventIdArgument) -> None:
     """Approve for everybody; it starts as soon as it may.
@@ -251,6 +277,13 @@ def _print_reasons(explanation: Row) -> None:
     typer.echo(f"{explanation['event_id']} is {explanation['event_status']}.")
     for reason in explanation["reasons"]:
         typer.echo(f"{'-' if reason['holds'] else ' '} {reason['sentence']}")
+
+
+def _one_line(line: Row) -> str:
+    of = f"{line['event_type']} of {','.join(line['resources'])}"
+    detail = f": {line['detail']}" if line["detail"] else ""
+    said = f"{line['what']} by {line['who']}"
+    return f"{time_of(line['at'])}  {line['event_id']}  {said}  {of}{detail}"
 
 
 def _seconds(duration: int | None) -> str:

@@ -1,7 +1,8 @@
 """A command's conversation with the control API, and the options every such command has."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Annotated, Any, Concatenate, Final, ParamSpec
@@ -88,15 +89,47 @@ class Session:
         else:
             print_it(answer)
 
+    def get_bytes(self, *path: str, **query: object) -> bytes:
+        """Return what is at *path* as it is."""
+        answer = self._send("GET", path, params=query)
+        if not answer.is_success:
+            self._read(answer)
+        return answer.content
+
+    @contextmanager
+    def stream(self, *path: str, **query: str | int) -> Generator[Iterator[str]]:
+        """Open the stream at *path*, and give its lines as they come.
+
+        What goes wrong while they do is a TransportError.
+        """
+        with ExitStack() as closing, httpx2.Client(trust_env=False, timeout=_TIMEOUT) as client:
+            with self._reported():
+                url, headers = self._address(path)
+                asked = client.stream("GET", url, headers=headers, params=query)
+                answer = closing.enter_context(asked)
+                if not answer.is_success:
+                    answer.read()
+                    self._read(answer)
+            yield answer.iter_lines()
+
     def _ask(self, method: str, path: tuple[str, ...], **request: Any) -> Any:
+        return self._read(self._send(method, path, **request))
+
+    def _send(self, method: str, path: tuple[str, ...], **request: Any) -> httpx2.Response:
+        url, headers = self._address(path)
+        # No proxies or credentials from the environment: only settings.py reads that.
+        with self._reported(), httpx2.Client(trust_env=False, timeout=_TIMEOUT) as client:
+            return client.request(method, url, headers=headers, **request)
+
+    def _address(self, path: tuple[str, ...]) -> tuple[str, dict[str, str]]:
         place = "/".join(quote(part, safe="") for part in path)
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        return f"{self.server}/api/v1/{place}", headers
+
+    @contextmanager
+    def _reported(self) -> Generator[None]:
         try:
-            # No proxies or credentials from the environment: only settings.py reads that.
-            with httpx2.Client(trust_env=False, timeout=_TIMEOUT) as client:
-                answer = client.request(
-                    method, f"{self.server}/api/v1/{place}", headers=headers, **request
-                )
+            yield
         except httpx2.TimeoutException as error:
             raise self._timed_out(error) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, UnicodeError) as error:
@@ -106,7 +139,6 @@ class Session:
             ) from error
         except httpx2.TransportError as error:
             raise self._unreachable() from error
-        return self._read(answer)
 
     def _read(self, answer: httpx2.Response) -> Any:
         try:

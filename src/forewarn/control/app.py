@@ -18,6 +18,7 @@ from forewarn.control import (
     maintenances,
     scenarios,
     virtual_machines,
+    watching,
 )
 from forewarn.control.authentication import API_PREFIX, Authentication
 from forewarn.control.problems import handle_problems
@@ -27,6 +28,7 @@ from forewarn.control.services import Services
 _NOUNS: Final = (
     fleet,
     virtual_machines,
+    watching,  # before an event that could be called so
     events,
     explanations,
     maintenances,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from forewarn.control.feed import Feed
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
@@ -58,7 +59,8 @@ class FaultControl(Protocol):
 class Services:
     """Everything the routes use. *changed* is called after each write, to wake the scheduler.
 
-    *impacts* is what the executors last said, as far as the scheduler knows.
+    *impacts* is what the executors last said, as far as the scheduler knows; *feed* has to be told
+    of the changes of the store.
     """
 
     store: Store
@@ -69,4 +71,5 @@ class Services:
     is_ready: Callable[[], bool]
     changed: Callable[[], None]
     impacts: Callable[[], Impacts]
+    feed: Feed
     scenarios: Mapping[str, Scenario]

@@ -11,10 +11,11 @@ from forewarn.protocol.document import Document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a commit changed for those who read from memory."""
+    """What a commit changed for those who read from memory, and whether the ledger has grown."""
 
     documents: Mapping[ScopeId, Document] = field(default_factory=dict)
     topology: Topology | None = None
+    has_ledger_grown: bool = False
 
 
 class ChangeListener(Protocol):

@@ -27,7 +27,7 @@ from forewarn.storage.errors import (
 )
 from forewarn.storage.tables import metadata
 
-REVISIONS: Final = ("0001", "0002")
+REVISIONS: Final = ("0001", "0002", "0006")
 """Every migration, oldest first; a test compares it with the scripts."""
 
 HEAD: Final = REVISIONS[-1]

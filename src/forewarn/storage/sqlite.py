@@ -131,7 +131,7 @@ class SqliteStore:
             raise StoreUnavailableError(sentence) from error
 
     def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit that changed a document or the topology."""
+        """Call *listener* after each commit that changed a document, the fleet or the ledger."""
         self._writer.listen(listener)
 
     def is_writable(self) -> bool:

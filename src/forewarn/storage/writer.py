@@ -48,16 +48,21 @@ class _Group:
 
     documents: dict[ScopeId, Document] = field(default_factory=dict)
     topology: StoredTopology | None = None
+    has_ledger_grown: bool = False
 
     def take(self, transaction: SqlTransaction) -> None:
         self.documents.update(transaction.published)
         self.topology = transaction.changed_topology or self.topology
+        self.has_ledger_grown |= transaction.has_ledger_grown
 
     def change(self) -> Change | None:
-        if not self.documents and self.topology is None:
+        if not self.documents and self.topology is None and not self.has_ledger_grown:
             return None
-        topology = None if self.topology is None else self.topology.topology
-        return Change(documents=self.documents, topology=topology)
+        return Change(
+            documents=self.documents,
+            topology=None if self.topology is None else self.topology.topology,
+            has_ledger_grown=self.has_ledger_grown,
+        )
 
 
 class Writer:
@@ -91,7 +96,7 @@ class Writer:
         return current_thread() is self._thread
 
     def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit that changed a document or the topology."""
+        """Call *listener* after each commit that changed a document, the fleet or the ledger."""
         with self._closing:
             self._listeners = (*self._listeners, listener)
 

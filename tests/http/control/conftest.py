@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from forewarn.control.app import create_app
+from forewarn.control.feed import Feed
 from forewarn.control.services import ClockError, Services
 from forewarn.domain.decisions import Impact
 from forewarn.domain.names import VmName
@@ -85,11 +86,20 @@ def impacts() -> dict[tuple[EventId, VmName], Impact]:
 
 
 @pytest.fixture
+def feed(store: Store) -> Feed:
+    """What watchers are told, with a heart-beat that tests can wait for."""
+    made = Feed(store, heart_beat=0.2)
+    store.listen(made.note)
+    return made
+
+
+@pytest.fixture
 def app(
     store: Store,
     clock: HandClock,
     wakeups: list[str],
     impacts: dict[tuple[EventId, VmName], Impact],
+    feed: Feed,
 ) -> FastAPI:
     numbers = count(1)
 
@@ -113,6 +123,7 @@ def app(
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             changed=lambda: wakeups.append("changed"),
             impacts=lambda: impacts,
+            feed=feed,
             scenarios=built_in_scenarios(),
         )
     )
