@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from ipaddress import ip_network
 from pathlib import Path
@@ -25,6 +26,8 @@ from pydantic_settings import (
 
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.policy import USER_INITIATED_LIMIT
+from forewarn.operations.context import DOCUMENT_RETENTION
+from forewarn.operations.durations import DurationError, format_duration, parse_duration
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import PreviewWire
 
@@ -32,6 +35,7 @@ CONFIG_FILE: Final = Path("forewarn.toml")
 ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file, not what is in it
 
 _SQLITE: Final = "sqlite:///"
+_LONGEST_RETENTION: Final = timedelta(days=3660)
 _TCP: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]+)):(?P<port>[0-9]+)")
 
 
@@ -116,6 +120,16 @@ def _check_network(text: str) -> str:
     return text
 
 
+def _check_duration(text: str) -> str:
+    try:
+        duration = parse_duration(text)
+    except DurationError as error:
+        raise ValueError(str(error)) from None
+    if duration > _LONGEST_RETENTION:
+        raise ValueError(f"{text!r} is more than {_LONGEST_RETENTION.days} days")
+    return text
+
+
 def _split(value: object) -> object:
     """Read a list from one line, as the environment has it."""
     if isinstance(value, str):
@@ -178,6 +192,10 @@ class Settings(BaseSettings):
     )
     user_initiated_limit: int = Field(
         default=USER_INITIATED_LIMIT, ge=1, description="How many user operations may be in flight."
+    )
+    document_retention: Annotated[str, AfterValidator(_check_duration)] = Field(
+        default=format_duration(DOCUMENT_RETENTION),
+        description="How long it can be told what a virtual machine could read.",
     )
     proxy_secret: str | None = Field(
         default=None, repr=False, min_length=1, description="The secret of the trusted proxies."

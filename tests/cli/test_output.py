@@ -190,6 +190,22 @@ def test_how_an_event_ended_is_explained(run: Run) -> None:
         """)
 
 
+def test_seen_prints_the_document_and_nothing_else(run: Run) -> None:
+    run("clock", "advance", "5m")
+    run("vm", "restart", "solo")
+    run("clock", "advance", "5m")
+
+    before = run("event", "seen", "--vm", "solo", "--at", "08:04")
+    after = run("event", "seen", "--vm", "solo", "--at", "5m ago", "--api-version", "2017-03-01")
+
+    assert shown(before) == '{"DocumentIncarnation":0,"Events":[]}'
+    assert shown(after) == (
+        f'{{"DocumentIncarnation":1,"Events":[{{"EventId":"{FIRST}","EventStatus":"Scheduled",'
+        '"EventType":"Reboot","ResourceType":"VirtualMachine","Resources":["solo"],'
+        '"NotBefore":"2026-01-05T08:20:00Z"}]}'
+    )
+
+
 def test_event_is_postponed(run: Run) -> None:
     run("event", "create", "--type", "Reboot", "--resource", "web-0")
 

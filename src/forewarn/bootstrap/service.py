@@ -24,6 +24,7 @@ from forewarn.ports.executor import Executor
 from forewarn.ports.store import Store
 from forewarn.protocol.versions import served_versions
 from forewarn.scheduler.scheduler import Scheduler
+from forewarn.scheduler.upkeep import Upkeep
 from forewarn.settings import ExecutorKind, Settings
 
 SCHEDULER: Final = "scheduler"
@@ -58,6 +59,7 @@ def assemble(settings: Settings, store: Store, beginning: Beginning) -> "Service
         scheduler=scheduler,
         context=context,
         polls=Polls(store, board, clock),
+        upkeep=Upkeep(store, lambda: context(SCHEDULER)),
         token=beginning.token,
     )
 
@@ -74,6 +76,7 @@ class Service:
     scheduler: Scheduler
     context: Callable[[str], Context]
     polls: Polls
+    upkeep: Upkeep
     token: str
 
     def changed(self) -> None:

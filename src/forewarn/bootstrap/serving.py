@@ -92,6 +92,7 @@ async def _serve(
     threads = [
         threading.Thread(target=service.scheduler.run, name="scheduler"),
         threading.Thread(target=service.polls.run, name="polls"),
+        threading.Thread(target=service.upkeep.run, name="upkeep"),
     ]
     for thread in threads:
         thread.start()
@@ -108,6 +109,7 @@ async def _serve(
     finally:
         service.scheduler.stop()
         service.polls.stop()
+        service.upkeep.stop()
         for thread in threads:
             await asyncio.to_thread(thread.join)
         log.info("stopped")

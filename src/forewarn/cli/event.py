@@ -186,6 +186,28 @@ def watch(
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
+@command(app, "seen")
+def seen(
+    session: Session,
+    *,
+    vm: Annotated[str, typer.Option("--vm", metavar="NAME", help="Who could read it.")],
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="14:05 (GMT, today), '10m ago' or a time; else now."),
+    ] = None,
+    api_version: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="The newest unless given.")
+    ] = None,
+) -> None:
+    """Print the exact document that a virtual machine could read at a moment.
+
+    Example: forewarn event seen --vm web-0 --at 14:05
+    """
+    wanted = {"at": at, "api-version": api_version}
+    query = {name: value for name, value in wanted.items() if value is not None}
+    typer.echo(session.get_bytes("virtual-machines", vm, "seen", **query), nl=False)
+
+
 @command(app, "approve")
 def approve(session: Session, event_id: EventIdArgument) -> None:
     """Approve for everybody; it starts as soon as it may.

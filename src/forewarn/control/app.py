@@ -17,6 +17,7 @@ from forewarn.control import (
     health,
     maintenances,
     scenarios,
+    seen,
     virtual_machines,
     watching,
 )
@@ -28,6 +29,7 @@ from forewarn.control.services import Services
 _NOUNS: Final = (
     fleet,
     virtual_machines,
+    seen,
     watching,  # before an event that could be called so
     events,
     explanations,

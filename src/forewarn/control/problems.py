@@ -33,6 +33,7 @@ from forewarn.operations.inventory import VirtualMachineBusyError
 from forewarn.operations.maintenances import UnknownMaintenanceError, UnknownSelectionError
 from forewarn.operations.scenario_file import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError, UnknownScenarioRunError
+from forewarn.operations.seen import NotSeenError, UnknownApiVersionError
 from forewarn.ports.faults import FaultError
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import ForewarnError
@@ -53,6 +54,16 @@ class MomentError(ForewarnError):
 
     def __init__(self, text: str, problem: str) -> None:
         super().__init__(f"{text[:40]!r} {problem}; write 20m or 2026-01-05T08:15:00Z.")
+        self.text = text
+
+
+class PastMomentError(ForewarnError):
+    """Something that names no moment gone by."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text[:40]!r} is no moment; write 14:05, 10m ago or 2026-01-05T08:15:00Z."
+        )
         self.text = text
 
 
@@ -81,6 +92,9 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     VirtualMachineBusyError: HTTPStatus.CONFLICT,
     VirtualMachineExistsError: HTTPStatus.CONFLICT,
     ClockError: HTTPStatus.CONFLICT,
+    NotSeenError: HTTPStatus.CONFLICT,
+    UnknownApiVersionError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    PastMomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
     NoticeTooShortError: HTTPStatus.UNPROCESSABLE_ENTITY,
     TopologyError: HTTPStatus.UNPROCESSABLE_ENTITY,
     FleetError: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -102,7 +116,7 @@ _HTTP_KINDS: Final[Mapping[HTTPStatus, str]] = {
 _MEMBERS: Final = (
     "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
     "event_id", "event_ids", "event_status", "in_flight", "limit", "earliest", "maintenance_id",
-    "line", "scenario", "run_id",
+    "line", "scenario", "run_id", "since",
 )  # fmt: skip
 """The attributes of errors that a problem document carries on, where there are any."""
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.policy import USER_INITIATED_LIMIT
 from forewarn.protocol.vocabulary import EventId
+
+DOCUMENT_RETENTION: Final = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +19,7 @@ class Rules:
     notice: NoticeMode = NoticeMode.ALWAYS
     speed: float = 1
     user_initiated_limit: int = USER_INITIATED_LIMIT
+    document_retention: timedelta = DOCUMENT_RETENTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from forewarn.domain.topology import (
 from forewarn.operations.context import Context
 from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet
 from forewarn.operations.recording import record_audit
-from forewarn.ports.store import Transaction
+from forewarn.ports.store import Membership, Transaction
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -81,6 +81,7 @@ def apply_fleet(
     if after != before:
         tx.put_topology(after)
         _keep_incarnations_rising(tx, context, before, after)
+        _record_moves(tx, context, before, after)
         record_audit(tx, context, "fleet apply", _summary(change))
     return change
 
@@ -97,6 +98,7 @@ def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
     )
     _check_idle(tx.events_in_flight(), before, after)
     tx.put_topology(after)
+    _record_moves(tx, context, before, after)
     record_audit(tx, context, "vm remove", vm.name)
     return FleetChange(removed=(vm.name,))
 
@@ -268,6 +270,20 @@ def _keep_incarnations_rising(
     for scope_id, incarnation in above.items():
         document = republish(tx.document(scope_id), above=incarnation)
         tx.put_document(scope_id, document, at=context.now)
+
+
+def _record_moves(tx: Transaction, context: Context, before: Topology, after: Topology) -> None:
+    old, new = before.virtual_machines, after.virtual_machines
+    left = (name for name in old if name not in new)
+    joined = (
+        name for name, vm in new.items() if name not in old or old[name].scope_id != vm.scope_id
+    )
+    # Who comes back in the same moment, under the same name in another case, has not left.
+    moves = {**dict.fromkeys(left), **{name: new[name].scope_id for name in joined}}
+    tx.put_memberships(
+        Membership(vm=name, since=context.now, scope_id=scope_id)
+        for name, scope_id in moves.items()
+    )
 
 
 def _summary(change: FleetChange) -> str:

@@ -233,7 +233,8 @@ class SqlTransaction(SqlReading):
     def remove_documents(self, documents: Iterable[DocumentKey]) -> None:
         """Forget documents that nobody can ask for any more."""
         gone = [{"gone_scope_id": scope, "gone_incarnation": number} for scope, number in documents]
-        self._connection.execute(statements.REMOVE_DOCUMENT, gone)
+        if gone:
+            self._connection.execute(statements.REMOVE_DOCUMENT, gone)
 
     def put_memberships(self, memberships: Iterable[Membership]) -> None:
         """Remember who reads whose document from now on."""
