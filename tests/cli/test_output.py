@@ -161,6 +161,9 @@ def test_history_lists_what_has_ended(run: Run) -> None:
         {SECOND}  Reboot  Completed  succeeded  2026-01-05 08:00:00Z  web-1
         """)  # noqa: E501
     assert len(shown(run("event", "list")).splitlines()) == 1
+    narrow = ("--scope", "web", "--type", "reboot", "--since", "08:00", "--until", "0m ago")
+    assert SECOND not in shown(run("event", "history", *narrow))
+    assert SECOND in shown(run("event", "history", *narrow[:-2], "--vm", "web-1"))
 
 
 def test_event_is_explained_in_sentences(run: Run) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import typer
 
@@ -11,6 +11,8 @@ from forewarn.cli.following import follow
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_table, time_of
 from forewarn.cli.session import Session, command, noun
 from forewarn.protocol.vocabulary import EventStatus, EventType
+
+T = TypeVar("T")
 
 app = noun("event", "Announce events, follow them, and change their course.")
 
@@ -26,6 +28,9 @@ TypeOption = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")]
 Vm = Annotated[str | None, typer.Option("--vm", metavar="NAME", help="Only its events.")]
+Scope = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Only of this set, service or scale set.")
+]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Not more than this many.")]
 
 _COLUMNS: Final[Columns] = {
@@ -124,6 +129,7 @@ def list_some(
         ),
     ] = None,
     vm: Vm = None,
+    scope: Scope = None,
     limit: Limit = 1000,
 ) -> None:
     """List the events in flight.
@@ -131,16 +137,33 @@ def list_some(
     Example: forewarn event list --status Started
     """
     wanted = status or [EventStatus.SCHEDULED, EventStatus.STARTED]
-    _show_several(session, session.get("events", **_query(vm, limit), status=list(wanted)))
+    query = _given(vm=vm, scope=scope, limit=limit, status=list(wanted))
+    _show_several(session, session.get("events", **query))
 
 
 @command(app, "history")
-def history(session: Session, *, vm: Vm = None, limit: Limit = 1000) -> None:
-    """List the events that have ended.
+def history(  # noqa: PLR0913 - one for each flag
+    session: Session,
+    *,
+    vm: Vm = None,
+    scope: Scope = None,
+    event_type: Annotated[
+        EventType | None,
+        typer.Option("--type", case_sensitive=False, metavar="TYPE", help="Only of this type."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Ended at 14:05, '2h ago' or a time, or later."),
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Ended before that.")] = None,
+    limit: Limit = 1000,
+) -> None:
+    """List the events that have ended: Completed, with what came of it, or Canceled.
 
-    Example: forewarn event history --vm web-0
+    Example: forewarn event history --vm web-0 --since '2h ago'
     """
-    answer = session.get("events", "history", **_query(vm, limit))
+    query = _given(vm=vm, scope=scope, event_type=event_type, since=since, until=until, limit=limit)
+    answer = session.get("events", "history", **query)
     session.show(answer, lambda got: print_table(got["events"], _HISTORY))
 
 
@@ -177,8 +200,7 @@ def watch(
 
     Example: forewarn event watch --vm web-0
     """
-    wanted: dict[str, str | int | None] = {"vm": vm, "event_id": event, "after": after}
-    query = {name: value for name, value in wanted.items() if value is not None}
+    query: dict[str, str | int] = _given(vm=vm, event_id=event, after=after)
     try:
         for line in follow(session, "events", "watch", **query):
             typer.echo(json.dumps(line) if session.output is Output.JSON else _one_line(line))
@@ -203,8 +225,7 @@ def seen(
 
     Example: forewarn event seen --vm web-0 --at 14:05
     """
-    wanted = {"at": at, "api-version": api_version}
-    query = {name: value for name, value in wanted.items() if value is not None}
+    query = _given(**{"at": at, "api-version": api_version})
     typer.echo(session.get_bytes("virtual-machines", vm, "seen", **query), nl=False)
 
 
@@ -285,8 +306,8 @@ def _show_several(session: Session, answer: Row) -> None:
     session.show(answer, lambda got: print_events(got["events"]))
 
 
-def _query(vm: str | None, limit: int) -> dict[str, object]:
-    return {"limit": limit} if vm is None else {"limit": limit, "vm": vm}
+def _given(**query: T | None) -> dict[str, T]:
+    return {name: value for name, value in query.items() if value is not None}
 
 
 def _print_one(event: Row) -> None:

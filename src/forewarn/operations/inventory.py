@@ -70,6 +70,19 @@ def find_vms(topology: Topology, names: Iterable[str]) -> list[VirtualMachine]:
     return [known[name_key(name)] for name in wanted]
 
 
+def find_scope_ids(topology: Topology, name: str) -> tuple[ScopeId, ...]:
+    """Return the scopes that *name* is the name or the id of, in any case: none, one or several.
+
+    The placement groups of a scale set are scopes of one name.
+    """
+    key = name_key(name)
+    return tuple(
+        scope.scope_id
+        for scope in topology.scopes.values()
+        if key in {name_key(scope.name), name_key(scope.scope_id)}
+    )
+
+
 def apply_fleet(
     tx: Transaction, context: Context, fleet: Fleet, *, prune: bool = False
 ) -> FleetChange:
