@@ -21,6 +21,7 @@ from forewarn.control import (
     virtual_machines,
     watching,
 )
+from forewarn.control.arm import add_arm_route
 from forewarn.control.authentication import API_PREFIX, Authentication
 from forewarn.control.problems import handle_problems
 from forewarn.control.schemas import ProblemDocument
@@ -62,6 +63,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.include_router(health.router)
     app.include_router(_api())
+    add_arm_route(app)
     app.add_middleware(Authentication, authenticate=services.authenticate)
     handle_problems(app)
     return app

@@ -7,7 +7,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forewarn.control.problems import UnauthorizedError, problem_of, respond
+from forewarn.control.problems import UnauthorizedError, is_arm_path, problem_of, respond
 
 API_PREFIX: Final = "/api/v1"
 LARGEST_BODY: Final = 16 * 1024 * 1024
@@ -37,7 +37,7 @@ class Authentication:
 
 
 def _is_protected(path: str) -> bool:
-    return path == API_PREFIX or path.startswith(f"{API_PREFIX}/")
+    return path == API_PREFIX or path.startswith(f"{API_PREFIX}/") or is_arm_path(path)
 
 
 def _bearer_token(headers: Headers) -> str | None:

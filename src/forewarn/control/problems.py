@@ -11,7 +11,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from forewarn.control.services import ClockError
 from forewarn.domain.errors import (
@@ -27,6 +27,7 @@ from forewarn.domain.errors import (
     UnknownVirtualMachineError,
     UserOperationError,
 )
+from forewarn.operations.acknowledgements import UnknownResourceError
 from forewarn.operations.durations import DurationError
 from forewarn.operations.fleet import FleetError
 from forewarn.operations.inventory import VirtualMachineBusyError
@@ -67,6 +68,24 @@ class PastMomentError(ForewarnError):
         self.text = text
 
 
+class ApiVersionError(ForewarnError):
+    """No api-version, or one that is not a date."""
+
+    def __init__(self, given: str | None) -> None:
+        problem = "is missing" if given is None else f"{given[:40]!r} is not a date"
+        super().__init__(f"The api-version {problem}; write api-version=2023-10-01-preview.")
+
+
+class ResourceTypeError(ForewarnError):
+    """A type of resources that has no scheduled events."""
+
+    def __init__(self, resource_type: str) -> None:
+        super().__init__(
+            f"Microsoft.Compute/{resource_type[:40]} has no scheduled events; virtualMachines, "
+            "virtualMachineScaleSets and availabilitySets have."
+        )
+
+
 class VirtualMachineExistsError(ForewarnError):
     """A virtual machine is added under a name that is taken."""
 
@@ -84,6 +103,9 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     UnknownSelectionError: HTTPStatus.NOT_FOUND,
     UnknownScenarioError: HTTPStatus.NOT_FOUND,
     UnknownScenarioRunError: HTTPStatus.NOT_FOUND,
+    UnknownResourceError: HTTPStatus.NOT_FOUND,
+    ResourceTypeError: HTTPStatus.NOT_FOUND,
+    ApiVersionError: HTTPStatus.BAD_REQUEST,
     IllegalTransitionError: HTTPStatus.CONFLICT,
     PostponeRefusedError: HTTPStatus.CONFLICT,
     MaintenanceOverError: HTTPStatus.CONFLICT,
@@ -121,6 +143,16 @@ _MEMBERS: Final = (
 """The attributes of errors that a problem document carries on, where there are any."""
 
 
+_ARM_CODES: Final[Mapping[str, str]] = {
+    "unauthorized": "AuthenticationFailed",
+    "unknown-resource": "ResourceNotFound",
+    "unknown-event": "NotFound",
+    "resource-type": "InvalidResourceType",
+    "api-version": "InvalidApiVersionParameter",
+}
+"""What Azure Resource Manager calls the kinds that it has, too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """A refusal, before it has the path it is about."""
@@ -151,6 +183,10 @@ def problem_of(error: ForewarnError) -> Problem:
 
 def respond(problem: Problem, path: str) -> Response:
     """Return *problem* as the answer to a request for *path*."""
+    if is_arm_path(path):
+        code = _ARM_CODES.get(problem.kind, problem.kind.title().replace("-", ""))
+        error = {"error": {"code": code, "message": problem.detail}}
+        return JSONResponse(error, problem.status, dict(problem.headers))
     document = {
         "type": f"urn:forewarn:problem:{problem.kind}",
         "title": problem.status.phrase,
@@ -166,6 +202,11 @@ def respond(problem: Problem, path: str) -> Response:
         headers=dict(problem.headers),
         media_type="application/problem+json",
     )
+
+
+def is_arm_path(path: str) -> bool:
+    """Tell whether *path* is one of Azure Resource Manager, where errors have its envelope."""
+    return path.lower().startswith("/subscriptions/")
 
 
 def handle_problems(app: FastAPI) -> None:
