@@ -56,11 +56,13 @@ def session_scheduled_events(_declared_fleet: object) -> Iterator[object]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the documents and the ledger with every test that fails."""
+    """Show the documents and the ledger with every test that fails, unless its message does."""
     report = yield
     emulator = getattr(item, "funcargs", {}).get("scheduled_events")
     if report.when == "call" and report.failed and emulator is not None:
-        report.sections.append(("scheduled events", emulator.describe()))
+        known: str = emulator.describe()
+        if not all(line in report.longreprtext for line in known.splitlines()):
+            report.sections.append(("scheduled events", known))
     return report
 
 

@@ -89,6 +89,7 @@ def test_scenario_is_read_with_its_defaults() -> None:
         ("\n" * MOST_LINES + "x", MOST_LINES + 1, "at most 1000 lines"),
         (f"x = '{'x' * 70_000}'", 1, "and 65536 characters"),
         ('name = "night"\n\n[[step]]\n', 3, "needs one of announce, begin, approve"),
+        ('name = "night"\n[[step]]\nat = "0s"\nanounce = "Freeze"\n', 4, "needs one of announce"),
         ('name = "night"\n\n[[step]]\nannounce = "Freeze"\n', 3, "needs its time"),
         (f'{BEGINNING}begin = "Reboot"\n', 6, "does one thing: announce or begin"),
         (f"{BEGINNING}colour = 3\n", 6, "A step with announce has no key 'colour'"),

@@ -181,6 +181,17 @@ def test_unknown_words_and_both_dates_come_through(
     assert [next(changes).event, next(changes).event] == [odd, iso]
 
 
+@pytest.mark.parametrize(("status", "body"), [(200, b"Approved"), (202, b"{}"), (204, b"")])
+def test_approval_is_answered_in_any_way(
+    make_client: ClientMaker, metadata: Metadata, status: int, body: bytes
+) -> None:
+    metadata.script = [answer_with(body, status)]
+
+    make_client(metadata.endpoint, patience=0).approve("an-id")
+
+    assert [seen.method for seen in metadata.seen] == ["POST"]
+
+
 def test_event_that_left_plain_azure_is_gone(make_client: ClientMaker, metadata: Metadata) -> None:
     metadata.events = [event(1)]
     changes = make_client(metadata.endpoint).watch()

@@ -331,6 +331,17 @@ def test_scenario_comes_from_a_file_and_can_be_stopped(emulator: Emulator, tmp_p
         emulator.run_scenario("dead-migration", "web-0")
 
 
+def test_answers_on_a_kept_connection_come_at_once(emulator: Emulator) -> None:
+    with emulator.vm("web-0").client() as client:
+        took = []
+        for _ in range(20):
+            began = time.perf_counter()
+            client.document()
+            took.append(time.perf_counter() - began)
+
+    assert sorted(took)[10] < 0.02, "half of them wait for a delayed acknowledgement, 40 ms each"
+
+
 def test_time_does_not_go_back(emulator: Emulator) -> None:
     with pytest.raises(ValueError, match="back"):
         emulator.clock.advance(minutes=-1)

@@ -59,6 +59,20 @@ def test_it(scheduled_events):
     assert re.search(r"Ledger of [0-9A-F-]{36}, Reboot of web-0:\n.* scheduled by", done.stdout)
 
 
+def test_failure_that_shows_everything_itself_is_not_told_twice(run_pytest: Run) -> None:
+    done = run_pytest(
+        test_it="""
+def test_it(scheduled_events):
+    scheduled_events.vm("web-0").reboot().assert_approved()
+"""
+    )
+
+    assert done.returncode == 1
+    assert "was not approved.\n" in done.stdout
+    assert done.stdout.count("Ledger of ") == 1, done.stdout
+    assert "- scheduled events -" not in done.stdout
+
+
 def test_session_has_the_fleet_that_the_suite_names(run_pytest: Run) -> None:
     done = run_pytest(
         conftest="""

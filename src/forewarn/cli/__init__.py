@@ -13,4 +13,6 @@ def main() -> None:
         print("This is the base install; get the command with:", file=sys.stderr)
         print("  pip install 'forewarn[server]'", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
     app()

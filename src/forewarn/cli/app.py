@@ -16,7 +16,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command(short_help="Show an event and a Maintenance, from Scheduled to gone.")(demo)
+app.command(short_help="Watch a roll-out go through a fleet.")(demo)
 app.command()(serve)
 for noun in (fleet, vm, event, maintenance, scenario, clock, fault, emulator, db):
     app.add_typer(noun.app)

@@ -1,159 +1,166 @@
-"""`forewarn demo`: a real server, a restart and a Maintenance, from Scheduled to gone."""
+"""`forewarn demo`: a running service, a fleet that answers, and a roll-out through its hosts."""
 
-import signal
+import os
+import shlex
+import shutil
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Annotated, Final
 
-import httpx2
 import typer
 
+from forewarn.cli.demonstration.fleet import fleet_file
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
-from forewarn.settings import ADMIN_TOKEN_FILE
+from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, Settings
 
-_READY_WITHIN: Final = 60.0
-_VERSIONS: Final = ("2017-03-01", "2020-07-01")
-_FLEET: Final = '[[availability_set]]\nname = "web"\nupdate_domains = 3\n' + "".join(
-    f'\n[[virtual_machine]]\nname = "web-{i}"\navailability_set = "web"\n' for i in range(6)
+_LOCALHOST: Final = "127.0.0.1"
+_METADATA_PORT: Final = 8169
+_CONTROL_PORT: Final = 8170
+_DATABASE: Final = "forewarn.db"
+_FLEET: Final = "fleet.toml"
+_FASTEST: Final = 1_000_000
+_COMMANDS: Final = (
+    ("vm restart web-0", "event list"),
+    ("scenario run live-migration --vm db --speed 60",),
 )
 
 
-def demo() -> None:
-    """Start a server in a temporary folder, restart a VM, and walk a Maintenance.
+def demo(
+    *,
+    speed: Annotated[
+        float,
+        typer.Option(
+            min=1, max=_FASTEST, metavar="N", help="Divide notice, drain and impact by this."
+        ),
+    ] = 60,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep the database, the fleet and the token there."),
+    ] = None,
+) -> None:
+    """Watch a roll-out go through a fleet that polls, drains and approves.
 
-    Time is virtual: an hour passes in a blink. Nothing is left behind.
+    Sixteen simulated virtual machines on four hosts poll a real service with the SDK,
+    each in its own way: quick, slow, only as the leader, never. On a terminal it stays
+    until Ctrl-C, for you to try commands on it; else it ends with the roll-out. Either
+    way it exits with 0 and leaves nothing behind but what --keep names.
 
-    Example: forewarn demo
+    Example: forewarn demo --speed 60
     """
-    with reported_errors(), TemporaryDirectory(prefix="forewarn-demo-") as folder:
-        typer.echo("A server on SQLite with six virtual machines, on the virtual clock.\n")
-        with _server(Path(folder)) as server:
-            _restart(server)
-            _walk(server)
-        typer.echo("\nDone. Your turn: forewarn serve --help")
+    with reported_errors(), ExitStack() as closing:
+        with suppress(KeyboardInterrupt):  # before the service runs; then it is no exception
+            _perform(_make_folder(keep, closing), speed, closing)
+        if keep is not None and (keep / _DATABASE).exists():
+            typer.echo(f"Kept in {keep}. Serve it again:")
+            typer.echo(f"  {_command()} serve {shlex.join(_serve_flags(keep, speed))}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Server:
-    """A server that was started for the demo, and how to talk to it from both sides."""
-
-    metadata: str
-    control: httpx2.Client
-    polls: httpx2.Client
-
-    def type_command(self, command: str, path: str, body: object = None) -> Any:
-        """Do over the control API what *command* does, and show the command."""
-        typer.echo(f"$ forewarn {command}")
-        answer = self.control.post(path, json=body)
-        answer.raise_for_status()
-        return answer.json()
-
-    def poll(self, vm: str, version: str) -> None:
-        """Read the document as *vm* does, and show both."""
-        url = f"{self.metadata}/vm/{vm}/metadata/scheduledevents?api-version={version}"
-        typer.echo(f"$ curl -H Metadata:true '{url}'")
-        typer.echo(self.polls.get(url, headers={"Metadata": "true"}).text)
-
-    def approve(self, vm: str, event_id: str) -> None:
-        """Request the start of an event as *vm* does."""
-        url = f"{self.metadata}/vm/{vm}/metadata/scheduledevents?api-version=2020-07-01"
-        body = f'{{"StartRequests":[{{"EventId":"{event_id}"}}]}}'
-        typer.echo(f"$ curl -H Metadata:true -d '{body}' '{url}'")
-        self.polls.post(url, headers={"Metadata": "true"}, content=body).raise_for_status()
-
-    def events(self) -> list[dict[str, Any]]:
-        """Return every event there is or was, oldest first."""
-        answer = self.control.get("/api/v1/events")
-        answer.raise_for_status()
-        listed: list[dict[str, Any]] = answer.json()["events"]
-        return sorted(listed, key=lambda event: (event["created_at"], event["update_domain"]))
+def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
+    if keep is None:
+        return Path(closing.enter_context(TemporaryDirectory(prefix="forewarn-demo-")))
+    fleet = keep / _FLEET
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        is_ours = not fleet.exists() or fleet.read_text(encoding="utf-8") == fleet_file()
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"Nothing can be kept in {keep}: {error}."
+        raise CommandError(message, code=ExitCode.FAILED) from error
+    if not is_ours:
+        message = f"{fleet} is not the fleet of the demo."
+        raise CommandError(message, code=ExitCode.REFUSED, hint="try: --keep with a new folder")
+    return keep
 
 
-def _restart(server: _Server) -> None:
-    event = server.type_command("vm restart web-0", "/api/v1/virtual-machines/web-0/restart")
-    for version in _VERSIONS:
-        server.poll("web-1", version)
-    server.approve("web-0", event["event_id"])
-    server.poll("web-1", _VERSIONS[-1])
-    server.type_command("clock advance 10m", "/api/v1/clock/advance", {"duration": "10m"})
-    server.poll("web-1", _VERSIONS[-1])
-
-
-def _walk(server: _Server) -> None:
-    typer.echo()
-    known = {event["event_id"]: event["event_status"] for event in server.events()}
-    order = {"event_type": "Freeze", "scopes": ["web"]}
-    server.type_command(
-        "maintenance start --type Freeze --scope web", "/api/v1/maintenances", order
+def _perform(folder: Path, speed: float, closing: ExitStack) -> None:
+    typer.echo("Starting a service and its fleet ...")
+    from forewarn.bootstrap.serving import serve_during  # noqa: PLC0415 - needs the server install
+    from forewarn.bootstrap.starting import Listeners  # noqa: PLC0415
+    from forewarn.cli.demonstration.performance import (  # noqa: PLC0415 - only the demo pays for it
+        Stage,
+        perform_until_interrupted,
     )
-    while True:
-        for event in server.events():
-            if known.get(event["event_id"]) != event["event_status"]:
-                known[event["event_id"]] = event["event_status"]
-                vms = ", ".join(event["resources"])
-                typer.echo(
-                    f"  update domain {event['update_domain']}: {event['event_status']:<9} {vms}"
-                )
-        if all(status in {"Completed", "Canceled"} for status in known.values()):
-            break
-        server.type_command("clock advance 5m", "/api/v1/clock/advance", {"duration": "5m"})
+    from forewarn.cli.demonstration.screen import find_audience  # noqa: PLC0415
+
+    (folder / _FLEET).write_text(fleet_file(), encoding="utf-8")
+    metadata, control = (
+        closing.enter_context(_listen(port)) for port in (_METADATA_PORT, _CONTROL_PORT)
+    )
+    settings = Settings(
+        database=f"sqlite:///{folder / _DATABASE}",
+        fleet=folder / _FLEET,
+        speed=speed,
+        executor=ExecutorKind.SIMULATED,
+    )
+    audience = find_audience()
+    refusals: list[Exception] = []
+
+    async def errand() -> None:
+        stage = Stage(
+            metadata=_url(metadata),
+            control=_url(control),
+            token=(folder / ADMIN_TOKEN_FILE).read_text(encoding="ascii").strip(),
+            speed=speed,
+            suggestions=tuple(_suggest(_url(control), folder)),
+        )
+        try:
+            await perform_until_interrupted(stage, audience)
+        except* CommandError as group:
+            refusals.extend(group.exceptions)
+        except* OSError:
+            _forget_standard_output()
+
+    serve_during(settings, Listeners(metadata=(metadata,), control=(control,)), errand)
+    try:
+        audience.part()
+    except OSError:
+        _forget_standard_output()
+    for refusal in refusals:
+        raise refusal
 
 
-@contextmanager
-def _server(folder: Path) -> Iterator[_Server]:
-    (folder / "fleet.toml").write_text(_FLEET, encoding="utf-8")
-    metadata, control = (f"127.0.0.1:{_port(wanted)}" for wanted in (8169, 8170))
+def _listen(port: int) -> socket.socket:
+    from forewarn.metadata.http import open_listener  # noqa: PLC0415 - needs the server install
+
+    try:
+        return open_listener(_LOCALHOST, port)
+    except OSError:
+        return open_listener(_LOCALHOST, 0)
+
+
+def _url(listener: socket.socket) -> str:
+    return f"http://{_LOCALHOST}:{listener.getsockname()[1]}"
+
+
+def _suggest(control: str, folder: Path) -> Iterator[str]:
+    """Say what to type in another terminal, so that it works there as it stands."""
+    yield "Your turn, in another terminal:"
+    yield f"  export FOREWARN_SERVER={control}"
+    yield f"  export FOREWARN_STATE_DIR={shlex.quote(str(folder.absolute()))}"
+    for line in _COMMANDS:
+        yield "  " + "; ".join(f"{_command()} {words}" for words in line)
+
+
+def _serve_flags(folder: Path, speed: float) -> list[str]:
     flags = {
-        "--database": f"sqlite:///{folder / 'forewarn.db'}",
-        "--fleet": str(folder / "fleet.toml"),
-        "--metadata": metadata,
-        "--control": control,
-        "--clock": "virtual",
-        "--executor": "simulated",
+        "--database": f"sqlite:///{folder / _DATABASE}",
+        "--fleet": str(folder / _FLEET),
+        "--executor": ExecutorKind.SIMULATED,
+        "--speed": f"{speed:g}",
     }
-    entry = "from forewarn.cli import main; main()"
-    words = [word for flag in flags.items() for word in flag]
-    command = [sys.executable, "-c", entry, "serve", *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
-        try:
-            with httpx2.Client(base_url=f"http://{control}", trust_env=False, timeout=30) as client:
-                _wait_until_ready(process, client)
-                token = (folder / ADMIN_TOKEN_FILE).read_text(encoding="ascii").strip()
-                client.headers["Authorization"] = f"Bearer {token}"
-                with httpx2.Client(trust_env=False, timeout=30) as polls:
-                    yield _Server(f"http://{metadata}", client, polls)
-        finally:
-            process.send_signal(signal.SIGTERM)
+    return [word for flag in flags.items() for word in flag]
 
 
-def _wait_until_ready(process: subprocess.Popen[str], client: httpx2.Client) -> None:
-    deadline = time.monotonic() + _READY_WITHIN
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if client.get("/readyz").is_success:
-                return
-        except httpx2.TransportError:
-            time.sleep(0.05)
-    process.kill()
-    said = process.stderr.read() if process.stderr else ""
-    raise CommandError(
-        f"The server did not start: {said.strip() or 'no word from it'}", code=ExitCode.FAILED
-    )
+def _command() -> str:
+    """Return how this very program is called from here."""
+    return "forewarn" if shutil.which("forewarn") else shlex.quote(sys.argv[0])
 
 
-def _port(wanted: int) -> int:
-    """Return *wanted*, or any free port if somebody has it."""
-    for port in (wanted, 0):
-        try:
-            with socket.create_server(("127.0.0.1", port)) as probe:
-                return int(probe.getsockname()[1])
-        except OSError:
-            continue
-    raise CommandError("There is no free port on 127.0.0.1.", code=ExitCode.FAILED)
+def _forget_standard_output() -> None:
+    # Whoever watched has closed the pipe or the terminal; what is left must not fail at exit.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -6,26 +6,30 @@ are never compared, because a server may begin to count anew. Trouble ends no wa
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from math import inf
 from typing import Final
 
 from forewarn.client._conversations import Conversations, Poll
 from forewarn.client._errors import UnavailableError
 from forewarn.client._messages import Conversation, Pause
-from forewarn.client._retrying import Spell
+from forewarn.client._retrying import Spell, persist
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 POLL_SECONDS: Final = 1.0
 
 _POLL_JITTER: Final = 0.1
-_ETAG_SECONDS: Final = 60.0
+_ETAG_SECONDS: Final = 10.0
 _LONG_WAIT: Final = 60
 _SHORT_WAIT: Final = 1
 _PLAIN_SECONDS: Final = 60.0
 """How long a server that does not know our questions is not asked them."""
+
+_ASK_SECONDS: Final = 5.0
+"""How long one that is in trouble is asked what has become of an event."""
 
 
 class ChangeKind(StrEnum):
@@ -108,7 +112,8 @@ class Watch:
 
     def _poll(self) -> Conversation[Poll]:
         timeout = self._conduct.timeout
-        # A server that began to count anew may be at the same number with other content.
+        # A server that began to count anew may be at the same number with other content, and what
+        # it announces there may be due in half a minute.
         if self._etag is None or self._conduct.monotonic() >= self._etag_expires:
             polled = yield from self._conversations.poll({}, timeout)
             self._next_poll = -inf if polled.etag else self._next_poll
@@ -137,8 +142,9 @@ class Watch:
     def _find_end(self, event: Event) -> Conversation[ChangeKind]:
         if self._conduct.monotonic() < self._is_plain_until:
             return ChangeKind.GONE
+        ask = partial(self._conversations.describe, event.event_id)
         try:
-            description = yield from self._conversations.describe(event.event_id)
+            description = yield from persist(ask, replace(self._conduct, patience=_ASK_SECONDS))
         except UnavailableError:
             return ChangeKind.GONE
         if description is None:

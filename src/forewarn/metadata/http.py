@@ -131,6 +131,9 @@ def open_listener(host: str, port: int) -> socket.socket:
     listener = socket.create_server(
         (host, port), family=family, backlog=2048, dualstack_ipv6=host == "::"
     )
+    # Connections inherit it; asyncio sets it only where `proto` says TCP, and here that is 0.
+    # Without it an answer in two writes waits for the client's delayed acknowledgement: 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listener.setblocking(False)
     return listener
 

@@ -164,7 +164,9 @@ def _read_steps(text: str, entries: list[Any]) -> tuple[ScenarioStep, ...]:
 def _verb(place: _Place, entry: Mapping[str, Any]) -> str:
     given = [key for key in entry if key in STEP_KEYS]
     if not given:
-        raise place.error(f"A step needs one of {', '.join(STEP_KEYS)}.")
+        known = {key for keys in STEP_KEYS.values() for key in keys}
+        misspelled = next((key for key in entry if key not in known), None)
+        raise place.error(f"A step needs one of {', '.join(STEP_KEYS)}.", misspelled)
     if len(given) > 1:
         raise place.error(f"A step does one thing: {' or '.join(given)}.", given[1])
     return given[0]

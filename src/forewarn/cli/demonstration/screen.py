@@ -1,0 +1,208 @@
+"""Who watches: somebody at a terminal, or a pipe that gets one plain line after another."""
+
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from forewarn.cli.demonstration.narration import Line
+from forewarn.cli.demonstration.picture import Picture
+from forewarn.cli.demonstration.table import Row, reasons, rows
+
+_WIDE: Final = 100
+_REASONS: Final = 2
+_SPACIOUS: Final = 8
+_STATUS_STYLES: Final[Mapping[str, str]] = {"Scheduled": "yellow", "Started": "bold red"}
+_COLUMNS: Final = {
+    "HOST": 5,
+    "VM": 13,
+    "SCOPE": 7,
+    "ANSWERS": 7,
+    "EVENT": 6,
+    "STATUS": 9,
+    "DOING": None,
+}
+"""The columns with their least widths, so that nothing jumps; the last takes what is left."""
+
+
+class Audience(Protocol):
+    """Whoever is shown the demo; *stays* says whether they want more after the roll-out."""
+
+    stays: bool
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    def hear(self, lines: Iterable[Line]) -> None:
+        """Take in what has happened."""
+
+    def see(self, picture: Picture) -> None:
+        """Take in how things are."""
+
+    def be_told(self, suggestions: Iterable[str]) -> None:
+        """Take in what to try next."""
+
+    def part(self) -> None:
+        """Take leave, when everything is over."""
+
+
+def find_audience() -> Audience:
+    """Return who watches standard output."""
+    console = Console()
+    if sys.stdout.isatty() and not console.is_dumb_terminal:
+        return Screen(console)
+    return Pipe()
+
+
+class Pipe:
+    """Hears the story, one plain line each."""
+
+    stays = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """There is nothing to tidy up."""
+
+    def hear(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            print(line, flush=True)  # noqa: T201 - this is where the demo speaks
+
+    def see(self, picture: Picture) -> None:
+        """Lines say it all."""
+
+    def be_told(self, suggestions: Iterable[str]) -> None:
+        """Nobody is there to try anything."""
+
+    def part(self) -> None:
+        """Say nothing: the end was told already."""
+
+
+class Screen:
+    """Sees the fleet as a table, with the last of the story below. It needs no thread."""
+
+    stays = True
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, screen=True, auto_refresh=False)
+        self._lines: deque[Line] = deque(maxlen=100)
+        self._suggestions: tuple[str, ...] = ()
+        self._farewell = "Stopped in the middle of the roll-out."
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def hear(self, lines: Iterable[Line]) -> None:
+        self._lines.extend(lines)
+
+    def see(self, picture: Picture) -> None:
+        self._live.update(
+            Scene(picture, tuple(self._lines), self._suggestions),
+            refresh=True,
+        )
+
+    def be_told(self, suggestions: Iterable[str]) -> None:
+        self._suggestions = tuple(suggestions)
+        self._farewell = self._lines[-1].text
+
+    def part(self) -> None:
+        print(self._farewell)  # noqa: T201 - the screen is gone
+
+
+class Scene:
+    """One frame, made for whatever size the terminal has."""
+
+    def __init__(
+        self, picture: Picture, lines: tuple[Line, ...], suggestions: tuple[str, ...]
+    ) -> None:
+        self._picture = picture
+        self._lines = lines
+        self._suggestions = suggestions
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        table = _draw_table(rows(self._picture), is_wide=width >= _WIDE)
+        said = self._suggestions or reasons(self._picture)[:_REASONS]
+        below = [part for text in said for part in Text(text, style="cyan").wrap(console, width)]
+        left = (options.height or console.height) - table.row_count - 2 - len(below)
+        space = [Text()] if left > _SPACIOUS else []
+        story = _last_lines(self._lines, console, width, left - 2 * len(space))
+        yield Group(_draw_title(self._picture), table, *space, *below, *space, *story)
+
+
+def _draw_table(lines: Iterable[Row], *, is_wide: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2 if is_wide else 1, 0, 0), expand=True)
+    for title, width in _COLUMNS.items():
+        table.add_column(
+            title,
+            min_width=width,
+            ratio=None if width else 1,
+            no_wrap=True,
+            overflow="ellipsis",
+            header_style="dim",
+        )
+    host = ""
+    for row in lines:
+        style = _STATUS_STYLES.get(row.status, "")
+        table.add_row(
+            Text(row.host if row.host != host else "", style="bold"),
+            row.vm,
+            Text(row.scope, style="dim"),
+            Text(row.answers, style="dim"),
+            row.event,
+            Text(row.status, style=style),
+            Text(row.doing, style="" if row.event else "green"),
+        )
+        host = row.host
+    return table
+
+
+def _draw_title(picture: Picture) -> Text:
+    return Text.assemble(
+        ("forewarn demo", "bold"), f"   {picture.now:%H:%M:%S}   ", ("Ctrl-C ends it", "dim")
+    )
+
+
+def _last_lines(lines: Sequence[Line], console: Console, width: int, height: int) -> list[Text]:
+    """Return the last of *lines* that fit, whole but folded to *width*."""
+    shown: list[Text] = []
+    for line in reversed(lines):
+        folded = list(_fold(line, console, width))
+        if len(folded) + len(shown) > height:
+            break
+        shown = folded + shown
+    return shown
+
+
+def _fold(line: Line, console: Console, width: int) -> Iterator[Text]:
+    time = f"{line.at:%H:%M:%S}  "
+    parts = Text(line.text).wrap(console, max(width - len(time), 10))
+    for number, part in enumerate(parts):
+        yield Text.assemble((time if number == 0 else " " * len(time), "dim"), part)

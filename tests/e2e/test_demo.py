@@ -1,0 +1,333 @@
+"""`forewarn demo` as a stranger sees it: in a terminal, in a pipe, and when they leave."""
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import shlex
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from tests.e2e.conftest import FOREWARN, ServerMaker, wait_until
+
+SPEED = "300"
+READY_SECONDS = 50.0
+"""Ten times what is promised: machines that run tests are busy."""
+LEAVE_SECONDS = 20.0
+ROLL_OUT_SECONDS = 120.0
+CONTROL_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+END_OF_SCREEN = "\x1b[?1049l"
+ECHO = "^C"
+SIZES = [(80, 24), (140, 40)]
+
+
+@pytest.fixture
+def temporary() -> Generator[Path]:
+    """Return the folder for temporary files of a demo, which are to be gone after it.
+
+    Its name is short, as that of the usual folder is, to fit into a line.
+    """
+    with TemporaryDirectory(prefix="t") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def surroundings(environment: Mapping[str, str], temporary: Path) -> dict[str, str]:
+    path = f"{FOREWARN.parent}:{os.defpath}"
+    return {**environment, "PATH": path, "TMPDIR": str(temporary), "TERM": "xterm-256color"}
+
+
+Demo = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start_demo(surroundings: dict[str, str]) -> Generator[Demo]:
+    """Return a function that starts a demo in a pipe; it is killed after the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*flags: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [FOREWARN, "demo", *flags],
+            env=surroundings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@dataclass(slots=True)
+class Terminal:
+    """A demo in a terminal, and what was written on it so far."""
+
+    process: subprocess.Popen[bytes]
+    here: int
+    seen: str = ""
+
+    def read(self) -> None:
+        # At its end Linux says that the other side has closed, as an error.
+        with contextlib.suppress(OSError):
+            if select.select([self.here], [], [], 0.1)[0]:
+                self.seen += os.read(self.here, 65536).decode(errors="replace")
+
+    def wait_for(self, text: str, seconds: float) -> None:
+        """Return when *text* is on the terminal."""
+
+        def is_there() -> bool:
+            self.read()
+            return text in self.seen
+
+        wait_until(is_there, f"{text!r} is not on the terminal", seconds)
+
+    def outlasts(self, other: subprocess.Popen[str]) -> bool:
+        """Go on looking at the terminal, and tell whether *other* has ended."""
+        self.read()
+        return other.poll() is not None
+
+    def frames(self) -> list[list[str]]:
+        """Return every full screen, without its colours."""
+        screen = self.seen.partition(END_OF_SCREEN)[0].replace(ECHO, "")
+        shown = [CONTROL_SEQUENCE.sub("", frame) for frame in screen.split("\x1b[H")[1:]]
+        return [frame.replace("\r", "").split("\n") for frame in shown]
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        os.write(self.here, b"\x03")
+
+    def leave(self) -> int:
+        """Return what the demo ends with, soon."""
+
+        def has_ended() -> bool:
+            if not self.is_closed:
+                self.read()
+            return self.process.poll() is not None
+
+        wait_until(has_ended, "the demo goes on", LEAVE_SECONDS)
+        return int(self.process.returncode)
+
+    def close(self) -> None:
+        """Close the window."""
+        if not self.is_closed:
+            os.close(self.here)
+        self.here = -1
+
+    @property
+    def is_closed(self) -> bool:
+        return self.here < 0
+
+
+OpenTerminal = Callable[..., Terminal]
+
+
+@pytest.fixture
+def open_terminal(surroundings: dict[str, str]) -> Generator[OpenTerminal]:
+    """Return a function that starts a demo in a terminal of some size."""
+    opened: list[Terminal] = []
+
+    def open_(columns: int, lines: int, *flags: str) -> Terminal:
+        here, there = pty.openpty()
+        fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        # In a session of its own, or nobody would hear of Ctrl-C.
+        command = ["setsid", "--ctty", str(FOREWARN), "demo", *flags]
+        process = subprocess.Popen(
+            command, env=surroundings, stdin=there, stdout=there, stderr=there
+        )
+        os.close(there)
+        opened.append(Terminal(process, here))
+        return opened[-1]
+
+    yield open_
+    for terminal in opened:
+        terminal.process.kill()
+        terminal.process.wait()
+        terminal.close()
+
+
+def test_pipe_gets_the_whole_story_and_the_demo_ends_by_itself(
+    start_demo: Demo, temporary: Path
+) -> None:
+    story, said = start_demo("--speed", SPEED).communicate(timeout=ROLL_OUT_SECONDS)
+    first, *lines = story.splitlines()
+
+    assert said == ""
+    assert first == "Starting a service and its fleet ..."
+    assert all(re.match(r"\d\d:\d\d:\d\d  \S", line) for line in lines), story
+    for sentence in (
+        r"kvm-2 has to wait: another update domain of batch and web comes first",
+        r"kvm-2 waits for batch_1 until \d\d:\d\d:\d\d",
+        r"kvm-1: Freeze of web-0, web-3 starts [\d.]+ s early: web-0 has approved",
+        r"kvm-3: Freeze of .* starts [\d.]+ s early: all have approved, BackEnd_IN_1 last",
+        r"kvm-4: Freeze of batch_0, batch_2 starts .*: batch_0, its leader, has approved",
+        r"kvm-2: Freeze of batch_1, batch_3 starts: .* without the approval of batch_1",
+        r"kvm-2: .*web-1.* back in service",
+    ):
+        assert re.search(sentence, story), f"{sentence} is not in:\n{story}"
+    assert "The roll-out is over after" in lines[-1]
+    assert "4 hosts, 9 events. 7 started early" in lines[-1]
+    assert list(temporary.iterdir()) == []
+
+
+def test_demo_is_ready_soon(start_demo: Demo) -> None:
+    began = time.monotonic()
+
+    process = start_demo()
+
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert "poll http://127.0.0.1:" in process.stdout.readline()
+    assert time.monotonic() - began < READY_SECONDS
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_terminal_shows_the_fleet_and_what_to_try_next(
+    open_terminal: OpenTerminal, surroundings: dict[str, str], columns: int, lines: int
+) -> None:
+    terminal = open_terminal(columns, lines, "--speed", SPEED)
+    terminal.wait_for("Your turn", ROLL_OUT_SECONDS)
+    terminal.wait_for("--vm db --speed 60", LEAVE_SECONDS)
+    commands = [line for line in terminal.frames()[-1] if line.startswith(("  export", "  fore"))]
+
+    # Somebody has to look at the terminal meanwhile: a full one stops the demo.
+    script = ["sh", "-ec", "\n".join(commands).rstrip() + " --no-wait"]
+    with subprocess.Popen(script, env=surroundings, stdout=subprocess.PIPE, text=True) as shell:
+        terminal.wait_for("rebooting", READY_SECONDS)
+        wait_until(lambda: terminal.outlasts(shell), "a command hangs", READY_SECONDS)
+        typed, _ = shell.communicate()
+    terminal.interrupt()
+
+    assert terminal.leave() == 0
+    assert shell.returncode == 0
+    assert "live-migration has begun" in typed
+    assert max(len(frame) for frame in terminal.frames()) <= lines
+    assert max(len(line) for frame in terminal.frames() for line in frame) <= columns
+    assert any(
+        re.search(r"BackEnd_IN_1\s+shop/1\s+slow\s+Freeze\s+Scheduled\s+drains, \d s left", line)
+        for frame in terminal.frames()
+        for line in frame
+    )
+    assert "kvm-2 waits for batch_1 until" in terminal.seen
+    assert "Traceback" not in terminal.seen
+
+
+@pytest.mark.parametrize("moment", ["Starting", "poll http", "Scheduled", "Started"])
+def test_ctrl_c_leaves_nothing_behind(
+    open_terminal: OpenTerminal, temporary: Path, moment: str
+) -> None:
+    terminal = open_terminal(100, 30)
+    terminal.wait_for(moment, READY_SECONDS)
+
+    terminal.interrupt()
+
+    assert terminal.leave() == 0
+    assert "Traceback" not in terminal.seen
+    assert list(temporary.iterdir()) == []
+
+
+def test_closing_the_window_leaves_nothing_behind(
+    open_terminal: OpenTerminal, temporary: Path
+) -> None:
+    terminal = open_terminal(100, 30)
+    terminal.wait_for("Scheduled", READY_SECONDS)
+
+    terminal.close()
+
+    assert terminal.leave() == 0
+    assert list(temporary.iterdir()) == []
+
+
+def test_ctrl_c_in_a_pipe_is_no_failure(start_demo: Demo, temporary: Path) -> None:
+    process = start_demo()
+    assert process.stdout is not None
+    while "drain" not in process.stdout.readline():
+        assert process.poll() is None
+
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=LEAVE_SECONDS)
+
+    assert (process.returncode, said) == (0, "")
+    assert list(temporary.iterdir()) == []
+
+
+def test_closed_pipe_ends_the_demo(start_demo: Demo, temporary: Path) -> None:
+    process = start_demo("--speed", SPEED)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+
+    assert process.wait(READY_SECONDS) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert list(temporary.iterdir()) == []
+
+
+def test_two_demos_at_once_take_different_ports(start_demo: Demo) -> None:
+    addresses = []
+    for process in (start_demo(), start_demo()):
+        assert process.stdout is not None
+        process.stdout.readline()
+        addresses.append(re.findall(r"127\.0\.0\.1:\d+", process.stdout.readline()))
+
+    assert all(addresses)
+    assert addresses[0] != addresses[1]
+
+
+def test_kept_demo_can_be_served_again(
+    start_demo: Demo, make_server: ServerMaker, tmp_path: Path
+) -> None:
+    kept = tmp_path / "new" / "kept"
+
+    story, said = start_demo("--speed", SPEED, "--keep", str(kept)).communicate(
+        timeout=ROLL_OUT_SECONDS
+    )
+
+    assert said == ""
+    _, _, *flags = shlex.split(story.splitlines()[-1])
+    server = make_server(*flags, database=kept / "forewarn.db")
+    server.start()
+    history = server.command("event", "history")["events"]
+    assert [event["host"] for event in history].count("kvm-2") == 2
+    assert {event["outcome"] for event in history} == {"succeeded"}
+    assert server.stop() == 0
+
+
+def test_folder_of_another_clock_is_refused(
+    start_demo: Demo, make_server: ServerMaker, tmp_path: Path
+) -> None:
+    server = make_server("--clock", "virtual", database=tmp_path / "forewarn.db")
+    server.fleet = server.fleet.rename(tmp_path / "other.toml")
+    server.start()
+    assert server.stop() == 0
+
+    process = start_demo("--keep", str(tmp_path))
+    _, said = process.communicate(timeout=READY_SECONDS)
+
+    assert process.returncode == 1
+    assert said.startswith("forewarn: ")
+    assert "was made under the virtual clock" in said
+
+
+def test_somebody_elses_fleet_file_is_not_overwritten(start_demo: Demo, tmp_path: Path) -> None:
+    (tmp_path / "fleet.toml").write_text("mine", encoding="utf-8")
+
+    process = start_demo("--keep", str(tmp_path))
+    _, said = process.communicate(timeout=READY_SECONDS)
+
+    assert process.returncode == 4
+    assert "is not the fleet of the demo" in said
+    assert (tmp_path / "fleet.toml").read_text(encoding="utf-8") == "mine"
