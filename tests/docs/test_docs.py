@@ -50,11 +50,29 @@ def test_readme_shows_what_the_demo_prints() -> None:
     claimed = [line for line in shown.splitlines()[1:] if line.strip() not in {"", "..."}]
 
     demo = Path(sys.executable).with_name("forewarn")
-    command = [demo, "demo", "--speed", "120"]
+    command = [str(demo), "demo", "--speed", "120"]
     printed = iter(timeless(subprocess.check_output(command, text=True)).splitlines())
 
     for line in claimed:
         assert timeless(line) in printed, f"the demo no longer prints, in this order: {line}"
+
+
+def test_test_in_the_readme_passes(tmp_path: Path) -> None:
+    (example,) = fences("python")
+    app = (
+        "from forewarn.client import Client\n\n"
+        "def run_my_app_once(metadata):\n"
+        "    with Client(metadata) as client:\n"
+        "        client.approve(*client.events())\n\n"
+    )
+    (tmp_path / "test_readme.py").write_text(app + example, encoding="utf-8")
+
+    pytest_alone = [sys.executable, "-m", "pytest", "-q", "--rootdir", ".", "-c", "/dev/null"]
+    done = subprocess.run(
+        pytest_alone, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert "1 passed" in done.stdout, done.stdout
 
 
 def timeless(text: str) -> str:

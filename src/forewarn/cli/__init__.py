@@ -6,6 +6,13 @@ import sys
 def main() -> None:
     """Run the command, or say what to install first."""
     try:
+        _run()
+    except KeyboardInterrupt:  # before a command could take it
+        sys.exit(130)
+
+
+def _run() -> None:
+    try:
         from forewarn.cli.app import app
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("forewarn"):
@@ -13,6 +20,4 @@ def main() -> None:
         print("This is the base install; get the command with:", file=sys.stderr)
         print("  pip install 'forewarn[server]'", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
     app()
