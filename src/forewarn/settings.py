@@ -26,7 +26,8 @@ from pydantic_settings import (
 
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.policy import USER_INITIATED_LIMIT
-from forewarn.operations.durations import DurationError, parse_duration
+from forewarn.operations.context import DOCUMENT_RETENTION
+from forewarn.operations.durations import DurationError, format_duration, parse_duration
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import PreviewWire
 
@@ -35,6 +36,7 @@ ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file, no
 
 _CONTROL: Final = "127.0.0.1:8170"
 _SQLITE: Final = "sqlite:///"
+_LONGEST_DURATION: Final = timedelta(days=3660)
 _TCP: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]+)):(?P<port>[0-9]+)")
 
 
@@ -121,9 +123,11 @@ def _check_network(text: str) -> str:
 
 def _check_duration(text: str) -> str:
     try:
-        parse_duration(text)
+        duration = parse_duration(text)
     except DurationError as error:
         raise ValueError(str(error)) from None
+    if duration > _LONGEST_DURATION:
+        raise ValueError(f"{text!r} is more than {_LONGEST_DURATION.days} days")
     return text
 
 
@@ -198,6 +202,10 @@ class Settings(BaseSettings):
     )
     user_initiated_limit: int = Field(
         default=USER_INITIATED_LIMIT, ge=1, description="How many user operations may be in flight."
+    )
+    document_retention: Annotated[str, AfterValidator(_check_duration)] = Field(
+        default=format_duration(DOCUMENT_RETENTION),
+        description="How long it can be told what a virtual machine could read.",
     )
     proxy_secret: str | None = Field(
         default=None, repr=False, min_length=1, description="The secret of the trusted proxies."

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.control.app import create_app
 from forewarn.control.authentication import authenticator
+from forewarn.control.feed import Feed
 from forewarn.control.services import Services
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
@@ -85,7 +86,8 @@ def store(tmp_path: Path, new_database: bytes) -> Iterator[Store]:
 @pytest.fixture
 def server(store: Store) -> Iterator[str]:
     """The address of a control API."""
-    numbers, clock = count(1), HandClock()
+    numbers, clock, feed = count(1), HandClock(), Feed(store)
+    store.listen(feed.note)
     services = Services(
         store=store,
         context=lambda who: Context(
@@ -101,6 +103,8 @@ def server(store: Store) -> Iterator[str]:
         authenticate=authenticator(store, now=lambda: MORNING, admin="alice", admin_secret=TOKEN),
         is_ready=lambda: True,
         changed=lambda: None,
+        impacts=dict,
+        feed=feed,
         scenarios=built_in_scenarios(),
     )
     config = uvicorn.Config(create_app(services), lifespan="off", log_config=None)
@@ -113,6 +117,7 @@ def server(store: Store) -> Iterator[str]:
             assert time.monotonic() < deadline, "the control API did not start"
             time.sleep(0.005)
         yield f"127.0.0.1:{listener.getsockname()[1]}"
+        feed.stop()
         control.should_exit = True
         thread.join(TIMEOUT)
         assert not thread.is_alive(), "the control API did not stop"

@@ -26,6 +26,7 @@ VERBS = {
     "vm": {"add", "list", "show", "remove", "restart", "redeploy"},
     "event": {
         "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",
+        "explain", "watch", "seen",
     },
     "maintenance": {"start", "status", "list"},
     "scenario": {"list", "run", "status", "stop"},

@@ -161,6 +161,52 @@ def test_history_lists_what_has_ended(run: Run) -> None:
         {SECOND}  Reboot  Completed  succeeded  2026-01-05 08:00:00Z  web-1
         """)  # noqa: E501
     assert len(shown(run("event", "list")).splitlines()) == 1
+    narrow = ("--scope", "web", "--type", "reboot", "--since", "08:00", "--until", "0m ago")
+    assert SECOND not in shown(run("event", "history", *narrow))
+    assert SECOND in shown(run("event", "history", *narrow[:-2], "--vm", "web-1"))
+
+
+def test_event_is_explained_in_sentences(run: Run) -> None:
+    run("event", "create", "--type", "Reboot", "--resource", "web-0")
+
+    assert shown(run("event", "explain", FIRST)) == table(f"""
+        {FIRST} is Scheduled.
+        - Nobody has approved it; the approval of one is enough (web-0).
+          It starts at 2026-01-05 08:15:00 GMT at the latest.
+          It may be postponed until 2026-01-05 09:15:00 GMT, and no further.
+        """)
+    explained = json.loads(shown(run("event", "explain", FIRST, "-o", "json")))
+    assert [reason["kind"] for reason in explained["reasons"]] == [
+        "approval-of-any",
+        "not-before",
+        "postponable",
+    ]
+
+
+def test_how_an_event_ended_is_explained(run: Run) -> None:
+    run("event", "create", "--type", "Reboot", "--resource", "solo")
+    run("event", "cancel", FIRST, "--reason", "not today")
+
+    assert shown(run("event", "explain", FIRST)) == table(f"""
+        {FIRST} is Canceled.
+          It was canceled at 2026-01-05 08:00:00 GMT: not today.
+        """)
+
+
+def test_seen_prints_the_document_and_nothing_else(run: Run) -> None:
+    run("clock", "advance", "5m")
+    run("vm", "restart", "solo")
+    run("clock", "advance", "5m")
+
+    before = run("event", "seen", "--vm", "solo", "--at", "08:04")
+    after = run("event", "seen", "--vm", "solo", "--at", "5m ago", "--api-version", "2017-03-01")
+
+    assert shown(before) == '{"DocumentIncarnation":0,"Events":[]}'
+    assert shown(after) == (
+        f'{{"DocumentIncarnation":1,"Events":[{{"EventId":"{FIRST}","EventStatus":"Scheduled",'
+        '"EventType":"Reboot","ResourceType":"VirtualMachine","Resources":["solo"],'
+        '"NotBefore":"2026-01-05T08:20:00Z"}]}'
+    )
 
 
 def test_event_is_postponed(run: Run) -> None:

@@ -103,4 +103,4 @@ def test_listeners_hear_of_the_outbox(store: Store) -> None:
     store.write(lambda tx: tx.put_setting("clock", "real"))
     put(store, message(1))
 
-    assert heard == [Change(outbox=True)]
+    assert heard == [Change(has_outbox_changed=True)]

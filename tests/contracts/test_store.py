@@ -37,6 +37,8 @@ from forewarn.ports.store import (
     AuditEntry,
     LeaseLostError,
     LedgerEntry,
+    LedgerLine,
+    Membership,
     Reading,
     SimulatedImpact,
     Store,
@@ -45,6 +47,7 @@ from forewarn.ports.store import (
     Transaction,
 )
 from forewarn.protocol.document import Document
+from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 from forewarn.storage.errors import (
     DatabaseDamagedError,
@@ -394,7 +397,7 @@ def test_events_of_scopes_are_the_newest_of_these_and_of_their_groups(store: Sto
 
     def found(*wanted: str, limit: int = 10) -> list[str]:
         ids = tuple(map(ScopeId, wanted))
-        listed = store.read(lambda reading: reading.events(scopes=ids, limit=limit))
+        listed = store.read(lambda reading: reading.events(scope_ids=ids, limit=limit))
         return [event.event_id for event in listed]
 
     assert found("scale-set/b") == [scopes[0], scopes[1], scopes[3]]
@@ -1102,3 +1105,121 @@ def test_directory_that_cannot_be_written_is_refused(unprivileged_path: Path) ->
 
     with pytest.raises(DatabaseUnusableError, match="its directory cannot be written"):
         open_sqlite(unprivileged_path)
+
+
+def test_ledger_of_all_events_can_be_followed(store: Store) -> None:
+    for number in range(5):
+        store.write(_full_work(number))
+
+    def look(reading: Reading) -> tuple[tuple[LedgerLine, ...], tuple[LedgerLine, ...], int]:
+        return (
+            reading.ledger_after(2, limit=2),
+            reading.ledger_after(5, limit=2),
+            reading.last_sequence(),
+        )
+
+    some, none, last = store.read(look)
+    assert [line.sequence for line in some] == [3, 4]
+    assert (none, last) == ((), 5)
+    assert some[0] == LedgerLine(
+        sequence=3,
+        event_id=_event(2).event_id,
+        event_type=EventType.REBOOT,
+        scope_id=ScopeId("virtual-machine/vm-2"),
+        resources=(VmName("web-1"), VmName("web-0")),
+        at=NOW,
+        what="created",
+        who="ada",
+        where="",
+        detail="",
+    )
+
+
+def test_ledger_of_a_new_store_is_empty(store: Store) -> None:
+    assert store.read(lambda reading: reading.last_sequence()) == 0
+
+
+def test_listeners_hear_of_a_ledger_that_has_grown(store: Store) -> None:
+    recorder = _Recorder()
+    store.listen(recorder)
+    entry = LedgerEntry(event_id=_event().event_id, at=NOW, what="approved", who="ada")
+
+    store.write(lambda tx: tx.append_ledger(entry))
+
+    assert recorder.changes == [Change(has_ledger_grown=True)]
+
+
+def test_events_are_narrowed_down_by_scope_type_and_ending(store: Store) -> None:
+    lone = ScopeId("virtual-machine/lone")
+    events = (
+        _event(1, ended_at=NOW),
+        _event(2, ended_at=NOW + timedelta(hours=1), event_type=EventType.FREEZE),
+        _event(3, scope_id=lone),
+    )
+
+    def put(tx: Transaction) -> None:
+        for event in events:
+            tx.put_event(event)
+
+    def look(reading: Reading) -> tuple[tuple[ScheduledEvent, ...], ...]:
+        hour = NOW + timedelta(hours=1)
+        return (
+            reading.events(scope_ids=[lone]),
+            reading.events(scope_ids=[]),
+            reading.events(event_type=EventType.FREEZE),
+            reading.events(ended=(NOW, None)),
+            reading.events(ended=(NOW, hour)),
+        )
+
+    store.write(put)
+
+    assert store.read(look) == (events[2:], (), events[1:2], events[:2], events[:1])
+
+
+def test_document_of_a_moment_is_the_last_published_by_then(store: Store) -> None:
+    store.write(lambda tx: tx.put_document(WEB, _document(1), at=NOW))
+    store.write(lambda tx: tx.put_document(WEB, _document(3), at=NOW + timedelta(hours=1)))
+
+    def look(reading: Reading) -> list[int]:
+        moments = (NOW - timedelta(microseconds=1), NOW, NOW + timedelta(hours=1))
+        return [reading.document_at(WEB, at).document_incarnation for at in moments]
+
+    assert store.read(look) == [0, 1, 3]
+
+
+def test_removed_documents_leave_the_current_one_and_its_number(store: Store) -> None:
+    def publish(tx: Transaction) -> None:
+        for number in (1, 2, 3):
+            tx.put_document(WEB, _document(number), at=NOW + timedelta(hours=number))
+
+    store.write(publish)
+    before = NOW + timedelta(hours=2)
+
+    found = store.read(lambda reading: reading.superseded_documents(before, limit=10))
+    store.write(lambda tx: tx.remove_documents(found))
+
+    assert found == ((WEB, 1),)
+    assert store.read(lambda reading: reading.document(WEB)) == _document(3)
+    with pytest.raises(DocumentIncarnationError):
+        store.write(lambda tx: tx.put_document(WEB, _document(1, _event()), at=NOW))
+
+
+def test_memberships_are_kept_in_order_and_in_any_case(store: Store) -> None:
+    joined = Membership(vm=VmName("web-0"), since=NOW, scope_id=WEB)
+    left = Membership(vm=VmName("web-0"), since=NOW + timedelta(hours=1), scope_id=None)
+    store.write(lambda tx: tx.put_memberships([left, replace(joined, scope_id=None)]))
+    store.write(lambda tx: tx.put_memberships([replace(joined, vm=VmName("WEB-0"))]))
+    store.write(lambda tx: tx.put_memberships([]))
+
+    assert store.read(lambda reading: reading.memberships("Web-0")) == (joined, left)
+
+
+def test_preview_wires_are_kept_in_order(store: Store) -> None:
+    later = NOW + timedelta(hours=1)
+    store.write(lambda tx: tx.put_preview_wire(PreviewWire.OBSERVED, at=later))
+    store.write(lambda tx: tx.put_preview_wire(PreviewWire.DOCUMENTED, at=NOW))
+
+    assert store.read(lambda reading: reading.preview_wires()) == (
+        (NOW, PreviewWire.DOCUMENTED),
+        (later, PreviewWire.OBSERVED),
+    )

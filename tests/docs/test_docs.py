@@ -11,6 +11,7 @@ from forewarn.cli.scenario import describe_step
 from forewarn.control.auditing import ADDRESSES_PER_MINUTE, LINES_PER_MINUTE
 from forewarn.control.scenario_views import scenario_view
 from forewarn.domain.access import MAY
+from forewarn.domain.explanation import HOLDING, ReasonKind
 from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.fleet import TABLES, read_fleet_file
@@ -140,6 +141,17 @@ def test_faults_of_the_reference_are_those_there_are() -> None:
     assert documented == {
         str(kind): (known.needed, known.optional) for kind, known in PARAMETERS.items()
     }
+
+
+def test_kinds_of_reasons_of_the_reference_are_those_there_are() -> None:
+    page = (ROOT / "docs" / "reference" / "events.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*) \| (yes)? ?\|", page, re.MULTILINE)
+
+    documented = {
+        kind: bool(holds) for kinds, holds in rows for kind in re.findall(r"[\w-]+", kinds)
+    }
+
+    assert documented == {str(kind): kind in HOLDING for kind in ReasonKind}
 
 
 @pytest.mark.parametrize(

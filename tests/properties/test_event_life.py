@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from forewarn.domain.decisions import Snapshot
 from forewarn.domain.errors import IllegalTransitionError, PostponeRefusedError
 from forewarn.domain.event import (
     TRANSITIONS,
@@ -24,12 +25,14 @@ from forewarn.domain.event import (
     start,
     start_unannounced,
 )
+from forewarn.domain.explanation import explain
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy, postpone
 from forewarn.domain.publication import FIRST_DOCUMENT, publish
+from forewarn.domain.topology import DeliveryScope, ScopeKind, VirtualMachine, build_topology
 from forewarn.protocol.document import encode_document
 from forewarn.protocol.versions import NEWEST
-from forewarn.protocol.vocabulary import EventId, EventSource, EventType
+from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 VMS = (VmName("web-0"), VmName("web-1"))
 POLICY = Policy(approval=ApprovalPolicy.ALL, postpone_until=timedelta(minutes=30))
@@ -38,6 +41,20 @@ DRAFT = Draft(
     event_source=EventSource.PLATFORM,
     share=Share(scope_id=ScopeId("availability-set/web"), update_domain=0, resources=VMS),
 )
+
+
+TOPOLOGY = build_topology(
+    scopes=[DeliveryScope(kind=ScopeKind.AVAILABILITY_SET, name="web", policy=POLICY)],
+    virtual_machines=[
+        VirtualMachine(name=vm, scope_id=ScopeId("availability-set/web")) for vm in VMS
+    ],
+)
+
+
+def may_start(event: ScheduledEvent, now: datetime) -> bool:
+    """State the policy `all` a second time, in other words."""
+    names = {approval.name for approval in event.approvals}
+    return now >= event.not_before or "alice" in names or names >= set(VMS)
 
 
 class EventLife(RuleBasedStateMachine):
@@ -130,6 +147,16 @@ class EventLife(RuleBasedStateMachine):
             latest = self.event.first_not_before + POLICY.postpone_until
             assert self.event.first_not_before <= self.event.not_before <= latest
             assert self.event.not_before.microsecond == 0
+
+    @invariant()
+    def who_is_said_to_have_not_approved_has_not(self) -> None:
+        if self.event:
+            snapshot = Snapshot(topology=TOPOLOGY, events={self.event_id: self.event})
+            reasons = explain(self.event, snapshot, self.now)
+            waiting = {vm for reason in reasons for vm in reason.vms}
+            if self.event.event_status is EventStatus.SCHEDULED:
+                assert waiting.isdisjoint(approval.name for approval in self.event.approvals)
+                assert bool(waiting) is not may_start(self.event, self.now)
 
     @invariant()
     def only_published_events_in_flight_are_shown(self) -> None:

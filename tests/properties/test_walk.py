@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from forewarn.domain.decisions import (
     BeginImpact,
+    CompleteEvent,
     Decisions,
     Effect,
     FinishMaintenance,
@@ -41,6 +42,7 @@ from forewarn.domain.event import (
     schedule,
     start_unannounced,
 )
+from forewarn.domain.explanation import Reason, ReasonKind, explain
 from forewarn.domain.maintenance import Maintenance, abort, pause, resume
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
@@ -224,6 +226,38 @@ class Walk(RuleBasedStateMachine):
             for vm in event.resources
         )
         assert all(times == 1 for times in named.values())
+
+    @invariant()
+    def whatever_does_not_move_is_explained(self) -> None:
+        """An event in flight has a reason that holds it, or the next decision moves it on."""
+        moving = {
+            action.event_id
+            for action in decide(self.snapshot, self.now).actions
+            if isinstance(action, StartEvent | CompleteEvent)
+        }
+        for event in self.snapshot.events.values():
+            reasons = explain(event, self.snapshot, self.now)
+            assert reasons
+            is_held = any(reason.holds for reason in reasons)
+            assert is_held == (event.is_in_flight and event.event_id not in moving)
+            self.check_claims(event, reasons)
+
+    def check_claims(self, event: ScheduledEvent, reasons: tuple[Reason, ...]) -> None:
+        """Nobody is said to have not approved who has."""
+        approvals = (
+            ReasonKind.APPROVAL_OF_ANY,
+            ReasonKind.APPROVAL_OF_ALL,
+            ReasonKind.APPROVAL_OF_LEADER,
+        )
+        for reason in reasons:
+            if reason.kind in approvals:
+                assert reason.vms
+                assert not set(reason.vms) & {approval.name for approval in event.approvals}
+            if reason.kind is ReasonKind.HOST_OPERATION:
+                (other_id,) = reason.event_ids
+                other = self.snapshot.events[other_id]
+                assert other.host_operation == event.host_operation
+                assert not set(reason.vms) & {approval.name for approval in other.approvals}
 
     def teardown(self) -> None:
         """Let everything go well from now on: the walk ends."""

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,37 @@ def test_database_of_the_first_release_is_upgraded_with_what_is_in_it(tmp_path: 
     assert (line.who, line.where) == (entry.who, entry.where) == ("admin", "")
     assert store.read(lambda reading: reading.tokens()) == ()
     store.close()
+
+
+FIRST_MACHINE = """
+INSERT INTO delivery_scopes VALUES ('virtual-machine/Web-0', 0, 'virtual-machine', 'Web-0', NULL, 1,
+    1, 'any', 0, 0, NULL);
+INSERT INTO virtual_machines VALUES ('Web-0', 0, 'virtual-machine/Web-0', 0, 0, NULL, '[]', '', '',
+    '', '', '', '{}', '{}');
+INSERT INTO settings VALUES ('preview_wire', 'observed');
+"""
+VIRTUAL_NOW = "INSERT INTO settings VALUES ('virtual_now', '2026-01-05T08:00:00+00:00');"
+
+
+@pytest.mark.parametrize("is_virtual", [True, False])
+def test_where_machines_were_is_known_from_the_upgrade_on(
+    tmp_path: Path, *, is_virtual: bool
+) -> None:
+    path = tmp_path / "forewarn.db"
+    _migrate(path, "0002")
+    connection = sqlite3.connect(path)
+    connection.executescript(FIRST_MACHINE + (VIRTUAL_NOW if is_virtual else ""))
+    connection.close()
+
+    upgrade(path)
+
+    store = open_sqlite(path, migrate=False)
+    (membership,) = store.read(lambda reading: reading.memberships("WEB-0"))
+    ((_, wire),) = store.read(lambda reading: reading.preview_wires())
+    store.close()
+    assert (membership.scope_id, wire) == ("virtual-machine/Web-0", "observed")
+    is_of_the_test = membership.since > datetime(2026, 1, 5, 9, tzinfo=UTC)
+    assert is_of_the_test is not is_virtual
 
 
 def test_database_without_schema_is_refused_unless_migrated(tmp_path: Path) -> None:

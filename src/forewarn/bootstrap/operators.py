@@ -13,6 +13,7 @@ from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
 from forewarn.control.auditing import Refusals
 from forewarn.control.authentication import authenticator
+from forewarn.control.feed import Feed
 from forewarn.control.services import Services
 from forewarn.emulator.builtin import built_in_scenarios
 
@@ -23,10 +24,16 @@ class ControlServer(uvicorn.Server):
     """uvicorn on open sockets, leaving the signals to whoever runs the event loop."""
 
     def __init__(
-        self, config: uvicorn.Config, listeners: Iterable[socket.socket], refusals: Refusals
+        self,
+        config: uvicorn.Config,
+        listeners: Iterable[socket.socket],
+        *,
+        feed: Feed,
+        refusals: Refusals,
     ) -> None:
         super().__init__(config)
         self._listeners = list(listeners)
+        self._feed = feed
         self._refusals = refusals
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -36,11 +43,18 @@ class ControlServer(uvicorn.Server):
         finally:
             await self._refusals.settle(everything=True)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let everything finish, and end what would not by itself."""
+        self._feed.stop()
+        await super().shutdown(sockets)
+
 
 def control_server(
     service: Service, listeners: Iterable[socket.socket], *, is_ready: Callable[[], bool]
 ) -> ControlServer:
     """Return the server of the control API of *service* on *listeners*."""
+    feed = Feed(service.store)
+    service.store.listen(feed.note)
     services = Services(
         store=service.store,
         context=service.context,
@@ -51,6 +65,8 @@ def control_server(
         ),
         is_ready=is_ready,
         changed=service.changed,
+        impacts=lambda: service.scheduler.impacts,
+        feed=feed,
         scenarios=built_in_scenarios(),
         notifiers=service.notifiers,
     )
@@ -66,4 +82,4 @@ def control_server(
         ssl_keyfile=service.settings.control_key,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    return ControlServer(config, listeners, app.state.refusals)
+    return ControlServer(config, listeners, feed=feed, refusals=app.state.refusals)

@@ -27,6 +27,7 @@ from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import Store
 from forewarn.protocol.versions import served_versions
 from forewarn.scheduler.scheduler import Scheduler
+from forewarn.scheduler.upkeep import Upkeep
 from forewarn.settings import ExecutorKind, Settings
 
 SCHEDULER: Final = "scheduler"
@@ -70,6 +71,7 @@ def assemble(
         polls=Polls(store, board, clock),
         notifiers=told.notifiers,
         couriers=_make_couriers(told, store, wall, beginning.epoch),
+        upkeep=Upkeep(store, lambda: context(SCHEDULER)),
         token=beginning.token,
     )
 
@@ -88,6 +90,7 @@ class Service:
     polls: Polls
     notifiers: Mapping[str, Notifier]
     couriers: tuple[Courier, ...]
+    upkeep: Upkeep
     token: str
 
     def changed(self) -> None:

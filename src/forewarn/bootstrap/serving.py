@@ -113,6 +113,7 @@ async def _serve(
     threads = [
         threading.Thread(target=service.scheduler.run, name="scheduler"),
         threading.Thread(target=service.polls.run, name="polls"),
+        threading.Thread(target=service.upkeep.run, name="upkeep"),
     ]
     couriers = [
         # Daemons: who waits for a slow receiver must not keep the server from ending.
@@ -134,6 +135,7 @@ async def _serve(
     finally:
         service.scheduler.stop()
         service.polls.stop()
+        service.upkeep.stop()
         for courier in service.couriers:
             courier.stop()
         for thread in threads:

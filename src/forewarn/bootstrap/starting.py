@@ -14,6 +14,7 @@ from forewarn.domain.publication import republish
 from forewarn.metadata.http import open_listener, open_unix_listener
 from forewarn.operations.access import new_secret
 from forewarn.operations.context import Context, Rules
+from forewarn.operations.durations import parse_duration
 from forewarn.operations.fleet import Fleet, FleetError, line_of, read_fleet_file
 from forewarn.operations.inventory import apply_fleet, find_vm
 from forewarn.ports.clock import Clock
@@ -108,6 +109,7 @@ def make_rules(settings: Settings) -> Rules:
         speed=settings.speed,
         user_initiated_limit=settings.user_initiated_limit,
         overdue_after=settings.longest_delay,
+        document_retention=parse_duration(settings.document_retention),
     )
 
 
@@ -153,7 +155,9 @@ def _take_over_wire(tx: Transaction, preview_wire: PreviewWire, now: datetime) -
     if known is not None and known != preview_wire:
         for scope_id, document in tx.documents().items():
             tx.put_document(scope_id, republish(document), at=now)
-    tx.put_setting("preview_wire", preview_wire)
+    if known != preview_wire:
+        tx.put_setting("preview_wire", preview_wire)
+        tx.put_preview_wire(preview_wire, at=now)
 
 
 def _check_default_vm(tx: Transaction, name: str) -> None:

@@ -22,6 +22,7 @@ class ExitCode(IntEnum):
     REFUSED = 4
     TIMED_OUT = 5
     UNREACHABLE = 6
+    INTERRUPTED = 130
 
 
 class CommandError(Exception):
@@ -73,6 +74,9 @@ HINTS: Final[Mapping[str, str]] = {
     "virtual-machine-exists": "try: forewarn vm show {vm}",
     "notice-too-short": "try: leave out --not-before, which takes the earliest",
     "moment": "try: --not-before 20m",
+    "past-moment": "try: --at '10m ago'",
+    "not-seen": "try: --at {since}",
+    "unknown-api-version": "try: leave out --api-version, which takes the newest",
     "empty-selection": "try: forewarn maintenance start --scope NAME",
     "plan": "try: forewarn maintenance start --help",
     "shared-host": "try: forewarn vm list",

@@ -1,14 +1,18 @@
 """`forewarn event`: announcing events, following them, and changing their course."""
 
+import json
 from collections.abc import Iterable
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import typer
 
 from forewarn.cli.errors import CommandError, ExitCode, confirm
-from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
+from forewarn.cli.following import follow
+from forewarn.cli.output import Columns, Output, Row, print_fields, print_table, time_of
 from forewarn.cli.session import Session, command, noun
 from forewarn.protocol.vocabulary import EventStatus, EventType
+
+T = TypeVar("T")
 
 app = noun("event", "Announce events, follow them, and change their course.")
 
@@ -24,6 +28,9 @@ TypeOption = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")]
 Vm = Annotated[str | None, typer.Option("--vm", metavar="NAME", help="Only its events.")]
+Scope = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Only of this set, service or scale set.")
+]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Not more than this many.")]
 
 _COLUMNS: Final[Columns] = {
@@ -124,6 +131,7 @@ def list_some(
         ),
     ] = None,
     vm: Vm = None,
+    scope: Scope = None,
     limit: Limit = 1000,
 ) -> None:
     """List the events in flight.
@@ -131,16 +139,33 @@ def list_some(
     Example: forewarn event list --status Started
     """
     wanted = status or [EventStatus.SCHEDULED, EventStatus.STARTED]
-    _show_several(session, session.get("events", **_query(vm, limit), status=list(wanted)))
+    query = _given(vm=vm, scope=scope, limit=limit, status=list(wanted))
+    _show_several(session, session.get("events", **query))
 
 
 @command(app, "history")
-def history(session: Session, *, vm: Vm = None, limit: Limit = 1000) -> None:
-    """List the events that have ended.
+def history(  # noqa: PLR0913 - one for each flag
+    session: Session,
+    *,
+    vm: Vm = None,
+    scope: Scope = None,
+    event_type: Annotated[
+        EventType | None,
+        typer.Option("--type", case_sensitive=False, metavar="TYPE", help="Only of this type."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Ended at 14:05, '2h ago' or a time, or later."),
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Ended before that.")] = None,
+    limit: Limit = 1000,
+) -> None:
+    """List the events that have ended: Completed, with what came of it, or Canceled.
 
-    Example: forewarn event history --vm web-0
+    Example: forewarn event history --vm web-0 --since '2h ago'
     """
-    answer = session.get("events", "history", **_query(vm, limit))
+    query = _given(vm=vm, scope=scope, event_type=event_type, since=since, until=until, limit=limit)
+    answer = session.get("events", "history", **query)
     session.show(answer, lambda got: print_table(got["events"], _HISTORY))
 
 
@@ -151,6 +176,59 @@ def show(session: Session, event_id: EventIdArgument) -> None:
     Example: forewarn event show 602D9444-D2CD-49C7-8624-8643E7171297
     """
     session.show(session.get("events", event_id), _print_one)
+
+
+@command(app, "explain")
+def explain(session: Session, event_id: EventIdArgument) -> None:
+    """Say why an event is not moving: who has not approved, what holds it, for how long.
+
+    Example: forewarn event explain 602D9444-D2CD-49C7-8624-8643E7171297
+    """
+    session.show(session.get("events", event_id, "explain"), _print_reasons)
+
+
+@command(app, "watch")
+def watch(
+    session: Session,
+    *,
+    vm: Vm = None,
+    event: Annotated[str | None, typer.Option(metavar="ID", help="Only this event.")] = None,
+    after: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="From the line after this one on; 0 is all."),
+    ] = None,
+) -> None:
+    """Print what happens to events, a line each, until Ctrl-C; across restarts of the server.
+
+    Example: forewarn event watch --vm web-0
+    """
+    query: dict[str, str | int] = _given(vm=vm, event_id=event, after=after)
+    try:
+        for line in follow(session, "events", "watch", **query):
+            typer.echo(json.dumps(line) if session.output is Output.JSON else _one_line(line))
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+@command(app, "seen")
+def seen(
+    session: Session,
+    *,
+    vm: Annotated[str, typer.Option("--vm", metavar="NAME", help="Who could read it.")],
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="14:05 (GMT, today), '10m ago' or a time; else now."),
+    ] = None,
+    api_version: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="The newest unless given.")
+    ] = None,
+) -> None:
+    """Print the exact document that a virtual machine could read at a moment.
+
+    Example: forewarn event seen --vm web-0 --at 14:05
+    """
+    query = _given(**{"at": at, "api-version": api_version})
+    typer.echo(session.get_bytes("virtual-machines", vm, "seen", **query), nl=False)
 
 
 @command(app, "approve")
@@ -230,14 +308,27 @@ def _show_several(session: Session, answer: Row) -> None:
     session.show(answer, lambda got: print_events(got["events"]))
 
 
-def _query(vm: str | None, limit: int) -> dict[str, object]:
-    return {"limit": limit} if vm is None else {"limit": limit, "vm": vm}
+def _given(**query: T | None) -> dict[str, T]:
+    return {name: value for name, value in query.items() if value is not None}
 
 
 def _print_one(event: Row) -> None:
     print_fields(event, _FIELDS)
     typer.echo()
     print_table(event["ledger"], _LEDGER)
+
+
+def _print_reasons(explanation: Row) -> None:
+    typer.echo(f"{explanation['event_id']} is {explanation['event_status']}.")
+    for reason in explanation["reasons"]:
+        typer.echo(f"{'-' if reason['holds'] else ' '} {reason['sentence']}")
+
+
+def _one_line(line: Row) -> str:
+    of = f"{line['event_type']} of {','.join(line['resources'])}"
+    detail = f": {line['detail']}" if line["detail"] else ""
+    said = f"{line['what']} by {line['who']}"
+    return f"{time_of(line['at'])}  {line['event_id']}  {said}  {of}{detail}"
 
 
 def _seconds(duration: int | None) -> str:

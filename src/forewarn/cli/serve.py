@@ -24,6 +24,7 @@ _METAVARS: Final = {
     "default_vm": "NAME",
     "state_dir": "DIR",
     "user_initiated_limit": "N",
+    "document_retention": "DURATION",
     "trusted_proxies": "ADDRESS",
     "notifications": "FILE",
     "overdue_after": "DURATION",

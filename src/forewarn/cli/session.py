@@ -2,7 +2,8 @@
 
 import inspect
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -104,6 +105,26 @@ class Session:
         else:
             print_it(answer)
 
+    def get_bytes(self, *path: str, **query: object) -> bytes:
+        """Return what is at *path* as it is."""
+        return self._send("GET", path, params=query).content
+
+    @contextmanager
+    def stream(self, *path: str, **query: str | int) -> Generator[Iterator[str]]:
+        """Open the stream at *path*, and give its lines as they come.
+
+        What goes wrong while they do is a TransportError.
+        """
+        with ExitStack() as closing, self._client() as client:
+            with self._reported():
+                url, headers = self._address(path)
+                asked = client.stream("GET", url, headers=headers, params=query)
+                answer = closing.enter_context(asked)
+                if not answer.is_success:
+                    answer.read()
+                    self._check(answer)
+            yield answer.iter_lines()
+
     def _ask(self, method: str, path: tuple[str, ...], **request: Any) -> Any:
         answer = self._send(method, path, **request)
         try:
@@ -112,14 +133,25 @@ class Session:
             raise self._unlike_forewarn(answer) from None
 
     def _send(self, method: str, path: tuple[str, ...], **request: Any) -> httpx2.Response:
+        url, headers = self._address(path)
+        with self._reported(), self._client() as client:
+            answer = client.request(method, url, headers=headers, **request)
+        self._check(answer)
+        return answer
+
+    def _client(self) -> httpx2.Client:
+        # No proxies or credentials from the environment: only settings.py reads that.
+        return httpx2.Client(trust_env=False, timeout=_TIMEOUT, verify=self._trusted())
+
+    def _address(self, path: tuple[str, ...]) -> tuple[str, dict[str, str]]:
         place = "/".join(quote(part, safe="") for part in path)
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        return f"{self.server}/api/v1/{place}", headers
+
+    @contextmanager
+    def _reported(self) -> Generator[None]:
         try:
-            # No proxies or credentials from the environment: only settings.py reads that.
-            with httpx2.Client(trust_env=False, timeout=_TIMEOUT, verify=self._trusted()) as client:
-                answer = client.request(
-                    method, f"{self.server}/api/v1/{place}", headers=headers, **request
-                )
+            yield
         except httpx2.TimeoutException as error:
             raise self._timed_out(error) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, UnicodeError) as error:
@@ -129,8 +161,10 @@ class Session:
             ) from error
         except httpx2.TransportError as error:
             raise self._untrusted(error) or self._unreachable() from error
+
+    def _check(self, answer: httpx2.Response) -> None:
         if answer.is_success:
-            return answer
+            return
         try:
             problem = {**answer.json(), "status": answer.status_code}
         except (ValueError, TypeError):

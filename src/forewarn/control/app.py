@@ -12,15 +12,19 @@ from forewarn.control import (
     calendar,
     clock,
     events,
+    explanations,
     faults,
     fleet,
     health,
     maintenances,
     notifications,
     scenarios,
+    seen,
     tokens,
     virtual_machines,
+    watching,
 )
+from forewarn.control.arm import add_arm_route
 from forewarn.control.auditing import Auditing, Refusals
 from forewarn.control.authentication import API_PREFIX, Authentication
 from forewarn.control.problems import handle_problems
@@ -28,9 +32,21 @@ from forewarn.control.schemas import ProblemDocument
 from forewarn.control.services import Services
 
 _NOUNS: Final = (
-    fleet, virtual_machines, events, maintenances, scenarios, clock, audit, faults, tokens,
-    notifications, calendar,
-)  # fmt: skip
+    fleet,
+    virtual_machines,
+    seen,
+    watching,  # before an event that could be called so
+    events,
+    explanations,
+    maintenances,
+    scenarios,
+    clock,
+    notifications,
+    calendar,
+    audit,
+    faults,
+    tokens,
+)
 _PROBLEM: Final[dict[str, Any]] = {
     "description": "Refused, with the reason.",
     "content": {
@@ -54,10 +70,11 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.include_router(health.router)
     app.include_router(_api())
+    arm_route = add_arm_route(app)
     app.add_middleware(Authentication, authenticate=services.authenticate)
     # Around it, because a caller without a token is refused too.
     app.state.refusals = Refusals(services)
-    app.add_middleware(Auditing, refusals=app.state.refusals, routes=api_routes())
+    app.add_middleware(Auditing, refusals=app.state.refusals, routes=(*api_routes(), arm_route))
     handle_problems(app)
     return app
 

@@ -167,7 +167,8 @@ class Auditing:
         for route in self._routes:
             match = route.path_regex.match(path)
             if match and scope["method"] in (route.methods or ()):
-                return route.name, next(iter(match.groupdict().values()), NOBODY)
+                parts = match.groupdict()
+                return route.name, parts.get("event_id") or next(iter(parts.values()), NOBODY)
         return NOBODY, scope["path"]
 
 

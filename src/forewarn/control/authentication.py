@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
@@ -9,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forewarn.control.problems import UnauthorizedError, problem_of, respond
+from forewarn.control.problems import UnauthorizedError, is_arm_path, problem_of, respond
 from forewarn.domain.access import Principal, Role
 from forewarn.domain.errors import TokenExpiredError, TokenRevokedError
 from forewarn.operations.access import find_token, is_secret, needs_noting, note_use
@@ -52,13 +53,17 @@ class Authentication:
         self._authenticate = authenticate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with `state.principal`, or answer 401."""
+        """Pass the request on with `state.principal`, or answer 401.
+
+        What takes long can have `state.identify` look again at whether the token has ended.
+        """
         if scope["type"] != "http" or not is_protected(scope["path"]):
             await self._app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
+        token = _bearer_token(Headers(scope=scope))
         try:
-            principal = await self._identify(_bearer_token(Headers(scope=scope)))
+            principal = await self._identify(token)
         except ForewarnError as refusal:
             if isinstance(refusal, TokenExpiredError | TokenRevokedError):
                 state["who"] = refusal.name
@@ -66,6 +71,7 @@ class Authentication:
             await respond(state["problem"], scope["path"])(scope, receive, send)
             return
         state["principal"], state["who"] = principal, principal.name
+        state["identify"] = partial(self._identify, token)
         await self._app(scope, _limited(receive), send)
 
     async def _identify(self, token: str | None) -> Principal:
@@ -79,7 +85,7 @@ class Authentication:
 
 def is_protected(path: str) -> bool:
     """Tell whether what is at *path* needs a token."""
-    return path == API_PREFIX or path.startswith(f"{API_PREFIX}/")
+    return path == API_PREFIX or path.startswith(f"{API_PREFIX}/") or is_arm_path(path)
 
 
 def _bearer_token(headers: Headers) -> str | None:

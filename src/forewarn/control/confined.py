@@ -13,15 +13,29 @@ from typing import NoReturn
 from forewarn.domain.access import Principal, Role
 from forewarn.domain.errors import OutsideScopesError, RoleTooLowError
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.explanation import Reason, ReasonKind
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName, names_scope
 from forewarn.domain.notification import Notification, NotificationStatus, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.topology import Topology
-from forewarn.ports.store import AuditEntry, LedgerEntry, Reading, SimulatedImpact, Transaction
+from forewarn.operations.context import Context
+from forewarn.operations.events import find_event
+from forewarn.operations.explain import Explanation, explain_event
+from forewarn.operations.snapshots import Impacts
+from forewarn.ports.store import (
+    AuditEntry,
+    LedgerEntry,
+    LedgerLine,
+    Membership,
+    Reading,
+    SimulatedImpact,
+    Transaction,
+)
 from forewarn.protocol.document import Document
-from forewarn.protocol.vocabulary import EventId, EventStatus
+from forewarn.protocol.versions import PreviewWire
+from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
 
 def confine_reading(reading: Reading, principal: Principal) -> Reading:
@@ -46,6 +60,29 @@ def confine_targets(targets: Iterable[Target], principal: Principal) -> tuple[Ta
         for target in targets
         if (part := tuple(filter(is_theirs, target.scopes))) or not target.scopes
     )
+
+
+def confine_lines(lines: Iterable[LedgerLine], principal: Principal) -> tuple[LedgerLine, ...]:
+    """Return those about events that *principal* may see."""
+    return tuple(line for line in lines if principal.covers(line.scope_id))
+
+
+def explain_confined(
+    reading: Reading, principal: Principal, context: Context, event_id: EventId, impacts: Impacts
+) -> Explanation:
+    """Explain an event of the scopes of *principal*. What else holds it is said without names."""
+    confined = confine_reading(reading, principal)
+    find_event(confined, event_id)
+    found = explain_event(reading, context, event_id, impacts)
+
+    def without_names(reason: Reason) -> Reason:
+        if all(confined.event(named) for named in reason.event_ids):
+            return reason
+        kind = ReasonKind.HOST_OPERATION_ELSEWHERE
+        return replace(reason, kind=kind, vms=(), event_ids=())
+
+    # Several elsewhere are said once.
+    return replace(found, reasons=tuple(dict.fromkeys(map(without_names, found.reasons))))
 
 
 class ConfinedReading:
@@ -91,14 +128,20 @@ class ConfinedReading:
         *,
         status: Iterable[EventStatus] = (),
         vm: VmName | None = None,
-        scopes: Iterable[ScopeId] = (),
+        scope_ids: Iterable[ScopeId] | None = None,
+        event_type: EventType | None = None,
+        ended: tuple[datetime | None, datetime | None] = (None, None),
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
         """Return the newest events of the scopes."""
-        wanted = self._chosen(scopes)
-        if not wanted:
-            return ()
-        return self._all.events(status=status, vm=vm, scopes=wanted, limit=limit)
+        return self._all.events(
+            status=status,
+            vm=vm,
+            scope_ids=self._chosen(scope_ids),
+            event_type=event_type,
+            ended=ended,
+            limit=limit,
+        )
 
     def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]:
         """Return the life of an event of the scopes."""
@@ -133,6 +176,30 @@ class ConfinedReading:
         documents = self._all.documents().items()
         return {scope: body for scope, body in documents if self._principal.covers(scope)}
 
+    def document_at(self, scope_id: ScopeId, at: datetime) -> Document:
+        """Return what one of the scopes was shown at a moment."""
+        is_theirs = self._principal.covers(scope_id)
+        return self._all.document_at(scope_id, at) if is_theirs else FIRST_DOCUMENT
+
+    def memberships(self, vm: str) -> tuple[Membership, ...]:
+        """Return when a virtual machine was in the scopes; elsewhere it is in no fleet."""
+        shown: list[Membership] = []
+        for known in self._all.memberships(vm):
+            is_theirs = known.scope_id is not None and self._principal.covers(known.scope_id)
+            if is_theirs:
+                shown.append(known)
+            elif shown and shown[-1].scope_id is not None:
+                shown.append(replace(known, scope_id=None))
+        return tuple(shown)
+
+    def preview_wires(self) -> tuple[tuple[datetime, PreviewWire], ...]:
+        """Return what holds for the whole server."""
+        return self._all.preview_wires()
+
+    def last_sequence(self) -> int:
+        """Return the place of the last line of the whole ledger."""
+        return self._all.last_sequence()
+
     def last_polled_at(self, scope_id: ScopeId) -> datetime | None:
         """Return when one of the scopes was last polled."""
         return self._all.last_polled_at(scope_id) if self._principal.covers(scope_id) else None
@@ -146,12 +213,12 @@ class ConfinedReading:
         self,
         *,
         status: NotificationStatus | None = None,
-        scopes: Iterable[ScopeId] = (),
+        scope_ids: Iterable[ScopeId] | None = None,
         limit: int = 1000,
     ) -> tuple[Notification, ...]:
         """Return the newest messages about events of the scopes."""
-        wanted = self._chosen(scopes)
-        return self._all.notifications(status=status, scopes=wanted, limit=limit) if wanted else ()
+        chosen = self._chosen(scope_ids)
+        return self._all.notifications(status=status, scope_ids=chosen, limit=limit)
 
     def setting(self, name: str) -> str | None:
         """Return what holds for the whole server."""
@@ -161,11 +228,12 @@ class ConfinedReading:
         """Refuse what only an admin may, who is never limited to scopes."""
         raise RoleTooLowError(self._principal.name, self._principal.role, Role.ADMIN)
 
-    audit = token = tokens = next_notifications = targets_waited_for = refuse
+    audit = token = tokens = ledger_after = superseded_documents = refuse
+    next_notifications = targets_waited_for = refuse
 
-    def _chosen(self, asked: Iterable[ScopeId]) -> tuple[ScopeId, ...]:
-        asked = tuple(asked)
-        return tuple(filter(self._principal.covers, asked)) if asked else self._principal.scopes
+    def _chosen(self, asked: Iterable[ScopeId] | None) -> tuple[ScopeId, ...]:
+        own = self._principal
+        return own.scopes if asked is None else tuple(filter(own.covers, asked))
 
     def _covered(self, events: Iterable[ScheduledEvent]) -> tuple[ScheduledEvent, ...]:
         return tuple(event for event in events if self._principal.covers(event.scope_id))
@@ -250,4 +318,5 @@ class ConfinedTransaction(ConfinedReading):
 
     put_topology = put_scenario_run = put_token = put_setting = ConfinedReading.refuse
     put_polled_at = put_simulated_impact = next_epoch = check_epoch = ConfinedReading.refuse
+    remove_documents = put_memberships = put_preview_wire = ConfinedReading.refuse
     prune_notifications = ConfinedReading.refuse

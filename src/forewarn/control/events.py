@@ -1,13 +1,14 @@
 """/events: announcing them, following them, and changing their course."""
 
 from collections.abc import Iterable
-from typing import Annotated, Final
+from datetime import datetime
+from typing import Annotated, Final, TypedDict, Unpack
 
 from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator
 
 from forewarn.control.caller import Caller, Operating, Viewing
-from forewarn.control.moments import parse_moment, resolve
+from forewarn.control.moments import parse_moment, parse_past, resolve
 from forewarn.control.schemas import (
     CancelRequest,
     CompleteRequest,
@@ -22,7 +23,7 @@ from forewarn.control.schemas import (
 )
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.names import VmName
+from forewarn.domain.names import ScopeId, VmName
 from forewarn.operations.events import (
     EventOrder,
     approve_event,
@@ -34,10 +35,10 @@ from forewarn.operations.events import (
     postpone_event,
     start_event,
 )
-from forewarn.operations.inventory import find_vm
+from forewarn.operations.inventory import find_scope_ids, find_vm
 from forewarn.ports.store import Reading
 from forewarn.protocol import vocabulary
-from forewarn.protocol.vocabulary import EventId, EventStatus
+from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
 router = APIRouter(prefix="/events", tags=["events"])
 
@@ -46,22 +47,57 @@ EventIdPath = Annotated[
 ]
 Statuses = Annotated[tuple[EventStatus, ...], Query()]
 Vm = Annotated[str | None, Query()]
+Scope = Annotated[str | None, Query(description="A set, service, scale set or its id.")]
+Type = Annotated[EventType | None, Query()]
+Past = Annotated[
+    str | None,
+    Query(max_length=64, description="14:05 today, 10m ago, or 2026-01-05T08:15:00Z."),
+]
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 _ENDED: Final = (EventStatus.COMPLETED, EventStatus.CANCELED)
 
 
+class _Narrowing(TypedDict, total=False):
+    status: Iterable[EventStatus]
+    event_type: EventType | None
+    ended: tuple[datetime | None, datetime | None]
+    limit: int
+
+
 @router.get("")
 def list_events(
-    caller: Viewing, status: Statuses = (), vm: Vm = None, limit: Limit = 1000
+    caller: Viewing,
+    status: Statuses = (),
+    vm: Vm = None,
+    scope: Scope = None,
+    limit: Limit = 1000,
 ) -> EventsView:
     """Return events of any status, or of those given."""
-    return _list(caller, status, vm, limit)
+    return _list(caller, vm, scope, status=status, limit=limit)
 
 
 @router.get("/history")
-def list_history(caller: Viewing, vm: Vm = None, limit: Limit = 1000) -> EventsView:
-    """Return the events that have ended."""
-    return _list(caller, _ENDED, vm, limit)
+def list_history(  # noqa: PLR0913 - one for each way to narrow it down
+    caller: Viewing,
+    *,
+    vm: Vm = None,
+    scope: Scope = None,
+    event_type: Type = None,
+    since: Past = None,
+    until: Past = None,
+    limit: Limit = 1000,
+) -> EventsView:
+    """Return the events that have ended, since a moment and before another if wanted."""
+    now = caller.services.clock.now()
+    return _list(
+        caller,
+        vm,
+        scope,
+        status=_ENDED,
+        event_type=event_type,
+        ended=(_moment(since, now), _moment(until, now)),
+        limit=limit,
+    )
 
 
 @router.post("", status_code=201, name="event create")
@@ -140,12 +176,21 @@ def cancel(
     return event_view(caller.write(lambda tx, context: cancel_event(tx, context, event_id, reason)))
 
 
-def _list(caller: Caller, status: Iterable[EventStatus], vm: str | None, limit: int) -> EventsView:
+def _list(
+    caller: Caller, vm: str | None, scope: str | None, **narrowing: Unpack[_Narrowing]
+) -> EventsView:
     def look(reading: Reading) -> tuple[ScheduledEvent, ...]:
-        name = None if vm is None else _known_as(reading, vm)
-        return reading.events(status=status, vm=name, limit=limit)
+        return reading.events(
+            vm=None if vm is None else _known_as(reading, vm),
+            scope_ids=None if scope is None else _scopes_called(reading, scope),
+            **narrowing,
+        )
 
     return events_view(caller.read(look))
+
+
+def _moment(text: str | None, now: datetime) -> datetime | None:
+    return None if text is None else parse_past(text, now)
 
 
 def _known_as(reading: Reading, vm: str) -> VmName:
@@ -154,3 +199,8 @@ def _known_as(reading: Reading, vm: str) -> VmName:
     except UnknownVirtualMachineError:
         # It may have left the fleet, and its events stay.
         return VmName(vm)
+
+
+def _scopes_called(reading: Reading, scope: str) -> tuple[ScopeId, ...]:
+    # The same holds for a scope, which is then known by its id.
+    return find_scope_ids(reading.topology(), scope) or (ScopeId(scope),)

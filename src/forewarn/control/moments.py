@@ -1,13 +1,15 @@
 """Times as people type them: 20m from now on, or 2026-01-05T08:15:00Z."""
 
-from datetime import UTC, datetime, timedelta
+import re
+from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
-from forewarn.control.problems import MomentError
+from forewarn.control.problems import MomentError, PastMomentError
 from forewarn.operations.durations import DurationError, parse_duration
 
 _FARTHEST: Final = timedelta(days=3660)
 _LAST_YEAR: Final = 2999
+_TIME_OF_DAY: Final = re.compile(r"[0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
 
 
 def parse_span(text: str) -> timedelta:
@@ -37,13 +39,25 @@ def resolve(moment: datetime | timedelta, now: datetime) -> datetime:
     return now + moment if isinstance(moment, timedelta) else moment
 
 
+def parse_past(text: str, now: datetime) -> datetime:
+    """Return the moment *text* names, seen from *now*: 14:05 today, 10m ago, or a time."""
+    try:
+        if _TIME_OF_DAY.fullmatch(text):
+            return datetime.combine(now.date(), time.fromisoformat(text), UTC)
+        if text.endswith(" ago"):
+            return now - parse_span(text.removesuffix(" ago").rstrip())
+        return _parse_time(text)
+    except (ValueError, OverflowError, DurationError, MomentError):
+        raise PastMomentError(text) from None
+
+
 def _parse_time(text: str) -> datetime:
     try:
-        time = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise MomentError(text, "is neither a duration nor a time") from None
-    if time.tzinfo is None:
+    if moment.tzinfo is None:
         raise MomentError(text, "has no time zone")
-    if not 1970 < time.year <= _LAST_YEAR:
+    if not 1970 < moment.year <= _LAST_YEAR:
         raise MomentError(text, "is too far away")
-    return time.astimezone(UTC)
+    return moment.astimezone(UTC)

@@ -11,7 +11,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from forewarn.control.services import ClockError
 from forewarn.domain.errors import (
@@ -34,6 +34,7 @@ from forewarn.domain.errors import (
     UserOperationError,
 )
 from forewarn.operations.access import redact
+from forewarn.operations.acknowledgements import UnknownResourceError
 from forewarn.operations.durations import DurationError
 from forewarn.operations.fleet import FleetError
 from forewarn.operations.inventory import VirtualMachineBusyError
@@ -45,6 +46,7 @@ from forewarn.operations.notifications import (
 )
 from forewarn.operations.scenario_file import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError, UnknownScenarioRunError
+from forewarn.operations.seen import NotSeenError, UnknownApiVersionError
 from forewarn.ports.faults import FaultError
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import ForewarnError
@@ -69,6 +71,34 @@ class MomentError(ForewarnError):
     def __init__(self, text: str, problem: str) -> None:
         super().__init__(f"{text[:40]!r} {problem}; write 20m or 2026-01-05T08:15:00Z.")
         self.text = text
+
+
+class PastMomentError(ForewarnError):
+    """Something that names no moment gone by."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text[:40]!r} is no moment; write 14:05, 10m ago or 2026-01-05T08:15:00Z."
+        )
+        self.text = text
+
+
+class ApiVersionError(ForewarnError):
+    """No api-version, or one that is not a date."""
+
+    def __init__(self, given: str | None) -> None:
+        problem = "is missing" if given is None else f"{given[:40]!r} is not a date"
+        super().__init__(f"The api-version {problem}; write api-version=2023-10-01-preview.")
+
+
+class ResourceTypeError(ForewarnError):
+    """A type of resources that has no scheduled events."""
+
+    def __init__(self, resource_type: str) -> None:
+        super().__init__(
+            f"Microsoft.Compute/{resource_type[:40]} has no scheduled events; virtualMachines, "
+            "virtualMachineScaleSets and availabilitySets have."
+        )
 
 
 class VirtualMachineExistsError(ForewarnError):
@@ -97,6 +127,9 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     UnknownNotificationError: HTTPStatus.NOT_FOUND,
     UnknownTargetError: HTTPStatus.NOT_FOUND,
     NotificationNotFailedError: HTTPStatus.CONFLICT,
+    UnknownResourceError: HTTPStatus.NOT_FOUND,
+    ResourceTypeError: HTTPStatus.NOT_FOUND,
+    ApiVersionError: HTTPStatus.BAD_REQUEST,
     IllegalTransitionError: HTTPStatus.CONFLICT,
     PostponeRefusedError: HTTPStatus.CONFLICT,
     MaintenanceOverError: HTTPStatus.CONFLICT,
@@ -105,6 +138,9 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     VirtualMachineBusyError: HTTPStatus.CONFLICT,
     VirtualMachineExistsError: HTTPStatus.CONFLICT,
     ClockError: HTTPStatus.CONFLICT,
+    NotSeenError: HTTPStatus.CONFLICT,
+    UnknownApiVersionError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    PastMomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
     NoticeTooShortError: HTTPStatus.UNPROCESSABLE_ENTITY,
     TopologyError: HTTPStatus.UNPROCESSABLE_ENTITY,
     FleetError: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -126,9 +162,22 @@ _HTTP_KINDS: Final[Mapping[HTTPStatus, str]] = {
 _MEMBERS: Final = (
     "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
     "event_id", "event_ids", "event_status", "in_flight", "limit", "earliest", "maintenance_id",
-    "line", "scenario", "run_id", "role", "needed", "notification_id", "target",
+    "line", "scenario", "run_id", "role", "needed", "notification_id", "target", "since",
 )  # fmt: skip
 """The attributes of errors that a problem document carries on, where there are any."""
+
+
+_ARM_CODES: Final[Mapping[str, str]] = {
+    "unauthorized": "AuthenticationFailed",
+    "token-expired": "AuthenticationFailed",
+    "token-revoked": "AuthenticationFailed",
+    "role-too-low": "AuthorizationFailed",
+    "unknown-resource": "ResourceNotFound",
+    "unknown-event": "NotFound",
+    "resource-type": "InvalidResourceType",
+    "api-version": "InvalidApiVersionParameter",
+}
+"""What Azure Resource Manager calls the kinds that it has, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +210,10 @@ def problem_of(error: ForewarnError) -> Problem:
 
 def respond(problem: Problem, path: str) -> Response:
     """Return *problem* as the answer to a request for *path*."""
+    if is_arm_path(path):
+        code = _ARM_CODES.get(problem.kind, problem.kind.title().replace("-", ""))
+        error = {"error": {"code": code, "message": problem.detail}}
+        return JSONResponse(error, problem.status, dict(problem.headers))
     document = {
         "type": f"urn:forewarn:problem:{problem.kind}",
         "title": problem.status.phrase,
@@ -176,6 +229,11 @@ def respond(problem: Problem, path: str) -> Response:
         headers=dict(problem.headers),
         media_type="application/problem+json",
     )
+
+
+def is_arm_path(path: str) -> bool:
+    """Tell whether *path* is one of Azure Resource Manager, where errors have its envelope."""
+    return path.lower().startswith("/subscriptions/")
 
 
 def handle_problems(app: FastAPI) -> None:

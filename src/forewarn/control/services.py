@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from forewarn.control.feed import Feed
 from forewarn.domain.access import Principal
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
+from forewarn.operations.snapshots import Impacts
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import Store
@@ -57,7 +59,11 @@ class FaultControl(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Everything the routes use. *changed* is called after each write, to wake the scheduler."""
+    """Everything the routes use. *changed* is called after each write, to wake the scheduler.
+
+    *impacts* is what the executors last said, as far as the scheduler knows; *feed* has to be told
+    of the changes of the store.
+    """
 
     store: Store
     context: Callable[[str], Context]
@@ -66,5 +72,7 @@ class Services:
     authenticate: Callable[[str], Principal | None]
     is_ready: Callable[[], bool]
     changed: Callable[[], None]
+    impacts: Callable[[], Impacts]
+    feed: Feed
     scenarios: Mapping[str, Scenario]
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)

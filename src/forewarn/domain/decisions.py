@@ -44,12 +44,14 @@ class ImpactStatus(StrEnum):
 class Impact:
     """An executor's answer, with its reason when it has one.
 
-    *ask_again_at* is when a running impact will have news, if that is known.
+    *ask_again_at* is when a running impact will have news, if that is known. One that
+    *is_by_hand* never has: an operator says when it is over.
     """
 
     status: ImpactStatus
     reason: str = ""
     ask_again_at: datetime | None = None
+    is_by_hand: bool = False
 
     def has_news(self, now: datetime) -> bool:
         return self.ask_again_at is not None and self.ask_again_at <= now

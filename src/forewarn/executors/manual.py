@@ -15,4 +15,4 @@ class ManualExecutor:
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         """Say that somebody is at it."""
         del event_id, vm
-        return Impact(status=ImpactStatus.RUNNING)
+        return Impact(status=ImpactStatus.RUNNING, is_by_hand=True)

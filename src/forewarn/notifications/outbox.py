@@ -70,7 +70,7 @@ class Courier:
 
     def note(self, change: Change) -> None:
         """Look again, if the outbox has changed."""
-        if change.outbox:
+        if change.has_outbox_changed:
             self._awake.set()
 
     def stop(self) -> None:

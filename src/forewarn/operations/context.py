@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Final
 
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.notification import Target
 from forewarn.domain.policy import USER_INITIATED_LIMIT
 from forewarn.protocol.vocabulary import EventId
+
+DOCUMENT_RETENTION: Final = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +22,7 @@ class Rules:
     user_initiated_limit: int = USER_INITIATED_LIMIT
     overdue_after: timedelta | None = None
     targets: tuple[Target, ...] = ()
+    document_retention: timedelta = DOCUMENT_RETENTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from forewarn.domain.errors import (
     UnknownVirtualMachineError,
 )
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.names import HostName, ScopeId, VmName, name_key
+from forewarn.domain.names import HostName, ScopeId, VmName, name_key, names_scope
 from forewarn.domain.publication import republish
 from forewarn.domain.topology import (
     DeliveryScope,
@@ -26,7 +26,7 @@ from forewarn.domain.topology import (
 from forewarn.operations.context import Context
 from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet
 from forewarn.operations.recording import record_audit
-from forewarn.ports.store import Transaction
+from forewarn.ports.store import Membership, Transaction
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -70,6 +70,14 @@ def find_vms(topology: Topology, names: Iterable[str]) -> list[VirtualMachine]:
     return [known[name_key(name)] for name in wanted]
 
 
+def find_scope_ids(topology: Topology, name: str) -> tuple[ScopeId, ...]:
+    """Return the scopes that *name* is the name or the id of, in any case: none, one or several.
+
+    The placement groups of a scale set are scopes of one name.
+    """
+    return tuple(scope_id for scope_id in topology.scopes if names_scope(name, scope_id))
+
+
 def apply_fleet(
     tx: Transaction,
     context: Context,
@@ -86,6 +94,7 @@ def apply_fleet(
     if after != before:
         tx.put_topology(after)
         _keep_incarnations_rising(tx, context, before, after)
+        _record_moves(tx, context, before, after)
         record_audit(tx, context, action, _summary(change))
     return change
 
@@ -102,6 +111,7 @@ def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
     )
     _check_idle(tx.events_in_flight(), before, after)
     tx.put_topology(after)
+    _record_moves(tx, context, before, after)
     record_audit(tx, context, "vm remove", vm.name)
     return FleetChange(removed=(vm.name,))
 
@@ -273,6 +283,20 @@ def _keep_incarnations_rising(
     for scope_id, incarnation in above.items():
         document = republish(tx.document(scope_id), above=incarnation)
         tx.put_document(scope_id, document, at=context.now)
+
+
+def _record_moves(tx: Transaction, context: Context, before: Topology, after: Topology) -> None:
+    old, new = before.virtual_machines, after.virtual_machines
+    left = (name for name in old if name not in new)
+    joined = (
+        name for name, vm in new.items() if name not in old or old[name].scope_id != vm.scope_id
+    )
+    # Who comes back in the same moment, under the same name in another case, has not left.
+    moves = {**dict.fromkeys(left), **{name: new[name].scope_id for name in joined}}
+    tx.put_memberships(
+        Membership(vm=name, since=context.now, scope_id=scope_id)
+        for name, scope_id in moves.items()
+    )
 
 
 def _summary(change: FleetChange) -> str:

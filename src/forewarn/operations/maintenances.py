@@ -16,7 +16,7 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name_key
 from forewarn.domain.topology import Topology
 from forewarn.operations.context import Context
-from forewarn.operations.inventory import find_vms
+from forewarn.operations.inventory import find_scope_ids, find_vms
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventType
@@ -113,12 +113,7 @@ def _report(reading: Reading, maintenance: Maintenance) -> MaintenanceReport:
 def _selected_vms(topology: Topology, order: MaintenanceOrder) -> tuple[VmName, ...]:
     names = dict.fromkeys(vm.name for vm in find_vms(topology, order.virtual_machines))
     for wanted in order.scopes:
-        key = name_key(wanted)
-        scope_ids = {
-            scope.scope_id
-            for scope in topology.scopes.values()
-            if key in {name_key(scope.name), name_key(scope.scope_id)}
-        }
+        scope_ids = find_scope_ids(topology, wanted)
         if not scope_ids:
             raise UnknownSelectionError(wanted)
         members = [vm for vm in topology.virtual_machines.values() if vm.scope_id in scope_ids]

@@ -11,11 +11,12 @@ from forewarn.protocol.document import Document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a commit changed for those who read from memory, and for those who carry messages."""
+    """What a commit changed for those who read from memory, watch, or carry messages."""
 
     documents: Mapping[ScopeId, Document] = field(default_factory=dict)
     topology: Topology | None = None
-    outbox: bool = False
+    has_ledger_grown: bool = False
+    has_outbox_changed: bool = False
 
 
 class ChangeListener(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
@@ -16,7 +16,8 @@ from forewarn.domain.topology import Topology
 from forewarn.ports.changes import ChangeListener
 from forewarn.protocol.document import Document
 from forewarn.protocol.errors import ForewarnError
-from forewarn.protocol.vocabulary import EventId, EventStatus
+from forewarn.protocol.versions import PreviewWire
+from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
 T = TypeVar("T")
 
@@ -53,6 +54,35 @@ class LedgerEntry:
     who: str
     where: str = ""
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLine:
+    """One line of the ledger of all events, with its place in it and the event it is about."""
+
+    sequence: int
+    event_id: EventId
+    event_type: EventType
+    scope_id: ScopeId
+    resources: tuple[VmName, ...]
+    at: datetime
+    what: str
+    who: str
+    where: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """Whose document a virtual machine reads from a moment on; nobody's once it has left."""
+
+    vm: VmName
+    since: datetime
+    scope_id: ScopeId | None
+
+
+DocumentKey: TypeAlias = tuple[ScopeId, int]
+"""A scope and a DocumentIncarnation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +131,26 @@ class Reading(Protocol):
         *,
         status: Iterable[EventStatus] = (),
         vm: VmName | None = None,
-        scopes: Iterable[ScopeId] = (),
+        scope_ids: Iterable[ScopeId] | None = None,
+        event_type: EventType | None = None,
+        ended: tuple[datetime | None, datetime | None] = (None, None),
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
-        """Return the newest *limit* events of these; a scale set has those of all its groups."""
+        """Return the newest *limit* of these; *ended* is from when on, and before when.
+
+        A scale set has the events of all its placement groups.
+        """
         ...
 
     def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]: ...
+
+    def ledger_after(self, sequence: int, *, limit: int) -> tuple[LedgerLine, ...]:
+        """Return the lines that follow *sequence*, of all events, in the order of commitment."""
+        ...
+
+    def last_sequence(self) -> int:
+        """Return the number of the last line of the ledger, 0 if there is none."""
+        ...
 
     def maintenance(self, maintenance_id: MaintenanceId) -> Maintenance | None: ...
 
@@ -123,6 +166,22 @@ class Reading(Protocol):
 
     def documents(self) -> dict[ScopeId, Document]:
         """Return the current document of every scope of the topology."""
+        ...
+
+    def document_at(self, scope_id: ScopeId, at: datetime) -> Document:
+        """Return what the scope was shown at a moment; `FIRST_DOCUMENT` before its first."""
+        ...
+
+    def superseded_documents(self, before: datetime, *, limit: int) -> tuple[DocumentKey, ...]:
+        """Return documents that nobody could read at *before* or later: newer ones were there."""
+        ...
+
+    def memberships(self, vm: str) -> tuple[Membership, ...]:
+        """Return in which scopes a virtual machine was, in any case of its name, oldest first."""
+        ...
+
+    def preview_wires(self) -> tuple[tuple[datetime, PreviewWire], ...]:
+        """Return which account of 2017-03-01 was served from when on, oldest first."""
         ...
 
     def last_polled_at(self, scope_id: ScopeId) -> datetime | None: ...
@@ -150,10 +209,10 @@ class Reading(Protocol):
         self,
         *,
         status: NotificationStatus | None = None,
-        scopes: Iterable[ScopeId] = (),
+        scope_ids: Iterable[ScopeId] | None = None,
         limit: int = 1000,
     ) -> tuple[Notification, ...]:
-        """Return the newest *limit* messages of these, about events of any or of these scopes."""
+        """Return the newest *limit* of these, in scopes as for `events`."""
         ...
 
     def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
@@ -177,6 +236,12 @@ class Transaction(Reading, Protocol):
     def put_scenario_run(self, run: ScenarioRun) -> None: ...
 
     def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None: ...
+
+    def remove_documents(self, documents: Iterable[DocumentKey]) -> None: ...
+
+    def put_memberships(self, memberships: Iterable[Membership]) -> None: ...
+
+    def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None: ...
 
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None: ...
 
@@ -228,7 +293,7 @@ class Store(Protocol):
         ...
 
     def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit that changed a document, the topology or the outbox."""
+        """Call *listener* after each commit that changed any of what a `Change` tells."""
         ...
 
     def is_writable(self) -> bool:

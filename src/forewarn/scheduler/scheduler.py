@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 import structlog
 
@@ -18,6 +19,7 @@ from forewarn.domain.decisions import (
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import VmName
 from forewarn.operations.context import Context
+from forewarn.operations.snapshots import Impacts, look
 from forewarn.ports.executor import Executor
 from forewarn.ports.store import (
     LeaseLostError,
@@ -27,7 +29,7 @@ from forewarn.ports.store import (
     StoreUnavailableError,
 )
 from forewarn.protocol.vocabulary import EventId
-from forewarn.scheduler.tick import decide_and_record, look
+from forewarn.scheduler.tick import decide_and_record
 
 log = structlog.get_logger()
 
@@ -50,6 +52,11 @@ class Scheduler:
         self._turn = threading.RLock()
         self._awake = threading.Event()
         self._stopping = False
+
+    @property
+    def impacts(self) -> Impacts:
+        """What the executors last said; to be looked up in, from any thread."""
+        return MappingProxyType(self._impacts)
 
     def wake(self) -> None:
         """Look again: something has changed."""

@@ -1,44 +1,21 @@
 """One turn of the loop, inside one transaction: look, decide, and record what was decided."""
 
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Iterator
 from itertools import count
 
 from forewarn.domain.decisions import (
     Decisions,
-    Impact,
     Snapshot,
     StartEvent,
     TakeStep,
     decide,
     record,
 )
-from forewarn.domain.names import VmName
 from forewarn.domain.scenario import late_events
 from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_audit, record_events
-from forewarn.ports.store import LedgerEntry, Reading, Transaction
-from forewarn.protocol.vocabulary import EventId
-
-Impacts = Mapping[tuple[EventId, VmName], Impact]
-
-
-def look(reading: Reading, impacts: Impacts, overdue_after: timedelta | None = None) -> Snapshot:
-    """Return all that the next decision depends on."""
-    maintenances = {
-        maintenance.maintenance_id: maintenance
-        for maintenance in reading.maintenances(finished=False)
-    }
-    runs = {run.run_id: run for run in reading.scenario_runs(finished=False)}
-    events = (*reading.events_in_flight(), *reading.events_of(maintenances))
-    return Snapshot(
-        topology=reading.topology(),
-        events={event.event_id: event for event in events},
-        maintenances=maintenances,
-        scenario_runs=runs,
-        impacts=impacts,
-        overdue_after=overdue_after,
-    )
+from forewarn.operations.snapshots import Impacts, look
+from forewarn.ports.store import LedgerEntry, Transaction
 
 
 def decide_and_record(

@@ -131,7 +131,7 @@ class SqliteStore:
             raise StoreUnavailableError(sentence) from error
 
     def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit that changed a document, the topology or the outbox."""
+        """Call *listener* after each commit that changed any of what a `Change` tells."""
         self._writer.listen(listener)
 
     def is_writable(self) -> bool:

@@ -32,8 +32,10 @@ from forewarn.storage.tables import (
     leases,
     ledger,
     maintenances,
+    memberships,
     outbox,
     polls,
+    preview_wires,
     scenario_runs,
     settings,
     simulated_impacts,
@@ -73,11 +75,11 @@ class PreparedInsert:
         return cursor.rowcount
 
 
-def upsert(table: Table, key: str) -> Insert:
+def upsert(table: Table, *key: str) -> Insert:
     """Return the statement that adds a row, or replaces what *key* has, except its place."""
     statement = insert(table)
-    changed = {name: statement.excluded[name] for name in _given_columns(table) if name != key}
-    return statement.on_conflict_do_update(index_elements=[key], set_=changed)
+    changed = {name: statement.excluded[name] for name in _given_columns(table) if name not in key}
+    return statement.on_conflict_do_update(index_elements=key, set_=changed)
 
 
 def columns_select(table: Table) -> Select[Any]:
@@ -111,6 +113,8 @@ PUT_MAINTENANCE: Final = PreparedInsert(upsert(maintenances, "maintenance_id"))
 PUT_SCENARIO_RUN: Final = PreparedInsert(upsert(scenario_runs, "run_id"))
 PUT_NOTIFICATION: Final = PreparedInsert(upsert(outbox, "notification_id"))
 PUT_DOCUMENT: Final = PreparedInsert(_next_document())
+PUT_MEMBERSHIP: Final = upsert(memberships, "vm", "since")
+PUT_PREVIEW_WIRE: Final = PreparedInsert(upsert(preview_wires, "since"))
 PUT_POLL: Final = PreparedInsert(upsert(polls, "scope_id"))
 PUT_SETTING: Final = PreparedInsert(upsert(settings, "name"))
 PUT_TOKEN: Final = PreparedInsert(upsert(tokens, "token_hash"))
@@ -144,12 +148,34 @@ NEWEST_EVENTS: Final = (
 _RESOURCE: Final = func.json_each(events.c.resources).table_valued("value", name="resource")
 AFFECTS_VM: Final = exists().select_from(_RESOURCE).where(_RESOURCE.c.value == bindparam("vm"))
 HAS_STATUS: Final = events.c.event_status.in_(bindparam("status", expanding=True))
+HAS_TYPE: Final = events.c.event_type == bindparam("event_type")
+HAS_ENDED_SINCE: Final = events.c.ended_at >= bindparam("ended_since")
+HAS_ENDED_BEFORE: Final = events.c.ended_at < bindparam("ended_before")
 
 LEDGER: Final = (
     columns_select(ledger)
     .where(ledger.c.event_id == bindparam("event_id"))
     .order_by(ledger.c.sequence)
 )
+LEDGER_AFTER: Final = (
+    select(
+        ledger.c.sequence,
+        ledger.c.event_id,
+        events.c.event_type,
+        events.c.scope_id,
+        events.c.resources,
+        ledger.c.at,
+        ledger.c.what,
+        ledger.c.who,
+        ledger.c.where,
+        ledger.c.detail,
+    )
+    .join_from(ledger, events, ledger.c.event_id == events.c.event_id)
+    .where(ledger.c.sequence > bindparam("after"))
+    .order_by(ledger.c.sequence)
+    .limit(bindparam("limit"))
+)
+LAST_SEQUENCE: Final = select(func.max(ledger.c.sequence))
 NEWEST_AUDIT: Final = (
     columns_select(audit).order_by(audit.c.sequence.desc()).limit(bindparam("limit"))
 )
@@ -190,6 +216,37 @@ DOCUMENTS: Final = select(
     .label("body"),
 ).order_by(delivery_scopes.c.position)
 
+DOCUMENT_AT: Final = (
+    select(documents.c.body)
+    .where(
+        documents.c.scope_id == bindparam("scope_id"),
+        documents.c.published_at <= bindparam("at"),
+    )
+    .order_by(documents.c.document_incarnation.desc())
+    .limit(1)
+)
+_NEWER: Final = documents.alias("newer")
+SUPERSEDED_DOCUMENTS: Final = (
+    select(documents.c.scope_id, documents.c.document_incarnation)
+    .where(
+        # Implied by what follows as long as clocks go forward, and much quicker to tell.
+        documents.c.published_at <= bindparam("before"),
+        exists().where(
+            _NEWER.c.scope_id == documents.c.scope_id,
+            _NEWER.c.document_incarnation > documents.c.document_incarnation,
+            _NEWER.c.published_at <= bindparam("before"),
+        ),
+    )
+    .limit(bindparam("limit"))
+)
+REMOVE_DOCUMENT: Final = delete(documents).where(
+    documents.c.scope_id == bindparam("gone_scope_id"),
+    documents.c.document_incarnation == bindparam("gone_incarnation"),
+)
+MEMBERSHIPS: Final = (
+    select(memberships).where(memberships.c.vm == bindparam("vm")).order_by(memberships.c.since)
+)
+PREVIEW_WIRES: Final = select(preview_wires).order_by(preview_wires.c.since)
 NOTIFICATION: Final = columns_select(outbox).where(
     outbox.c.notification_id == bindparam("notification_id")
 )

@@ -21,6 +21,7 @@ from forewarn.domain.event import Outcome
 from forewarn.domain.notification import NotificationStatus, Phase
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import ScopeKind
+from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 from forewarn.storage.columns import (
     Approvals,
@@ -137,6 +138,24 @@ documents: Final = Table(
     Column("published_at", Moment, nullable=False),
     Column("body", Published, nullable=False),
     PrimaryKeyConstraint("scope_id", "document_incarnation"),
+)
+
+# Who read which documents, and how the oldest api-version was written: what it takes to tell what
+# a virtual machine could read at a moment. Names are kept as they compare, in any case.
+memberships: Final = Table(
+    "memberships",
+    metadata,
+    Column("vm", String, nullable=False),
+    Column("since", Moment, nullable=False),
+    Column("scope_id", String),
+    PrimaryKeyConstraint("vm", "since"),
+)
+
+preview_wires: Final = Table(
+    "preview_wires",
+    metadata,
+    Column("since", Moment, primary_key=True),
+    Column("preview_wire", Word(PreviewWire), nullable=False),
 )
 
 polls: Final = Table(

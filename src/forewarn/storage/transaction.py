@@ -10,14 +10,23 @@ from sqlalchemy import Connection, Select
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName
+from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName, name_key
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.topology import Topology
-from forewarn.ports.store import AuditEntry, LeaseLostError, LedgerEntry, SimulatedImpact
+from forewarn.ports.store import (
+    AuditEntry,
+    DocumentKey,
+    LeaseLostError,
+    LedgerEntry,
+    LedgerLine,
+    Membership,
+    SimulatedImpact,
+)
 from forewarn.protocol.document import Document
-from forewarn.protocol.vocabulary import EventId, EventStatus
+from forewarn.protocol.versions import PreviewWire
+from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.storage import statements
 from forewarn.storage.errors import DocumentIncarnationError
 from forewarn.storage.fleet import StoredTopology, TopologyCache, save_topology
@@ -67,25 +76,39 @@ class SqlReading:
         *,
         status: Iterable[EventStatus] = (),
         vm: VmName | None = None,
-        scopes: Iterable[ScopeId] = (),
+        scope_ids: Iterable[ScopeId] | None = None,
+        event_type: EventType | None = None,
+        ended: tuple[datetime | None, datetime | None] = (None, None),
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
         """Return the newest *limit* events of these kinds, oldest first."""
         look, values = statements.NEWEST_EVENTS, dict[str, Any](limit=limit)
-        wanted = list(status)
-        if wanted:
-            look, values["status"] = look.where(statements.HAS_STATUS), wanted
-        if vm is not None:
-            look, values["vm"] = look.where(statements.AFFECTS_VM), vm
-        chosen = list(scopes)
-        if chosen:
-            look = look.where(statements.in_scopes(chosen))
+        for condition, name, wanted in (
+            (statements.HAS_STATUS, "status", list(status) or None),
+            (statements.AFFECTS_VM, "vm", vm),
+            (statements.HAS_TYPE, "event_type", event_type),
+            (statements.HAS_ENDED_SINCE, "ended_since", ended[0]),
+            (statements.HAS_ENDED_BEFORE, "ended_before", ended[1]),
+        ):
+            if wanted is not None:
+                look, values[name] = look.where(condition), wanted
+        if scope_ids is not None:
+            look = look.where(statements.in_scopes(tuple(scope_ids)))
         return self._events(look, **values)[::-1]
 
     def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]:
         """Return the life of one event."""
         rows = self._rows(statements.LEDGER, event_id=event_id)
         return tuple(LedgerEntry(**row) for row in rows)
+
+    def ledger_after(self, sequence: int, *, limit: int) -> tuple[LedgerLine, ...]:
+        """Return the lines that follow *sequence*, of all events, in the order of commitment."""
+        rows = self._rows(statements.LEDGER_AFTER, after=sequence, limit=limit)
+        return tuple(LedgerLine(**row) for row in rows)
+
+    def last_sequence(self) -> int:
+        """Return the number of the last line of the ledger, 0 if there is none."""
+        return self._value(statements.LAST_SEQUENCE) or 0
 
     def maintenance(self, maintenance_id: MaintenanceId) -> Maintenance | None:
         """Return one Maintenance."""
@@ -114,6 +137,27 @@ class SqlReading:
         """Return the current document of every scope of the topology."""
         rows = self._connection.execute(statements.DOCUMENTS)
         return {scope_id: body or FIRST_DOCUMENT for scope_id, body in rows}
+
+    def document_at(self, scope_id: ScopeId, at: datetime) -> Document:
+        """Return what the scope was shown at a moment; `FIRST_DOCUMENT` before its first."""
+        document: Document | None = self._value(statements.DOCUMENT_AT, scope_id=scope_id, at=at)
+        return FIRST_DOCUMENT if document is None else document
+
+    def superseded_documents(self, before: datetime, *, limit: int) -> tuple[DocumentKey, ...]:
+        """Return documents that nobody could read at *before* or later: newer ones were there."""
+        values = {"before": before, "limit": limit}
+        rows = self._connection.execute(statements.SUPERSEDED_DOCUMENTS, values)
+        return tuple((scope_id, incarnation) for scope_id, incarnation in rows)
+
+    def memberships(self, vm: str) -> tuple[Membership, ...]:
+        """Return in which scopes a virtual machine was, in any case of its name, oldest first."""
+        rows = self._rows(statements.MEMBERSHIPS, vm=name_key(vm))
+        return tuple(Membership(**row) for row in rows)
+
+    def preview_wires(self) -> tuple[tuple[datetime, PreviewWire], ...]:
+        """Return which account of 2017-03-01 was served from when on, oldest first."""
+        rows = self._connection.execute(statements.PREVIEW_WIRES)
+        return tuple((since, wire) for since, wire in rows)
 
     def last_polled_at(self, scope_id: ScopeId) -> datetime | None:
         """Return when the scope was last polled, as far as it was recorded."""
@@ -158,16 +202,16 @@ class SqlReading:
         self,
         *,
         status: NotificationStatus | None = None,
-        scopes: Iterable[ScopeId] = (),
+        scope_ids: Iterable[ScopeId] | None = None,
         limit: int = 1000,
     ) -> tuple[Notification, ...]:
         """Return the newest *limit* messages, oldest first."""
         look, values = statements.NEWEST_NOTIFICATIONS, dict[str, Any](limit=limit)
         if status is not None:
             look, values["status"] = look.where(statements.HAS_NOTIFICATION_STATUS), status
-        chosen = list(scopes)
-        if chosen:
-            look = look.where(statements.IS_ABOUT_EVENT, statements.in_scopes(chosen))
+        if scope_ids is not None:
+            is_in_scopes = statements.in_scopes(tuple(scope_ids))
+            look = look.where(statements.IS_ABOUT_EVENT, is_in_scopes)
         return self._notifications(look, **values)[::-1]
 
     def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
@@ -211,7 +255,8 @@ class SqlTransaction(SqlReading):
         self._stored = stored
         self.published: dict[ScopeId, Document] = {}
         self.changed_topology: StoredTopology | None = None
-        self.changed_outbox = False
+        self.has_ledger_grown = False
+        self.has_outbox_changed = False
 
     def put_topology(self, topology: Topology) -> None:
         """Make *topology* the fleet."""
@@ -244,6 +289,25 @@ class SqlTransaction(SqlReading):
                 scope_id, document.document_incarnation, current.document_incarnation
             )
 
+    def remove_documents(self, documents: Iterable[DocumentKey]) -> None:
+        """Forget documents that nobody can ask for any more."""
+        gone = [{"gone_scope_id": scope, "gone_incarnation": number} for scope, number in documents]
+        if gone:
+            self._connection.execute(statements.REMOVE_DOCUMENT, gone)
+
+    def put_memberships(self, memberships: Iterable[Membership]) -> None:
+        """Remember who reads whose document from now on."""
+        rows = [
+            {"vm": name_key(each.vm), "since": each.since, "scope_id": each.scope_id}
+            for each in memberships
+        ]
+        if rows:
+            self._connection.execute(statements.PUT_MEMBERSHIP, rows)
+
+    def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None:
+        """Remember how 2017-03-01 is written from now on."""
+        statements.PUT_PREVIEW_WIRE.run(self._connection, at, wire)
+
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None:
         """Remember that the scope was polled."""
         statements.PUT_POLL.run(self._connection, scope_id, at)
@@ -259,6 +323,7 @@ class SqlTransaction(SqlReading):
     def append_ledger(self, entry: LedgerEntry) -> None:
         """Add a line to the life of an event."""
         statements.APPEND_LEDGER.run(self._connection, *_ledger_values(entry))
+        self.has_ledger_grown = True
 
     def append_audit(self, entry: AuditEntry) -> None:
         """Add a line to the audit."""
@@ -267,7 +332,7 @@ class SqlTransaction(SqlReading):
     def put_notification(self, notification: Notification) -> None:
         """Put *notification* into the outbox, or replace what is known of it."""
         statements.PUT_NOTIFICATION.run(self._connection, *_notification_values(notification))
-        self.changed_outbox = True
+        self.has_outbox_changed = True
 
     def prune_notifications(self, status: NotificationStatus, *, ended_before: datetime) -> int:
         """Forget messages of *status* that ended before then, and tell how many those were."""

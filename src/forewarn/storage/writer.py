@@ -48,18 +48,23 @@ class _Group:
 
     documents: dict[ScopeId, Document] = field(default_factory=dict)
     topology: StoredTopology | None = None
-    outbox: bool = False
+    has_ledger_grown: bool = False
+    has_outbox_changed: bool = False
 
     def take(self, transaction: SqlTransaction) -> None:
         self.documents.update(transaction.published)
         self.topology = transaction.changed_topology or self.topology
-        self.outbox = transaction.changed_outbox or self.outbox
+        self.has_ledger_grown |= transaction.has_ledger_grown
+        self.has_outbox_changed |= transaction.has_outbox_changed
 
     def change(self) -> Change | None:
-        if not self.documents and self.topology is None and not self.outbox:
-            return None
-        topology = None if self.topology is None else self.topology.topology
-        return Change(documents=self.documents, topology=topology, outbox=self.outbox)
+        change = Change(
+            documents=self.documents,
+            topology=None if self.topology is None else self.topology.topology,
+            has_ledger_grown=self.has_ledger_grown,
+            has_outbox_changed=self.has_outbox_changed,
+        )
+        return None if change == Change() else change
 
 
 class Writer:
@@ -93,7 +98,7 @@ class Writer:
         return current_thread() is self._thread
 
     def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit that changed a document, the topology or the outbox."""
+        """Call *listener* after each commit that changed any of what a `Change` tells."""
         with self._closing:
             self._listeners = (*self._listeners, listener)
 

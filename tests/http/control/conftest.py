@@ -14,13 +14,16 @@ from starlette.testclient import TestClient
 
 from forewarn.control.app import create_app
 from forewarn.control.authentication import authenticator
+from forewarn.control.feed import Feed
 from forewarn.control.services import ClockError, Services
+from forewarn.domain.decisions import Impact
+from forewarn.domain.names import VmName
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store
-from forewarn.protocol.vocabulary import event_id
+from forewarn.protocol.vocabulary import EventId, event_id
 from forewarn.storage.sqlite import open_sqlite
 
 MORNING = datetime(2026, 1, 5, 8, tzinfo=UTC)
@@ -95,7 +98,28 @@ def wakeups() -> list[str]:
 
 
 @pytest.fixture
-def app(store: Store, clock: HandClock, wall: Wall, wakeups: list[str]) -> FastAPI:
+def impacts() -> dict[tuple[EventId, VmName], Impact]:
+    """What the executors last said."""
+    return {}
+
+
+@pytest.fixture
+def feed(store: Store) -> Feed:
+    """What watchers are told, with a heart-beat that tests can wait for."""
+    made = Feed(store, heart_beat=0.2)
+    store.listen(made.note)
+    return made
+
+
+@pytest.fixture
+def app(
+    store: Store,
+    clock: HandClock,
+    wall: Wall,
+    wakeups: list[str],
+    impacts: dict[tuple[EventId, VmName], Impact],
+    feed: Feed,
+) -> FastAPI:
     numbers = count(1)
 
     def context(who: str) -> Context:
@@ -119,6 +143,8 @@ def app(store: Store, clock: HandClock, wall: Wall, wakeups: list[str]) -> FastA
             ),
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             changed=lambda: wakeups.append("changed"),
+            impacts=lambda: impacts,
+            feed=feed,
             scenarios=built_in_scenarios(),
         )
     )

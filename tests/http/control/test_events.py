@@ -257,3 +257,50 @@ def test_scheduled_event_cannot_be_completed(api: httpx2.Client) -> None:
     event_id = create(api)["event_id"]
 
     assert api.post(f"events/{event_id}/complete").status_code == 409
+
+
+def test_events_are_listed_by_scope(api: httpx2.Client) -> None:
+    for vm in ("web-0", "web-1", "solo"):
+        create(api, resources=[vm])
+
+    def listed(scope: str) -> list[list[str]]:
+        answer = api.get("events", params={"scope": scope})
+        return [event["resources"] for event in answer.json()["events"]]
+
+    assert listed("WEB") == listed("availability-set/web") == [["web-0"], ["web-1"]]
+    assert listed("solo") == [["solo"]]
+    assert listed("nowhere") == []
+
+
+def test_history_can_be_narrowed_down(api: httpx2.Client, clock: ClockControl) -> None:
+    for event_type, vm in (("Reboot", "web-0"), ("Freeze", "web-1"), ("Reboot", "solo")):
+        event = create(api, event_type=event_type, resources=[vm])
+        clock.advance(timedelta(minutes=10))
+        api.post(f"events/{event['event_id']}/cancel", json={"reason": vm})
+
+    def ended(**query: str) -> list[str]:
+        answer = api.get("events/history", params=query)
+        assert answer.status_code == 200, answer.text
+        return [event["reason"] for event in answer.json()["events"]]
+
+    assert ended() == ["web-0", "web-1", "solo"]
+    assert ended(vm="web-1") == ["web-1"]
+    assert ended(scope="web") == ["web-0", "web-1"]
+    assert ended(event_type="Reboot") == ["web-0", "solo"]
+    assert ended(since="08:20") == ["web-1", "solo"]
+    assert ended(until="10m ago") == ["web-0"]
+    assert ended(since="2026-01-05T08:20:00Z", until="08:30", scope="web") == ["web-1"]
+
+
+def test_events_of_a_scope_that_is_gone_are_found_by_its_id(api: httpx2.Client) -> None:
+    event = create(api, resources=["solo"])
+    api.post(f"events/{event['event_id']}/cancel")
+    api.delete("virtual-machines/solo")
+
+    answer = api.get("events/history", params={"scope": "virtual-machine/solo"})
+
+    assert len(answer.json()["events"]) == 1
+
+
+def test_moment_of_the_history_that_is_none_is_refused(api: httpx2.Client) -> None:
+    assert api.get("events/history", params={"since": "soon"}).status_code == 422

@@ -204,8 +204,8 @@ def test_confined_transaction_reads_and_writes_nothing_of_others(
         assert [event.event_id for event in confined.events_in_flight()] == [own]
         assert confined.events_in_flight(DB) == ()
         assert [event.event_id for event in confined.events()] == [own]
-        assert [event.event_id for event in confined.events(scopes=[DB, WEB])] == [own]
-        assert confined.events(scopes=[DB]) == ()
+        assert [event.event_id for event in confined.events(scope_ids=[DB, WEB])] == [own]
+        assert confined.events(scope_ids=[DB]) == ()
         assert confined.setting("clock") is None
 
     def write(tx: Transaction) -> None:

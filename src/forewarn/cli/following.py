@@ -1,0 +1,65 @@
+"""Following a stream of the control API, across restarts of the server."""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import httpx2
+import typer
+
+from forewarn.cli.errors import CommandError
+from forewarn.cli.session import RefusedError, Session
+
+_PAUSE: Final = 1.0
+
+
+def follow(session: Session, *path: str, **query: str | int) -> Iterator[Any]:
+    """Yield what the stream at *path* has, and go on where it broke off, until interrupted.
+
+    A server that is not there to begin with is an error.
+    """
+    place: int | None = None
+    while True:
+        again = {} if place is None else {"after": place}
+        try:
+            for seen, data in _follow_once(session, path, {**query, **again}):
+                place = seen
+                if data:
+                    yield json.loads(data)
+        except CommandError as error:
+            if place is None or _is_final(error):
+                raise
+        time.sleep(_PAUSE)
+
+
+def read_events(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the id and the data of each server-sent event; without data it is a heart-beat."""
+    place: int | None = None
+    data = ""
+    for line in lines:
+        name, _, value = line.partition(": ")
+        if name == "id":
+            place = int(value)
+        elif name == "data":
+            data = value
+        elif not line and place is not None:
+            yield place, data
+            data = ""
+
+
+def _follow_once(
+    session: Session, path: tuple[str, ...], query: Mapping[str, str | int]
+) -> Iterator[tuple[int, str]]:
+    with session.stream(*path, **query) as lines:
+        try:
+            yield from read_events(lines)
+            trouble = "the server has ended the connection"
+        except httpx2.TransportError as error:
+            trouble = f"the connection broke off ({error})"
+    typer.echo(f"forewarn: {trouble}; going on as soon as it is back", err=True)
+
+
+def _is_final(error: CommandError) -> bool:
+    # Anything else may come from a server that is being restarted, or a proxy in front of it.
+    return isinstance(error, RefusedError) and int(error.problem["status"]) < 500

@@ -1,0 +1,56 @@
+"""/events/{event_id}/explain: why an event is not moving."""
+
+from datetime import datetime
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
+
+from forewarn.control.caller import Viewing
+from forewarn.control.confined import explain_confined
+from forewarn.control.events import EventIdPath
+from forewarn.domain.explanation import ReasonKind
+from forewarn.protocol.vocabulary import EventStatus
+
+router = APIRouter(prefix="/events", tags=["events"])
+
+
+class ReasonView(BaseModel):
+    """One thing to know about an event; it waits for those that hold."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+    kind: ReasonKind
+    holds: bool
+    sentence: str
+    vms: tuple[str, ...]
+    event_ids: tuple[str, ...]
+    since: datetime | None
+    until: datetime | None
+    about: str
+
+
+class ExplanationView(BaseModel):
+    """Every reason that an event is where it is; what holds it comes first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    event_id: str
+    event_status: EventStatus
+    is_held: bool
+    reasons: tuple[ReasonView, ...]
+
+
+@router.get("/{event_id}/explain")
+def explain(caller: Viewing, event_id: EventIdPath) -> ExplanationView:
+    """Return every reason that the event is not moving."""
+    services = caller.services
+    context, impacts = services.context(caller.principal.name), services.impacts()
+    found = services.store.read(
+        lambda reading: explain_confined(reading, caller.principal, context, event_id, impacts)
+    )
+    return ExplanationView(
+        event_id=found.event.event_id,
+        event_status=found.event.event_status,
+        is_held=any(reason.holds for reason in found.reasons),
+        reasons=tuple(map(ReasonView.model_validate, found.reasons)),
+    )

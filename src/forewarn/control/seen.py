@@ -1,0 +1,40 @@
+"""/virtual-machines/{name}/seen: what a virtual machine could read at a moment gone by."""
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from forewarn.control.caller import Viewing
+from forewarn.control.moments import parse_past
+from forewarn.operations.seen import see
+from forewarn.protocol.versions import NEWEST
+
+router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
+
+_DOCUMENT: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "The document, byte for byte.",
+        "content": {"application/json": {"schema": {"type": "object"}}},
+    }
+}
+
+At = Annotated[
+    str | None,
+    Query(
+        max_length=64,
+        description="14:05 today, 10m ago, or 2026-01-05T08:15:00Z, in maintenance time; else now.",
+    ),
+]
+Version = Annotated[str, Query(alias="api-version", max_length=64)]
+
+
+@router.get("/{name}/seen", response_class=Response, responses=_DOCUMENT)
+def show_seen(
+    caller: Viewing, name: str, at: At = None, api_version: Version = NEWEST.name
+) -> Response:
+    """Return exactly what the virtual machine could read at a moment."""
+    context = caller.services.context(caller.principal.name)
+    moment = context.now if at is None else parse_past(at, context.now)
+    body = caller.read(lambda reading: see(reading, context, name, moment, api_version))
+    return Response(body, media_type="application/json; charset=utf-8")

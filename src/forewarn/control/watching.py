@@ -1,0 +1,126 @@
+"""/events/watch: the ledger as server-sent events, to be resumed from any place in it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Query, Request
+from pydantic import AfterValidator, BaseModel, ConfigDict
+from starlette.responses import StreamingResponse
+
+from forewarn.control.caller import Caller, Viewing
+from forewarn.control.confined import confine_lines
+from forewarn.control.feed import Growth
+from forewarn.domain.names import name_key
+from forewarn.operations.events import find_event
+from forewarn.ports.store import LedgerLine, Reading
+from forewarn.protocol import vocabulary
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.vocabulary import EventId, EventType
+
+router = APIRouter(prefix="/events", tags=["events"])
+
+_LARGEST: Final = 2**63 - 1
+_RETRY: Final = b"retry: 1000\n"
+_STREAM: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "Server-sent events; the data of each is a LedgerLineView.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+
+Place = Annotated[int | None, Query(ge=0, le=_LARGEST, description="The last line seen.")]
+LastEventId = Annotated[
+    int | None, Header(ge=0, le=_LARGEST, description="As after, and before it, if both are given.")
+]
+OneEvent = Annotated[
+    EventId | None, AfterValidator(lambda text: text and vocabulary.event_id(text)), Query()
+]
+
+
+class LedgerLineView(BaseModel):
+    """One thing that happened to an event."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+    sequence: int
+    event_id: str
+    event_type: EventType
+    scope_id: str
+    resources: tuple[str, ...]
+    at: datetime
+    what: str
+    who: str
+    where: str
+    detail: str
+
+
+@router.get("/watch", response_class=StreamingResponse, responses=_STREAM)
+def watch(
+    caller: Viewing,
+    request: Request,
+    *,
+    vm: Annotated[str | None, Query()] = None,
+    event_id: OneEvent = None,
+    after: Place = None,
+    last_event_id: LastEventId = None,
+) -> StreamingResponse:
+    """Stream what happens to events: from now on, or all that follows a line seen before."""
+    wanted = last_event_id if last_event_id is not None else after
+
+    def look(reading: Reading) -> int:
+        if event_id is not None:
+            find_event(reading, event_id)
+        last = reading.last_sequence()
+        # A place beyond the end is that of a database that was since replaced by an older one.
+        return last if wanted is None else min(wanted, last)
+
+    begin = caller.read(look)
+    return StreamingResponse(
+        _write(_growth(caller, begin, request.state.identify), _filter(vm, event_id)),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+def _filter(vm: str | None, event_id: EventId | None) -> Callable[[LedgerLine], bool]:
+    key = None if vm is None else name_key(vm)
+
+    def is_wanted(line: LedgerLine) -> bool:
+        return (event_id is None or line.event_id == event_id) and (
+            key is None or any(name_key(name) == key for name in line.resources)
+        )
+
+    return is_wanted
+
+
+async def _growth(
+    caller: Caller, after: int, identify: Callable[[], Awaitable[object]]
+) -> AsyncGenerator[Growth]:
+    """Yield what the caller may see, until the token has ended."""
+    feed, loop = caller.services.feed, asyncio.get_running_loop()
+    look_again_at = loop.time() + feed.heart_beat
+    async for place, lines in feed.watch(after):
+        if loop.time() >= look_again_at:
+            try:
+                await identify()
+            except ForewarnError:
+                return
+            look_again_at = loop.time() + feed.heart_beat
+        yield place, confine_lines(lines, caller.principal)
+
+
+async def _write(
+    growth: AsyncGenerator[Growth], is_wanted: Callable[[LedgerLine], bool]
+) -> AsyncGenerator[bytes]:
+    yield _RETRY
+    async for place, lines in growth:
+        events = [_event(line) for line in lines if is_wanted(line)]
+        # The place moves on also past what was not wanted; without data nothing is dispatched.
+        yield b"".join(events) + b"id: %d\n\n" % place
+
+
+def _event(line: LedgerLine) -> bytes:
+    data = LedgerLineView.model_validate(line).model_dump_json()
+    return b"id: %d\ndata: %s\n\n" % (line.sequence, data.encode())

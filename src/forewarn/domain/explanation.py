@@ -1,0 +1,321 @@
+"""Why an event is where it is: what holds it, and what else there is to know about it.
+
+The reasons follow from the same facts that `decisions.decide` goes by. What *holds* is why the
+event does not start, or does not end; an event in flight that nothing holds is about to go on.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, assert_never
+
+from forewarn.domain.decisions import Impact, ImpactStatus, Snapshot
+from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.names import VmName
+from forewarn.domain.policy import ApprovalPolicy, Policy, is_approved, missing_approvals
+from forewarn.domain.scenario import Intervention, ScenarioRun
+from forewarn.protocol.vocabulary import EventId, EventStatus
+
+
+class ReasonKind(StrEnum):
+    """What kind of thing there is to say about an event."""
+
+    APPROVAL_OF_ANY = "approval-of-any"
+    APPROVAL_OF_ALL = "approval-of-all"
+    APPROVAL_OF_LEADER = "approval-of-leader"
+    HOST_OPERATION = "host-operation"
+    HOST_OPERATION_ELSEWHERE = "host-operation-elsewhere"
+    MAINTENANCE_ABORTED = "maintenance-aborted"
+    NOT_ASKED = "not-asked"
+    NOT_BEGUN = "not-begun"
+    RUNNING = "running"
+    BY_HAND = "by-hand"
+    UNKNOWN = "unknown"
+    NOT_BEFORE = "not-before"
+    POSTPONABLE = "postponable"
+    ABOUT_TO_START = "about-to-start"
+    IMPACT_DONE = "impact-done"
+    IMPACT_FAILED = "impact-failed"
+    ABOUT_TO_COMPLETE = "about-to-complete"
+    OVERLAP = "overlap"
+    MAINTENANCE = "maintenance"
+    MAINTENANCE_PAUSED = "maintenance-paused"
+    SCENARIO = "scenario"
+    SCENARIO_STEP = "scenario-step"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+SENTENCES: Final[Mapping[ReasonKind, str]] = {
+    ReasonKind.APPROVAL_OF_ANY: "Nobody has approved it; the approval of one is enough ({vms}).",
+    ReasonKind.APPROVAL_OF_ALL: "Not approved by {vms}; each of its virtual machines has to.",
+    ReasonKind.APPROVAL_OF_LEADER: "Not approved by {vms}, whose approval is the one that counts.",
+    ReasonKind.HOST_OPERATION: (
+        "It starts together with {events} on {about}, which is not approved by {vms} "
+        "and waits until {until} at most."
+    ),
+    ReasonKind.HOST_OPERATION_ELSEWHERE: (
+        "It starts together with events of other scopes on {about}, "
+        "which are not approved and wait until {until} at most."
+    ),
+    ReasonKind.MAINTENANCE_ABORTED: "Its maintenance {about} was aborted; it is being withdrawn.",
+    ReasonKind.NOT_ASKED: "The executor has not been asked about {vms} since the server started.",
+    ReasonKind.NOT_BEGUN: "The impact on {vms} has not begun, though it started at {since}.",
+    ReasonKind.RUNNING: "The impact on {vms} has been running since {since}{about}{until}.",
+    ReasonKind.BY_HAND: (
+        "An operator has to carry it out on {vms}, since {since}, and then complete it, "
+        "with: forewarn event complete {events}"
+    ),
+    ReasonKind.UNKNOWN: (
+        "How far the impact on {vms} is cannot be found out{about}; it is never begun twice, "
+        "so it waits{until}."
+    ),
+    ReasonKind.NOT_BEFORE: "It starts at {until} at the latest.",
+    ReasonKind.POSTPONABLE: "It may be postponed until {until}, and no further.",
+    ReasonKind.ABOUT_TO_START: "Nothing holds it: it is about to start.",
+    ReasonKind.IMPACT_DONE: "The impact on {vms} is over.",
+    ReasonKind.IMPACT_FAILED: "The impact on {vms} has failed{about}.",
+    ReasonKind.ABOUT_TO_COMPLETE: "Nothing holds it: it is about to complete.",
+    ReasonKind.OVERLAP: (
+        "Beside it, {events} is in flight for {vms}, of another update domain ({about}) "
+        "of the same scope."
+    ),
+    ReasonKind.MAINTENANCE: "It is a step of maintenance {about}.",
+    ReasonKind.MAINTENANCE_PAUSED: (
+        "It is a step of maintenance {about}, which is paused: no other step follows it."
+    ),
+    ReasonKind.SCENARIO: "It is part of a run of scenario {about}.",
+    ReasonKind.SCENARIO_STEP: "It is part of a run of scenario {about} it at {until}.",
+    ReasonKind.SUCCEEDED: "It completed at {since} and succeeded{about}.",
+    ReasonKind.FAILED: "It completed at {since} and failed{about}.",
+    ReasonKind.CANCELED: "It was canceled at {since}{about}.",
+}
+"""How each kind is said; what is in braces is filled from the reason."""
+
+HOLDING: Final = frozenset(
+    {
+        ReasonKind.APPROVAL_OF_ANY,
+        ReasonKind.APPROVAL_OF_ALL,
+        ReasonKind.APPROVAL_OF_LEADER,
+        ReasonKind.HOST_OPERATION,
+        ReasonKind.HOST_OPERATION_ELSEWHERE,
+        ReasonKind.MAINTENANCE_ABORTED,
+        ReasonKind.NOT_ASKED,
+        ReasonKind.NOT_BEGUN,
+        ReasonKind.RUNNING,
+        ReasonKind.BY_HAND,
+        ReasonKind.UNKNOWN,
+    }
+)
+"""The kinds for which an event waits; the others are only good to know."""
+
+_APPROVAL: Final = {
+    ApprovalPolicy.ANY: ReasonKind.APPROVAL_OF_ANY,
+    ApprovalPolicy.ALL: ReasonKind.APPROVAL_OF_ALL,
+    ApprovalPolicy.LEADER: ReasonKind.APPROVAL_OF_LEADER,
+}
+_IMPACT: Final = {
+    ImpactStatus.NOT_BEGUN: ReasonKind.NOT_BEGUN,
+    ImpactStatus.RUNNING: ReasonKind.RUNNING,
+    ImpactStatus.DONE: ReasonKind.IMPACT_DONE,
+    ImpactStatus.FAILED: ReasonKind.IMPACT_FAILED,
+    ImpactStatus.UNKNOWN: ReasonKind.UNKNOWN,
+}
+_OUTCOME: Final = {Outcome.SUCCEEDED: ReasonKind.SUCCEEDED, Outcome.FAILED: ReasonKind.FAILED}
+# The kinds whose last word is a clause that may be missing, with how the clause begins.
+_CLAUSES: Final[Mapping[ReasonKind, str]] = {
+    ReasonKind.RUNNING: "; the executor is asked again at ",
+    ReasonKind.UNKNOWN: " and asks again at ",
+}
+_REMARKS: Final = frozenset(
+    {
+        ReasonKind.RUNNING,
+        ReasonKind.UNKNOWN,
+        ReasonKind.IMPACT_FAILED,
+        ReasonKind.SUCCEEDED,
+        ReasonKind.FAILED,
+        ReasonKind.CANCELED,
+    }
+)
+"""The kinds in which what they are *about* is a remark that may be missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """One thing to know about an event: its kind, whom and what it concerns, and since when.
+
+    *until* is when it will be over at most, or looked at again. *about* is the name of the host,
+    maintenance, scenario or update domain, or the remark that somebody made.
+    """
+
+    kind: ReasonKind
+    vms: tuple[VmName, ...] = ()
+    event_ids: tuple[EventId, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    about: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the event waits for it."""
+        return self.kind in HOLDING
+
+    @property
+    def sentence(self) -> str:
+        until = _say_moment(self.until)
+        return SENTENCES[self.kind].format(
+            vms=", ".join(self.vms),
+            events=", ".join(self.event_ids),
+            since=_say_moment(self.since),
+            until=f"{_CLAUSES.get(self.kind, '')}{until}" if until else "",
+            about=f": {self.about}" if self.about and self.kind in _REMARKS else self.about,
+        )
+
+
+def explain(
+    event: ScheduledEvent, snapshot: Snapshot, now: datetime, *, speed: float = 1
+) -> tuple[Reason, ...]:
+    """Say why *event* is where it is at *now*; what holds it comes first."""
+    match event.event_status:
+        case EventStatus.SCHEDULED:
+            own = tuple(_waiting(event, snapshot, now, speed))
+            otherwise = ReasonKind.ABOUT_TO_START
+        case EventStatus.STARTED:
+            own = tuple(_impacts(event, snapshot))
+            otherwise = ReasonKind.ABOUT_TO_COMPLETE
+        case EventStatus.COMPLETED | EventStatus.CANCELED:
+            return (_ending(event), *_origins(event, snapshot))
+        case _:
+            assert_never(event.event_status)
+    if not any(reason.holds for reason in own):
+        own = (*own, Reason(kind=otherwise))
+    return (*own, *_overlaps(event, snapshot), *_origins(event, snapshot))
+
+
+def _waiting(
+    event: ScheduledEvent, snapshot: Snapshot, now: datetime, speed: float
+) -> Iterator[Reason]:
+    maintenance = snapshot.maintenances.get(event.maintenance_id) if event.maintenance_id else None
+    if maintenance is not None and maintenance.is_aborted:
+        yield Reason(
+            kind=ReasonKind.MAINTENANCE_ABORTED,
+            event_ids=(event.event_id,),
+            about=maintenance.maintenance_id,
+        )
+        return
+    policy = _policy(event, snapshot)
+    if not _may_start(event, policy, now):
+        yield Reason(
+            kind=_APPROVAL[policy.approval],
+            vms=missing_approvals(event, policy.approval),
+            until=event.not_before,
+        )
+    yield from _host_operation(event, snapshot, now)
+    if not is_approved(event, policy):
+        yield from _deadlines(event, policy, now, speed)
+
+
+def _host_operation(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
+    for other in snapshot.events.values():
+        is_together = (
+            event.host_operation is not None
+            and other.host_operation == event.host_operation
+            and other.event_id != event.event_id
+            and other.event_status is EventStatus.SCHEDULED
+        )
+        if is_together and not _may_start(other, policy := _policy(other, snapshot), now):
+            yield Reason(
+                kind=ReasonKind.HOST_OPERATION,
+                vms=missing_approvals(other, policy.approval),
+                event_ids=(other.event_id,),
+                until=other.not_before,
+                about=str(other.host),
+            )
+
+
+def _deadlines(
+    event: ScheduledEvent, policy: Policy, now: datetime, speed: float
+) -> Iterator[Reason]:
+    if event.has_reached_not_before(now):
+        return
+    yield Reason(kind=ReasonKind.NOT_BEFORE, until=event.not_before)
+    latest = event.first_not_before + policy.postpone_until / speed
+    if latest > event.not_before:
+        yield Reason(kind=ReasonKind.POSTPONABLE, until=latest)
+
+
+def _impacts(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
+    # Machines of which the same is known share a sentence.
+    alike: dict[Impact | None, list[VmName]] = {}
+    for vm in event.resources:
+        alike.setdefault(snapshot.impacts.get((event.event_id, vm)), []).append(vm)
+    reasons = [_impact(event, impact, tuple(vms)) for impact, vms in alike.items()]
+    yield from sorted(reasons, key=lambda reason: not reason.holds)
+
+
+def _impact(event: ScheduledEvent, impact: Impact | None, vms: tuple[VmName, ...]) -> Reason:
+    if impact is None:
+        return Reason(kind=ReasonKind.NOT_ASKED, vms=vms, since=event.started_at)
+    return Reason(
+        kind=ReasonKind.BY_HAND if impact.is_by_hand else _IMPACT[impact.status],
+        vms=vms,
+        event_ids=(event.event_id,),
+        since=event.started_at,
+        until=impact.ask_again_at,
+        about=impact.reason,
+    )
+
+
+def _overlaps(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
+    for other in snapshot.events.values():
+        is_beside = other.scope_id == event.scope_id and other.is_in_flight
+        if is_beside and other.update_domain != event.update_domain:
+            yield Reason(
+                kind=ReasonKind.OVERLAP,
+                vms=other.resources,
+                event_ids=(other.event_id,),
+                about=str(other.update_domain),
+            )
+
+
+def _origins(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
+    if event.maintenance_id is not None:
+        maintenance = snapshot.maintenances.get(event.maintenance_id)
+        is_paused = maintenance is not None and maintenance.is_paused
+        yield Reason(
+            kind=ReasonKind.MAINTENANCE_PAUSED if is_paused else ReasonKind.MAINTENANCE,
+            about=event.maintenance_id,
+        )
+    for run in snapshot.scenario_runs.values():
+        if event.event_id in run.event_ids:
+            yield _scenario(event, run)
+
+
+def _scenario(event: ScheduledEvent, run: ScenarioRun) -> Reason:
+    step = run.next_step
+    if isinstance(step, Intervention) and event.event_id in run.events[step.label]:
+        return Reason(
+            kind=ReasonKind.SCENARIO_STEP,
+            until=run.next_step_at,
+            about=f"{run.name}, which is going to {step.trigger}",
+        )
+    return Reason(kind=ReasonKind.SCENARIO, about=run.name)
+
+
+def _ending(event: ScheduledEvent) -> Reason:
+    kind = ReasonKind.CANCELED if event.outcome is None else _OUTCOME[event.outcome]
+    return Reason(kind=kind, since=event.ended_at, about=event.reason)
+
+
+def _may_start(event: ScheduledEvent, policy: Policy, now: datetime) -> bool:
+    return is_approved(event, policy) or event.has_reached_not_before(now)
+
+
+def _policy(event: ScheduledEvent, snapshot: Snapshot) -> Policy:
+    return snapshot.topology.scopes[event.scope_id].policy
+
+
+def _say_moment(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} GMT"

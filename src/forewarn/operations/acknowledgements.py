@@ -1,0 +1,84 @@
+"""Approvals that name a resource the way Azure Resource Manager does."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from forewarn.domain.errors import DomainError, UnknownEventError
+from forewarn.domain.event import Approver, ScheduledEvent
+from forewarn.domain.names import name_key
+from forewarn.domain.topology import ScopeKind, Topology, VirtualMachine
+from forewarn.operations.approvals import request_starts
+from forewarn.operations.context import Context
+from forewarn.operations.events import approve_event, find_event
+from forewarn.ports.store import Transaction
+from forewarn.protocol.vocabulary import EventId, EventStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmResource:
+    """A virtual machine, or a set of them, by its place in a subscription."""
+
+    kind: ScopeKind
+    name: str
+    subscription_id: str
+    resource_group: str
+
+
+class UnknownResourceError(DomainError):
+    """Nothing of this kind and name is in this subscription and resource group."""
+
+    def __init__(self, resource: ArmResource) -> None:
+        super().__init__(
+            f"There is no {resource.kind.noun} called {resource.name!r} in resource group "
+            f"{resource.resource_group!r} of subscription {resource.subscription_id!r}."
+        )
+        self.name = resource.name
+
+
+def acknowledge(
+    tx: Transaction, context: Context, resource: ArmResource, event_id: EventId
+) -> None:
+    """Approve an event on behalf of a virtual machine, or of all of a set.
+
+    For a virtual machine it is as if it had sent a StartRequest itself: its vote, and without
+    effect if it comes too late. For a set it is the word of an operator, who speaks for everybody.
+    """
+    members = tuple(_members(tx.topology(), resource))
+    if not members:
+        raise UnknownResourceError(resource)
+    if resource.kind is ScopeKind.VIRTUAL_MACHINE:
+        (vm,) = members
+        request_starts(tx, context, vm.name, (event_id,))
+        return
+    event = find_event(tx, event_id)
+    if event.scope_id not in {vm.scope_id for vm in members} or not event.is_published:
+        raise UnknownEventError(event_id)
+    if event.event_status is EventStatus.SCHEDULED and not _is_approved_by(context.who, event):
+        approve_event(tx, context, event_id)
+
+
+def _members(topology: Topology, resource: ArmResource) -> Iterable[VirtualMachine]:
+    key = name_key(resource.name)
+    for vm in topology.virtual_machines.values():
+        if resource.kind is ScopeKind.VIRTUAL_MACHINE:
+            is_meant = name_key(vm.name) == key
+        else:
+            scope = topology.scopes[vm.scope_id]
+            is_meant = scope.kind is resource.kind and name_key(scope.name) == key
+        if is_meant and _is_there(vm, resource):
+            yield vm
+
+
+def _is_there(vm: VirtualMachine, resource: ArmResource) -> bool:
+    # Who does not say where it is, is wherever it is looked for.
+    return all(
+        not known or name_key(known) == name_key(wanted)
+        for known, wanted in (
+            (vm.subscription_id, resource.subscription_id),
+            (vm.resource_group, resource.resource_group),
+        )
+    )
+
+
+def _is_approved_by(who: str, event: ScheduledEvent) -> bool:
+    return (Approver.OPERATOR, who) in {(each.approver, each.name) for each in event.approvals}

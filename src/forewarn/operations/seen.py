@@ -1,0 +1,98 @@
+"""The time machine: the bytes that a virtual machine could read at a moment gone by.
+
+They follow from what is stored: the documents of each scope, who was in which scope from when on,
+and how the oldest api-version was written. What nobody may ask for any more is forgotten.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import takewhile
+
+from forewarn.domain.errors import DomainError, UnknownVirtualMachineError
+from forewarn.domain.names import ScopeId
+from forewarn.operations.context import Context
+from forewarn.ports.store import DocumentKey, Reading, Transaction
+from forewarn.protocol.document import encode_document
+from forewarn.protocol.versions import PreviewWire, served_versions
+
+_FORGOTTEN_BEFORE = "documents_forgotten_before"
+
+
+class NotSeenError(DomainError):
+    """A moment at which what could be read is not known. *since* is from when on it is."""
+
+    def __init__(self, problem: str, since: datetime | None = None) -> None:
+        super().__init__(problem)
+        self.since = since
+
+
+class UnknownApiVersionError(DomainError):
+    """An api-version that was never served."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"There is no api-version {name[:40]!r}; there are {', '.join(known)}.")
+
+
+def see(reading: Reading, context: Context, vm: str, at: datetime, api_version: str) -> bytes:
+    """Return exactly what *vm* could read at *at*, or say why that is not known."""
+    _check_moment(reading, context, at)
+    versions = served_versions(_preview_wire_at(reading, at))
+    if api_version not in versions:
+        raise UnknownApiVersionError(api_version, versions)
+    document = reading.document_at(_scope_at(reading, vm, at), at)
+    return encode_document(document, versions[api_version])
+
+
+def kept_since(context: Context) -> datetime:
+    """Return the moment from which on documents are kept."""
+    return context.now - context.rules.document_retention
+
+
+def forget(tx: Transaction, documents: Iterable[DocumentKey], *, before: datetime) -> None:
+    """Forget *documents*, and that anybody could ask for a moment before *before*."""
+    tx.remove_documents(documents)
+    tx.put_setting(_FORGOTTEN_BEFORE, max(before, _forgotten_before(tx) or before).isoformat())
+
+
+def _check_moment(reading: Reading, context: Context, at: datetime) -> None:
+    if at > context.now:
+        raise NotSeenError(f"{_say(at)} has not come yet; it is {_say(context.now)}.")
+    # What was forgotten is gone, also when more is kept from now on.
+    earliest = max(kept_since(context), _forgotten_before(reading) or kept_since(context))
+    if at < earliest:
+        raise NotSeenError(
+            f"What was read at {_say(at)} is no longer kept; it is from {_say(earliest)} on "
+            "(document_retention).",
+            earliest,
+        )
+
+
+def _forgotten_before(reading: Reading) -> datetime | None:
+    text = reading.setting(_FORGOTTEN_BEFORE)
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _scope_at(reading: Reading, vm: str, at: datetime) -> ScopeId:
+    known = reading.memberships(vm)
+    if not known:
+        raise UnknownVirtualMachineError(vm)
+    until_then = [membership for membership in known if membership.since <= at]
+    if not until_then:
+        since = known[0].since
+        problem = f"Whether {vm} was in the fleet at {_say(at)} is not known; it is since"
+        raise NotSeenError(f"{problem} {_say(since)}.", since)
+    current = until_then[-1]
+    if current.scope_id is None:
+        raise NotSeenError(
+            f"{vm} was not in the fleet at {_say(at)}; it left {_say(current.since)}."
+        )
+    return current.scope_id
+
+
+def _preview_wire_at(reading: Reading, at: datetime) -> PreviewWire:
+    until_then = takewhile(lambda known: known[0] <= at, reading.preview_wires())
+    return max(until_then, default=(at, PreviewWire.DOCUMENTED))[1]
+
+
+def _say(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} GMT"

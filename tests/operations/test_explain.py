@@ -1,0 +1,29 @@
+"""Explaining an event from what the store has."""
+
+import pytest
+
+from forewarn.domain.decisions import Impact, ImpactStatus
+from forewarn.domain.errors import UnknownEventError
+from forewarn.domain.explanation import ReasonKind
+from forewarn.domain.names import VmName
+from forewarn.operations.context import Context
+from forewarn.operations.events import EventOrder, create_events
+from forewarn.operations.explain import explain_event
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import EventId, EventType
+
+
+def test_event_is_explained_with_what_the_executor_said(fleet: Store, operator: Context) -> None:
+    order = EventOrder(event_type=EventType.REBOOT, resources=("solo",), started=True)
+    (event,) = fleet.write(lambda tx: create_events(tx, operator, order))
+    impacts = {(event.event_id, VmName("solo")): Impact(status=ImpactStatus.RUNNING)}
+
+    found = fleet.read(lambda reading: explain_event(reading, operator, event.event_id, impacts))
+
+    assert found.event == event
+    assert [reason.kind for reason in found.reasons] == [ReasonKind.RUNNING]
+
+
+def test_event_that_never_existed_is_not_explained(fleet: Store, operator: Context) -> None:
+    with pytest.raises(UnknownEventError):
+        fleet.read(lambda reading: explain_event(reading, operator, EventId("NO"), {}))

@@ -1,0 +1,87 @@
+"""Tidying up, out of everybody's way."""
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from forewarn.domain.names import ScopeId
+from forewarn.operations.context import Context
+from forewarn.ports.store import Reading, Store, StoreUnavailableError, Transaction
+from forewarn.protocol.document import Document
+from forewarn.protocol.vocabulary import event_id
+from forewarn.scheduler.upkeep import Upkeep
+from forewarn.storage.sqlite import open_sqlite
+
+NOW = datetime(2026, 3, 5, 8, tzinfo=UTC)
+SCOPE = ScopeId("virtual-machine/solo")
+TIMEOUT = 10
+
+
+def context() -> Context:
+    return Context(who="upkeep", now=NOW, at=NOW, new_id=lambda: event_id("X"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_sqlite(tmp_path / "forewarn.db")
+    yield opened
+    opened.close()
+
+
+def publish(store: Store, number: int) -> None:
+    """Publish so many documents, one each second from 31 days ago on."""
+
+    def work(tx: Transaction) -> None:
+        for count in range(1, number + 1):
+            published = NOW - timedelta(days=31) + timedelta(seconds=count)
+            tx.put_document(SCOPE, Document(document_incarnation=count), at=published)
+
+    store.write(work)
+
+
+def test_upkeep_forgets_in_batches_and_keeps_what_can_be_asked_for(store: Store) -> None:
+    publish(store, 450)
+
+    Upkeep(store, context).tidy_up()
+
+    def look(reading: Reading) -> tuple[object, ...]:
+        return (
+            reading.superseded_documents(NOW, limit=10),
+            reading.document(SCOPE).document_incarnation,
+            reading.document_at(SCOPE, NOW - timedelta(days=30)).document_incarnation,
+            reading.setting("documents_forgotten_before"),
+        )
+
+    assert store.read(look) == ((), 450, 450, (NOW - timedelta(days=30)).isoformat())
+
+
+def test_upkeep_goes_on_when_the_store_is_away_and_ends_when_told() -> None:
+    asked = threading.Event()
+
+    class Away:
+        def read(self, look: Callable[[Reading], object]) -> object:
+            asked.set()
+            raise StoreUnavailableError(f"{look} cannot be read now.")
+
+    upkeep = Upkeep(Away(), context)  # type: ignore[arg-type]
+    thread = threading.Thread(target=upkeep.run)
+    thread.start()
+    assert asked.wait(TIMEOUT), "the store was never asked"
+    upkeep.stop()
+    thread.join(TIMEOUT)
+
+    assert not thread.is_alive(), "upkeep did not end"
+
+
+def test_upkeep_that_is_stopped_ends_after_a_batch(store: Store) -> None:
+    publish(store, 402)
+    upkeep = Upkeep(store, context)
+    upkeep.stop()
+
+    upkeep.tidy_up()
+
+    left = store.read(lambda reading: reading.superseded_documents(NOW, limit=1000))
+    assert len(left) == 201

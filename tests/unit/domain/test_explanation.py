@@ -1,0 +1,301 @@
+"""Every kind of reason, said in its sentence."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from forewarn.domain.decisions import Impact, ImpactStatus, Snapshot
+from forewarn.domain.event import (
+    Approval,
+    Approver,
+    Draft,
+    Outcome,
+    ScheduledEvent,
+    Share,
+    Trigger,
+    approve,
+    cancel,
+    complete,
+    request_start,
+    schedule,
+    start,
+    start_unannounced,
+)
+from forewarn.domain.explanation import SENTENCES, Reason, ReasonKind, explain
+from forewarn.domain.maintenance import Maintenance, abort, pause
+from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, ScopeId, VmName
+from forewarn.domain.policy import ApprovalPolicy, Policy
+from forewarn.domain.scenario import Intervention, ScenarioRun
+from forewarn.domain.topology import Topology
+from forewarn.protocol.vocabulary import EventId, EventSource, EventType
+
+WEB = ScopeId("availability-set/web")
+FREEZE = MaintenanceId("freeze")
+
+
+def with_policy(fleet: Topology, **rules: object) -> Topology:
+    scope = replace(fleet.scopes[WEB], policy=Policy(**rules))  # type: ignore[arg-type]
+    return replace(fleet, scopes={**fleet.scopes, WEB: scope})
+
+
+def snapshot(fleet: Topology, *events: ScheduledEvent, **more: object) -> Snapshot:
+    known = {event.event_id: event for event in events}
+    return Snapshot(topology=fleet, events=known, **more)  # type: ignore[arg-type]
+
+
+def sentences(reasons: tuple[Reason, ...]) -> list[str]:
+    return [reason.sentence for reason in reasons]
+
+
+def kinds(reasons: tuple[Reason, ...]) -> list[ReasonKind]:
+    return [reason.kind for reason in reasons]
+
+
+def test_every_kind_has_a_sentence() -> None:
+    assert SENTENCES.keys() == set(ReasonKind)
+
+
+@pytest.mark.parametrize(
+    ("approval", "sentence"),
+    [
+        (
+            ApprovalPolicy.ANY,
+            "Nobody has approved it; the approval of one is enough (web-0, web-2).",
+        ),
+        (ApprovalPolicy.ALL, "Not approved by web-0, web-2; each of its virtual machines has to."),
+        (
+            ApprovalPolicy.LEADER,
+            "Not approved by web-0, whose approval is the one that counts.",
+        ),
+    ],
+)
+def test_scheduled_event_waits_for_the_approvals_of_its_policy(
+    event: ScheduledEvent, fleet: Topology, now: datetime, approval: ApprovalPolicy, sentence: str
+) -> None:
+    reasons = explain(event, snapshot(with_policy(fleet, approval=approval), event), now)
+
+    assert sentences(reasons) == [sentence, "It starts at 2026-03-02 12:15:00 GMT at the latest."]
+    assert [reason.holds for reason in reasons] == [True, False]
+
+
+def test_who_has_approved_is_not_named(
+    event: ScheduledEvent, fleet: Topology, now: datetime
+) -> None:
+    fleet = with_policy(fleet, approval=ApprovalPolicy.ALL)
+    half = request_start(event, vm=VmName("web-0"), now=now)
+
+    (waiting, *_) = explain(half, snapshot(fleet, half), now)
+
+    assert waiting.vms == ("web-2",)
+    assert waiting.until == event.not_before
+
+
+def test_hard_deadline_is_told_while_it_can_be_postponed(
+    event: ScheduledEvent, fleet: Topology, now: datetime
+) -> None:
+    fleet = with_policy(fleet, postpone_until=timedelta(hours=1))
+
+    reasons = explain(event, snapshot(fleet, event), now, speed=2)
+
+    assert sentences(reasons)[-1] == (
+        "It may be postponed until 2026-03-02 12:45:00 GMT, and no further."
+    )
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_event_that_nothing_holds_is_about_to_start(
+    event: ScheduledEvent, fleet: Topology, now: datetime, *, approved: bool
+) -> None:
+    word = Approval(approver=Approver.OPERATOR, name="alice", approved_at=now)
+    moment = now if approved else event.not_before
+    event = approve(event, word) if approved else event
+
+    assert kinds(explain(event, snapshot(fleet, event), moment)) == [ReasonKind.ABOUT_TO_START]
+
+
+def on_host(draft: Draft, number: int, vm: str, scope: str, now: datetime) -> ScheduledEvent:
+    share = Share(scope_id=ScopeId(scope), update_domain=0, resources=(VmName(vm),))
+    of_host = replace(draft, share=share, maintenance_id=FREEZE, host=HostName("kvm-1"))
+    notice = timedelta(minutes=15)
+    return schedule(of_host, event_id=EventId(f"H{number}"), now=now, notice=notice)
+
+
+def test_event_of_a_host_operation_waits_for_the_others(
+    draft: Draft, fleet: Topology, now: datetime
+) -> None:
+    web = request_start(on_host(draft, 1, "web-0", WEB, now), vm=VmName("web-0"), now=now)
+    db = on_host(draft, 2, "db-0", "availability-set/db", now)
+
+    reasons = explain(web, snapshot(fleet, web, db), now)
+
+    assert sentences(reasons) == [
+        (
+            "It starts together with H2 on kvm-1, which is not approved by db-0 "
+            "and waits until 2026-03-02 12:15:00 GMT at most."
+        ),
+        "It is a step of maintenance freeze.",
+    ]
+    assert not any(reason.event_ids for reason in explain(db, snapshot(fleet, web, db), now))
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        (abort, [ReasonKind.MAINTENANCE_ABORTED, ReasonKind.MAINTENANCE]),
+        (
+            pause,
+            [ReasonKind.APPROVAL_OF_ANY, ReasonKind.NOT_BEFORE, ReasonKind.MAINTENANCE_PAUSED],
+        ),
+    ],
+)
+def test_state_of_the_maintenance_is_told(
+    draft: Draft,
+    fleet: Topology,
+    now: datetime,
+    changed: Callable[[Maintenance], Maintenance],
+    expected: list[ReasonKind],
+) -> None:
+    event = on_host(draft, 1, "web-0", WEB, now)
+    maintenance = changed(Maintenance(maintenance_id=FREEZE, event_type=EventType.FREEZE))
+
+    reasons = explain(event, snapshot(fleet, event, maintenances={FREEZE: maintenance}), now)
+
+    assert kinds(reasons) == expected
+
+
+ASK_AGAIN = datetime.fromisoformat("2026-03-02T12:10:00Z")
+
+
+@pytest.mark.parametrize(
+    ("impact", "sentence"),
+    [
+        (None, "The executor has not been asked about web-0 since the server started."),
+        (
+            Impact(status=ImpactStatus.NOT_BEGUN),
+            "The impact on web-0 has not begun, though it started at 2026-03-02 12:00:00 GMT.",
+        ),
+        (
+            Impact(status=ImpactStatus.RUNNING),
+            "The impact on web-0 has been running since 2026-03-02 12:00:00 GMT.",
+        ),
+        (
+            Impact(status=ImpactStatus.RUNNING, ask_again_at=ASK_AGAIN),
+            (
+                "The impact on web-0 has been running since 2026-03-02 12:00:00 GMT; "
+                "the executor is asked again at 2026-03-02 12:10:00 GMT."
+            ),
+        ),
+        (
+            Impact(status=ImpactStatus.RUNNING, is_by_hand=True),
+            (
+                "An operator has to carry it out on web-0, since 2026-03-02 12:00:00 GMT, "
+                "and then complete it, with: forewarn event complete E1"
+            ),
+        ),
+        (
+            Impact(status=ImpactStatus.UNKNOWN, reason="no answer", ask_again_at=ASK_AGAIN),
+            (
+                "How far the impact on web-0 is cannot be found out: no answer; it is never begun "
+                "twice, so it waits and asks again at 2026-03-02 12:10:00 GMT."
+            ),
+        ),
+        (
+            Impact(status=ImpactStatus.UNKNOWN),
+            (
+                "How far the impact on web-0 is cannot be found out; it is never begun "
+                "twice, so it waits."
+            ),
+        ),
+    ],
+)
+def test_started_event_waits_for_the_impact_on_each_machine(
+    event: ScheduledEvent, fleet: Topology, now: datetime, impact: Impact | None, sentence: str
+) -> None:
+    event = start(event, now=now)
+    known = {(event.event_id, VmName("web-2")): Impact(status=ImpactStatus.DONE)}
+    if impact is not None:
+        known[event.event_id, VmName("web-0")] = impact
+
+    reasons = explain(event, snapshot(fleet, event, impacts=known), now)
+
+    assert sentences(reasons) == [sentence, "The impact on web-2 is over."]
+    assert [reason.holds for reason in reasons] == [True, False]
+
+
+def test_machines_of_which_the_same_is_known_share_a_sentence(
+    event: ScheduledEvent, fleet: Topology, now: datetime
+) -> None:
+    event = start(event, now=now)
+    failed = Impact(status=ImpactStatus.FAILED, reason="no boot")
+    known = dict.fromkeys([(event.event_id, vm) for vm in event.resources], failed)
+
+    assert sentences(explain(event, snapshot(fleet, event, impacts=known), now)) == [
+        "The impact on web-0, web-2 has failed: no boot.",
+        "Nothing holds it: it is about to complete.",
+    ]
+
+
+def test_overlap_of_update_domains_is_shown(
+    event: ScheduledEvent, draft: Draft, fleet: Topology, now: datetime
+) -> None:
+    share = Share(scope_id=WEB, update_domain=1, resources=(VmName("web-1"),))
+    restart = replace(draft, event_source=EventSource.USER, share=share)
+    other = start_unannounced(restart, event_id=EventId("E2"), now=now)
+    over = complete(other, outcome=Outcome.SUCCEEDED, now=now)
+
+    assert sentences(explain(event, snapshot(fleet, event, other), now))[-1] == (
+        "Beside it, E2 is in flight for web-1, of another update domain (1) of the same scope."
+    )
+    assert ReasonKind.OVERLAP not in kinds(explain(event, snapshot(fleet, event, over), now))
+
+
+@pytest.mark.parametrize(
+    ("label", "sentence"),
+    [
+        (
+            "mine",
+            (
+                "It is part of a run of scenario chaos, which is going to cancel it "
+                "at 2026-03-02 12:05:00 GMT."
+            ),
+        ),
+        ("other", "It is part of a run of scenario chaos."),
+    ],
+)
+def test_scenario_of_an_event_is_told_with_what_it_is_going_to_do(
+    event: ScheduledEvent, fleet: Topology, now: datetime, label: str, sentence: str
+) -> None:
+    run = ScenarioRun(
+        run_id=ScenarioRunId("run"),
+        name="chaos",
+        resources=event.resources,
+        began_at=now,
+        speed=1,
+        steps=(Intervention(at=timedelta(minutes=5), label=label, trigger=Trigger.CANCEL),),
+        events={"mine": (event.event_id,), "other": ()},
+    )
+    elsewhere = replace(run, run_id=ScenarioRunId("elsewhere"), events={"mine": (), "other": ()})
+    runs = {each.run_id: each for each in (run, elsewhere)}
+
+    reasons = explain(event, snapshot(fleet, event, scenario_runs=runs), now)
+
+    assert sentences(reasons)[2:] == [sentence]
+
+
+def test_how_an_event_ended_is_told(event: ScheduledEvent, fleet: Topology, now: datetime) -> None:
+    started = start(event, now=now)
+    endings = [
+        cancel(event, now=now, reason="not today"),
+        complete(started, outcome=Outcome.FAILED, now=now, reason="no boot"),
+        complete(started, outcome=Outcome.SUCCEEDED, now=now),
+    ]
+
+    told = [sentences(explain(ended, snapshot(fleet), now)) for ended in endings]
+
+    assert told == [
+        ["It was canceled at 2026-03-02 12:00:00 GMT: not today."],
+        ["It completed at 2026-03-02 12:00:00 GMT and failed: no boot."],
+        ["It completed at 2026-03-02 12:00:00 GMT and succeeded."],
+    ]
