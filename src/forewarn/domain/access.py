@@ -36,7 +36,10 @@ class Role(StrEnum):
 MAY: Final[Mapping[Role, str]] = {
     Role.VIEWER: "read everything but tokens and the audit",
     Role.OPERATOR: "handle events and Maintenances, restart and redeploy virtual machines",
-    Role.ADMIN: "change the fleet, tokens, faults, scenarios and the clock, and read the audit",
+    Role.ADMIN: (
+        "change the fleet, tokens, faults, scenarios, notifications and the clock, "
+        "and read the audit"
+    ),
 }
 """What each role may, besides what the roles before it may."""
 

@@ -21,9 +21,16 @@ PARAMETERS = {
     "run_id": "none",
     "kind": "slow",
     "name": "nobody",
+    "notification_id": "none",
+    "subscription_id": "5a",
+    "resource_group": "shop",
+    "resource_type": "virtualMachines",
 }
+NO_SUCH_EVENT = {"event_id": PARAMETERS["event_id"], "api-version": "2025-04-01"}
 SPECIAL = {"/api/v1/audit": Role.ADMIN, "/api/v1/tokens": Role.ADMIN}
-OPERATORS_WORK = re.compile(r"/api/v1/(events|maintenances)\b|.*/(restart|redeploy)$")
+OPERATORS_WORK = re.compile(
+    r"/api/v1/(events|maintenances)\b|.*/(restart|redeploy)$|/subscriptions/.*/acknowledge$"
+)
 
 
 def operations(app: FastAPI) -> list[tuple[str, str, object]]:
@@ -31,10 +38,11 @@ def operations(app: FastAPI) -> list[tuple[str, str, object]]:
     found = [
         (method.upper(), path, operation.get("security"))
         for path, methods in app.openapi()["paths"].items()
-        if path.startswith("/api/v1")
+        if path.startswith(("/api/v1", "/subscriptions"))
         for method, operation in methods.items()
     ]
-    assert len(found) == len(list(api_routes())), "a route is not in the OpenAPI document"
+    arm = 1
+    assert len(found) == len(list(api_routes())) + arm, "a route is not in the OpenAPI document"
     return found
 
 
@@ -83,9 +91,10 @@ def test_role_reaches_what_it_may_and_nothing_else(
             assert answer.status_code in {200, 201, 404, 422}, (method, path, answer.text)
         else:
             assert answer.status_code == 403, (method, path, answer.text)
-            assert answer.json()["type"] == "urn:forewarn:problem:role-too-low"
-            assert answer.json()["needed"] == needed
-            assert f"needs the role {needed}" in answer.json()["detail"]
+            assert f"needs the role {needed}" in answer.text
+            if path.startswith("/api"):
+                assert answer.json()["type"] == "urn:forewarn:problem:role-too-low"
+                assert answer.json()["needed"] == needed
 
 
 @pytest.mark.parametrize("body", [None, {}, {"event_type": "Reboot", "resources": ["solo"]}])
@@ -122,4 +131,6 @@ def test_every_change_is_named_as_the_command_that_does_it() -> None:
 def ask(client: httpx2.Client, method: str, path: str, body: object = None) -> httpx2.Response:
     filled = path.format(**PARAMETERS)
     content = {} if method in {"GET", "DELETE"} else {"json": {} if body is None else body}
-    return client.request(method, f"http://control{filled}", **content)  # type: ignore[arg-type]
+    # A watch of an event that is not there is refused; any other would not end.
+    query = NO_SUCH_EVENT if path.endswith(("/watch", "/acknowledge")) else {}
+    return client.request(method, f"http://control{filled}", params=query, **content)  # type: ignore[arg-type]

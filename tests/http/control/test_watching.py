@@ -107,6 +107,7 @@ def test_watcher_sees_everything_that_happens_from_now_on(api: httpx2.Client, ev
         "at": "2026-01-05T08:00:00Z",
         "what": "scheduled",
         "who": "alice",
+        "where": "testclient",
         "detail": "",
     }
     assert (approved["what"], approved["sequence"]) == ("approved", 3)
