@@ -1,6 +1,7 @@
 # Every command of the project. `make demo` and `make test` need Python 3.11+, make and a package index. As root on
 # Debian, `make test` also installs the programs it runs as clients; otherwise it leaves those suites out and says so.
 PYTHON ?= python3
+WORKERS ?= 2
 BIN := .venv/bin
 UV := $(or $(shell command -v uv 2>/dev/null),$(BIN)/uv)
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python
@@ -20,7 +21,7 @@ demo: .venv/.runtime  ## see the product work
 
 test: .venv/.dev  ## run every test, with full branch coverage of the rules and the verbs
 	@sh scripts/test_needs.sh || test "$(CI)" != true
-	@$(PYTEST) --cov --cov-report=term:skip-covered
+	@$(PYTEST) -n $(WORKERS) --dist loadfile --cov --cov-report=term:skip-covered
 
 check: .venv/.dev  ## format, lint, types, layers
 	@$(BIN)/ruff format --check --quiet .

@@ -68,7 +68,7 @@ def assemble(
         faults=faults,
         scheduler=scheduler,
         context=context,
-        polls=Polls(store, board, clock),
+        polls=Polls(store, board, clock, is_eager=isinstance(clock, VirtualClock)),
         notifiers=told.notifiers,
         couriers=_make_couriers(told, store, wall, beginning.epoch),
         upkeep=Upkeep(store, lambda: context(SCHEDULER)),

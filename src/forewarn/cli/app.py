@@ -25,7 +25,7 @@ from forewarn.cli.serve import serve
 from forewarn.cli.session import command
 
 app = typer.Typer(
-    help="Scheduled Events, self-hosted: tell virtual machines what is about to happen to them.",
+    help="Scheduled Events, self-hosted: tell machines what is about to happen.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
