@@ -56,6 +56,7 @@ TROUBLES: dict[str, Behaviour] = {
     "reset": reset,
     "cut in the middle": cut_in_the_middle,
     "chunks that are none": answer_with(b"zz\r\n", Transfer_Encoding="chunked"),
+    "a chunk of a negative size": answer_with(b"-5\r\n{}\r\n", Transfer_Encoding="chunked"),
     "silence": say_nothing,
     "dripping": drip,
     "dripping body": drip_a_body,

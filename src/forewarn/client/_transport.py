@@ -122,12 +122,10 @@ class _Connection(HTTPConnection):
             self._socket.deadline = deadline
         target = request.endpoint.prefix + request.path
         self.request(request.method, target, request.body, dict(request.headers))
-        answer = self.getresponse()
-        body = answer.read(LARGEST_BODY)
-        if answer.length or (not answer.isclosed() and answer.read(1)):
-            raise IncompleteRead(body)
-        headers = {name.lower(): value for name, value in answer.getheaders()}
-        return Response(status=answer.status, headers=headers, body=body)
+        try:
+            return self._read_response()
+        except ValueError as error:  # http.client takes a negative size of a chunk for one
+            raise HTTPException(str(error)) from error
 
     def connect(self) -> None:
         error: OSError = socket.gaierror("no address")
@@ -154,6 +152,14 @@ class _Connection(HTTPConnection):
             if self._socket is not None:
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _read_response(self) -> Response:
+        answer = self.getresponse()
+        body = answer.read(LARGEST_BODY)
+        if answer.length or (not answer.isclosed() and answer.read(1)):
+            raise IncompleteRead(body)
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return Response(status=answer.status, headers=headers, body=body)
 
     def _let_cut(self, made: _Socket) -> None:
         with self._lock:
