@@ -48,7 +48,11 @@ SURVIVED: Final = {
         "tests/sdk/test_survival.py::test_unknown_words_and_both_dates_come_through",
     ),
     "it has statuses and sources that nobody knows": (
-        "tests/unit/protocol/test_document.py::test_unknown_words_stay_as_they_are"
+        "tests/unit/protocol/test_document.py::test_unknown_words_stay_as_they_are",
+        "tests/unit/client/test_watching.py::test_status_that_nobody_knows_is_no_change",
+    ),
+    "it shows events that have ended": (
+        "tests/unit/client/test_watching.py::test_end_that_a_document_shows_is_told_once"
     ),
     "notice is shorter than promised": "test_short_notice_is_seen_for_what_is_left_of_it",
     "notice is over when the event is first seen": "test_event_may_be_seen_after_its_start",

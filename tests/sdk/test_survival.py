@@ -168,16 +168,18 @@ def test_unknown_words_and_both_dates_come_through(
     make_client: ClientMaker, metadata: Metadata
 ) -> None:
     metadata.events = [
-        event(1, "Dreaming", EventType="SpotRebalanceRecommendation"),
+        event(1, EventType="SpotRebalanceRecommendation"),
         event(2, NotBefore="2016-09-19T18:29:47Z"),
+        event(3, "Dreaming"),
         {"EventType": "without an id"},
     ]
     client = make_client(metadata.endpoint)
 
-    odd, iso = client.events()
+    odd, iso, dreaming = client.events()
     changes = client.watch()
 
-    assert (odd.event_status, odd.event_type) == ("Dreaming", "SpotRebalanceRecommendation")
+    assert odd.event_type == "SpotRebalanceRecommendation"
+    assert dreaming.event_status == "Dreaming"
     assert odd.not_before == iso.not_before is not None
     assert [next(changes).event, next(changes).event] == [odd, iso]
 
