@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeVar
 
-from forewarn.client._errors import RefusedError, UnavailableError
+from forewarn.client._errors import RefusedError, UnavailableError, quote_sentence
 from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
 from forewarn.protocol.dates import read_date
 
@@ -60,7 +60,7 @@ def exchange(request: Request) -> Conversation[Response]:
     sentence = _read_sentence(answer.body)
     if 400 <= answer.status < 500 and answer.status not in TROUBLED_STATUSES:
         raise RefusedError(endpoint, answer.status, sentence)
-    trouble = f"it answers {answer.status}" + (f", {sentence!r}" if sentence else "")
+    trouble = f"it answers {answer.status}" + (f", {quote_sentence(sentence)}" if sentence else "")
     raise UnavailableError(
         endpoint,
         trouble,
