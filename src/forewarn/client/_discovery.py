@@ -16,7 +16,7 @@ from forewarn.client._endpoints import Endpoint
 from forewarn.client._environment import read_environment
 from forewarn.client._errors import UnavailableError
 from forewarn.client._leases import find_leases
-from forewarn.client._messages import Conversation, Failure, Request, Response
+from forewarn.client._messages import Conversation, Failure, Request, Response, ask
 from forewarn.client._registry import read_registry
 from forewarn.protocol.document import decode_document
 from forewarn.protocol.errors import MalformedDocumentError
@@ -73,7 +73,7 @@ def find_endpoint(
     )
 
 
-def find_flaw(answer: Response | Failure | None) -> str | None:
+def find_flaw(answer: Response | Failure) -> str | None:
     """Return why *answer* is not of a metadata server, or None if it is."""
     match answer:
         case Response(status=200, body=body):
@@ -88,8 +88,6 @@ def find_flaw(answer: Response | Failure | None) -> str | None:
             return f"it answers {status}"
         case Failure(reason=reason):
             return reason
-        case None:
-            return "it was not asked"
 
 
 def _probe(
@@ -97,12 +95,13 @@ def _probe(
 ) -> Conversation[bool]:
     if address in flaws:
         return False
-    answer = yield Request(
+    request = Request(
         endpoint=Endpoint(host=str(address)),
         path=f"/metadata/scheduledevents?api-version={NEWEST.name}",
         headers={"Metadata": "true"},
         timeout=timeout,
     )
+    answer = yield from ask(request)
     flaw = find_flaw(answer)
     if flaw is None:
         return True

@@ -67,7 +67,7 @@ class ClosedError(ClientError):
 
 
 def quote_sentence(sentence: str) -> str:
-    """Return what a server said in quotes, without line ends or codes of terminals, and not long."""
+    """Return what a server said in quotes, without line ends or terminal codes, and not long."""
     if len(sentence) > _LONGEST_SENTENCE:
         sentence = f"{sentence[:_LONGEST_SENTENCE]}…"
     return repr(sentence)

@@ -17,7 +17,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from forewarn.client._errors import RefusedError, UnavailableError, quote_sentence
-from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
+from forewarn.client._messages import Conversation, Failure, Pause, Request, Response, ask
 from forewarn.protocol.dates import read_date
 
 TROUBLED_STATUSES: Final = frozenset({404, 408, 410, 429})
@@ -50,11 +50,10 @@ class Conduct:
 
 def exchange(request: Request) -> Conversation[Response]:
     """Send *request* once and return its answer, if that is one."""
-    answer = yield request
+    answer = yield from ask(request)
     endpoint = str(request.endpoint)
-    if not isinstance(answer, Response):
-        reason = answer.reason if isinstance(answer, Failure) else "it was not asked"
-        raise UnavailableError(endpoint, reason)
+    if isinstance(answer, Failure):
+        raise UnavailableError(endpoint, answer.reason)
     if 200 <= answer.status < 300 or answer.status == 304:
         return answer
     sentence = _read_sentence(answer.body)
