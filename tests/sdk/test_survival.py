@@ -209,7 +209,7 @@ def test_event_that_left_plain_azure_is_gone(make_client: ClientMaker, metadata:
 def test_refusal_is_told_at_once(make_client: ClientMaker, metadata: Metadata, status: int) -> None:
     metadata.script = [answer_with(b'{ "error": "Bad request. X" }', status)]
 
-    with pytest.raises(RefusedError, match=f"{status}: Bad request. X"):
+    with pytest.raises(RefusedError, match=f"{status}: 'Bad request. X'"):
         make_client(metadata.endpoint).document()
 
     assert len(metadata.seen) == 1

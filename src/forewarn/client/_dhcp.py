@@ -111,8 +111,8 @@ def ask_for_address(
 ) -> Conversation[IPv4Address | None]:
     """Ask on all *interfaces* and return the first option 245 that is offered.
 
-    Up to three times within *seconds*, of which at most nine are taken. Binding to port 68 takes the
-    privileges of a DHCP client; without them nobody is asked.
+    Up to three times within *seconds*, of which at most nine are taken. Binding to port 68 takes
+    the privileges of a DHCP client; without them nobody is asked.
     """
     xid = secrets.token_bytes(4)
     pause = min(_PAUSE, seconds)
