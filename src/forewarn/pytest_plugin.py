@@ -4,12 +4,14 @@ It is loaded in every pytest run beside forewarn, so it imports nothing heavy be
 used. `pip install 'forewarn[pytest]'` brings what the fixtures need.
 """
 
+import sys
 from collections.abc import Generator, Iterator
 from types import ModuleType
 
 import pytest
 
 _MARK = "scheduled_events"
+_EMULATORS = ("scheduled_events", "session_scheduled_events")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,8 +42,10 @@ def _declared_fleet(scheduled_events_fleet: object) -> object:
 def scheduled_events(request: pytest.FixtureRequest, _declared_fleet: object) -> Iterator[object]:
     """Give this test an emulator of its own, running: forewarn.testing.Emulator."""
     mark = request.node.get_closest_marker(_MARK)
-    arguments = mark.args if mark and mark.args else (_declared_fleet,)
-    with _testing().Emulator(*arguments, **(mark.kwargs if mark else {})) as emulator:
+    arguments, options = (mark.args, mark.kwargs) if mark else ((), {})
+    if not arguments and "fleet" not in options:
+        arguments = (_declared_fleet,)
+    with _testing().Emulator(*arguments, **options) as emulator:
         yield emulator
 
 
@@ -58,12 +62,20 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show the documents and the ledger with every test that fails, unless its message does."""
     report = yield
-    emulator = getattr(item, "funcargs", {}).get("scheduled_events")
-    if report.when == "call" and report.failed and emulator is not None:
-        known: str = emulator.describe()
-        if not all(line in report.longreprtext for line in known.splitlines()):
-            report.sections.append(("scheduled events", known))
+    if report.failed:
+        for name in _EMULATORS:
+            known = _describe(getattr(item, "funcargs", {}).get(name))
+            if not all(line in report.longreprtext for line in known.splitlines()):
+                report.sections.append((name.replace("_", " "), known))
     return report
+
+
+def _describe(emulator: object) -> str:
+    """Return what *emulator* knows, nothing if it is none of ours or not running any more."""
+    testing = sys.modules.get("forewarn.testing")
+    if testing is None or not isinstance(emulator, testing.Emulator) or not emulator.is_running:
+        return ""
+    return str(emulator.describe())
 
 
 def _testing() -> ModuleType:

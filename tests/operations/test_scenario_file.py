@@ -1,3 +1,4 @@
+import time
 from datetime import timedelta
 
 import pytest
@@ -124,6 +125,11 @@ def test_scenario_is_read_with_its_defaults() -> None:
             10,
             "a label 'a' above already",
         ),
+        (
+            f'{BEGINNING}label = "2"\n[[step]]\nat = "5m"\nbegin = "Reboot"\n',
+            7,
+            "a label '2' above already; give this step another",
+        ),
         ('name = "n"\n[[step]]\nat = "1m"\ncancel = true\n', 4, "nothing to cancel yet"),
         (
             'name = "n"\n[[step]]\nat = "0s"\nbegin = "Reboot"\nnotice = "5m"\n',
@@ -149,3 +155,21 @@ def test_line_is_found_below_text_that_looks_like_a_step() -> None:
         read_scenario(text)
 
     assert refused.value.line == 12
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'name = "night"\nstep = [\n' + '{at = "0s", announce = "Freeze"},\n' * 990 + "7]\n",
+        'name = "night"\ndescription = """\n' + "a ]\n" * 980 + '"""\nstep = 7\n',
+    ],
+    ids=["list", "text"],
+)
+def test_line_is_found_in_a_moment_however_long_a_statement_is(text: str) -> None:
+    began = time.perf_counter()
+
+    with pytest.raises(ScenarioError) as error:
+        read_scenario(text)
+
+    assert time.perf_counter() - began < 5
+    assert error.value.line is not None

@@ -63,14 +63,14 @@ class Life:
 
     def each(self, status: EventStatus, act: Callable[[EmulatedEvent], None]) -> None:
         for event in self.events.values():
-            if event.status is status:
+            if event.event_status is status:
                 act(event)
 
     def look(self, seconds: float) -> None:
         """Let the watch go on, and see that it tells no lies."""
         for change in self.watch.look(seconds):
             event = self.events[change.event.event_id]
-            assert event.status in POSSIBLE[change.kind], change
+            assert event.event_status in POSSIBLE[change.kind], change
 
     def changes_of(self, event: EmulatedEvent) -> list[Change]:
         return [change for change in self.watch.changes if change.event.event_id == event.event_id]
@@ -160,10 +160,10 @@ def test_no_end_is_lost_and_no_change_is_told_twice(emulator: Emulator, steps: l
 def assert_up_to_date(life: Life) -> None:
     for event in life.events.values():
         changes = life.changes_of(event)
-        if event.status in {SCHEDULED, STARTED}:
+        if event.event_status in {SCHEDULED, STARTED}:
             assert changes, f"never told of {event}"
-            assert changes[-1].kind == event.status.lower(), event
-            if event.status is SCHEDULED:
+            assert changes[-1].kind == event.event_status.lower(), event
+            if event.event_status is SCHEDULED:
                 assert changes[-1].event.event_type == event.record.event_type, event
 
 

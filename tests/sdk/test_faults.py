@@ -474,7 +474,7 @@ def test_approval_that_came_twice_counts_once(vm: EmulatedVm, client: AnyClient)
     vm.fault("reset", times=2)
     client.approve(event.event_id)
 
-    wait_until(lambda: other.status == "Started", "both have started")
+    wait_until(lambda: other.event_status == "Started", "both have started")
     assert [given.by for given in event.approvals] == ["web-0"]
     assert [given.by for given in other.approvals] == ["web-0"]
 

@@ -4,10 +4,12 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,17 @@ import pytest
 
 from forewarn.domain.errors import DomainError, NoticeTooShortError, UnknownVirtualMachineError
 from forewarn.operations.fleet import FleetError
+from forewarn.operations.scenario_file import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError
 from forewarn.ports.faults import FaultError
 from forewarn.protocol.versions import API_VERSIONS
-from forewarn.testing import EmulatedVm, Emulator, EventStatus
-from forewarn.testing.emulator import EmulatorClosedError, WouldBlockError
+from forewarn.testing import (
+    EmulatedVm,
+    Emulator,
+    EmulatorClosedError,
+    EventStatus,
+    WouldBlockError,
+)
 
 FLEET = """
 [[availability_set]]
@@ -169,8 +177,21 @@ def test_owner_gets_notice_only_if_somebody_polls() -> None:
         idle, polling = emulator.vm("idle"), emulator.vm("polling")
         read(polling)
 
-        assert idle.user_reboot().status is EventStatus.STARTED
-        assert polling.user_reboot().status is EventStatus.SCHEDULED
+        assert idle.user_reboot().event_status is EventStatus.STARTED
+        assert polling.user_reboot().event_status is EventStatus.SCHEDULED
+
+
+def test_operator_finds_out_who_polls_as_a_test_does() -> None:
+    with Emulator(notice="when-enabled") as emulator:
+        read(emulator.vm("polling"))
+        request = urllib.request.Request(
+            f"{emulator.control_url}/api/v1/virtual-machines/polling/restart",
+            method="POST",
+            headers={"Authorization": f"Bearer {emulator.token}"},
+        )
+
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert json.load(answer)["event_status"] == "Scheduled"
 
 
 def test_cancel_withdraws_what_has_not_started(emulator: Emulator) -> None:
@@ -304,10 +325,10 @@ def test_client_of_the_sdk_comes_with_the_machine(emulator: Emulator) -> None:
 
 def test_scenario_goes_on_as_time_passes(emulator: Emulator) -> None:
     run = emulator.run_scenario("live-migration", "web-0", "web-1")
-    assert [event.status for event in run.events] == ["Scheduled", "Scheduled"]
+    assert [event.event_status for event in run.events] == ["Scheduled", "Scheduled"]
 
     emulator.clock.advance(minutes=15)
-    assert [event.status for event in run.events] == ["Started", "Started"]
+    assert [event.event_status for event in run.events] == ["Started", "Started"]
     emulator.clock.advance(minutes=5)
 
     assert run.status == "finished"
@@ -340,6 +361,100 @@ def test_answers_on_a_kept_connection_come_at_once(emulator: Emulator) -> None:
             took.append(time.perf_counter() - began)
 
     assert sorted(took)[10] < 0.02, "half of them wait for a delayed acknowledgement, 40 ms each"
+
+
+def test_approvals_are_in_the_order_they_were_given(emulator: Emulator) -> None:
+    first, second = emulator.vm("web-0"), emulator.vm("web-1")
+    events = [first.reboot(), second.reboot()]
+
+    approve(second, events[1].event_id)
+    approve(first, events[0].event_id)
+
+    assert [given.by for given in emulator.approvals] == ["web-1", "web-0"]
+
+
+@pytest.mark.parametrize(
+    ("details", "problem"),
+    [
+        ({"durat": 5}, "no 'durat'"),
+        ({"duration": -5}, "whole number of seconds"),
+        ({"duration": 2.5}, "whole number of seconds"),
+        ({"duration": 10**30}, "whole number of seconds"),
+        ({"notice": 5}, "timedelta"),
+    ],
+)
+def test_wrong_detail_of_an_event_is_refused(
+    emulator: Emulator, details: dict[str, Any], problem: str
+) -> None:
+    web = emulator.vm("web-0")
+
+    with pytest.raises((TypeError, ValueError), match=problem):
+        web.freeze(**details)
+
+    assert web.events == ()
+
+
+def test_wrong_word_is_refused_with_those_there_are(emulator: Emulator) -> None:
+    web = emulator.vm("web-0")
+    event = web.reboot()
+
+    with pytest.raises(ValueError, match="Freeze, Reboot"):
+        emulator.announce("Crash", "web-0")
+    with pytest.raises(ValueError, match="needs a virtual machine"):
+        emulator.announce("Reboot")
+    with pytest.raises(ValueError, match="Scheduled, Started"):
+        event.assert_status("started")
+    with pytest.raises(ValueError, match="empty-body"):
+        web.fault("bogus")
+    with pytest.raises(TypeError, match="minutes=15"):
+        emulator.clock.advance(5)  # type: ignore[arg-type]
+
+
+def test_text_that_is_a_path_is_refused_with_how_to_write_it(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text('name = "mine"\n[[step]]\nat = "0s"\nannounce = "Crash"\n', encoding="utf-8")
+
+    with pytest.raises(FleetError, match=r"Path\('fleet.toml'\)"):
+        Emulator("fleet.toml")
+    with pytest.raises(ScenarioError, match=r"Path\('bad.toml'\)"):
+        emulator.run_scenario("bad.toml", "web-0")
+    with pytest.raises(ScenarioError, match=r"bad.toml:4: announce must be"):
+        emulator.run_scenario(file, "web-0")
+
+
+def test_moment_without_a_time_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        Emulator(now=datetime(2030, 1, 5))  # noqa: DTZ001
+
+
+def test_threads_that_start_it_together_start_it_once() -> None:
+    emulator = Emulator()
+    before = threading.active_count()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: emulator.start(), range(8)))
+        urls = set(pool.map(lambda _: emulator.control_url, range(8)))
+    emulator.close()
+
+    assert len(urls) == 1
+    assert threading.active_count() <= before
+
+
+def test_what_is_left_of_a_closed_emulator_says_so() -> None:
+    with Emulator() as emulator:
+        web, clock = emulator.vm("web-0"), emulator.clock
+        event = web.reboot()
+
+    for look in (
+        lambda: event.event_status,
+        lambda: web.url,
+        lambda: clock.now,
+        lambda: web.fault("reset"),
+    ):
+        with pytest.raises(EmulatorClosedError):
+            look()
 
 
 def test_time_does_not_go_back(emulator: Emulator) -> None:

@@ -49,7 +49,7 @@ def test_failure_shows_documents_and_ledger(run_pytest: Run) -> None:
         test_it="""
 def test_it(scheduled_events):
     event = scheduled_events.vm("web-0").reboot()
-    assert event.status == "Started"
+    assert event.event_status == "Started"
 """
     )
 
@@ -102,6 +102,68 @@ def test_session_two(session_scheduled_events):
     )
 
     assert "4 passed" in done.stdout, done.stdout
+
+
+def test_failing_test_that_closed_its_emulator_harms_nobody(run_pytest: Run) -> None:
+    done = run_pytest(
+        test_it="""
+def test_one(scheduled_events):
+    scheduled_events.close()
+    assert 0
+
+def test_two():
+    pass
+"""
+    )
+
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+
+
+def test_fixture_of_the_same_name_harms_nobody(run_pytest: Run) -> None:
+    done = run_pytest(
+        test_it="""
+import pytest
+
+@pytest.fixture
+def scheduled_events():
+    return {}
+
+def test_one(scheduled_events):
+    assert 0
+
+def test_two():
+    pass
+"""
+    )
+
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+
+
+def test_failure_shows_what_the_emulator_of_the_session_knows(run_pytest: Run) -> None:
+    done = run_pytest(
+        test_it="""
+def test_it(session_scheduled_events):
+    session_scheduled_events.vm("web-0").reboot()
+    assert 0
+"""
+    )
+
+    assert "- session scheduled events -" in done.stdout
+    assert "Scheduled Reboot of web-0" in done.stdout
+
+
+def test_mark_may_name_the_fleet(run_pytest: Run) -> None:
+    done = run_pytest(
+        test_it="""
+import pytest
+
+@pytest.mark.scheduled_events(fleet={"virtual_machine": [{"name": "solo"}]})
+def test_it(scheduled_events):
+    assert [vm.name for vm in scheduled_events.vms] == ["solo"]
+"""
+    )
+
+    assert "1 passed" in done.stdout, done.stdout
 
 
 def test_wrong_mark_is_an_error_that_names_it(run_pytest: Run) -> None:

@@ -57,7 +57,7 @@ def assemble(settings: Settings, store: Store, beginning: Beginning) -> "Service
         faults=faults,
         scheduler=scheduler,
         context=context,
-        polls=Polls(store, board, clock),
+        polls=Polls(store, board, clock, is_eager=isinstance(clock, VirtualClock)),
         token=beginning.token,
     )
 

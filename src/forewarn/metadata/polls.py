@@ -15,12 +15,16 @@ _log = structlog.get_logger(__name__)
 
 
 class Polls:
-    """Notes who polls. The first poll of a scope is committed within a second, others seldom."""
+    """Notes who polls. The first poll of a scope is committed within a second, others seldom.
 
-    def __init__(self, store: Store, board: Board, clock: Clock) -> None:
+    If it *is_eager*, that is before the poll is answered: in virtual time nothing waits.
+    """
+
+    def __init__(self, store: Store, board: Board, clock: Clock, *, is_eager: bool = False) -> None:
         self._store = store
         self._board = board
         self._clock = clock
+        self._is_eager = is_eager
         self._polled: set[VmName] = set()
         self._committed: dict[ScopeId, datetime] = {}
         self._stopping = threading.Event()
@@ -28,6 +32,8 @@ class Polls:
     def note(self, vm: VmName) -> None:
         """Remember that *vm* has polled; called for every poll."""
         self._polled.add(vm)
+        if self._is_eager:
+            self.commit()
 
     def stop(self) -> None:
         """Commit what is left and end."""

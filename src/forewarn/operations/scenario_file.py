@@ -42,6 +42,9 @@ STEP_KEYS: Final[Mapping[str, Mapping[str, type]]] = {
 }
 """The verbs a step may have, with every key it may have then and the type of its value."""
 
+_LAST_OF_SEVERAL: Final = re.compile(r"""([\]}]|\"{3}|'{3})\s*(#.*)?$""")
+_MOST_ATTEMPTS: Final = 20
+"""How often a statement is looked at again until its end: each time costs its whole length."""
 _WORDS: Final = {str: "text in quotes", int: "a whole number", list: "a list: write [[step]]"}
 
 
@@ -123,15 +126,18 @@ def _declarations(text: str) -> Iterator[tuple[tuple[int | None, str | None], in
 
 def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
     # A statement of TOML is TOML by itself, and no shorter part of it is.
-    begun, first = "", 1
+    begun, first, attempts = "", 1, 0
     for number, line in enumerate(_lines(text), 1):
         begun += line + "\n"
+        if number > first and (attempts == _MOST_ATTEMPTS or not _LAST_OF_SEVERAL.search(line)):
+            continue
+        attempts += 1
         try:
             statement = tomllib.loads(begun)
         except (ValueError, RecursionError):
             continue
         yield first, begun, statement
-        begun, first = "", number + 1
+        begun, first, attempts = "", number + 1, 0
 
 
 def _check(place: _Place, table: Mapping[str, Any], keys: Mapping[str, type], what: str) -> None:
@@ -211,11 +217,12 @@ def _read_intervention(
 
 
 def _label(place: _Place, entry: Mapping[str, Any], before: list[ScenarioStep]) -> str:
-    if "label" not in entry:
-        return str(len(before) + 1)
-    label = _name(place, entry, "label", "label")
+    label = str(len(before) + 1)
+    if "label" in entry:
+        label = _name(place, entry, "label", "label")
     if any(step.label == label for step in before):
-        raise place.error(f"There is a label {label!r} above already.", "label")
+        problem = f"There is a label {label!r} above already; give this step another."
+        raise place.error(problem, "label")
     return label
 
 

@@ -8,7 +8,7 @@
         run_my_code(metadata=web.url)
         emulator.await_started(event)
         emulator.clock.advance(minutes=10)
-        assert event.status == "Completed"
+        assert event.event_status == "Completed"
 
 With pytest and `pip install 'forewarn[pytest]'`, the fixture `scheduled_events` is an emulator.
 """
@@ -17,7 +17,8 @@ from forewarn.domain.event import Outcome
 from forewarn.domain.notice import NoticeMode
 from forewarn.ports.faults import FaultKind
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
-from forewarn.testing.emulator import Emulator, read_any_fleet
+from forewarn.testing.emulator import Emulator, WouldBlockError, read_any_fleet
+from forewarn.testing.engine import EmulatorClosedError
 from forewarn.testing.handles import (
     EmulatedApproval,
     EmulatedClock,
@@ -33,11 +34,13 @@ __all__ = [
     "EmulatedScenario",
     "EmulatedVm",
     "Emulator",
+    "EmulatorClosedError",
     "EventSource",
     "EventStatus",
     "EventType",
     "FaultKind",
     "NoticeMode",
     "Outcome",
+    "WouldBlockError",
     "read_any_fleet",
 ]

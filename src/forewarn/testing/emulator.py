@@ -1,6 +1,7 @@
 """The emulator: scheduled events on demand, for code under test here or in another process."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -9,16 +10,17 @@ from typing import Any, Final, Self, Unpack
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.notice import NoticeMode
+from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
-from forewarn.operations.fleet import Fleet, read_fleet, read_fleet_file
+from forewarn.operations.fleet import Fleet, FleetError, read_fleet, read_fleet_file
 from forewarn.operations.inventory import apply_fleet, find_vm
-from forewarn.operations.scenario_file import read_scenario
+from forewarn.operations.scenario_file import ScenarioError, read_scenario
 from forewarn.operations.scenarios import find_scenario, start_scenario
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventStatus, EventType
 from forewarn.settings import ExecutorKind
-from forewarn.testing.engine import Engine, start_engine
+from forewarn.testing.engine import EmulatorClosedError, Engine, start_engine
 from forewarn.testing.handles import (
     Details,
     EmulatedApproval,
@@ -29,17 +31,11 @@ from forewarn.testing.handles import (
     all_approvals,
     all_events,
     announce,
+    choose,
 )
 from forewarn.testing.reports import describe_everything
 
 _LOOK_AGAIN_SECONDS: Final = 0.005
-
-
-class EmulatorClosedError(ForewarnError):
-    """The emulator is not running."""
-
-    def __init__(self) -> None:
-        super().__init__("The emulator is not running; use it inside its `with` block.")
 
 
 class WouldBlockError(ForewarnError):
@@ -73,9 +69,11 @@ class Emulator:
             self._fleet = _alone(default_vm)
         self._makes_vms = fleet is None
         self._settings = {"default_vm": default_vm, "notice": notice, "executor": executor}
+        if now is not None and now.tzinfo is None:
+            raise ValueError("now must say its time zone: datetime(2030, 1, 5, 8, tzinfo=UTC).")
         self._now = now
         self._engine: Engine | None = None
-        self._control_url = ""
+        self._starting = threading.Lock()
 
     def __enter__(self) -> Self:
         self.start()
@@ -86,15 +84,22 @@ class Emulator:
 
     def start(self) -> None:
         """Begin to serve; `with` does it for you."""
-        if self._engine is None:
-            now = self._now or SystemClock().now()
-            self._engine = start_engine(self._settings, self._fleet, now)
+        with self._starting:
+            if self._engine is None:
+                now = self._now or SystemClock().now()
+                self._engine = start_engine(self._settings, self._fleet, now)
 
     def close(self) -> None:
         """Stop serving and leave nothing behind. Doing it twice does no harm."""
-        engine, self._engine, self._control_url = self._engine, None, ""
+        with self._starting:
+            engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether it serves."""
+        return self._engine is not None
 
     @property
     def address(self) -> str:
@@ -104,8 +109,7 @@ class Emulator:
     @property
     def control_url(self) -> str:
         """The control API, for `forewarn --server`; it is started when first asked for."""
-        self._control_url = self._control_url or f"http://127.0.0.1:{self._running.start_control()}"
-        return self._control_url
+        return f"http://127.0.0.1:{self._running.control_port()}"
 
     @property
     def token(self) -> str:
@@ -145,14 +149,11 @@ class Emulator:
         self, event_type: EventType | str, *vms: str, **details: Unpack[Details]
     ) -> tuple[EmulatedEvent, ...]:
         """Announce *event_type* for all of *vms*: an event for each update domain of each scope."""
-        return announce(self._running, EventType(event_type), vms, details)
+        return announce(self._running, choose(EventType, event_type), vms, details)
 
     def run_scenario(self, scenario: str | Path, *vms: str) -> EmulatedScenario:
         """Begin a built-in scenario, or the one in a file, which then happens to *vms*."""
-        if isinstance(scenario, Path):
-            chosen = read_scenario(scenario.read_text(encoding="utf-8"))
-        else:
-            chosen = find_scenario(built_in_scenarios(), scenario)
+        chosen = _read_scenario(scenario)
         names = [self.vm(name).name for name in vms]
         run = self._running.write(lambda tx, context: start_scenario(tx, context, chosen, names))
         return EmulatedScenario(self._running, run.run_id)
@@ -169,8 +170,12 @@ class Emulator:
     def await_started(self, event: EmulatedEvent, timeout: float = 5) -> None:
         """Wait up to *timeout* real seconds until *event* has started."""
         __tracebackhide__ = True
-        has_started = lambda: event.status is not EventStatus.SCHEDULED  # noqa: E731
-        self._await("await_started", event, has_started, timeout)
+        self._await(
+            "await_started",
+            event,
+            lambda: event.event_status is not EventStatus.SCHEDULED,
+            timeout,
+        )
 
     def describe(self) -> str:
         """Return every document and every ledger, for the message of a failed test."""
@@ -203,10 +208,27 @@ def read_any_fleet(fleet: str | Path | Mapping[str, Any] | Fleet | None) -> Flee
             return fleet
         case Path():
             return read_fleet_file(fleet.read_text(encoding="utf-8"))
+        case str() if _looks_like_a_path(fleet):
+            raise FleetError(f"{fleet!r} is a text, not a file: write Path({fleet!r}).")
         case str():
             return read_fleet_file(fleet)
         case _:
             return read_fleet(fleet)
+
+
+def _looks_like_a_path(text: str) -> bool:
+    return text.endswith(".toml") and "\n" not in text
+
+
+def _read_scenario(scenario: str | Path) -> Scenario:
+    if isinstance(scenario, Path):
+        try:
+            return read_scenario(scenario.read_text(encoding="utf-8"))
+        except ScenarioError as error:
+            raise ScenarioError(f"{scenario}:{error.line}: {error}", error.line) from error
+    if _looks_like_a_path(scenario):
+        raise ScenarioError(f"{scenario!r} is no built-in scenario: write Path({scenario!r}).")
+    return find_scenario(built_in_scenarios(), scenario)
 
 
 def _alone(name: str) -> Fleet:

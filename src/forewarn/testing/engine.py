@@ -5,7 +5,6 @@ virtual machine's request makes due is done before either returns.
 """
 
 import asyncio
-import socket
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -17,10 +16,11 @@ from typing import Any, Final, Self, TypeVar
 
 from forewarn.bootstrap.service import Service, assemble
 from forewarn.bootstrap.starting import ADMIN, begin
-from forewarn.metadata.http import open_listener
+from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.operations.context import Context
 from forewarn.operations.fleet import Fleet
 from forewarn.ports.store import Reading, Transaction
+from forewarn.protocol.errors import ForewarnError
 from forewarn.settings import ClockKind, Settings
 from forewarn.storage.sqlite import open_sqlite
 
@@ -30,22 +30,46 @@ _LOCALHOST: Final = "127.0.0.1"
 _END_SECONDS: Final = 10
 
 
+class EmulatorClosedError(ForewarnError):
+    """The emulator is not running."""
+
+    def __init__(self) -> None:
+        super().__init__("The emulator is not running; use it inside its `with` block.")
+
+
 class Engine:
     """A service with its sockets and its threads. Make one with `start_engine`."""
 
     def __init__(
         self,
         service: Service,
-        listener: socket.socket,
+        metadata: MetadataServer,
+        port: int,
         background: "_Background",
         closing: ExitStack,
     ) -> None:
-        self.service = service
-        self.port: Final[int] = listener.getsockname()[1]
+        self._service = service
+        self._metadata = metadata
+        self._port = port
         self._background = background
         self._closing = closing
-        self._metadata = service.metadata_server([listener])
-        background.run(self._metadata.run_until_stopped(), stop=self._metadata.stop)
+        self._control_port: int | None = None
+        self._starting_control = threading.Lock()
+        self.is_running = True
+
+    @property
+    def service(self) -> Service:
+        """The parts of the server."""
+        if not self.is_running:
+            raise EmulatorClosedError
+        return self._service
+
+    @property
+    def port(self) -> int:
+        """Where virtual machines are answered."""
+        if not self.is_running:
+            raise EmulatorClosedError
+        return self._port
 
     def read(self, look: Callable[[Reading], T]) -> T:
         """Return what *look* sees."""
@@ -53,28 +77,38 @@ class Engine:
 
     def write(self, work: Callable[[Transaction, Context], T]) -> T:
         """Do *work*, and then everything that it makes due."""
-        result = self.service.store.write(lambda tx: work(tx, self.service.context(ADMIN)))
-        self.service.changed()
+        service = self.service
+        result = service.store.write(lambda tx: work(tx, service.context(ADMIN)))
+        service.changed()
         return result
 
-    def start_control(self) -> int:
-        """Start the control API, and return its port."""
+    def control_port(self) -> int:
+        """Return where operators are answered; the control API is started when first asked for."""
+        with self._starting_control:
+            if self._control_port is None:
+                self._control_port = self._start_control(self.service)
+            return self._control_port
+
+    def close(self) -> None:
+        """Stop serving and leave nothing behind."""
+        self.is_running = False
+        self._closing.close()
+
+    def _start_control(self, service: Service) -> int:
         # FastAPI takes longer to load than all the rest, and few tests need it.
         from forewarn.bootstrap.operators import control_server  # noqa: PLC0415
 
-        listener = open_listener(_LOCALHOST, 0)
-        port: int = listener.getsockname()[1]
-        server = control_server(self.service, [listener], is_ready=lambda: self._metadata.started)
+        with ExitStack() as closing:
+            listener = closing.enter_context(open_listener(_LOCALHOST, 0))
+            port: int = listener.getsockname()[1]
+            server = control_server(service, [listener], is_ready=lambda: self._metadata.started)
+            closing.pop_all()  # from here on the server closes it
 
         def stop() -> None:
             server.should_exit = True
 
         self._background.run(server.serve(), stop=stop)
         return port
-
-    def close(self) -> None:
-        """Stop serving and leave nothing behind."""
-        self._closing.close()
 
 
 def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -> Engine:
@@ -88,7 +122,10 @@ def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -
         service = assemble(chosen, store, begin(store, chosen, fleet, now))
         listener = closing.enter_context(open_listener(_LOCALHOST, 0))
         background = closing.enter_context(_Background())
-        return Engine(service, listener, background, closing.pop_all())
+        metadata = service.metadata_server([listener])
+        background.run(metadata.run_until_stopped(), stop=metadata.stop)
+        port: int = listener.getsockname()[1]
+        return Engine(service, metadata, port, background, closing.pop_all())
 
 
 class _Background:

@@ -4,12 +4,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, NoReturn, TypedDict, Unpack
+from enum import StrEnum
+from typing import Any, Final, NoReturn, TypedDict, TypeVar, Unpack
 
 from forewarn.bootstrap.clock_control import clock_control
 from forewarn.client import Client
 from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.names import ScenarioRunId, VmName
+from forewarn.domain.names import ScenarioRunId, VmName, name_key
 from forewarn.domain.scenario import ScenarioRunStatus
 from forewarn.operations.events import (
     EventOrder,
@@ -31,6 +32,7 @@ from forewarn.testing.engine import Engine
 from forewarn.testing.reports import describe_event, describe_scope
 
 _ALL: Final = 1_000_000
+_YEAR: Final = 31_536_000
 
 
 class Details(TypedDict, total=False):
@@ -86,7 +88,9 @@ class EmulatedClock:
     ) -> datetime:
         """Let time pass, with everything that falls due in it, and return the new moment."""
         service = self._engine.service
-        span = duration or timedelta()
+        span = timedelta() if duration is None else duration
+        if not isinstance(span, timedelta):
+            raise TypeError(f"advance({duration!r}) says no unit; write advance(minutes=15).")
         span += timedelta(hours=hours, minutes=minutes, seconds=seconds)
         if span < timedelta():
             raise ValueError(f"Time does not go back: {span}.")
@@ -101,7 +105,7 @@ class EmulatedEvent:
     event_id: EventId
 
     @property
-    def status(self) -> EventStatus:
+    def event_status(self) -> EventStatus:
         """Scheduled, Started, Completed or Canceled."""
         return self.record.event_status
 
@@ -146,8 +150,8 @@ class EmulatedEvent:
     def assert_status(self, status: EventStatus | str) -> None:
         """Fail, with the document and the ledger, unless it is *status*."""
         __tracebackhide__ = True
-        if self.status != EventStatus(status):
-            self.fail(f"is {self.status}, not {status}")
+        if self.event_status is not choose(EventStatus, status):
+            self.fail(f"is {self.event_status}, not {status}")
 
     def assert_approved(self, *, by: str | None = None) -> None:
         """Fail, with the document and the ledger, unless it was approved, by *by* if given."""
@@ -155,7 +159,7 @@ class EmulatedEvent:
         approvers = [approval.by for approval in self.approvals]
         if not approvers:
             self.fail("was not approved")
-        if by is not None and by not in approvers:
+        if by is not None and name_key(by) not in map(name_key, approvers):
             self.fail(f"was not approved by {by}, but by {', '.join(approvers)}")
 
     def assert_not_approved(self) -> None:
@@ -273,7 +277,7 @@ class EmulatedVm:
     def cancel(self, reason: str = "") -> None:
         """Withdraw every event of this machine that is still Scheduled."""
         for event in self.events:
-            if event.status is EventStatus.SCHEDULED:
+            if event.event_status is EventStatus.SCHEDULED:
                 event.cancel(reason)
 
     def fault(self, kind: FaultKind | str, **parameters: Unpack[FaultParameters]) -> None:
@@ -281,11 +285,13 @@ class EmulatedVm:
 
         `vm.fault("empty-body", times=1)`, `vm.fault("status", status=410)`.
         """
-        self._engine.service.faults.put(self.name, Fault(kind=FaultKind(kind), **parameters))
+        self._engine.service.faults.put(
+            self.name, Fault(kind=choose(FaultKind, kind), **parameters)
+        )
 
     def clear_faults(self, kind: FaultKind | str | None = None) -> None:
         """Behave again, in one respect or in all."""
-        chosen = None if kind is None else FaultKind(kind)
+        chosen = None if kind is None else choose(FaultKind, kind)
         self._engine.service.faults.remove(self.name, chosen)
 
     def client(self) -> Client:
@@ -297,7 +303,6 @@ class EmulatedVm:
         return event
 
     def _operate(self, event_type: EventType) -> EmulatedEvent:
-        self._engine.service.polls.commit()  # whether anybody polls may decide about notice
         event = self._engine.write(lambda tx, context: operate(tx, context, self.name, event_type))
         return EmulatedEvent(self._engine, event.event_id)
 
@@ -309,6 +314,7 @@ def announce(
     engine: Engine, event_type: EventType, vms: tuple[str, ...], details: Details
 ) -> tuple[EmulatedEvent, ...]:
     """Create what it takes to announce *event_type* for all of *vms*."""
+    _check(vms, details)
     order = EventOrder(
         event_type=event_type,
         resources=vms,
@@ -328,6 +334,36 @@ def all_events(engine: Engine) -> tuple[EmulatedEvent, ...]:
 
 
 def all_approvals(engine: Engine) -> tuple[EmulatedApproval, ...]:
-    """Return every approval, in the order of time."""
+    """Return every approval, in the order in which they were given."""
     given = [approval for event in all_events(engine) for approval in event.approvals]
-    return tuple(sorted(given, key=lambda approval: approval.at))
+    audit = engine.read(lambda reading: reading.audit(limit=_ALL))
+    # Virtual time stands still, so the moments of several may be the same.
+    turns = {(entry.subject, entry.who): turn for turn, entry in enumerate(audit)}
+    return tuple(
+        sorted(given, key=lambda each: (each.at, turns.get((each.event_id, each.by), len(turns))))
+    )
+
+
+_Word = TypeVar("_Word", bound=StrEnum)
+
+
+def choose(words: type[_Word], word: str) -> _Word:
+    """Return *word* as one of *words*, or refuse with all of them."""
+    try:
+        return words(word)
+    except ValueError:
+        raise ValueError(f"{word!r} is not one of {', '.join(words)}.") from None
+
+
+def _check(vms: tuple[str, ...], details: Details) -> None:
+    if not vms:
+        raise ValueError("An event needs a virtual machine to happen to.")
+    for name in details.keys() - Details.__annotations__.keys():
+        raise TypeError(
+            f"An event has no {name!r}; it may have {', '.join(Details.__annotations__)}."
+        )
+    duration, notice = details.get("duration"), details.get("notice")
+    if duration is not None and (type(duration) is not int or not 0 <= duration <= _YEAR):
+        raise ValueError(f"duration must be a whole number of seconds up to a year: {duration!r}.")
+    if notice is not None and not isinstance(notice, timedelta):
+        raise TypeError(f"notice must be a timedelta: {notice!r}.")

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Final
 
 from forewarn.operations.events import find_event
 from forewarn.operations.inventory import find_vm
 from forewarn.ports.store import Reading
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.vocabulary import EventId
+
+_ALL: Final = 1_000_000
 
 
 def describe_everything(reading: Reading, now: datetime) -> str:
@@ -16,7 +19,7 @@ def describe_everything(reading: Reading, now: datetime) -> str:
     for scope_id, document in reading.documents().items():
         if document.events:
             lines += _document_lines(scope_id, document)
-    events = reading.events()
+    events = reading.events(limit=_ALL)
     for event in events:
         lines += _ledger_lines(reading, event.event_id)
     if not events:
