@@ -114,6 +114,23 @@ def test_machine_that_is_not_in_the_fleet_is_refused(netns: Netns, tmp_path: Pat
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--clock", "virtual", "--speed", "60"), "speed cannot be used with clock virtual"),
+        (("--speed", "2000000"), "--speed"),
+        (("--vm", "\N{GRINNING FACE}"), "--vm: '\N{GRINNING FACE}' is no name"),
+    ],
+)
+def test_wrong_flag_is_named(netns: Netns, flags: tuple[str, ...], problem: str) -> None:
+    done = netns(*flags, "--", *CLIENT)
+
+    assert done.returncode == 2
+    assert problem in done.stderr
+    assert "fleet.toml" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_ordinary_user_needs_no_root() -> None:
     # Reading may go on as root's: an interpreter in root's home could not be started otherwise.
     reading = "+dac_read_search,+dac_override"

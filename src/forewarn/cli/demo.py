@@ -15,11 +15,9 @@ import typer
 
 from forewarn.cli.demonstration.fleet import fleet_file
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
-from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, Settings
+from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, METADATA_PORT, listen_locally
+from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, make_settings
 
-_LOCALHOST: Final = "127.0.0.1"
-_METADATA_PORT: Final = 8169
-_CONTROL_PORT: Final = 8170
 _DATABASE: Final = "forewarn.db"
 _FLEET: Final = "fleet.toml"
 _FASTEST: Final = 1_000_000
@@ -52,7 +50,7 @@ def demo(
 
     Example: forewarn demo --speed 60
     """
-    with reported_errors(), ExitStack() as closing:
+    with reported_errors("demo"), ExitStack() as closing:
         with suppress(KeyboardInterrupt):  # before the service runs; then it is no exception
             _perform(_make_folder(keep, closing), speed, closing)
         if keep is not None and (keep / _DATABASE).exists():
@@ -88,13 +86,15 @@ def _perform(folder: Path, speed: float, closing: ExitStack) -> None:
 
     (folder / _FLEET).write_text(fleet_file(), encoding="utf-8")
     metadata, control = (
-        closing.enter_context(_listen(port)) for port in (_METADATA_PORT, _CONTROL_PORT)
+        closing.enter_context(listen_locally(port)) for port in (METADATA_PORT, CONTROL_PORT)
     )
-    settings = Settings(
-        database=f"sqlite:///{folder / _DATABASE}",
-        fleet=folder / _FLEET,
-        speed=speed,
-        executor=ExecutorKind.SIMULATED,
+    settings = make_settings(
+        {
+            "database": f"sqlite:///{folder / _DATABASE}",
+            "fleet": folder / _FLEET,
+            "speed": speed,
+            "executor": ExecutorKind.SIMULATED,
+        }
     )
     audience = find_audience()
     refusals: list[Exception] = []
@@ -123,17 +123,8 @@ def _perform(folder: Path, speed: float, closing: ExitStack) -> None:
         raise refusal
 
 
-def _listen(port: int) -> socket.socket:
-    from forewarn.metadata.http import open_listener  # noqa: PLC0415 - needs the server install
-
-    try:
-        return open_listener(_LOCALHOST, port)
-    except OSError:
-        return open_listener(_LOCALHOST, 0)
-
-
 def _url(listener: socket.socket) -> str:
-    return f"http://{_LOCALHOST}:{listener.getsockname()[1]}"
+    return f"http://{LOCALHOST}:{listener.getsockname()[1]}"
 
 
 def _suggest(control: str, folder: Path) -> Iterator[str]:

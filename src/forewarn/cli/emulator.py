@@ -14,13 +14,21 @@ from typing import Annotated, Final
 import typer
 
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
+from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, listen_locally
 from forewarn.cli.session import noun
-from forewarn.settings import ClockKind, ExecutorKind, Settings, environment_with
+from forewarn.domain.errors import InvalidNameError
+from forewarn.domain.names import check_name
+from forewarn.operations.scenarios import FASTEST
+from forewarn.settings import (
+    ClockKind,
+    ExecutorKind,
+    Settings,
+    environment_with,
+    make_settings,
+)
 
 app = noun("emulator", "Run programs as if they were in a virtual machine.")
 
-_LOCALHOST: Final = "127.0.0.1"
-_CONTROL_PORT: Final = 8170
 _CANNOT_RUN: Final = 127
 _KILLED: Final = 128
 
@@ -37,7 +45,10 @@ def netns(
     ] = None,
     clock: Annotated[ClockKind, typer.Option(help="How maintenance time passes.")] = ClockKind.REAL,
     speed: Annotated[
-        float, typer.Option(min=1, metavar="N", help="Divide notice and simulated impact by this.")
+        float,
+        typer.Option(
+            min=1, max=FASTEST, metavar="N", help="Divide notice and simulated impact by this."
+        ),
     ] = 1,
 ) -> None:
     """Run a command in a network of its own, where 169.254.169.254 is forewarn.
@@ -48,32 +59,33 @@ def netns(
 
     Example: forewarn emulator netns --speed 60 -- ./my-handler.sh
     """
-    with reported_errors(), ExitStack() as closing:
+    with reported_errors("emulator netns"), ExitStack() as closing:
         if sys.platform != "linux":
             message = "There are network namespaces on Linux only."
             raise CommandError(message, code=ExitCode.FAILED, hint="try: forewarn serve")
+        _check_machine(vm)
         folder = Path(closing.enter_context(TemporaryDirectory(prefix="forewarn-")))
-        outside = closing.enter_context(_listen_for_operators())
+        outside = closing.enter_context(listen_locally(CONTROL_PORT))
         port: int = outside.getsockname()[1]
-        settings = Settings(
-            database=f"sqlite:///{folder / 'forewarn.db'}",
-            fleet=fleet or _declare_alone(vm, folder),
-            default_vm=vm,
-            clock=clock,
-            speed=speed,
-            executor=ExecutorKind.SIMULATED,
+        settings = make_settings(
+            {
+                "database": f"sqlite:///{folder / 'forewarn.db'}",
+                "fleet": fleet or _declare_alone(vm, folder),
+                "default_vm": vm,
+                "clock": clock,
+                "speed": speed,
+                "executor": ExecutorKind.SIMULATED,
+            }
         )
         code = _run(command, settings, outside, _environment(port, folder))
     raise typer.Exit(code)
 
 
-def _listen_for_operators() -> socket.socket:
-    from forewarn.metadata.http import open_listener  # noqa: PLC0415 - needs the server install
-
+def _check_machine(vm: str) -> None:
     try:
-        return open_listener(_LOCALHOST, _CONTROL_PORT)
-    except OSError:
-        return open_listener(_LOCALHOST, 0)
+        check_name(vm, "virtual machine")
+    except InvalidNameError as error:
+        raise CommandError(f"--vm: {error}", code=ExitCode.USAGE) from error
 
 
 def _declare_alone(vm: str, folder: Path) -> Path:
@@ -85,7 +97,7 @@ def _declare_alone(vm: str, folder: Path) -> Path:
 def _environment(port: int, folder: Path) -> Mapping[str, str]:
     """Return what the commands of `forewarn` need, inside and outside alike."""
     return {
-        "FOREWARN_SERVER": f"http://{_LOCALHOST}:{port}",
+        "FOREWARN_SERVER": f"http://{LOCALHOST}:{port}",
         "FOREWARN_STATE_DIR": str(folder),
     }
 
@@ -103,7 +115,7 @@ def _run(
 
     enter_network_namespace()
     ended_with = ExitCode.FAILED.value
-    inside = open_listener(_LOCALHOST, outside.getsockname()[1])
+    inside = open_listener(LOCALHOST, outside.getsockname()[1])
     with open_listener(METADATA_ADDRESS, 80) as metadata, inside:
 
         async def errand() -> None:
