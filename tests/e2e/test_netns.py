@@ -6,11 +6,11 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import FOREWARN
+from tests.e2e.conftest import FOREWARN, wait_until
 
 READ = (
     "import urllib.request as u; print(u.urlopen(u.Request("
@@ -21,6 +21,7 @@ CLIENT = (sys.executable, "-c", READ)
 SECONDS = 60
 
 Netns = Callable[..., subprocess.CompletedProcess[str]]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +91,71 @@ def test_operator_outside_reaches_the_service(
     assert [vm["name"] for vm in json.loads(listed.stdout)["virtual_machines"]] == ["vm-0"]
     assert status == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def start_netns(environment: Mapping[str, str], tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts words in a namespace; they are killed after the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [FOREWARN, "emulator", "netns", *words],
+            env={**environment, "TMPDIR": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        with process:
+            pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_reaches_the_command(start_netns: Start, tmp_path: Path, number: int) -> None:
+    process = start_netns("--", "sh", "-c", "echo $$; exec sleep 600")
+    assert process.stdout is not None
+    command = int(process.stdout.readline())
+
+    process.send_signal(number)
+
+    assert process.wait(SECONDS) == 128 + number
+    with pytest.raises(ProcessLookupError):
+        os.kill(command, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_at_the_start_leaves_nothing_behind(
+    start_netns: Start, tmp_path: Path, number: int
+) -> None:
+    process = start_netns("--", "sleep", "600")
+    wait_until(lambda: any(tmp_path.iterdir()), "there is no folder", SECONDS, pause=0.001)
+
+    process.send_signal(number)
+    _, said = process.communicate(timeout=SECONDS)
+
+    assert (process.returncode, said) == (128 + number, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ignored_hang_up_stays_ignored(start_netns: Start) -> None:
+    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = start_netns("--", "sh", "-c", "echo begun; sleep 1; exit 7")
+    finally:
+        signal.signal(signal.SIGHUP, handler)
+    assert process.stdout is not None
+    process.stdout.readline()
+
+    process.send_signal(signal.SIGHUP)
+
+    assert process.wait(SECONDS) == 7
 
 
 def test_exit_code_is_that_of_the_command(netns: Netns) -> None:

@@ -16,6 +16,7 @@ import typer
 from forewarn.cli.demonstration.fleet import fleet_file
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, METADATA_PORT, listen_locally
+from forewarn.cli.signals import StopSignals, stop_signals
 from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, make_settings
 
 _DATABASE: Final = "forewarn.db"
@@ -45,14 +46,14 @@ def demo(
     Sixteen simulated virtual machines on four hosts poll a real service with the SDK,
     each in its own way: quick, slow, only as the leader, never. On a terminal it stays
     until Ctrl-C, for you to try commands on it; else it ends with the roll-out. Either
-    way it exits with 0 (130 if stopped before it began), and leaves nothing behind but
+    way it exits with 0 (128 and the signal if stopped before it began), and leaves nothing behind but
     what --keep names.
 
     Example: forewarn demo --speed 60
     """
-    with reported_errors("demo"), ExitStack() as closing:
+    with stop_signals() as signals, reported_errors("demo"), ExitStack() as closing:
         with suppress(KeyboardInterrupt):  # before the service runs; then it is no exception
-            _perform(_make_folder(keep, closing), speed, closing)
+            _perform(_make_folder(keep, closing), speed, closing, signals)
         if keep is not None and (keep / _DATABASE).exists():
             typer.echo(f"Kept in {keep}. Serve it again:")
             typer.echo(f"  {_command()} serve {shlex.join(_serve_flags(keep, speed))}")
@@ -74,7 +75,7 @@ def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
     return keep
 
 
-def _perform(folder: Path, speed: float, closing: ExitStack) -> None:
+def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignals) -> None:
     typer.echo("Starting a service and its fleet ...")
     from forewarn.bootstrap.serving import serve_during  # noqa: PLC0415 - needs the server install
     from forewarn.bootstrap.starting import Listeners  # noqa: PLC0415
@@ -108,7 +109,7 @@ def _perform(folder: Path, speed: float, closing: ExitStack) -> None:
             suggestions=tuple(_suggest(_url(control), folder)),
         )
         try:
-            await perform_until_interrupted(stage, audience)
+            await perform_until_interrupted(stage, audience, signals)
         except* CommandError as group:
             refusals.extend(group.exceptions)
         except* OSError:

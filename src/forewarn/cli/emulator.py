@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final
@@ -16,6 +16,7 @@ import typer
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, listen_locally
 from forewarn.cli.session import noun
+from forewarn.cli.signals import KILLED, StopSignals, stop_signals
 from forewarn.domain.errors import InvalidNameError
 from forewarn.domain.names import check_name
 from forewarn.operations.scenarios import FASTEST
@@ -30,7 +31,6 @@ from forewarn.settings import (
 app = noun("emulator", "Run programs as if they were in a virtual machine.")
 
 _CANNOT_RUN: Final = 127
-_KILLED: Final = 128
 
 
 @app.command("netns")
@@ -59,7 +59,7 @@ def netns(
 
     Example: forewarn emulator netns --speed 60 -- ./my-handler.sh
     """
-    with reported_errors("emulator netns"), ExitStack() as closing:
+    with stop_signals() as signals, reported_errors("emulator netns"), ExitStack() as closing:
         if sys.platform != "linux":
             message = "There are network namespaces on Linux only."
             raise CommandError(message, code=ExitCode.FAILED, hint="try: forewarn serve")
@@ -77,7 +77,7 @@ def netns(
                 "executor": ExecutorKind.SIMULATED,
             }
         )
-        code = _run(command, settings, outside, _environment(port, folder))
+        code = _run(command, settings, outside, _environment(port, folder), signals)
     raise typer.Exit(code)
 
 
@@ -107,6 +107,7 @@ def _run(
     settings: Settings,
     outside: socket.socket,
     environment: Mapping[str, str],
+    signals: StopSignals,
 ) -> int:
     from forewarn.bootstrap.serving import serve_during  # noqa: PLC0415 - needs the server install
     from forewarn.bootstrap.starting import Listeners  # noqa: PLC0415
@@ -121,7 +122,7 @@ def _run(
         async def errand() -> None:
             nonlocal ended_with
             _say_where_things_are(settings, environment)
-            ended_with = await _run_to_the_end(command, environment_with(environment))
+            ended_with = await _run_to_the_end(command, environment_with(environment), signals)
 
         listeners = Listeners(metadata=(metadata,), control=(outside, inside))
         serve_during(settings, listeners, errand)
@@ -134,15 +135,25 @@ def _say_where_things_are(settings: Settings, environment: Mapping[str, str]) ->
     typer.echo(f"  elsewhere: {words} forewarn vm restart {settings.default_vm}", err=True)
 
 
-async def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
+async def _run_to_the_end(
+    command: Sequence[str], environment: Mapping[str, str], signals: StopSignals
+) -> int:
+    early: list[int] = []
+    signals.hand_to(early.append)
     try:
         process = await asyncio.create_subprocess_exec(*command, env=environment)
     except OSError as error:
         typer.echo(f"forewarn: {command[0]} cannot be run: {error.strerror}.", err=True)
         return _CANNOT_RUN
-    loop = asyncio.get_running_loop()
+    signals.hand_to(lambda number: _send(process, number))
+    for number in early:
+        _send(process, number)
     # Ctrl-C reaches the command by itself, and it is for the command to say what that means.
-    loop.add_signal_handler(signal.SIGINT, lambda: None)
-    loop.add_signal_handler(signal.SIGTERM, process.terminate)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
     code = await process.wait()
-    return code if code >= 0 else _KILLED - code
+    return code if code >= 0 else KILLED - code
+
+
+def _send(process: asyncio.subprocess.Process, number: int) -> None:
+    with suppress(ProcessLookupError):  # it has ended
+        process.send_signal(number)
