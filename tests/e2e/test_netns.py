@@ -32,6 +32,13 @@ def _namespaces() -> None:
 
 
 @pytest.fixture
+def _user_namespaces_as_root() -> None:
+    probe = ["unshare", "--user", "--net", "true"]
+    if os.getuid() or subprocess.run(probe, check=False, capture_output=True).returncode:
+        pytest.skip("only root can be short of a capability, and takes a user namespace then")
+
+
+@pytest.fixture
 def netns(environment: Mapping[str, str], tmp_path: Path) -> Netns:
     """Return a function that runs words in a namespace, with temporary files of their own."""
 
@@ -223,3 +230,30 @@ def test_ordinary_user_needs_no_root() -> None:
 
     before, after = done.stdout.split() or pytest.fail(done.stderr)
     assert before == after != "0"
+
+
+@pytest.mark.usefixtures("_user_namespaces_as_root")
+@pytest.mark.parametrize("missing", ["sys_admin", "net_admin", "net_bind_service"])
+def test_root_without_a_capability_takes_a_user_namespace(netns: Netns, missing: str) -> None:
+    done = netns("--", *CLIENT, prefix=without(missing))
+
+    assert json.loads(done.stdout) == {"DocumentIncarnation": 0, "Events": []}, done.stderr
+
+
+@pytest.mark.usefixtures("_user_namespaces_as_root")
+def test_missing_capability_is_named(netns: Netns) -> None:
+    limit = "/proc/sys/user/max_user_namespaces"
+    forbid = f'mount -t proc proc /proc && echo 0 > {limit} && exec "$@"'
+    inside = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork")
+    prefix = (*inside, "sh", "-c", forbid, "sh", *without("sys_admin"))
+
+    done = netns("--", *CLIENT, prefix=prefix)
+
+    assert done.returncode == 1
+    assert "CAP_SYS_ADMIN" in done.stderr
+    assert "CAP_NET_ADMIN" not in done.stderr
+    assert "become root" not in done.stderr
+
+
+def without(capability: str) -> tuple[str, ...]:
+    return ("setpriv", f"--bounding-set=-{capability}", f"--inh-caps=-{capability}", "--")

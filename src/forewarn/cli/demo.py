@@ -46,8 +46,8 @@ def demo(
     Sixteen simulated virtual machines on four hosts poll a real service with the SDK,
     each in its own way: quick, slow, only as the leader, never. On a terminal it stays
     until Ctrl-C, for you to try commands on it; else it ends with the roll-out. Either
-    way it exits with 0 (128 and the signal if stopped before it began), and leaves nothing behind but
-    what --keep names.
+    way it exits with 0 (128 + the signal if stopped before it began), and leaves
+    nothing behind but what --keep names.
 
     Example: forewarn demo --speed 60
     """
