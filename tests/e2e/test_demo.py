@@ -201,7 +201,9 @@ def test_terminal_shows_the_fleet_and_what_to_try_next(
     terminal = open_terminal(columns, lines, "--speed", SPEED)
     terminal.wait_for("Your turn", ROLL_OUT_SECONDS)
     terminal.wait_for("--vm db --speed 60", LEAVE_SECONDS)
-    commands = [line for line in terminal.frames()[-1] if line.startswith(("  export", "  fore"))]
+    # The newest frame may just be on its way.
+    whole = (frame for frame in reversed(terminal.frames()) if "--vm db --speed" in "".join(frame))
+    commands = [line for line in next(whole) if line.startswith(("  export", "  fore"))]
 
     # Somebody has to look at the terminal meanwhile: a full one stops the demo.
     script = ["sh", "-ec", "\n".join(commands).rstrip() + " --no-wait"]
