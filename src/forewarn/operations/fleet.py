@@ -19,6 +19,7 @@ from forewarn.domain.topology import (
     DeliveryScope,
     Host,
     ScopeKind,
+    make_scope_id,
 )
 from forewarn.operations.durations import DurationError, parse_duration
 from forewarn.protocol.errors import ForewarnError
@@ -54,11 +55,7 @@ class DeclaredVirtualMachine:
     subscription_id: str
     tags: Mapping[str, str]
     labels: Mapping[str, str]
-
-    @property
-    def scope_id(self) -> ScopeId:
-        group = self.placement_group
-        return DeliveryScope(kind=self.kind, name=self.scope_name, placement_group=group).scope_id
+    scope_id: ScopeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +73,7 @@ _POLICY_KEYS: Final = {
     "auto_approve_user": bool,
     "terminate_notice": str,
 }
+_USUAL_POLICY: Final = Policy()
 _SET_KEYS: Final = {"name": str, "update_domains": int, "fault_domains": int, **_POLICY_KEYS}
 _MEMBERSHIPS: Final = {
     "availability_set": ScopeKind.AVAILABILITY_SET,
@@ -201,11 +199,12 @@ def _read_vm(entry: Mapping[str, Any]) -> DeclaredVirtualMachine:
         raise FleetError(
             f"{name} has the role {role!r}, so call it {role}_IN_NUMBER.", name, "role"
         )
+    group = entry.get("placement_group")
     return DeclaredVirtualMachine(
         name=VmName(name),
         kind=kind,
         scope_name=scope_name,
-        placement_group=entry.get("placement_group"),
+        placement_group=group,
         policy=_read_policy(entry),
         update_domain=entry.get("update_domain"),
         fault_domain=entry.get("fault_domain"),
@@ -218,6 +217,7 @@ def _read_vm(entry: Mapping[str, Any]) -> DeclaredVirtualMachine:
         subscription_id=entry.get("subscription_id", ""),
         tags=_texts(entry, "tags"),
         labels=_texts(entry, "labels"),
+        scope_id=make_scope_id(kind, scope_name, group),
     )
 
 
@@ -239,6 +239,8 @@ def _membership(entry: Mapping[str, Any]) -> tuple[ScopeKind, str]:
 
 
 def _read_policy(entry: Mapping[str, Any]) -> Policy:
+    if _POLICY_KEYS.keys().isdisjoint(entry):
+        return _USUAL_POLICY
     name = entry["name"]
     approval = entry.get("approval", ApprovalPolicy.ANY)
     if approval not in set(ApprovalPolicy):
@@ -270,7 +272,9 @@ def _addresses(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _texts(entry: Mapping[str, Any], key: str) -> dict[str, str]:
-    texts: Mapping[str, object] = entry.get(key, {})
+    if key not in entry:
+        return {}
+    texts: Mapping[str, object] = entry[key]
     if not all(isinstance(text, str) for text in texts.values()):
         name = entry["name"]
         raise FleetError(f"{key} of {name} must have strings as values.", name, key)

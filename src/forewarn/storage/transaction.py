@@ -297,12 +297,12 @@ class SqlTransaction(SqlReading):
 
     def put_memberships(self, memberships: Iterable[Membership]) -> None:
         """Remember who reads whose document from now on."""
-        rows = [
+        rows = (
             {"vm": name_key(each.vm), "since": each.since, "scope_id": each.scope_id}
             for each in memberships
-        ]
-        if rows:
-            self._connection.execute(statements.PUT_MEMBERSHIP, rows)
+        )
+        for chunk in statements.in_chunks(rows):
+            self._connection.execute(statements.PUT_MEMBERSHIP, chunk)
 
     def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None:
         """Remember how 2017-03-01 is written from now on."""
