@@ -1,11 +1,12 @@
 """/events: announcing them, following them, and changing their course."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Annotated, Final, TypedDict, Unpack
 
 from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator
+from starlette.responses import Response
 
 from forewarn.control.caller import Caller, Operating, Viewing
 from forewarn.control.moments import parse_moment, parse_past, resolve
@@ -24,6 +25,7 @@ from forewarn.control.schemas import (
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import ScopeId, VmName
+from forewarn.operations.context import Context
 from forewarn.operations.events import (
     EventOrder,
     approve_event,
@@ -36,7 +38,7 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.inventory import find_scope_ids, find_vm
-from forewarn.ports.store import Reading
+from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol import vocabulary
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
@@ -120,38 +122,35 @@ def complete_all(caller: Operating) -> EventsView:
     return events_view(caller.write(complete_all_events))
 
 
-@router.get("/{event_id}")
-def show_event(caller: Viewing, event_id: EventIdPath) -> EventDetailView:
+@router.get("/{event_id}", response_model=EventDetailView)
+def show_event(caller: Viewing, event_id: EventIdPath) -> Response:
     """Return one event and what has happened to it."""
-
-    def look(reading: Reading) -> EventDetailView:
-        found = find_event(reading, event_id)
-        return event_detail_view(found, reading.ledger(found.event_id))
-
-    return caller.read(look)
+    return caller.show(lambda reading: _detail(reading, event_id))
 
 
 @router.post("/{event_id}/approve", name="event approve")
 def approve(caller: Operating, event_id: EventIdPath) -> EventView:
     """Approve for everybody."""
-    return event_view(caller.write(lambda tx, context: approve_event(tx, context, event_id)))
+    return _change(caller, event_id, approve_event)
 
 
 @router.post("/{event_id}/postpone", name="event postpone")
 def postpone(caller: Operating, event_id: EventIdPath, request: PostponeRequest) -> EventView:
     """Move to a later time, as far as the policy of its scope allows."""
     moment = parse_moment(request.not_before)
-    return event_view(
-        caller.write(
-            lambda tx, context: postpone_event(tx, context, event_id, resolve(moment, context.now))
-        )
+    return _change(
+        caller,
+        event_id,
+        lambda tx, context, wanted: postpone_event(
+            tx, context, wanted, resolve(moment, context.now)
+        ),
     )
 
 
 @router.post("/{event_id}/start", name="event start")
 def start(caller: Operating, event_id: EventIdPath) -> EventView:
     """Start now, past policy, NotBefore and host operation."""
-    return event_view(caller.write(lambda tx, context: start_event(tx, context, event_id)))
+    return _change(caller, event_id, start_event)
 
 
 @router.post("/{event_id}/complete", name="event complete")
@@ -160,10 +159,10 @@ def complete(
 ) -> EventView:
     """End a Started event."""
     how = request or CompleteRequest()
-    return event_view(
-        caller.write(
-            lambda tx, context: complete_event(tx, context, event_id, how.outcome, how.reason)
-        )
+    return _change(
+        caller,
+        event_id,
+        lambda tx, context, wanted: complete_event(tx, context, wanted, how.outcome, how.reason),
     )
 
 
@@ -173,7 +172,26 @@ def cancel(
 ) -> EventView:
     """Withdraw a Scheduled event."""
     reason = request.reason if request else ""
-    return event_view(caller.write(lambda tx, context: cancel_event(tx, context, event_id, reason)))
+    return _change(
+        caller, event_id, lambda tx, context, wanted: cancel_event(tx, context, wanted, reason)
+    )
+
+
+def _change(
+    caller: Caller,
+    event_id: EventId,
+    operation: Callable[[Transaction, Context, EventId], ScheduledEvent],
+) -> EventView:
+    changed = caller.write(
+        lambda tx, context: operation(tx, context, event_id),
+        current=lambda reading: _detail(reading, event_id),
+    )
+    return event_view(changed)
+
+
+def _detail(reading: Reading, event_id: EventId) -> bytes:
+    found = find_event(reading, event_id)
+    return event_detail_view(found, reading.ledger(found.event_id)).model_dump_json().encode()
 
 
 def _list(

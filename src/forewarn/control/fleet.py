@@ -4,6 +4,7 @@ A fleet may have a hundred thousand virtual machines, and polls are answered whi
 checked and written: on threads, in steps after each of which others get their turn.
 """
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from forewarn.control.problems import Problem, problem_document, problem_of, pro
 from forewarn.control.schemas import FleetChangeView, FleetRequest
 from forewarn.operations.fleet import Fleet, read_fleet
 from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, preview_fleet
+from forewarn.ports.store import Reading
 from forewarn.protocol.errors import ForewarnError
 
 router = APIRouter(prefix="/fleet", tags=["fleet"])
@@ -41,10 +43,10 @@ _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-@router.get("")
-def show_fleet(caller: Viewing) -> dict[str, JsonValue]:
+@router.get("", response_model=dict[str, JsonValue])
+def show_fleet(caller: Viewing) -> Response:
     """Return the whole fleet; applied again, it changes nothing."""
-    return declare_fleet(caller.read(lambda reading: reading.topology()))
+    return caller.show(_shown)
 
 
 @router.post("", name="fleet apply", openapi_extra=_BODY, responses=_ANSWER)
@@ -99,5 +101,10 @@ def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progres
     plan = plan_fleet(before, fleet, context, prune=order.prune)
     progress(Step.WRITING, len(fleet.virtual_machines))
     return caller.write(
-        lambda tx, context: apply_fleet(tx, context, fleet, prune=order.prune, plan=plan)
+        lambda tx, context: apply_fleet(tx, context, fleet, prune=order.prune, plan=plan),
+        current=_shown,
     )
+
+
+def _shown(reading: Reading) -> bytes:
+    return json.dumps(declare_fleet(reading.topology()), ensure_ascii=False).encode()

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from forewarn.control.conditional import PreconditionFailedError
 from forewarn.control.services import ClockError
 from forewarn.domain.errors import (
     AccessError,
@@ -138,6 +139,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     VirtualMachineBusyError: HTTPStatus.CONFLICT,
     VirtualMachineExistsError: HTTPStatus.CONFLICT,
     ClockError: HTTPStatus.CONFLICT,
+    PreconditionFailedError: HTTPStatus.PRECONDITION_FAILED,
     NotSeenError: HTTPStatus.CONFLICT,
     UnknownApiVersionError: HTTPStatus.UNPROCESSABLE_ENTITY,
     PastMomentError: HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -4,6 +4,7 @@ A declaration may leave out what the server decides (update domain, vm_id), and 
 the rest of the fleet.
 """
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -135,6 +136,15 @@ def read_fleet(content: Mapping[str, Any]) -> Fleet:
     )
 
 
+def write_fleet_file(content: Mapping[str, Any]) -> str:
+    """Return the TOML file that declares *content*, which `read_fleet` takes."""
+    return "\n".join(
+        f"[[{table}]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in entry.items())
+        for table, entries in content.items()
+        for entry in entries
+    )
+
+
 def line_of(text: str, entry: str | None, key: str | None = None) -> int | None:
     """Return the line of a fleet file that declares *entry*, or *key* within it."""
     if entry is None:
@@ -147,6 +157,14 @@ def line_of(text: str, entry: str | None, key: str | None = None) -> int | None:
             table = _table_around(lines, number)
             return next((i for i in table if wanted.match(lines[i - 1])), number)
     return None
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        pairs = (f"{_toml(key)} = {_toml(each)}" for key, each in value.items())
+        return f"{{ {', '.join(pairs)} }}"
+    # Numbers, truth, text and lists of it are written as in JSON, except one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _table_around(lines: list[str], number: int) -> range:
