@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from forewarn.control.caller import Caller, Operating, Viewing
 from forewarn.control.moments import parse_moment, parse_past, resolve
+from forewarn.control.paging import Paged, Paging
 from forewarn.control.schemas import (
     CancelRequest,
     CompleteRequest,
@@ -55,7 +56,7 @@ Past = Annotated[
     str | None,
     Query(max_length=64, description="14:05 today, 10m ago, or 2026-01-05T08:15:00Z."),
 ]
-Limit = Annotated[int, Query(ge=1, le=10_000)]
+_PAGE: Final = 1000
 _ENDED: Final = (EventStatus.COMPLETED, EventStatus.CANCELED)
 
 
@@ -63,7 +64,6 @@ class _Narrowing(TypedDict, total=False):
     status: Iterable[EventStatus]
     event_type: EventType | None
     ended: tuple[datetime | None, datetime | None]
-    limit: int
 
 
 @router.get("")
@@ -72,10 +72,11 @@ def list_events(
     status: Statuses = (),
     vm: Vm = None,
     scope: Scope = None,
-    limit: Limit = 1000,
+    *,
+    paging: Paged,
 ) -> EventsView:
-    """Return events of any status, or of those given."""
-    return _list(caller, vm, scope, status=status, limit=limit)
+    """Return the newest events of any status, or of those given; the next page has older ones."""
+    return _list(caller, vm, scope, paging, status=status)
 
 
 @router.get("/history")
@@ -87,7 +88,7 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     event_type: Type = None,
     since: Past = None,
     until: Past = None,
-    limit: Limit = 1000,
+    paging: Paged,
 ) -> EventsView:
     """Return the events that have ended, since a moment and before another if wanted."""
     now = caller.services.clock.now()
@@ -95,10 +96,10 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
         caller,
         vm,
         scope,
+        paging,
         status=_ENDED,
         event_type=event_type,
         ended=(_moment(since, now), _moment(until, now)),
-        limit=limit,
     )
 
 
@@ -195,16 +196,29 @@ def _detail(reading: Reading, event_id: EventId) -> bytes:
 
 
 def _list(
-    caller: Caller, vm: str | None, scope: str | None, **narrowing: Unpack[_Narrowing]
+    caller: Caller,
+    vm: str | None,
+    scope: str | None,
+    paging: Paging,
+    **narrowing: Unpack[_Narrowing],
 ) -> EventsView:
+    limit = paging.limit or _PAGE
+    seen = None if paging.after is None else vocabulary.event_id(paging.after)
+
     def look(reading: Reading) -> tuple[ScheduledEvent, ...]:
         return reading.events(
             vm=None if vm is None else _known_as(reading, vm),
             scope_ids=None if scope is None else _scopes_called(reading, scope),
+            older_than=None if seen is None else find_event(reading, seen).event_id,
+            limit=limit + 1,
             **narrowing,
         )
 
-    return events_view(caller.read(look))
+    found = caller.read(look)
+    shown = found[-limit:]
+    if len(found) > limit:
+        paging.link_next(shown[0].event_id)
+    return events_view(shown)
 
 
 def _moment(text: str | None, now: datetime) -> datetime | None:

@@ -5,6 +5,7 @@ from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Caller, Operating, Viewing
 from forewarn.control.declarations import virtual_machine_view
+from forewarn.control.paging import Paged
 from forewarn.control.problems import VirtualMachineExistsError
 from forewarn.control.schemas import (
     EventView,
@@ -26,10 +27,15 @@ router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
 
 
 @router.get("")
-def list_virtual_machines(caller: Viewing) -> VirtualMachinesView:
-    """Return every virtual machine, in fleet order."""
+def list_virtual_machines(caller: Viewing, paging: Paged) -> VirtualMachinesView:
+    """Return the virtual machines, in fleet order."""
     topology = caller.read(lambda reading: reading.topology())
-    vms = topology.virtual_machines.values()
+    vms = list(topology.virtual_machines.values())
+    if paging.after is not None:
+        vms = vms[vms.index(find_vm(topology, paging.after)) + 1 :]
+    if paging.limit is not None and len(vms) > paging.limit:
+        vms = vms[: paging.limit]
+        paging.link_next(vms[-1].name)
     return VirtualMachinesView(
         virtual_machines=tuple(virtual_machine_view(vm, topology) for vm in vms)
     )

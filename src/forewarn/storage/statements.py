@@ -159,6 +159,10 @@ NEWEST_EVENTS: Final = (
 _RESOURCE: Final = func.json_each(events.c.resources).table_valued("value", name="resource")
 AFFECTS_VM: Final = exists().select_from(_RESOURCE).where(_RESOURCE.c.value == bindparam("vm"))
 HAS_STATUS: Final = events.c.event_status.in_(bindparam("status", expanding=True))
+_SEEN: Final = events.alias("seen")
+IS_OLDER: Final = events.c.sequence < (
+    select(_SEEN.c.sequence).where(_SEEN.c.event_id == bindparam("older_than")).scalar_subquery()
+)
 HAS_TYPE: Final = events.c.event_type == bindparam("event_type")
 HAS_ENDED_SINCE: Final = events.c.ended_at >= bindparam("ended_since")
 HAS_ENDED_BEFORE: Final = events.c.ended_at < bindparam("ended_before")
