@@ -26,6 +26,7 @@ from forewarn.protocol.errors import ForewarnError
 
 router = APIRouter(prefix="/fleet", tags=["fleet"])
 
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _LINES: Final = "application/x-ndjson"
 _BODY: Final[dict[str, Any]] = {
     "requestBody": {
@@ -107,4 +108,9 @@ def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progres
 
 
 def _shown(reading: Reading) -> bytes:
-    return json.dumps(declare_fleet(reading.topology()), ensure_ascii=False).encode()
+    # Entry by entry: one call that encodes everything would hold up the polls.
+    tables = (
+        f"{_encode(table)}:[{','.join(map(_encode, entries))}]"
+        for table, entries in declare_fleet(reading.topology()).items()
+    )
+    return f"{{{','.join(tables)}}}".encode()
