@@ -22,7 +22,7 @@ NOUNS = {
     "notification",
 }
 VERBS = {
-    "fleet": {"apply", "show"},
+    "fleet": {"apply", "export", "show"},
     "vm": {"add", "list", "show", "remove", "restart", "redeploy"},
     "event": {
         "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",

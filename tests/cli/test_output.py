@@ -245,3 +245,24 @@ def test_clock_is_shown_and_advanced(run: Run) -> None:
         "kind": "virtual",
         "now": "2026-01-05T09:30:00Z",
     }
+
+
+def test_dry_run_of_a_fleet_names_what_would_change(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "less.toml").write_text(
+        '[[availability_set]]\nname = "web"\nupdate_domains = 5\n'
+        '[[virtual_machine]]\nname = "solo"\n[[virtual_machine]]\nname = "new"\n'
+    )
+
+    assert shown(run("fleet", "apply", "less.toml", "--prune", "--dry-run")) == (
+        "+ new\n~ solo\n- web-0\n- web-1\n~ settings of availability-set/web\n"
+        "1 added, 1 changed, 2 removed, settings of availability-set/web changed\n"
+        "Nothing was written.\n"
+    )
+
+
+def test_exported_fleet_applied_again_changes_nothing(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "exported.toml").write_text(shown(run("fleet", "export")))
+
+    applied = run("fleet", "apply", "exported.toml", "--prune")
+
+    assert shown(applied) == "0 added, 0 changed, 0 removed\n"

@@ -535,6 +535,16 @@ def test_limit_leaves_the_newest_events(store: Store) -> None:
     assert store.read(lambda reading: reading.events(limit=2)) == tuple(events[3:])
 
 
+def test_older_events_are_those_announced_before_one(store: Store) -> None:
+    events = [_event(number) for number in range(5)]
+    store.write(_put_events(*events))
+    seen = events[3].event_id
+
+    older = store.read(lambda reading: reading.events(older_than=seen, limit=2))
+
+    assert older == tuple(events[1:3])
+
+
 # Documents.
 
 

@@ -1,3 +1,4 @@
+import tomllib
 from datetime import timedelta
 
 import pytest
@@ -5,7 +6,13 @@ import pytest
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import ScopeKind
 from forewarn.operations.durations import DurationError, format_duration, parse_duration
-from forewarn.operations.fleet import FleetError, line_of, read_fleet, read_fleet_file
+from forewarn.operations.fleet import (
+    FleetError,
+    line_of,
+    read_fleet,
+    read_fleet_file,
+    write_fleet_file,
+)
 
 
 @pytest.mark.parametrize(
@@ -106,3 +113,16 @@ def test_line_of_an_entry_is_found(entry: str | None, key: str | None, line: int
     text = "[[host]]\nhost = 1\nname = 'a'\n[[virtual_machine]]\nname = \"b\"\nhost = 2\n"
 
     assert line_of(text, entry, key) == line
+
+
+def test_fleet_file_is_written_as_it_is_read() -> None:
+    content = {
+        "availability_set": [{"name": "web", "update_domains": 3, "auto_approve_user": True}],
+        "virtual_machine": [
+            {"name": "a", "addresses": ["10.0.0.1", "::1"], "tags": {"say": 'a "\x7f\n" ü'}},
+            {"name": "b", "tags": {}},
+        ],
+    }
+
+    assert tomllib.loads(write_fleet_file(content)) == content
+    assert write_fleet_file({}) == ""

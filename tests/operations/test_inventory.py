@@ -11,16 +11,23 @@ from forewarn.domain.errors import (
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import Topology
 from forewarn.operations.context import Context
-from forewarn.operations.events import EventOrder, create_events
+from forewarn.operations.events import (
+    EventOrder,
+    complete_all_events,
+    create_events,
+    start_event,
+)
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import (
     FleetChange,
     VirtualMachineBusyError,
     apply_fleet,
     find_vm,
+    plan_fleet,
+    preview_fleet,
     remove_vm,
 )
-from forewarn.ports.store import Store
+from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventType
 
 
@@ -35,6 +42,12 @@ def topology(store: Store) -> Topology:
 def freeze(store: Store, operator: Context, *names: str) -> None:
     order = EventOrder(event_type=EventType.FREEZE, resources=names)
     store.write(lambda tx: create_events(tx, operator, order))
+
+
+def complete_everything(tx: Transaction, operator: Context) -> None:
+    for event in tx.events_in_flight():
+        start_event(tx, operator, event.event_id)
+    complete_all_events(tx, operator)
 
 
 def test_machines_get_the_least_filled_update_domain_and_an_id(fleet: Store) -> None:
@@ -159,3 +172,55 @@ def test_change_of_the_fleet_is_audited(fleet: Store, operator: Context) -> None
 
     assert (entry.who, entry.action) == ("bob", "fleet apply")
     assert entry.subject == "1 added, 0 changed, 0 removed, 0 scopes changed"
+
+
+def test_preview_tells_what_applying_would_change_and_writes_nothing(
+    fleet: Store, operator: Context
+) -> None:
+    text = '[[virtual_machine]]\nname = "solo"\nzone = "1"\n[[virtual_machine]]\nname = "new"\n'
+    before = topology(fleet)
+
+    preview = fleet.read(
+        lambda reading: preview_fleet(reading, operator, read_fleet_file(text), prune=True)
+    )
+
+    assert topology(fleet) is before
+    assert preview == declare(fleet, operator, text, prune=True)
+    assert (preview.added, preview.changed) == (("new",), ("solo",))
+
+
+def test_preview_refuses_what_applying_would(fleet: Store, operator: Context) -> None:
+    freeze(fleet, operator, "web-0")
+    text = '[[virtual_machine]]\nname = "web-0"\n'
+
+    with pytest.raises(VirtualMachineBusyError):
+        fleet.read(lambda reading: preview_fleet(reading, operator, read_fleet_file(text)))
+
+
+def test_plan_is_made_anew_when_the_fleet_has_changed_since(
+    fleet: Store, operator: Context
+) -> None:
+    declared = read_fleet_file('[[virtual_machine]]\nname = "first"\n')
+    plan = plan_fleet(topology(fleet), declared, operator)
+    declare(fleet, operator, '[[virtual_machine]]\nname = "second"\n')
+
+    fleet.write(lambda tx: apply_fleet(tx, operator, declared, plan=plan))
+
+    assert {"first", "second"} <= topology(fleet).virtual_machines.keys()
+
+
+def test_scopes_that_come_back_in_great_number_go_on_counting(
+    store: Store, operator: Context
+) -> None:
+    many = "".join(f'[[virtual_machine]]\nname = "vm-{number}"\n' for number in range(150))
+    declare(store, operator, many)
+    freeze(store, operator, "vm-7")
+    store.write(lambda tx: complete_everything(tx, operator))
+    shown = store.read(lambda reading: reading.document(ScopeId("virtual-machine/vm-7")))
+    declare(store, operator, "", prune=True)
+
+    declare(store, operator, many)
+
+    again = store.read(lambda reading: reading.documents())
+    assert again[ScopeId("virtual-machine/vm-7")].document_incarnation > shown.document_incarnation
+    assert again[ScopeId("virtual-machine/vm-8")].document_incarnation == 0

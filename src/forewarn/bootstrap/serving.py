@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,6 +34,7 @@ from forewarn.telemetry import configure_logging
 log = structlog.get_logger()
 
 _COURIER_SECONDS: Final = 2.0
+_SWITCH_SECONDS: Final = 0.001
 
 
 def serve(settings: Settings) -> None:
@@ -98,6 +100,8 @@ def _give_up_orphans(store: Store, notifications: Notifications) -> None:
 
 
 def _run(service: Service, listeners: Listeners, errand: Callable[[], Awaitable[None]]) -> None:
+    # A poll waits this long at most for a thread that has much to do.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(_serve(service, listeners, errand))
 

@@ -3,17 +3,20 @@
 import json
 import re
 import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.files import read_text
 from forewarn.cli.output import Row, print_table
 from forewarn.cli.session import RefusedError, Session, command, noun
 from forewarn.cli.vm import COLUMNS
-from forewarn.operations.fleet import line_of
+from forewarn.operations.fleet import line_of, write_fleet_file
 
 app = noun("fleet", "Declare the whole fleet, or see it.")
 
@@ -24,18 +27,32 @@ def apply(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The fleet file.")],
     *,
     prune: Annotated[bool, typer.Option("--prune", help="Remove what it leaves out.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only tell what would change.")
+    ] = False,
 ) -> None:
     """Make the fleet as a file declares it, all of it or nothing.
 
-    Example: forewarn fleet apply fleet.toml
+    Example: forewarn fleet apply fleet.toml --dry-run
     """
     text = read_text(file, command="fleet apply")
     fleet = _decode(file, text)
+    body = {"fleet": fleet, "prune": prune, "dry_run": dry_run}
     try:
-        answer = session.post("fleet", body={"fleet": fleet, "prune": prune})
+        with _shown_progress() as note:
+            answer = session.post_followed("fleet", body=body, note=note)
     except RefusedError as refusal:
         raise _with_line(refusal, file, text) from None
-    session.show(answer, _print_change)
+    session.show(answer, _print_difference if dry_run else _print_change)
+
+
+@command(app, "export")
+def export(session: Session) -> None:
+    """Write the fleet as a fleet file; applied again, it changes nothing.
+
+    Example: forewarn fleet export > fleet.toml
+    """
+    session.show(session.get("fleet"), lambda fleet: typer.echo(write_fleet_file(fleet), nl=False))
 
 
 @command(app, "show")
@@ -49,6 +66,27 @@ def show(session: Session) -> None:
 
 def _print_fleet(session: Session) -> None:
     print_table(session.get("virtual-machines")["virtual_machines"], COLUMNS)
+
+
+@contextmanager
+def _shown_progress() -> Iterator[Callable[[Row], None]]:
+    """Give what shows how far it is, on a terminal, and take it away at the end."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("sending") as status:
+        yield lambda row: status.update(f"{row['step']} {row['entries']:,}")
+
+
+def _print_difference(change: Row) -> None:
+    for sign, what in (("+", "added"), ("~", "changed"), ("-", "removed")):
+        for name in change[what]:
+            typer.echo(f"{sign} {name}")
+    for scope in change["changed_scopes"]:
+        typer.echo(f"~ settings of {scope}")
+    _print_change(change)
+    typer.echo("Nothing was written.")
 
 
 def _print_change(change: Row) -> None:

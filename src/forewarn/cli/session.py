@@ -1,6 +1,7 @@
 """A command's conversation with the control API, and the options every such command has."""
 
 import inspect
+import json
 import ssl
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -89,6 +90,27 @@ class Session:
     def post(self, *path: str, body: object = None, timeout: httpx2.Timeout = _TIMEOUT) -> Any:
         """Have something done at *path* and return the answer."""
         return self._ask("POST", path, json=body, timeout=timeout)
+
+    def post_followed(self, *path: str, body: object, note: Callable[[Row], None]) -> Any:
+        """Have something done that takes long: tell *note* how far it is, return the answer."""
+        row: Row = {}
+        url, headers = self._address(path)
+        headers["Accept"] = "application/x-ndjson"
+        with (
+            self._reported(),
+            self._client() as client,
+            client.stream("POST", url, headers=headers, json=body) as answer,
+        ):
+            if not answer.is_success:
+                answer.read()
+                self._check(answer)
+            for line in answer.iter_lines():
+                row = json.loads(line)
+                if "step" in row:
+                    note(row)
+        if "type" in row:
+            raise RefusedError(row)
+        return row
 
     def put(self, *path: str, body: object = None) -> Any:
         """Have what is at *path* be as *body* says."""

@@ -18,6 +18,7 @@ from forewarn.control import (
     health,
     maintenances,
     notifications,
+    places,
     scenarios,
     seen,
     tokens,
@@ -34,6 +35,7 @@ from forewarn.control.services import Services
 _NOUNS: Final = (
     fleet,
     virtual_machines,
+    places,
     seen,
     watching,  # before an event that could be called so
     events,

@@ -18,8 +18,8 @@ from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 
 API_PREFIX: Final = "/api/v1"
-LARGEST_BODY: Final = 16 * 1024 * 1024
-"""A fleet file of a hundred thousand virtual machines fits."""
+LARGEST_BODY: Final = 32 * 1024 * 1024
+"""A hundred thousand virtual machines fit, also with everything that can be said of them."""
 
 
 def authenticator(

@@ -10,7 +10,9 @@ from typing import Annotated, Final, TypeVar
 
 from fastapi import Request, Security
 from fastapi.security import HTTPBearer, SecurityScopes
+from starlette.responses import Response
 
+from forewarn.control.conditional import answer_with_tag, require_match
 from forewarn.control.confined import confine_reading, confine_transaction
 from forewarn.control.services import Services
 from forewarn.domain.access import MAY, Principal, Role
@@ -35,14 +37,27 @@ class Caller:
     principal: Principal
     where: str
     services: Services
+    if_match: str | None = None
+    if_none_match: str | None = None
 
-    def write(self, operation: Callable[[Transaction, Context], T]) -> T:
-        """Do *operation* in a transaction, then have the scheduler look at what it left."""
+    def write(
+        self,
+        operation: Callable[[Transaction, Context], T],
+        *,
+        current: Callable[[Reading], bytes] | None = None,
+    ) -> T:
+        """Do *operation* in a transaction, then have the scheduler look at what it left.
+
+        It is refused if *current*, which is what it changes, is not what the caller asks it to be.
+        """
 
         def work(tx: Transaction) -> T:
             # The time is taken inside the transaction, so that it never runs backwards between two.
             context = replace(self.services.context(self.principal.name), where=self.where)
-            return operation(confine_transaction(tx, self.principal), context)
+            confined = confine_transaction(tx, self.principal)
+            if current is not None and self.if_match is not None:
+                require_match(current(confined), self.if_match)
+            return operation(confined, context)
 
         result = self.services.store.write(work)
         self.services.changed()
@@ -54,6 +69,10 @@ class Caller:
             lambda reading: look(confine_reading(reading, self.principal))
         )
 
+    def show(self, look: Callable[[Reading], bytes]) -> Response:
+        """Answer with what *look* sees, unless the caller has it already."""
+        return answer_with_tag(self.read(look), self.if_none_match)
+
 
 def _caller(
     request: Request,
@@ -64,7 +83,13 @@ def _caller(
     for role in needed.scopes:
         principal.require(Role(role))
     where = request.client.host if request.client else ""
-    return Caller(principal=principal, where=where, services=request.app.state.services)
+    return Caller(
+        principal=principal,
+        where=where,
+        services=request.app.state.services,
+        if_match=request.headers.get("if-match"),
+        if_none_match=request.headers.get("if-none-match"),
+    )
 
 
 Viewing = Annotated[Caller, Security(_caller, scopes=[Role.VIEWER])]

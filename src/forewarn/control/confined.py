@@ -123,7 +123,7 @@ class ConfinedReading:
         """Return what Maintenances have created in the scopes."""
         return self._covered(self._all.events_of(maintenance_ids))
 
-    def events(
+    def events(  # noqa: PLR0913 - one for each way to narrow it down
         self,
         *,
         status: Iterable[EventStatus] = (),
@@ -131,6 +131,7 @@ class ConfinedReading:
         scope_ids: Iterable[ScopeId] | None = None,
         event_type: EventType | None = None,
         ended: tuple[datetime | None, datetime | None] = (None, None),
+        older_than: EventId | None = None,
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
         """Return the newest events of the scopes."""
@@ -140,6 +141,7 @@ class ConfinedReading:
             scope_ids=self._chosen(scope_ids),
             event_type=event_type,
             ended=ended,
+            older_than=older_than,
             limit=limit,
         )
 

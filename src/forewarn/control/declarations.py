@@ -17,9 +17,9 @@ _TABLES: Final[Mapping[ScopeKind, str]] = {
 }
 
 
-def declare_fleet(topology: Topology) -> dict[str, JsonValue]:
+def declare_fleet(topology: Topology) -> dict[str, list[dict[str, JsonValue]]]:
     """Return all of *topology* as a fleet file would declare it."""
-    fleet: dict[str, JsonValue] = {}
+    fleet: dict[str, list[dict[str, JsonValue]]] = {}
     for kind, table in _TABLES.items():
         entries = [
             _declare_scope(scope) for scope in topology.scopes.values() if scope.kind is kind

@@ -1,14 +1,16 @@
 """/events: announcing them, following them, and changing their course."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Annotated, Final, TypedDict, Unpack
 
 from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator
+from starlette.responses import Response
 
 from forewarn.control.caller import Caller, Operating, Viewing
 from forewarn.control.moments import parse_moment, parse_past, resolve
+from forewarn.control.paging import Paged, Paging
 from forewarn.control.schemas import (
     CancelRequest,
     CompleteRequest,
@@ -24,6 +26,7 @@ from forewarn.control.schemas import (
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import ScopeId, VmName
+from forewarn.operations.context import Context
 from forewarn.operations.events import (
     EventOrder,
     approve_event,
@@ -36,7 +39,7 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.inventory import find_scope_ids, find_vm
-from forewarn.ports.store import Reading
+from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol import vocabulary
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
@@ -53,7 +56,7 @@ Past = Annotated[
     str | None,
     Query(max_length=64, description="14:05 today, 10m ago, or 2026-01-05T08:15:00Z."),
 ]
-Limit = Annotated[int, Query(ge=1, le=10_000)]
+_PAGE: Final = 1000
 _ENDED: Final = (EventStatus.COMPLETED, EventStatus.CANCELED)
 
 
@@ -61,7 +64,6 @@ class _Narrowing(TypedDict, total=False):
     status: Iterable[EventStatus]
     event_type: EventType | None
     ended: tuple[datetime | None, datetime | None]
-    limit: int
 
 
 @router.get("")
@@ -70,10 +72,11 @@ def list_events(
     status: Statuses = (),
     vm: Vm = None,
     scope: Scope = None,
-    limit: Limit = 1000,
+    *,
+    paging: Paged,
 ) -> EventsView:
-    """Return events of any status, or of those given."""
-    return _list(caller, vm, scope, status=status, limit=limit)
+    """Return the newest events of any status, or of those given; the next page has older ones."""
+    return _list(caller, vm, scope, paging, status=status)
 
 
 @router.get("/history")
@@ -85,7 +88,7 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     event_type: Type = None,
     since: Past = None,
     until: Past = None,
-    limit: Limit = 1000,
+    paging: Paged,
 ) -> EventsView:
     """Return the events that have ended, since a moment and before another if wanted."""
     now = caller.services.clock.now()
@@ -93,10 +96,10 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
         caller,
         vm,
         scope,
+        paging,
         status=_ENDED,
         event_type=event_type,
         ended=(_moment(since, now), _moment(until, now)),
-        limit=limit,
     )
 
 
@@ -120,38 +123,35 @@ def complete_all(caller: Operating) -> EventsView:
     return events_view(caller.write(complete_all_events))
 
 
-@router.get("/{event_id}")
-def show_event(caller: Viewing, event_id: EventIdPath) -> EventDetailView:
+@router.get("/{event_id}", response_model=EventDetailView)
+def show_event(caller: Viewing, event_id: EventIdPath) -> Response:
     """Return one event and what has happened to it."""
-
-    def look(reading: Reading) -> EventDetailView:
-        found = find_event(reading, event_id)
-        return event_detail_view(found, reading.ledger(found.event_id))
-
-    return caller.read(look)
+    return caller.show(lambda reading: _detail(reading, event_id))
 
 
 @router.post("/{event_id}/approve", name="event approve")
 def approve(caller: Operating, event_id: EventIdPath) -> EventView:
     """Approve for everybody."""
-    return event_view(caller.write(lambda tx, context: approve_event(tx, context, event_id)))
+    return _change(caller, event_id, approve_event)
 
 
 @router.post("/{event_id}/postpone", name="event postpone")
 def postpone(caller: Operating, event_id: EventIdPath, request: PostponeRequest) -> EventView:
     """Move to a later time, as far as the policy of its scope allows."""
     moment = parse_moment(request.not_before)
-    return event_view(
-        caller.write(
-            lambda tx, context: postpone_event(tx, context, event_id, resolve(moment, context.now))
-        )
+    return _change(
+        caller,
+        event_id,
+        lambda tx, context, wanted: postpone_event(
+            tx, context, wanted, resolve(moment, context.now)
+        ),
     )
 
 
 @router.post("/{event_id}/start", name="event start")
 def start(caller: Operating, event_id: EventIdPath) -> EventView:
     """Start now, past policy, NotBefore and host operation."""
-    return event_view(caller.write(lambda tx, context: start_event(tx, context, event_id)))
+    return _change(caller, event_id, start_event)
 
 
 @router.post("/{event_id}/complete", name="event complete")
@@ -160,10 +160,10 @@ def complete(
 ) -> EventView:
     """End a Started event."""
     how = request or CompleteRequest()
-    return event_view(
-        caller.write(
-            lambda tx, context: complete_event(tx, context, event_id, how.outcome, how.reason)
-        )
+    return _change(
+        caller,
+        event_id,
+        lambda tx, context, wanted: complete_event(tx, context, wanted, how.outcome, how.reason),
     )
 
 
@@ -173,20 +173,52 @@ def cancel(
 ) -> EventView:
     """Withdraw a Scheduled event."""
     reason = request.reason if request else ""
-    return event_view(caller.write(lambda tx, context: cancel_event(tx, context, event_id, reason)))
+    return _change(
+        caller, event_id, lambda tx, context, wanted: cancel_event(tx, context, wanted, reason)
+    )
+
+
+def _change(
+    caller: Caller,
+    event_id: EventId,
+    operation: Callable[[Transaction, Context, EventId], ScheduledEvent],
+) -> EventView:
+    changed = caller.write(
+        lambda tx, context: operation(tx, context, event_id),
+        current=lambda reading: _detail(reading, event_id),
+    )
+    return event_view(changed)
+
+
+def _detail(reading: Reading, event_id: EventId) -> bytes:
+    found = find_event(reading, event_id)
+    return event_detail_view(found, reading.ledger(found.event_id)).model_dump_json().encode()
 
 
 def _list(
-    caller: Caller, vm: str | None, scope: str | None, **narrowing: Unpack[_Narrowing]
+    caller: Caller,
+    vm: str | None,
+    scope: str | None,
+    paging: Paging,
+    **narrowing: Unpack[_Narrowing],
 ) -> EventsView:
+    limit = paging.limit or _PAGE
+    seen = None if paging.after is None else vocabulary.event_id(paging.after)
+
     def look(reading: Reading) -> tuple[ScheduledEvent, ...]:
         return reading.events(
             vm=None if vm is None else _known_as(reading, vm),
             scope_ids=None if scope is None else _scopes_called(reading, scope),
+            older_than=None if seen is None else find_event(reading, seen).event_id,
+            limit=limit + 1,
             **narrowing,
         )
 
-    return events_view(caller.read(look))
+    found = caller.read(look)
+    shown = found[-limit:]
+    if len(found) > limit:
+        paging.link_next(shown[0].event_id)
+    return events_view(shown)
 
 
 def _moment(text: str | None, now: datetime) -> datetime | None:

@@ -1,26 +1,116 @@
-"""/fleet: all of it, in the structure of the fleet file."""
+"""/fleet: all of it, in the structure of the fleet file.
 
-from fastapi import APIRouter
+A fleet may have a hundred thousand virtual machines, and polls are answered while it is read,
+checked and written: on threads, in steps after each of which others get their turn.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import JsonValue
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
 
-from forewarn.control.caller import Administering, Viewing
+from forewarn.control.bulk import Progress, Step, calmly, follow, let_go, read_declaration
+from forewarn.control.caller import Administering, Caller, Viewing
 from forewarn.control.declarations import declare_fleet
+from forewarn.control.problems import Problem, problem_document, problem_of, problem_of_request
 from forewarn.control.schemas import FleetChangeView, FleetRequest
-from forewarn.operations.fleet import read_fleet
-from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.fleet import Fleet, read_fleet
+from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, preview_fleet
+from forewarn.ports.store import Reading
+from forewarn.protocol.errors import ForewarnError
 
 router = APIRouter(prefix="/fleet", tags=["fleet"])
 
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_LINES: Final = "application/x-ndjson"
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": FleetRequest.model_json_schema()}},
+    }
+}
+_ANSWER: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "model": FleetChangeView,
+        "description": "What has changed. To who accepts application/x-ndjson, lines of JSON: "
+        "how far it is, and at last the change or the problem.",
+        "content": {_LINES: {"schema": {"type": "string"}}},
+    }
+}
 
-@router.get("")
-def show_fleet(caller: Viewing) -> dict[str, JsonValue]:
+
+@router.get("", response_model=dict[str, JsonValue])
+def show_fleet(caller: Viewing) -> Response:
     """Return the whole fleet; applied again, it changes nothing."""
-    return declare_fleet(caller.read(lambda reading: reading.topology()))
+    return caller.show(_shown)
 
 
-@router.post("", name="fleet apply")
-def apply(caller: Administering, request: FleetRequest) -> FleetChangeView:
-    """Make the fleet as declared, all of it or nothing."""
-    fleet = read_fleet(request.fleet)
-    change = caller.write(lambda tx, context: apply_fleet(tx, context, fleet, prune=request.prune))
-    return FleetChangeView.model_validate(change)
+@router.post("", name="fleet apply", openapi_extra=_BODY, responses=_ANSWER)
+async def apply(caller: Administering, request: Request) -> Response:
+    """Make the fleet as declared, all of it or nothing; or tell what that would change."""
+    body = [chunk async for chunk in request.stream()]
+    if _LINES in request.headers.get("accept", ""):
+        return StreamingResponse(_lines(request, caller, body), media_type=_LINES)
+    answer = await run_in_threadpool(_apply, caller, body, lambda *_: None)
+    return Response(answer, media_type="application/json")
+
+
+async def _lines(request: Request, caller: Caller, body: list[bytes]) -> AsyncIterator[bytes]:
+    try:
+        async for line in follow(lambda progress: _apply(caller, body, progress)):
+            yield line + b"\n"
+    except ForewarnError as refusal:
+        yield _refuse(request, problem_of(refusal))
+    except RequestValidationError as refusal:
+        yield _refuse(request, problem_of_request(refusal))
+
+
+def _refuse(request: Request, problem: Problem) -> bytes:
+    # The status is sent already. The audit looks at what is sent next.
+    request.state.problem = problem
+    return problem_document(problem, request.url.path) + b"\n"
+
+
+def _apply(caller: Caller, body: list[bytes], progress: Progress) -> bytes:
+    with calmly(sum(map(len, body))):
+        order = read_declaration(body, progress)
+        fleet = read_fleet(order.fleet)
+        let_go(order.fleet)
+        progress(Step.CHECKING, len(fleet.virtual_machines))
+        change = _change(caller, fleet, order, progress)
+        view = FleetChangeView.model_construct(
+            added=change.added,
+            changed=change.changed,
+            removed=change.removed,
+            changed_scopes=change.changed_scopes,
+        )
+        return view.model_dump_json().encode()
+
+
+def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progress) -> FleetChange:
+    context = caller.services.context(caller.principal.name)
+    if order.dry_run:
+        return caller.read(
+            lambda reading: preview_fleet(reading, context, fleet, prune=order.prune)
+        )
+    before = caller.read(lambda reading: reading.topology())
+    plan = plan_fleet(before, fleet, context, prune=order.prune)
+    progress(Step.WRITING, len(fleet.virtual_machines))
+    return caller.write(
+        lambda tx, context: apply_fleet(tx, context, fleet, prune=order.prune, plan=plan),
+        current=_shown,
+    )
+
+
+def _shown(reading: Reading) -> bytes:
+    # Entry by entry: one call that encodes everything would hold up the polls.
+    tables = (
+        f"{_encode(table)}:[{','.join(map(_encode, entries))}]"
+        for table, entries in declare_fleet(reading.topology()).items()
+    )
+    return f"{{{','.join(tables)}}}".encode()

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from fastapi import APIRouter
+from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
 from forewarn.control.schemas import (
@@ -52,8 +53,12 @@ def begin(caller: Operating, request: MaintenanceOrderRequest) -> MaintenanceVie
     return maintenance_view(caller.write(operation))
 
 
-@router.get("/{maintenance_id}")
-def show_maintenance(caller: Viewing, maintenance_id: str) -> MaintenanceView:
+@router.get("/{maintenance_id}", response_model=MaintenanceView)
+def show_maintenance(caller: Viewing, maintenance_id: str) -> Response:
     """Return one Maintenance: what it has done, what remains and what holds it."""
     wanted = maintenance_id.lower()
-    return maintenance_view(caller.read(lambda reading: report_maintenance(reading, wanted)))
+    return caller.show(
+        lambda reading: (
+            maintenance_view(report_maintenance(reading, wanted)).model_dump_json().encode()
+        )
+    )

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from forewarn.control.conditional import PreconditionFailedError
 from forewarn.control.services import ClockError
 from forewarn.domain.errors import (
     AccessError,
@@ -138,6 +139,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     VirtualMachineBusyError: HTTPStatus.CONFLICT,
     VirtualMachineExistsError: HTTPStatus.CONFLICT,
     ClockError: HTTPStatus.CONFLICT,
+    PreconditionFailedError: HTTPStatus.PRECONDITION_FAILED,
     NotSeenError: HTTPStatus.CONFLICT,
     UnknownApiVersionError: HTTPStatus.UNPROCESSABLE_ENTITY,
     PastMomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -214,6 +216,16 @@ def respond(problem: Problem, path: str) -> Response:
         code = _ARM_CODES.get(problem.kind, problem.kind.title().replace("-", ""))
         error = {"error": {"code": code, "message": problem.detail}}
         return JSONResponse(error, problem.status, dict(problem.headers))
+    return Response(
+        problem_document(problem, path),
+        status_code=problem.status,
+        headers=dict(problem.headers),
+        media_type="application/problem+json",
+    )
+
+
+def problem_document(problem: Problem, path: str) -> bytes:
+    """Return *problem* as JSON, as the answer to a request for *path*."""
     document = {
         "type": f"urn:forewarn:problem:{problem.kind}",
         "title": problem.status.phrase,
@@ -222,13 +234,8 @@ def respond(problem: Problem, path: str) -> Response:
         "instance": path,
         **problem.members,
     }
-    return Response(
-        # ASCII, because what is refused may be text that has no encoding.
-        json.dumps(document, default=_plain),
-        status_code=problem.status,
-        headers=dict(problem.headers),
-        media_type="application/problem+json",
-    )
+    # ASCII, because what is refused may be text that has no encoding.
+    return json.dumps(document, default=_plain).encode("ascii")
 
 
 def is_arm_path(path: str) -> bool:
@@ -256,17 +263,21 @@ def _refuse(request: Request, error: Exception) -> Response:
 def _refuse_request(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
+    return _answer(request, problem_of_request(error))
+
+
+def problem_of_request(error: RequestValidationError) -> Problem:
+    """Return the problem that a request has that is not like its schema."""
     errors = [
         {"location": _location(found["loc"]), "detail": _sentence(found["msg"])}
         for found in error.errors()[:10]
     ]
-    problem = Problem(
+    return Problem(
         kind="invalid-request",
         status=HTTPStatus.UNPROCESSABLE_ENTITY,
         detail=" ".join(f"{found['location']}: {found['detail']}" for found in errors[:1]),
         members={"errors": errors},
     )
-    return _answer(request, problem)
 
 
 def _refuse_path(request: Request, error: Exception) -> Response:

@@ -1,12 +1,10 @@
 """What travels over the control API. The names are those of the domain, in snake_case."""
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -37,15 +35,6 @@ Moment = Annotated[
     ),
 ]
 Names = Annotated[list[Text], Field(max_length=100_000)]
-
-
-def _check_text(fleet: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Refuse text that no encoding has: half a surrogate pair can be written in JSON."""
-    try:
-        json.dumps(fleet, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise ValueError("has text that is not Unicode") from None
-    return fleet
 
 
 class _Request(BaseModel):
@@ -95,8 +84,9 @@ class CancelRequest(_Request):
 class FleetRequest(_Request):
     """Declare the fleet, in the structure of the fleet file."""
 
-    fleet: Annotated[dict[str, JsonValue], AfterValidator(_check_text)]
+    fleet: dict[str, JsonValue]
     prune: StrictBool = False
+    dry_run: Annotated[StrictBool, Field(description="Tell what would change.")] = False
 
 
 class VirtualMachineRequest(_Request):

@@ -1,9 +1,11 @@
 """/virtual-machines: one by one, and what their owners ask for."""
 
 from fastapi import APIRouter
+from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Caller, Operating, Viewing
 from forewarn.control.declarations import virtual_machine_view
+from forewarn.control.paging import Paged
 from forewarn.control.problems import VirtualMachineExistsError
 from forewarn.control.schemas import (
     EventView,
@@ -18,17 +20,22 @@ from forewarn.operations.context import Context
 from forewarn.operations.events import operate
 from forewarn.operations.fleet import Fleet, read_fleet
 from forewarn.operations.inventory import apply_fleet, find_vm, remove_vm
-from forewarn.ports.store import Transaction
+from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventType
 
 router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
 
 
 @router.get("")
-def list_virtual_machines(caller: Viewing) -> VirtualMachinesView:
-    """Return every virtual machine, in fleet order."""
+def list_virtual_machines(caller: Viewing, paging: Paged) -> VirtualMachinesView:
+    """Return the virtual machines, in fleet order."""
     topology = caller.read(lambda reading: reading.topology())
-    vms = topology.virtual_machines.values()
+    vms = list(topology.virtual_machines.values())
+    if paging.after is not None:
+        vms = vms[vms.index(find_vm(topology, paging.after)) + 1 :]
+    if paging.limit is not None and len(vms) > paging.limit:
+        vms = vms[: paging.limit]
+        paging.link_next(vms[-1].name)
     return VirtualMachinesView(
         virtual_machines=tuple(virtual_machine_view(vm, topology) for vm in vms)
     )
@@ -44,17 +51,19 @@ def add_virtual_machine(
     return caller.write(lambda tx, context: _add(tx, context, fleet, request.name))
 
 
-@router.get("/{name}")
-def show_virtual_machine(caller: Viewing, name: str) -> VirtualMachineView:
+@router.get("/{name}", response_model=VirtualMachineView)
+def show_virtual_machine(caller: Viewing, name: str) -> Response:
     """Return one virtual machine."""
-    topology = caller.read(lambda reading: reading.topology())
-    return virtual_machine_view(find_vm(topology, name), topology)
+    return caller.show(lambda reading: _shown(reading, name))
 
 
 @router.delete("/{name}", name="vm remove")
 def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
     """Take one virtual machine out of the fleet."""
-    change = caller.write(lambda tx, context: remove_vm(tx, context, name))
+    change = caller.write(
+        lambda tx, context: remove_vm(tx, context, name),
+        current=lambda reading: _shown(reading, name),
+    )
     return FleetChangeView.model_validate(change)
 
 
@@ -80,5 +89,14 @@ def _add(tx: Transaction, context: Context, fleet: Fleet, name: str) -> VirtualM
     return virtual_machine_view(find_vm(topology, name), topology)
 
 
+def _shown(reading: Reading, name: str) -> bytes:
+    topology = reading.topology()
+    return virtual_machine_view(find_vm(topology, name), topology).model_dump_json().encode()
+
+
 def _operate(caller: Caller, name: str, event_type: EventType) -> EventView:
-    return event_view(caller.write(lambda tx, context: operate(tx, context, name, event_type)))
+    event = caller.write(
+        lambda tx, context: operate(tx, context, name, event_type),
+        current=lambda reading: _shown(reading, name),
+    )
+    return event_view(event)

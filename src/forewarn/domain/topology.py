@@ -59,8 +59,7 @@ class DeliveryScope:
 
     @property
     def scope_id(self) -> ScopeId:
-        parts = (self.kind, self.name, self.placement_group)
-        return ScopeId("/".join(part for part in parts if part is not None))
+        return make_scope_id(self.kind, self.name, self.placement_group)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +101,13 @@ class Topology:
     virtual_machines: Mapping[VmName, VirtualMachine]
     scopes: Mapping[ScopeId, DeliveryScope]
     hosts: Mapping[HostName, Host]
+
+
+def make_scope_id(kind: ScopeKind, name: str, placement_group: str | None = None) -> ScopeId:
+    """Return the id of the scope of this kind and name."""
+    return ScopeId(
+        f"{kind}/{name}" if placement_group is None else f"{kind}/{name}/{placement_group}"
+    )
 
 
 def normalise_address(address: str) -> str:

@@ -4,6 +4,7 @@ A declaration may leave out what the server decides (update domain, vm_id), and 
 the rest of the fleet.
 """
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from forewarn.domain.topology import (
     DeliveryScope,
     Host,
     ScopeKind,
+    make_scope_id,
 )
 from forewarn.operations.durations import DurationError, parse_duration
 from forewarn.protocol.errors import ForewarnError
@@ -54,11 +56,7 @@ class DeclaredVirtualMachine:
     subscription_id: str
     tags: Mapping[str, str]
     labels: Mapping[str, str]
-
-    @property
-    def scope_id(self) -> ScopeId:
-        group = self.placement_group
-        return DeliveryScope(kind=self.kind, name=self.scope_name, placement_group=group).scope_id
+    scope_id: ScopeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +74,7 @@ _POLICY_KEYS: Final = {
     "auto_approve_user": bool,
     "terminate_notice": str,
 }
+_USUAL_POLICY: Final = Policy()
 _SET_KEYS: Final = {"name": str, "update_domains": int, "fault_domains": int, **_POLICY_KEYS}
 _MEMBERSHIPS: Final = {
     "availability_set": ScopeKind.AVAILABILITY_SET,
@@ -137,6 +136,15 @@ def read_fleet(content: Mapping[str, Any]) -> Fleet:
     )
 
 
+def write_fleet_file(content: Mapping[str, Any]) -> str:
+    """Return the TOML file that declares *content*, which `read_fleet` takes."""
+    return "\n".join(
+        f"[[{table}]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in entry.items())
+        for table, entries in content.items()
+        for entry in entries
+    )
+
+
 def line_of(text: str, entry: str | None, key: str | None = None) -> int | None:
     """Return the line of a fleet file that declares *entry*, or *key* within it."""
     if entry is None:
@@ -149,6 +157,14 @@ def line_of(text: str, entry: str | None, key: str | None = None) -> int | None:
             table = _table_around(lines, number)
             return next((i for i in table if wanted.match(lines[i - 1])), number)
     return None
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        pairs = (f"{_toml(key)} = {_toml(each)}" for key, each in value.items())
+        return f"{{ {', '.join(pairs)} }}"
+    # Numbers, truth, text and lists of it are written as in JSON, except one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _table_around(lines: list[str], number: int) -> range:
@@ -201,11 +217,12 @@ def _read_vm(entry: Mapping[str, Any]) -> DeclaredVirtualMachine:
         raise FleetError(
             f"{name} has the role {role!r}, so call it {role}_IN_NUMBER.", name, "role"
         )
+    group = entry.get("placement_group")
     return DeclaredVirtualMachine(
         name=VmName(name),
         kind=kind,
         scope_name=scope_name,
-        placement_group=entry.get("placement_group"),
+        placement_group=group,
         policy=_read_policy(entry),
         update_domain=entry.get("update_domain"),
         fault_domain=entry.get("fault_domain"),
@@ -218,6 +235,7 @@ def _read_vm(entry: Mapping[str, Any]) -> DeclaredVirtualMachine:
         subscription_id=entry.get("subscription_id", ""),
         tags=_texts(entry, "tags"),
         labels=_texts(entry, "labels"),
+        scope_id=make_scope_id(kind, scope_name, group),
     )
 
 
@@ -239,6 +257,8 @@ def _membership(entry: Mapping[str, Any]) -> tuple[ScopeKind, str]:
 
 
 def _read_policy(entry: Mapping[str, Any]) -> Policy:
+    if _POLICY_KEYS.keys().isdisjoint(entry):
+        return _USUAL_POLICY
     name = entry["name"]
     approval = entry.get("approval", ApprovalPolicy.ANY)
     if approval not in set(ApprovalPolicy):
@@ -270,7 +290,9 @@ def _addresses(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _texts(entry: Mapping[str, Any], key: str) -> dict[str, str]:
-    texts: Mapping[str, object] = entry.get(key, {})
+    if key not in entry:
+        return {}
+    texts: Mapping[str, object] = entry[key]
     if not all(isinstance(text, str) for text in texts.values()):
         name = entry["name"]
         raise FleetError(f"{key} of {name} must have strings as values.", name, key)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from forewarn.domain.errors import (
     DomainError,
@@ -26,8 +27,11 @@ from forewarn.domain.topology import (
 from forewarn.operations.context import Context
 from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet
 from forewarn.operations.recording import record_audit
-from forewarn.ports.store import Membership, Transaction
+from forewarn.ports.store import Membership, Reading, Transaction
 from forewarn.protocol.vocabulary import EventId
+
+_MANY: Final = 100
+"""From how many scopes on one look at all documents is quicker than one at each."""
 
 
 class VirtualMachineBusyError(DomainError):
@@ -49,6 +53,15 @@ class FleetChange:
     changed: tuple[VmName, ...] = ()
     removed: tuple[VmName, ...] = ()
     changed_scopes: tuple[ScopeId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlan:
+    """What a declaration makes of a fleet, before anything is written."""
+
+    before: Topology
+    after: Topology
+    change: FleetChange
 
 
 def find_vm(topology: Topology, name: str) -> VirtualMachine:
@@ -85,18 +98,40 @@ def apply_fleet(
     *,
     prune: bool = False,
     action: str = "fleet apply",
+    plan: FleetPlan | None = None,
 ) -> FleetChange:
-    """Make the fleet as declared. What is not declared stays, unless it is to be pruned."""
+    """Make the fleet as declared. What is not declared stays, unless it is to be pruned.
+
+    A *plan* that was made before need not be made while others wait, unless the fleet has changed.
+    """
     before = tx.topology()
-    after = declare(before, fleet, context, prune=prune)
-    change = _compare(before, after)
+    if plan is None or plan.before is not before:
+        plan = plan_fleet(before, fleet, context, prune=prune)
+    after = plan.after
     _check_idle(tx.events_in_flight(), before, after)
     if after != before:
         tx.put_topology(after)
         _keep_incarnations_rising(tx, context, before, after)
         _record_moves(tx, context, before, after)
-        record_audit(tx, context, action, _summary(change))
-    return change
+        record_audit(tx, context, action, _summary(plan.change))
+    return plan.change
+
+
+def plan_fleet(
+    before: Topology, fleet: Fleet, context: Context, *, prune: bool = False
+) -> FleetPlan:
+    """Return what *fleet* would make of *before*, or refuse what cannot be."""
+    after = declare(before, fleet, context, prune=prune)
+    return FleetPlan(before=before, after=after, change=_compare(before, after))
+
+
+def preview_fleet(
+    reading: Reading, context: Context, fleet: Fleet, *, prune: bool = False
+) -> FleetChange:
+    """Return what `apply_fleet` would change, or refuse as it would."""
+    plan = plan_fleet(reading.topology(), fleet, context, prune=prune)
+    _check_idle(reading.events_in_flight(), plan.before, plan.after)
+    return plan.change
 
 
 def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
@@ -184,6 +219,10 @@ def _assign_domains(
         wanted.setdefault(declared.scope_id, []).append(declared)
     places: dict[VmName, tuple[int, int]] = {}
     for scope_id, vms in wanted.items():
+        alone = vms[0]
+        if alone.kind is ScopeKind.VIRTUAL_MACHINE:
+            places[alone.name] = (alone.update_domain or 0, alone.fault_domain or 0)
+            continue
         scope = scopes.get(scope_id)
         if scope is None:
             raise UnknownScopeError(vms[0].name, scope_id)
@@ -197,7 +236,8 @@ def _assign_domains(
             domains=scope.fault_domains,
             known={vm.name: vm.fault_domain for vm in known.get(scope_id, [])},
         )
-        places |= {vm.name: (update[vm.name], fault[vm.name]) for vm in vms}
+        for each in vms:
+            places[each.name] = (update[each.name], fault[each.name])
     return places
 
 
@@ -270,11 +310,10 @@ def _keep_incarnations_rising(
 ) -> None:
     # Whoever joins a scope must not read a number again that it has read before: not one of the
     # scope it left, nor one of the same scope before that was removed and came back.
-    above = {
-        scope_id: incarnation
-        for scope_id in after.scopes.keys() - before.scopes.keys()
-        if (incarnation := tx.document(scope_id).document_incarnation)
-    }
+    new = after.scopes.keys() - before.scopes.keys()
+    known = tx.documents() if len(new) >= _MANY else {key: tx.document(key) for key in new}
+    shown_before = {key: known[key].document_incarnation for key in new}
+    above = {key: incarnation for key, incarnation in shown_before.items() if incarnation}
     for name, vm in after.virtual_machines.items():
         old = before.virtual_machines.get(name)
         if old is not None and old.scope_id != vm.scope_id:

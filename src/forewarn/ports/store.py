@@ -126,7 +126,7 @@ class Reading(Protocol):
 
     def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]: ...
 
-    def events(
+    def events(  # noqa: PLR0913 - one for each way to narrow it down
         self,
         *,
         status: Iterable[EventStatus] = (),
@@ -134,11 +134,13 @@ class Reading(Protocol):
         scope_ids: Iterable[ScopeId] | None = None,
         event_type: EventType | None = None,
         ended: tuple[datetime | None, datetime | None] = (None, None),
+        older_than: EventId | None = None,
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
         """Return the newest *limit* of these; *ended* is from when on, and before when.
 
-        A scale set has the events of all its placement groups.
+        A scale set has the events of all its placement groups. *older_than* is an event of the
+        page before: only what was announced earlier is returned.
         """
         ...
 

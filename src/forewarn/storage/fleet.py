@@ -4,7 +4,7 @@ A fleet may have a hundred thousand virtual machines, so it is read once and kep
 database tells whether the copy still holds; what is written are the rows that differ.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Delete, Insert, Select, Table, bindparam, del
 
 from forewarn.domain.policy import Policy
 from forewarn.domain.topology import DeliveryScope, Host, Topology, VirtualMachine
-from forewarn.storage.statements import PUT_SETTING, SETTING, upsert
+from forewarn.storage.statements import PUT_SETTING, SETTING, in_chunks, upsert
 from forewarn.storage.tables import delivery_scopes, hosts, virtual_machines
 
 TOPOLOGY_VERSION: Final = "topology_version"
@@ -77,8 +77,7 @@ def save_topology(
     is_changed = False
     # Virtual machines refer to scopes and hosts: those come first and go last.
     for part in _PARTS:
-        rows = part.changed_rows(topology, positions, known)
-        if rows:
+        for rows in in_chunks(part.changed_rows(topology, positions, known)):
             connection.execute(part.upsert, rows)
             is_changed = True
     for part in reversed(_PARTS):
@@ -200,16 +199,14 @@ class _Part:
 
     def changed_rows(
         self, topology: Topology, positions: Mapping[str, Mapping[str, int]], known: StoredTopology
-    ) -> list[dict[str, object]]:
-        """Return the rows of *topology* that are not the same in *known*."""
+    ) -> Iterator[dict[str, object]]:
+        """Yield the rows of *topology* that are not the same in *known*."""
         known_things = self.things(known.topology)
         known_places = known.positions.get(self.table.name, {})
         places = positions[self.table.name]
-        return [
-            {self._key: key, "position": places[key], **self._write(thing)}
-            for key, thing in self.things(topology).items()
-            if known_places.get(key) != places[key] or known_things[key] != thing
-        ]
+        for key, thing in self.things(topology).items():
+            if known_places.get(key) != places[key] or known_things[key] != thing:
+                yield {self._key: key, "position": places[key], **self._write(thing)}
 
     def load(self, connection: Connection) -> tuple[dict[Any, Any], dict[str, int]]:
         """Return everything in the table and its places, by key, in fleet order."""

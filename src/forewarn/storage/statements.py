@@ -1,9 +1,10 @@
 """The statements, built once, as SQLite writes them."""
 
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from json import JSONEncoder
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -42,6 +43,9 @@ from forewarn.storage.tables import (
     tokens,
 )
 
+T = TypeVar("T")
+
+_CHUNK: Final = 1000
 _DIALECT: Final = sqlite_dialect(
     dbapi=sqlite3, json_serializer=JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 )
@@ -80,6 +84,13 @@ def upsert(table: Table, *key: str) -> Insert:
     statement = insert(table)
     changed = {name: statement.excluded[name] for name in _given_columns(table) if name not in key}
     return statement.on_conflict_do_update(index_elements=key, set_=changed)
+
+
+def in_chunks(rows: Iterable[T]) -> Iterator[list[T]]:
+    """Yield *rows* in lists short enough that other threads need not wait for one."""
+    remaining = iter(rows)
+    while chunk := list(islice(remaining, _CHUNK)):
+        yield chunk
 
 
 def columns_select(table: Table) -> Select[Any]:
@@ -148,6 +159,10 @@ NEWEST_EVENTS: Final = (
 _RESOURCE: Final = func.json_each(events.c.resources).table_valued("value", name="resource")
 AFFECTS_VM: Final = exists().select_from(_RESOURCE).where(_RESOURCE.c.value == bindparam("vm"))
 HAS_STATUS: Final = events.c.event_status.in_(bindparam("status", expanding=True))
+_SEEN: Final = events.alias("seen")
+IS_OLDER: Final = events.c.sequence < (
+    select(_SEEN.c.sequence).where(_SEEN.c.event_id == bindparam("older_than")).scalar_subquery()
+)
 HAS_TYPE: Final = events.c.event_type == bindparam("event_type")
 HAS_ENDED_SINCE: Final = events.c.ended_at >= bindparam("ended_since")
 HAS_ENDED_BEFORE: Final = events.c.ended_at < bindparam("ended_before")

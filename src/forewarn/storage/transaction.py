@@ -71,7 +71,7 @@ class SqlReading:
         wanted = list(maintenance_ids)
         return self._events(statements.EVENTS_OF_MAINTENANCES, maintenance_ids=wanted)
 
-    def events(
+    def events(  # noqa: PLR0913 - one for each way to narrow it down
         self,
         *,
         status: Iterable[EventStatus] = (),
@@ -79,6 +79,7 @@ class SqlReading:
         scope_ids: Iterable[ScopeId] | None = None,
         event_type: EventType | None = None,
         ended: tuple[datetime | None, datetime | None] = (None, None),
+        older_than: EventId | None = None,
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
         """Return the newest *limit* events of these kinds, oldest first."""
@@ -89,6 +90,7 @@ class SqlReading:
             (statements.HAS_TYPE, "event_type", event_type),
             (statements.HAS_ENDED_SINCE, "ended_since", ended[0]),
             (statements.HAS_ENDED_BEFORE, "ended_before", ended[1]),
+            (statements.IS_OLDER, "older_than", older_than),
         ):
             if wanted is not None:
                 look, values[name] = look.where(condition), wanted
@@ -297,12 +299,12 @@ class SqlTransaction(SqlReading):
 
     def put_memberships(self, memberships: Iterable[Membership]) -> None:
         """Remember who reads whose document from now on."""
-        rows = [
+        rows = (
             {"vm": name_key(each.vm), "since": each.since, "scope_id": each.scope_id}
             for each in memberships
-        ]
-        if rows:
-            self._connection.execute(statements.PUT_MEMBERSHIP, rows)
+        )
+        for chunk in statements.in_chunks(rows):
+            self._connection.execute(statements.PUT_MEMBERSHIP, chunk)
 
     def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None:
         """Remember how 2017-03-01 is written from now on."""

@@ -1,7 +1,14 @@
 """/fleet and /virtual-machines."""
 
+import gc
+import json
+from collections.abc import Callable
+
 import httpx2
 import pytest
+from tests.http.control.conftest import Tables
+
+LINES = {"Accept": "application/x-ndjson"}
 
 
 def test_fleet_is_applied_and_shown_in_the_words_of_the_file(api: httpx2.Client) -> None:
@@ -225,3 +232,78 @@ def test_time_cannot_be_advanced_beyond_what_a_date_says(api: httpx2.Client) -> 
 
     assert answers <= {200, 422}
     assert 422 in answers
+
+
+def test_dry_run_names_what_would_change_and_writes_nothing(
+    api: httpx2.Client, tables: Callable[[], Tables]
+) -> None:
+    fleet = {
+        "availability_set": [{"name": "web", "update_domains": 4}],
+        "virtual_machine": [{"name": "solo", "zone": "1"}, {"name": "new"}],
+    }
+    before = tables()
+
+    answer = api.post("fleet", json={"fleet": fleet, "prune": True, "dry_run": True})
+
+    assert answer.json() == {
+        "added": ["new"],
+        "changed": ["solo"],
+        "removed": ["web-0", "web-1"],
+        "changed_scopes": ["availability-set/web"],
+    }
+    assert tables() == before
+
+
+def test_long_declaration_tells_how_far_it_is(empty_api: httpx2.Client) -> None:
+    vms = [{"name": f"vm-{number}"} for number in range(4500)]
+
+    answer = empty_api.post("fleet", json={"fleet": {"virtual_machine": vms}}, headers=LINES)
+
+    *progress, change = map(json.loads, answer.text.splitlines())
+    assert progress == [
+        {"step": "reading", "entries": 2000},
+        {"step": "reading", "entries": 4000},
+        {"step": "checking", "entries": 4500},
+        {"step": "writing", "entries": 4500},
+    ]
+    assert len(change["added"]) == 4500
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'{"fleet": {"virtual_machine": [{"name": "a"}, {"name": "a"}]}}', "name-taken"),
+        (b'{"fleet": {"virtual_machine": [{"name": 3}]}}', "fleet"),
+        (b'{"fleet": 3}', "invalid-request"),
+        (b'{"fleet": {}, "prune": 1}', "invalid-request"),
+        (b"[]", "invalid-request"),
+        (b"{", "invalid-request"),
+        (b"\xff", "invalid-request"),
+        (b'{"fleet": ' + b"[" * 100_000, "invalid-request"),
+        (b'{"fleet": {"host": [{"name": "\\ud800"}]}}', "invalid-request"),
+    ],
+)
+def test_refused_declaration_says_so_in_either_way_and_writes_one_line_of_audit(
+    api: httpx2.Client, tables: Callable[[], Tables], body: bytes, kind: str
+) -> None:
+    before, lines = tables(), len(api.get("audit").json()["audit"])
+
+    plain = api.post("fleet", content=body)
+    followed = api.post("fleet", content=body, headers=LINES)
+
+    problem = json.loads(followed.text.splitlines()[-1])
+    assert (plain.status_code, plain.json()["type"]) == (422, f"urn:forewarn:problem:{kind}")
+    assert problem == plain.json()
+    assert tables() == before
+    assert len(api.get("audit").json()["audit"]) == lines + 2
+
+
+def test_large_declaration_is_applied_and_leaves_the_collector_on(
+    empty_api: httpx2.Client,
+) -> None:
+    vms = [{"name": f"vm-{number}", "labels": {"note": "x" * 1000}} for number in range(1500)]
+
+    answer = empty_api.post("fleet", json={"fleet": {"virtual_machine": vms}})
+
+    assert len(answer.json()["added"]) == 1500
+    assert gc.isenabled()

@@ -64,7 +64,7 @@ def test_lists_show_what_is_in_the_scopes(admin: httpx2.Client, web: httpx2.Clie
 
     lists = (
         "fleet", "virtual-machines", "events", "events/history", "maintenances", "faults",
-        "scenario-runs",
+        "scenario-runs", "availability-sets", "cloud-services", "scale-sets", "hosts",
     )  # fmt: skip
     shown = {path: web.get(path).json() for path in lists}
 

@@ -1,0 +1,157 @@
+"""/availability-sets, /cloud-services, /scale-sets and /hosts: where virtual machines are."""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from forewarn.control.caller import Caller, Viewing
+from forewarn.domain.errors import UnknownHostError
+from forewarn.domain.names import name_key
+from forewarn.domain.policy import ApprovalPolicy
+from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology
+from forewarn.operations.maintenances import UnknownSelectionError
+
+router = APIRouter(tags=["places"])
+
+
+class SetView(BaseModel):
+    """An availability set, a cloud service or a scale set, and who is in it."""
+
+    name: str
+    update_domains: int
+    fault_domains: int
+    approval: ApprovalPolicy
+    postpone_until_seconds: int
+    auto_approve_user: bool
+    terminate_notice_seconds: int | None
+    placement_groups: tuple[str, ...]
+    virtual_machines: tuple[str, ...]
+
+
+class SetsView(BaseModel):
+    """Every set of one kind, in fleet order."""
+
+    sets: tuple[SetView, ...]
+
+
+class HostView(BaseModel):
+    """A host and whom it carries."""
+
+    name: str
+    labels: Mapping[str, str]
+    virtual_machines: tuple[str, ...]
+
+
+class HostsView(BaseModel):
+    """Every host."""
+
+    hosts: tuple[HostView, ...]
+
+
+@router.get("/availability-sets")
+def list_availability_sets(caller: Viewing) -> SetsView:
+    """Return every availability set."""
+    return _list(caller, ScopeKind.AVAILABILITY_SET)
+
+
+@router.get("/availability-sets/{name}")
+def show_availability_set(caller: Viewing, name: str) -> SetView:
+    """Return one availability set."""
+    return _show(caller, ScopeKind.AVAILABILITY_SET, name)
+
+
+@router.get("/cloud-services")
+def list_cloud_services(caller: Viewing) -> SetsView:
+    """Return every cloud service."""
+    return _list(caller, ScopeKind.CLOUD_SERVICE)
+
+
+@router.get("/cloud-services/{name}")
+def show_cloud_service(caller: Viewing, name: str) -> SetView:
+    """Return one cloud service."""
+    return _show(caller, ScopeKind.CLOUD_SERVICE, name)
+
+
+@router.get("/scale-sets")
+def list_scale_sets(caller: Viewing) -> SetsView:
+    """Return every scale set."""
+    return _list(caller, ScopeKind.SCALE_SET)
+
+
+@router.get("/scale-sets/{name}")
+def show_scale_set(caller: Viewing, name: str) -> SetView:
+    """Return one scale set."""
+    return _show(caller, ScopeKind.SCALE_SET, name)
+
+
+@router.get("/hosts")
+def list_hosts(caller: Viewing) -> HostsView:
+    """Return every host."""
+    return HostsView(hosts=tuple(_hosts(caller.read(lambda reading: reading.topology()))))
+
+
+@router.get("/hosts/{name}")
+def show_host(caller: Viewing, name: str) -> HostView:
+    """Return one host."""
+    for host in list_hosts(caller).hosts:
+        if name_key(host.name) == name_key(name):
+            return host
+    raise UnknownHostError(name)
+
+
+def _list(caller: Caller, kind: ScopeKind) -> SetsView:
+    topology = caller.read(lambda reading: reading.topology())
+    return SetsView(sets=tuple(_sets(topology, kind)))
+
+
+def _show(caller: Caller, kind: ScopeKind, name: str) -> SetView:
+    for found in _list(caller, kind).sets:
+        if name_key(found.name) == name_key(name):
+            return found
+    raise UnknownSelectionError(name)
+
+
+def _sets(topology: Topology, kind: ScopeKind) -> Iterator[SetView]:
+    # The placement groups of a scale set are scopes of their own, with its name and settings.
+    parts: dict[str, list[DeliveryScope]] = {}
+    for scope in topology.scopes.values():
+        if scope.kind is kind:
+            parts.setdefault(scope.name, []).append(scope)
+    members: dict[str, list[str]] = {}
+    for vm in topology.virtual_machines.values():
+        scope = topology.scopes[vm.scope_id]
+        if scope.kind is kind:
+            members.setdefault(scope.name, []).append(vm.name)
+    for name, scopes in parts.items():
+        policy = scopes[0].policy
+        yield SetView(
+            name=name,
+            update_domains=scopes[0].update_domains,
+            fault_domains=scopes[0].fault_domains,
+            approval=policy.approval,
+            postpone_until_seconds=_seconds(policy.postpone_until),
+            auto_approve_user=policy.auto_approve_user,
+            terminate_notice_seconds=(
+                None if policy.terminate_notice is None else _seconds(policy.terminate_notice)
+            ),
+            placement_groups=tuple(
+                scope.placement_group for scope in scopes if scope.placement_group
+            ),
+            virtual_machines=tuple(members.get(name, ())),
+        )
+
+
+def _hosts(topology: Topology) -> Iterator[HostView]:
+    carried: dict[str, list[str]] = {}
+    for vm in topology.virtual_machines.values():
+        if vm.host is not None:
+            carried.setdefault(vm.host, []).append(vm.name)
+    for host in topology.hosts.values():
+        vms = tuple(carried.get(host.name, ()))
+        yield HostView(name=host.name, labels=host.labels, virtual_machines=vms)
+
+
+def _seconds(duration: timedelta) -> int:
+    return int(duration.total_seconds())
