@@ -17,6 +17,7 @@ from forewarn.control import (
     fleet,
     health,
     maintenances,
+    metrics,
     notifications,
     scenarios,
     seen,
@@ -69,6 +70,7 @@ def create_app(services: Services) -> FastAPI:
     )
     app.state.services = services
     app.include_router(health.router)
+    app.include_router(metrics.router, responses={401: _PROBLEM})
     app.include_router(_api())
     arm_route = add_arm_route(app)
     app.add_middleware(Authentication, authenticate=services.authenticate)
