@@ -34,11 +34,11 @@ def count_figures(connection: Connection) -> Figures:
     return Figures(
         events_in_flight={(kind, status): number for kind, status, number, _ in found},
         events_overdue=sum(overdue for *_, overdue in found),
-        notifications={status: number for status, number in _rows(connection, _NOTIFICATIONS)},
+        notifications=dict(_rows(connection, _NOTIFICATIONS)),
         waiting_since=connection.scalar(_OLDEST),
         epoch=connection.scalar(_EPOCH) or 0,
     )
 
 
-def _rows(connection: Connection, look: Select[Any]) -> list[tuple[Any, ...]]:
+def _rows(connection: Connection, look: Select[Any]) -> list[Any]:
     return [tuple(row) for row in connection.execute(look)]
