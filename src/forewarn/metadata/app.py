@@ -5,6 +5,7 @@ ready before it came; `http.py` asks for that before it makes an ASGI call. Ever
 the long way: who is calling, which path, which method, then its handler.
 """
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
@@ -122,8 +123,8 @@ class MetadataApp:
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         try:
             answer = await self._answer(scope, receive)
-        except DisconnectedError:
-            return
+        except (DisconnectedError, asyncio.CancelledError):
+            return  # a server that stops has lost patience; the task ends here in any case
         if scope["method"] == "POST":
             self._tally.posts += 1
         if answer.status >= 400:
@@ -175,6 +176,7 @@ class MetadataApp:
             address=caller.address,
             receive=receive,
             reset=scope["extensions"]["connection"]["reset"],
+            lost=scope["extensions"]["connection"]["lost"],
         )
         if request.vm is not None and request.vm.name in self._faults:
             answer = await self._faulty.interfere(request, request.vm)
