@@ -106,6 +106,7 @@ def server(store: Store) -> Iterator[str]:
         impacts=dict,
         feed=feed,
         scenarios=built_in_scenarios(),
+        metrics=bytes,
     )
     config = uvicorn.Config(create_app(services), lifespan="off", log_config=None)
     control = uvicorn.Server(config)

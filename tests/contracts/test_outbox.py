@@ -104,3 +104,15 @@ def test_listeners_hear_of_the_outbox(store: Store) -> None:
     put(store, message(1))
 
     assert heard == [Change(has_outbox_changed=True)]
+
+
+def test_figures_tell_what_waits_and_since_when(store: Store) -> None:
+    assert (store.figures().notifications, store.figures().waiting_since) == ({}, None)
+
+    younger = replace(message(1), created_at=NOW + timedelta(minutes=1))
+    failed = replace(message(3), status=NotificationStatus.FAILED, created_at=NOW, ended_at=NOW)
+    put(store, younger, replace(message(2), created_at=NOW + timedelta(minutes=2)), failed)
+
+    figures = store.figures()
+    assert figures.notifications == {NotificationStatus.WAITING: 2, NotificationStatus.FAILED: 1}
+    assert figures.waiting_since == younger.created_at

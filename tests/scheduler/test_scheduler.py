@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -377,3 +378,32 @@ def test_new_leader_goes_on_with_a_scenario(world: World) -> None:
     assert report().run.steps_done == 3
     assert [event.event_id for event in report().events] == list(announced.run.event_ids)
     assert {event.outcome for event in report().events} == {Outcome.SUCCEEDED}
+
+
+def test_how_late_a_deadline_was_met_is_known(world: World) -> None:
+    scheduler = world.lead()
+    event = world.create("web-0")
+    running = threading.Thread(target=scheduler.run)
+
+    def settled(status: EventStatus) -> None:
+        deadline = time.monotonic() + 10
+        while world.event(event).event_status is not status:
+            assert time.monotonic() < deadline, f"the event is {status}"
+            time.sleep(0.005)
+
+    running.start()
+    try:
+        deadline = time.monotonic() + 10
+        while scheduler.next_moment() is None:
+            assert time.monotonic() < deadline, "the scheduler knows of the event"
+        time.sleep(0.2)  # it has looked, and waits
+        world.clock.move_to(event.not_before + timedelta(seconds=3))
+        scheduler.wake()
+        settled(EventStatus.STARTED)
+    finally:
+        scheduler.stop()
+        running.join(10)
+
+    assert not running.is_alive()
+    assert scheduler.lateness.total == 3
+    assert sum(scheduler.lateness.counts) == 1

@@ -6,6 +6,7 @@ from typing import Final
 
 import uvicorn
 
+import forewarn
 from forewarn.bootstrap.clock_control import clock_control
 from forewarn.bootstrap.service import Service
 from forewarn.bootstrap.starting import ADMIN
@@ -16,6 +17,7 @@ from forewarn.control.authentication import authenticator
 from forewarn.control.feed import Feed
 from forewarn.control.services import Services
 from forewarn.emulator.builtin import built_in_scenarios
+from forewarn.telemetry.metrics import Sources, exporter
 
 _GRACE_SECONDS: Final = 5
 
@@ -69,6 +71,19 @@ def control_server(
         feed=feed,
         scenarios=built_in_scenarios(),
         notifiers=service.notifiers,
+        metrics=exporter(
+            Sources(
+                version=forewarn.__version__,
+                store=service.store,
+                wall=SystemClock(),
+                topology=lambda: service.board.topology,
+                tally=service.tally,
+                parked=lambda: len(service.board.waiters),
+                watchers=lambda: feed.watchers,
+                lateness=service.scheduler.lateness,
+                epoch=service.scheduler.epoch,
+            )
+        ),
     )
     app = create_app(services)
     config = uvicorn.Config(

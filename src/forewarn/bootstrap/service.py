@@ -23,6 +23,7 @@ from forewarn.operations.context import Context
 from forewarn.ports.changes import Change
 from forewarn.ports.clock import Clock, WallClock
 from forewarn.ports.executor import Executor
+from forewarn.ports.metrics import Tally
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import Store
 from forewarn.protocol.versions import served_versions
@@ -72,6 +73,7 @@ def assemble(
         notifiers=told.notifiers,
         couriers=_make_couriers(told, store, wall, beginning.epoch),
         upkeep=Upkeep(store, lambda: context(SCHEDULER)),
+        tally=Tally(board.versions),
         token=beginning.token,
     )
 
@@ -91,6 +93,7 @@ class Service:
     notifiers: Mapping[str, Notifier]
     couriers: tuple[Courier, ...]
     upkeep: Upkeep
+    tally: Tally
     token: str
 
     def changed(self) -> None:
@@ -115,6 +118,7 @@ class Service:
             verbs=verbs,
             polled=self.polls.note,
             faults=self.faults,
+            tally=self.tally,
         )
         return make_server(app, listeners)
 

@@ -29,7 +29,7 @@ from forewarn.ports.store import Store
 from forewarn.settings import Settings
 from forewarn.storage.schema import remove_files
 from forewarn.storage.sqlite import open_sqlite
-from forewarn.telemetry import configure_logging
+from forewarn.telemetry.logs import configure_logging
 
 log = structlog.get_logger()
 

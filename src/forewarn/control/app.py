@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 
 import forewarn
@@ -17,6 +17,7 @@ from forewarn.control import (
     fleet,
     health,
     maintenances,
+    metrics,
     notifications,
     places,
     scenarios,
@@ -28,6 +29,7 @@ from forewarn.control import (
 from forewarn.control.arm import add_arm_route
 from forewarn.control.auditing import Auditing, Refusals
 from forewarn.control.authentication import API_PREFIX, Authentication
+from forewarn.control.parameters import refuse_unknown_parameters
 from forewarn.control.problems import handle_problems
 from forewarn.control.schemas import ProblemDocument
 from forewarn.control.services import Services
@@ -71,6 +73,7 @@ def create_app(services: Services) -> FastAPI:
     )
     app.state.services = services
     app.include_router(health.router)
+    app.include_router(metrics.router, responses={401: _PROBLEM})
     app.include_router(_api())
     arm_route = add_arm_route(app)
     app.add_middleware(Authentication, authenticate=services.authenticate)
@@ -84,6 +87,7 @@ def create_app(services: Services) -> FastAPI:
 def _api() -> APIRouter:
     api = APIRouter(
         prefix=API_PREFIX,
+        dependencies=[Depends(refuse_unknown_parameters)],
         responses={"4XX": {**_PROBLEM, "model": ProblemDocument}, 503: _PROBLEM},
     )
     for noun in _NOUNS:

@@ -25,7 +25,7 @@ KINDS: Final[Mapping[str, ScopeKind]] = {
 }
 """The types of resources that have scheduled events, in lower case."""
 
-_PATH: Final = (
+ARM_PATH: Final = (
     "/subscriptions/{subscription_id}/resourcegroups/{resource_group}"
     "/providers/Microsoft.Compute/{resource_type}/{name}"
     "/providers/Microsoft.Maintenance/scheduledevents/{event_id}/acknowledge"
@@ -50,7 +50,7 @@ class AcknowledgementView(BaseModel):
 def add_arm_route(app: FastAPI) -> APIRoute:
     """Have *app* answer on the path of Azure Resource Manager, by the route that is returned."""
     app.add_api_route(
-        _PATH,
+        ARM_PATH,
         acknowledge_scheduled_event,
         methods=["POST"],
         name="event approve",
@@ -58,7 +58,7 @@ def add_arm_route(app: FastAPI) -> APIRoute:
         responses=_REFUSED,
     )
     routes = (route for route in app.routes if isinstance(route, APIRoute))
-    (own,) = (route for route in routes if route.path == _PATH)
+    (own,) = (route for route in routes if route.path == ARM_PATH)
     own.path_regex = re.compile(own.path_regex.pattern, re.IGNORECASE)
     return own
 

@@ -1,14 +1,17 @@
 """/audit: who did what, and who was refused."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict
 
 from forewarn.control.caller import Administering
+from forewarn.control.moments import parse_past
 
 router = APIRouter(prefix="/audit", tags=["audit"])
+
+_SINCE: Final = "Such as 10m ago, 14:05 today or 2026-01-05T08:00:00Z, in real time."
 
 
 class AuditEntryView(BaseModel):
@@ -37,11 +40,13 @@ def show_audit(
     caller: Administering,
     who: Annotated[str | None, Query()] = None,
     action: Annotated[str | None, Query(examples=["event approve"])] = None,
-    since: Annotated[AwareDatetime | None, Query(description="A time, in real time.")] = None,
+    since: Annotated[str | None, Query(description=_SINCE)] = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> AuditView:
     """Return the newest of what was done and refused, oldest first."""
+    now = caller.services.context(caller.principal.name).at
+    moment = None if since is None else parse_past(since, now)
     entries = caller.read(
-        lambda reading: reading.audit(who=who, action=action, since=since, limit=limit)
+        lambda reading: reading.audit(who=who, action=action, since=moment, limit=limit)
     )
     return AuditView(audit=tuple(map(AuditEntryView.model_validate, entries)))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
+from ipaddress import ip_address
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
@@ -18,6 +19,7 @@ from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 
 API_PREFIX: Final = "/api/v1"
+METRICS_PATH: Final = "/metrics"
 LARGEST_BODY: Final = 32 * 1024 * 1024
 """A hundred thousand virtual machines fit, also with everything that can be said of them."""
 
@@ -57,7 +59,7 @@ class Authentication:
 
         What takes long can have `state.identify` look again at whether the token has ended.
         """
-        if scope["type"] != "http" or not is_protected(scope["path"]):
+        if scope["type"] != "http" or not _needs_token(scope):
             await self._app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
@@ -86,6 +88,20 @@ class Authentication:
 def is_protected(path: str) -> bool:
     """Tell whether what is at *path* needs a token."""
     return path == API_PREFIX or path.startswith(f"{API_PREFIX}/") or is_arm_path(path)
+
+
+def _needs_token(scope: Scope) -> bool:
+    if scope["path"] != METRICS_PATH:
+        return is_protected(scope["path"])
+    # Who is on the machine itself is nobody from outside.
+    return scope["client"] is None or not _is_loopback(scope["client"][0])
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _bearer_token(headers: Headers) -> str | None:

@@ -62,7 +62,7 @@ class Services:
     """Everything the routes use. *changed* is called after each write, to wake the scheduler.
 
     *impacts* is what the executors last said, as far as the scheduler knows; *feed* has to be told
-    of the changes of the store.
+    of the changes of the store; *metrics* writes the figures for Prometheus.
     """
 
     store: Store
@@ -75,4 +75,5 @@ class Services:
     impacts: Callable[[], Impacts]
     feed: Feed
     scenarios: Mapping[str, Scenario]
+    metrics: Callable[[], bytes]
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)

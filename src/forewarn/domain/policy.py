@@ -5,7 +5,7 @@ there may be.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from typing import Final, assert_never
@@ -68,6 +68,14 @@ def missing_approvals(event: ScheduledEvent, approval: ApprovalPolicy) -> tuple[
 def is_approved(event: ScheduledEvent, policy: Policy) -> bool:
     """Tell whether the approvals *policy* asks for are there."""
     return not missing_approvals(event, policy.approval)
+
+
+def approved_at(event: ScheduledEvent, policy: Policy) -> datetime | None:
+    """Return when the approval came that was enough for *policy*, if it did."""
+    for number, approval in enumerate(event.approvals, start=1):
+        if is_approved(replace(event, approvals=event.approvals[:number]), policy):
+            return approval.approved_at
+    return None
 
 
 def postpone(

@@ -39,6 +39,7 @@ from forewarn.metadata.faulty import Faulty, NoFaults
 from forewarn.metadata.identity import Identity
 from forewarn.metadata.instance import answer_instance
 from forewarn.ports.faults import Faults
+from forewarn.ports.metrics import Tally
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import MalformedStartRequestsError, Refusal
 from forewarn.protocol.start_requests import decode_start_requests
@@ -68,11 +69,14 @@ class MetadataApp:
         verbs: Verbs,
         polled: Callable[[VmName], None],
         faults: Faults = _NO_FAULTS,
+        tally: Tally | None = None,
     ) -> None:
         self._board = board
         self._identity = identity
         self._verbs = verbs
         self._polled = polled
+        self._tally = tally or Tally(board.versions)
+        self._polls = self._tally.polls
         self._faults = faults
         self._faulty = Faulty(faults, board)
         self._is_stopping = False
@@ -111,6 +115,7 @@ class MetadataApp:
         if if_none_match is not None and if_none_match != page.etag:
             return None
         self._polled(vm.name)
+        self._polls[version] += 1
         if if_none_match is not None:
             return page.not_modified_head + self._request_id_line(), b""
         return page.head + self._request_id_line(), page.body
@@ -120,6 +125,10 @@ class MetadataApp:
             answer = await self._answer(scope, receive)
         except (DisconnectedError, asyncio.CancelledError):
             return  # a server that stops has lost patience; the task ends here in any case
+        if scope["method"] == "POST":
+            self._tally.posts += 1
+        if answer.status >= 400:
+            self._tally.refusals[answer.status] += 1
         request_id = (b"x-ms-request-id", next(self._request_ids))
         await send(
             {
@@ -201,6 +210,7 @@ class MetadataApp:
         version = self._require_version(request)
         if request.method == "GET":
             self._polled(vm.name)
+            self._polls[version] += 1
         if_none_match = request.headers.get(b"if-none-match", b"")
         page = self._board.page(vm, version)
         seconds = preferred_wait(request.headers.get(b"prefer", b""))

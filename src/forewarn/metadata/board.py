@@ -90,6 +90,11 @@ class Board:
         by_address = self._directory.by_address
         return by_address.get(address) or by_address.get(normalise_address(address))
 
+    @property
+    def topology(self) -> Topology:
+        """The fleet as polls see it."""
+        return self._directory.topology
+
     def delivery_scope(self, vm: VirtualMachine) -> DeliveryScope | None:
         return self._directory.topology.scopes.get(vm.scope_id)
 

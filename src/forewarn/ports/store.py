@@ -1,6 +1,6 @@
 """Where everything is kept: events, documents, ledger and audit change in one transaction."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +14,7 @@ from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.topology import Topology
 from forewarn.ports.changes import ChangeListener
+from forewarn.ports.metrics import Distribution
 from forewarn.protocol.document import Document
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import PreviewWire
@@ -107,6 +108,18 @@ class SimulatedImpact:
     vm: VmName
     ends_at: datetime
     failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """How much there is of what may wait, and which lease epoch it is."""
+
+    events_in_flight: Mapping[tuple[EventType, EventStatus], int]
+    events_overdue: int
+    notifications: Mapping[NotificationStatus, int]
+    waiting_since: datetime | None
+    """When the oldest message that waits was written."""
+    epoch: int
 
 
 class Reading(Protocol):
@@ -296,6 +309,15 @@ class Store(Protocol):
 
     def listen(self, listener: ChangeListener) -> None:
         """Call *listener* after each commit that changed any of what a `Change` tells."""
+        ...
+
+    def figures(self) -> Figures:
+        """Count what there is."""
+        ...
+
+    @property
+    def commits(self) -> Distribution:
+        """How many works each commit had."""
         ...
 
     def is_writable(self) -> bool:

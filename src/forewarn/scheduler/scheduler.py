@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from types import MappingProxyType
+from typing import Final
 
 import structlog
 
@@ -14,6 +15,7 @@ from forewarn.domain.names import VmName
 from forewarn.operations.context import Context
 from forewarn.operations.snapshots import Impacts, look
 from forewarn.ports.executor import Executor
+from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import (
     LeaseLostError,
     Reading,
@@ -29,6 +31,7 @@ log = structlog.get_logger()
 _LONGEST_WAIT = 60.0
 _PAUSE_AFTER_FAILURE = 1.0
 _ASK_AGAIN_AFTER_FAILURE = timedelta(seconds=10)
+_LATENESS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 
 
 class Scheduler:
@@ -40,7 +43,10 @@ class Scheduler:
         self._store = store
         self._executor = executor
         self._context = context
-        self._epoch = epoch
+        self.epoch: Final = epoch
+        self.lateness: Final = Distribution(_LATENESS_SECONDS)
+        """By how many seconds of maintenance time deadlines were missed when they were met."""
+        self._deadline: datetime | None = None
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._turn = threading.RLock()
         self._awake = threading.Event()
@@ -112,8 +118,9 @@ class Scheduler:
         due = decide(snapshot, self._context().now)
         if due.actions:
             snapshot, due = self._store.write(
-                lambda tx: decide_and_record(tx, self._context(), self._impacts, epoch=self._epoch)
+                lambda tx: decide_and_record(tx, self._context(), self._impacts, epoch=self.epoch)
             )
+            self._note_lateness()
         self._impacts = {
             key: impact for key, impact in self._impacts.items() if key[0] in snapshot.events
         }
@@ -128,7 +135,7 @@ class Scheduler:
         key = (effect.event_id, effect.vm)
         try:
             if isinstance(effect, BeginImpact):
-                self._executor.begin(event, effect.vm, epoch=self._epoch)
+                self._executor.begin(event, effect.vm, epoch=self.epoch)
             self._impacts[key] = self._executor.inquire(*key)
         except StoreError:
             raise
@@ -143,8 +150,14 @@ class Scheduler:
                 ask_again_at=self._context().now + _ASK_AGAIN_AFTER_FAILURE,
             )
 
+    def _note_lateness(self) -> None:
+        now = self._context().now
+        if self._deadline is not None and self._deadline <= now:
+            self.lateness.observe((now - self._deadline).total_seconds())
+            self._deadline = None
+
     def _seconds_to_wait(self) -> float:
-        moment = self.next_moment()
+        self._deadline = moment = self.next_moment()
         if moment is None:
             return _LONGEST_WAIT
         seconds = (moment - self._context().now).total_seconds()

@@ -7,13 +7,16 @@ from pathlib import Path
 from queue import Empty, Full, LifoQueue
 from typing import Final, TypeVar
 
+from sqlalchemy import Connection
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from forewarn.ports.changes import ChangeListener
-from forewarn.ports.store import Reading, StoreUnavailableError, Transaction
+from forewarn.ports.metrics import Distribution
+from forewarn.ports.store import Figures, Reading, StoreUnavailableError, Transaction
 from forewarn.storage.connections import BUSY_TIMEOUT, Connector, SqliteConnection, outage
 from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError, StoreClosedError
+from forewarn.storage.figures import count_figures
 from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.lock import DatabaseLock
 from forewarn.storage.schema import bring_up_to_date, check_file, explain_failure
@@ -121,14 +124,16 @@ class SqliteStore:
 
     def read(self, look: Callable[[Reading], T]) -> T:
         """Return what *look* sees in one consistent snapshot."""
-        try:
-            return self._read(look)
-        except (sqlite3.Error, DBAPIError) as error:
-            reason = outage(error)
-            if reason is None:
-                raise
-            sentence = f"{self._path} cannot be read now: {reason}."
-            raise StoreUnavailableError(sentence) from error
+        return self._look(lambda connection: look(SqlReading(connection, self._cache)))
+
+    def figures(self) -> Figures:
+        """Count what there is."""
+        return self._look(count_figures)
+
+    @property
+    def commits(self) -> Distribution:
+        """How many works each commit had."""
+        return self._writer.commits
 
     def listen(self, listener: ChangeListener) -> None:
         """Call *listener* after each commit that changed any of what a `Change` tells."""
@@ -149,12 +154,22 @@ class SqliteStore:
         if self._lock is not None:
             self._lock.release()
 
-    def _read(self, look: Callable[[Reading], T]) -> T:
+    def _look(self, look: Callable[[Connection], T]) -> T:
+        try:
+            return self._look_once(look)
+        except (sqlite3.Error, DBAPIError) as error:
+            reason = outage(error)
+            if reason is None:
+                raise
+            sentence = f"{self._path} cannot be read now: {reason}."
+            raise StoreUnavailableError(sentence) from error
+
+    def _look_once(self, look: Callable[[Connection], T]) -> T:
         connection = self._take_reader()
         try:
             # Deferred: the snapshot is taken by the first statement, and holds to the end.
             connection.driver.execute("BEGIN")
-            return look(SqlReading(connection.sql, self._cache))
+            return look(connection.sql)
         finally:
             connection.driver.rollback()
             self._give_back(connection)

@@ -16,6 +16,7 @@ import structlog
 
 from forewarn.domain.names import ScopeId
 from forewarn.ports.changes import Change, ChangeListener
+from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import StoreUnavailableError, Transaction
 from forewarn.protocol.document import Document
 from forewarn.storage.connections import SqliteConnection, outage
@@ -25,6 +26,8 @@ from forewarn.storage.transaction import SqlTransaction
 
 GROUP_LIMIT: Final = 256
 """How many works share one commit at most, so that the first need not wait for too many."""
+
+_GROUP_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 
 _log = structlog.get_logger(__name__)
 
@@ -80,6 +83,7 @@ class Writer:
         self._closing = Lock()
         self._is_closed = False
         self.is_writable = True
+        self.commits = Distribution(_GROUP_SIZES)
         # A daemon, so that a program that forgot to close can end; SQLite survives that.
         self._thread = Thread(target=self._run, name="forewarn-writer", daemon=True)
         self._thread.start()
@@ -145,13 +149,14 @@ class Writer:
             else:
                 job.future.set_exception(job.error)
 
-    def _commit(self, jobs: Iterable[_Job]) -> Change | None:
+    def _commit(self, jobs: Sequence[_Job]) -> Change | None:
         group = _Group()
         before = self._driver.total_changes
         self._driver.execute("BEGIN IMMEDIATE")
         for job in jobs:
             self._attempt(job, group)
         self._driver.execute("COMMIT")
+        self.commits.observe(len(jobs))
         if group.topology is not None:
             self._cache.keep(group.topology)
         # A commit without changes says nothing about the disk.

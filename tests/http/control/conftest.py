@@ -146,6 +146,7 @@ def app(
             impacts=lambda: impacts,
             feed=feed,
             scenarios=built_in_scenarios(),
+            metrics=lambda: b"forewarn_events_overdue 0\n",
         )
     )
 

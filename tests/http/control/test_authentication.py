@@ -2,7 +2,9 @@
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 from openapi_spec_validator import validate
+from starlette.testclient import TestClient
 
 PATHS = ("/api/v1", "/api/v1/", "/api/v1/events", "/api/v1/fleet", "/api/v1/no-such-thing")
 BAD_TOKENS = {
@@ -70,3 +72,17 @@ def test_who_it_was_is_written_down(api: httpx2.Client) -> None:
 
     (*_, last) = api.get("audit").json()["audit"]
     assert (last["who"], last["subject"], last["outcome"]) == ("alice", "solo", "done")
+
+
+def test_metrics_need_a_token_unless_asked_for_on_the_machine_itself(
+    app: FastAPI, anonymous: httpx2.Client
+) -> None:
+    def look(address: str) -> int:
+        client = TestClient(app, base_url="http://control", client=(address, 1))
+        return client.get("/metrics").status_code
+
+    assert {look("127.0.0.1"), look("127.3.2.1"), look("::1")} == {200}
+    assert {look("10.0.0.9"), look("::ffff:10.0.0.9"), look("somewhere")} == {401}
+    known = anonymous.get("/metrics", headers={"Authorization": "Bearer open-sesame"})
+    assert (known.status_code, known.text) == (200, "forewarn_events_overdue 0\n")
+    assert known.headers["content-type"].startswith("text/plain; version=")

@@ -151,3 +151,23 @@ def full_disk(path: Path) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_parameter_that_does_not_exist_is_refused(api: httpx2.Client) -> None:
+    answer = api.get("events", params={"stauts": "Started"})
+
+    assert answer.status_code == 422
+    detail = answer.json()["detail"]
+    assert detail.startswith("stauts: there is no such parameter; there is ")
+    assert "status" in detail
+    assert api.get("clock", params={"status": "Started"}).json()["detail"].endswith("is none.")
+
+
+@pytest.mark.parametrize("since", ["0", "536870913", "yesterday", "2026-01-05T08:00:00"])
+def test_number_is_no_time(api: httpx2.Client, since: str) -> None:
+    assert api.get("audit", params={"since": since}).status_code == 422
+    assert api.get("events/history", params={"since": since}).status_code == 422
+
+
+def test_audit_since_a_while_ago_is_read(api: httpx2.Client) -> None:
+    assert api.get("audit", params={"since": "10m ago"}).json()["audit"]

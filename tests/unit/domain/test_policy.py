@@ -19,6 +19,7 @@ from forewarn.domain.policy import (
     Beginning,
     Policy,
     admit_user_operation,
+    approved_at,
     how_to_begin,
     is_approved,
     missing_approvals,
@@ -57,6 +58,17 @@ def test_policy_says_whose_approval_is_missing(
 
     assert missing_approvals(event, approval) == missing
     assert is_approved(event, Policy(approval=approval)) is not bool(missing)
+
+
+@pytest.mark.parametrize(("approval", "minutes"), [(ANY, 1), (LEADER, 2), (ALL, 2)])
+def test_event_is_approved_when_the_last_approval_that_was_missing_came(
+    event: ScheduledEvent, now: datetime, approval: ApprovalPolicy, minutes: int
+) -> None:
+    for minute, vm in enumerate(("web-2", "web-0", "web-1"), start=1):
+        assert approved_at(event, Policy(approval=ALL)) is None or vm == "web-1"
+        event = request_start(event, vm=VmName(vm), now=now + timedelta(minutes=minute))
+
+    assert approved_at(event, Policy(approval=approval)) == now + timedelta(minutes=minutes)
 
 
 @pytest.mark.parametrize("approval", ApprovalPolicy)

@@ -1,4 +1,4 @@
-"""How the server speaks of itself: structured logs, one line each."""
+"""Structured logs, one line each."""
 
 import logging
 import sys

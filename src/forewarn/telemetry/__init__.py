@@ -1,0 +1,1 @@
+"""How the server speaks of itself: logs and metrics."""

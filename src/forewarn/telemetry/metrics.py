@@ -1,0 +1,212 @@
+"""Figures for Prometheus. What there is, is in one table, and nothing is told apart by name."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, TypeAlias
+
+import structlog
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from forewarn.domain.notification import NotificationStatus
+from forewarn.domain.topology import Topology
+from forewarn.ports.clock import WallClock
+from forewarn.ports.metrics import Distribution, Tally
+from forewarn.ports.store import Figures, Store, StoreError
+from forewarn.protocol.errors import ERROR_ANSWERS
+from forewarn.protocol.vocabulary import EventStatus, EventType
+from forewarn.telemetry.lives import ENDS, EventLives
+
+_log = structlog.get_logger(__name__)
+
+Values: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
+Distributions: TypeAlias = Iterable[tuple[tuple[str, ...], Distribution]]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric: what kind it is, what it tells, and by what it is told apart."""
+
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS: Final[Mapping[str, Family]] = {
+    "forewarn_build_info": Family("gauge", "Always 1, for its version.", ("version",)),
+    "forewarn_virtual_machines": Family("gauge", "Virtual machines in the fleet."),
+    "forewarn_delivery_scopes": Family("gauge", "Delivery scopes in the fleet."),
+    "forewarn_events_in_flight": Family(
+        "gauge", "Events that are Scheduled or Started.", ("event_type", "event_status")
+    ),
+    "forewarn_events_overdue": Family("gauge", "Events in flight that take longer than allowed."),
+    "forewarn_events_ended_total": Family(
+        "counter", "Events that ended: succeeded, failed or canceled.", ("event_type", "outcome")
+    ),
+    "forewarn_notice_promised_seconds": Family(
+        "histogram",
+        "From creation to NotBefore, of announced events that started.",
+        ("event_type",),
+    ),
+    "forewarn_notice_given_seconds": Family(
+        "histogram", "From creation to the start of the same events.", ("event_type",)
+    ),
+    "forewarn_time_to_approve_seconds": Family(
+        "histogram", "From creation to the approval that let an event start.", ("event_type",)
+    ),
+    "forewarn_polls_total": Family("counter", "GETs of the document.", ("api_version",)),
+    "forewarn_parked_polls": Family("gauge", "Polls that wait for a change."),
+    "forewarn_metadata_posts_total": Family("counter", "POSTs of virtual machines."),
+    "forewarn_metadata_refusals_total": Family(
+        "counter", "Requests of virtual machines that were refused.", ("status",)
+    ),
+    "forewarn_event_watchers": Family("gauge", "Operators that follow events."),
+    "forewarn_outbox_messages": Family(
+        "gauge", "Notifications that wait, and that were given up.", ("status",)
+    ),
+    "forewarn_outbox_oldest_seconds": Family("gauge", "Age of the oldest that waits; 0 if none."),
+    "forewarn_scheduler_lateness_seconds": Family(
+        "histogram", "By how much the scheduler was late for what was due."
+    ),
+    "forewarn_lease_epoch": Family("gauge", "The lease epoch of this server."),
+    "forewarn_leader": Family("gauge", "1 if nobody has taken over the lease."),
+    "forewarn_store_group_size": Family(
+        "histogram", "Writes per commit; their sum is the writes, their count the commits."
+    ),
+    "forewarn_store_writable": Family("gauge", "1 unless the last write failed."),
+    "forewarn_store_readable": Family("gauge", "1 if what the database counts could be read."),
+}
+"""Every metric of this server; those of its process (process_…) come on top."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where the figures come from; all of it can be read on any thread."""
+
+    version: str
+    store: Store
+    wall: WallClock
+    topology: Callable[[], Topology]
+    tally: Tally
+    parked: Callable[[], int]
+    watchers: Callable[[], int]
+    lateness: Distribution
+    epoch: int
+
+
+def exporter(sources: Sources) -> Callable[[], bytes]:
+    """Return what writes the figures in the text format of Prometheus."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    registry.register(_Figures(sources))
+    return lambda: generate_latest(registry)
+
+
+class _Figures(Collector):
+    """The figures at the moment they are asked for."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._from = sources
+        self._lives = EventLives(sources.store)
+
+    def describe(self) -> Iterable[Metric]:
+        """Name nothing, so that nothing is counted before somebody asks."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Look at everything once. With the database away, what only it knows is left out."""
+        yield from self._of_memory()
+        try:
+            figures = self._from.store.figures()
+            self._lives.catch_up()
+        except StoreError as error:
+            _log.warning("metrics_incomplete", error=str(error))
+            yield _values("forewarn_store_readable", 0)
+            return
+        yield _values("forewarn_store_readable", 1)
+        yield from self._of_store(figures)
+        yield from self._of_lives()
+
+    def _of_memory(self) -> Iterator[Metric]:
+        here = self._from
+        topology, tally = here.topology(), here.tally
+        yield _by("forewarn_build_info", [((here.version,), 1)])
+        yield _values("forewarn_virtual_machines", len(topology.virtual_machines))
+        yield _values("forewarn_delivery_scopes", len(topology.scopes))
+        yield _by("forewarn_polls_total", [((name,), n) for name, n in tally.polls.items()])
+        yield _values("forewarn_parked_polls", here.parked())
+        yield _values("forewarn_metadata_posts_total", tally.posts)
+        known = {int(answer.status) for answer in ERROR_ANSWERS.values()}
+        refusals = dict.fromkeys(sorted(known), 0) | dict(tally.refusals)
+        yield _by("forewarn_metadata_refusals_total", [((str(s),), n) for s, n in refusals.items()])
+        yield _values("forewarn_event_watchers", here.watchers())
+        yield _distributions("forewarn_scheduler_lateness_seconds", [((), here.lateness)])
+        yield _values("forewarn_lease_epoch", here.epoch)
+        yield _distributions("forewarn_store_group_size", [((), here.store.commits)])
+        yield _values("forewarn_store_writable", here.store.is_writable())
+
+    def _of_store(self, figures: Figures) -> Iterator[Metric]:
+        in_flight = figures.events_in_flight
+        yield _by(
+            "forewarn_events_in_flight",
+            [
+                ((kind, status), in_flight.get((kind, status), 0))
+                for kind in EventType
+                for status in EventStatus
+                if status.is_visible
+            ],
+        )
+        yield _values("forewarn_events_overdue", figures.events_overdue)
+        yield _by(
+            "forewarn_outbox_messages",
+            [
+                ((status,), figures.notifications.get(status, 0))
+                for status in (NotificationStatus.WAITING, NotificationStatus.FAILED)
+            ],
+        )
+        since = figures.waiting_since
+        age = 0.0 if since is None else (self._from.wall.now() - since).total_seconds()
+        yield _values("forewarn_outbox_oldest_seconds", max(age, 0.0))
+        yield _values("forewarn_leader", figures.epoch == self._from.epoch)
+
+    def _of_lives(self) -> Iterator[Metric]:
+        lives = self._lives
+        ended = [((kind, end), lives.ended[kind, end]) for kind in EventType for end in ENDS]
+        yield _by("forewarn_events_ended_total", ended)
+        for name, by_type in (
+            ("forewarn_notice_promised_seconds", lives.promised),
+            ("forewarn_notice_given_seconds", lives.given),
+            ("forewarn_time_to_approve_seconds", lives.approving),
+        ):
+            yield _distributions(name, [((kind,), seen) for kind, seen in by_type.items()])
+
+
+def _values(name: str, value: float) -> Metric:
+    return _by(name, [((), value)])
+
+
+def _by(name: str, values: Values) -> Metric:
+    family = METRICS[name]
+    make = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = make(name, family.help, labels=family.labels)
+    for labels, value in values:
+        metric.add_metric(labels, value)
+    return metric
+
+
+def _distributions(name: str, distributions: Distributions) -> Metric:
+    family = METRICS[name]
+    metric = HistogramMetricFamily(name, family.help, labels=family.labels)
+    for labels, seen in distributions:
+        bounds = (*map(str, map(float, seen.bounds)), "+Inf")
+        metric.add_metric(
+            labels, list(zip(bounds, accumulate(seen.counts), strict=True)), seen.total
+        )
+    return metric
