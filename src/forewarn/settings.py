@@ -143,7 +143,7 @@ _Network = Annotated[str, AfterValidator(_check_network)]
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. Made by `load_settings`, or directly where nothing is to leak in.
+    """Everything that can be set. Made by `load_settings`, or by `make_settings` from values alone.
 
     Each field is a flag of `forewarn serve` with this help, a variable FOREWARN_… and a key of
     forewarn.toml.
@@ -270,7 +270,11 @@ def load_settings(flags: Mapping[str, object], config: Path | None = None) -> Se
             problem = f"{config or CONFIG_FILE}: there is no setting called {key!r}."
             raise SettingsError(problem, key)
     given = {name: value for name, value in flags.items() if value is not None}
-    values: dict[str, Any] = {**file, **EnvSettingsSource(Settings)(), **given}
+    return make_settings({**file, **EnvSettingsSource(Settings)(), **given})
+
+
+def make_settings(values: Mapping[str, Any]) -> Settings:
+    """Return the settings with *values* and nothing else, or refuse in one sentence."""
     try:
         return Settings(**values)
     except ValidationError as error:
@@ -313,8 +317,17 @@ def load_cli_settings() -> CliSettings:
 
 
 def environment_with(more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a process that is started here, with *more* in it."""
-    return {**os.environ, **more}
+    """Return the environment for a process that is started here, with *more* in it.
+
+    What it says of other servers stays outside.
+    """
+    kept = {name: value for name, value in os.environ.items() if not _is_about_us(name)}
+    return {**kept, **more}
+
+
+def _is_about_us(name: str) -> bool:
+    # Settings are found in any case; the other one the client has from Microsoft's sample.
+    return name.upper().startswith("FOREWARN_") or name == "SCHEDULEDEVENTSIP"
 
 
 def _read_file(config: Path | None) -> dict[str, Any]:

@@ -13,8 +13,10 @@ from forewarn.settings import (
     SettingsError,
     TcpAddress,
     UnixAddress,
+    environment_with,
     load_cli_settings,
     load_settings,
+    make_settings,
     parse_address,
 )
 
@@ -214,3 +216,32 @@ def test_commands_come_over_tls_where_the_server_has_a_certificate(
     (tmp_path / "forewarn.toml").write_text(control + files)
 
     assert load_cli_settings().server == server
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"clock": "virtual", "speed": 60}, "speed cannot be used with clock virtual"),
+        ({"speed": 2_000_000}, "The setting speed is wrong"),
+        ({"notice": "bogus"}, "The setting notice is wrong"),
+    ],
+)
+def test_values_of_a_program_are_refused_in_one_sentence_too(
+    values: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(SettingsError, match=problem):
+        make_settings(values)
+
+
+def test_process_started_here_is_told_nothing_about_another_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("FOREWARN_TOKEN", "forewarn_server", "FOREWARN_METADATA", "SCHEDULEDEVENTSIP"):
+        monkeypatch.setenv(name, "127.0.0.1:1")
+    monkeypatch.setenv("HOME", "/home/web")
+
+    environment = environment_with({"FOREWARN_STATE_DIR": "/state"})
+
+    told = {name for name in environment if name.upper().startswith(("FOREWARN_", "SCHEDULED"))}
+    assert told == {"FOREWARN_STATE_DIR"}
+    assert environment["HOME"] == "/home/web"

@@ -264,6 +264,20 @@ def test_ctrl_c_in_a_pipe_is_no_failure(start_demo: Demo, temporary: Path) -> No
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_at_the_start_leaves_nothing_behind(
+    start_demo: Demo, temporary: Path, number: int
+) -> None:
+    process = start_demo()
+    wait_until(lambda: any(temporary.iterdir()), "there is no folder", READY_SECONDS, pause=0.001)
+
+    process.send_signal(number)
+    _, said = process.communicate(timeout=LEAVE_SECONDS)
+
+    assert (process.returncode, said) == (128 + number, "")
+    assert list(temporary.iterdir()) == []
+
+
 def test_closed_pipe_ends_the_demo(start_demo: Demo, temporary: Path) -> None:
     process = start_demo("--speed", SPEED)
     assert process.stdout is not None

@@ -6,11 +6,11 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import FOREWARN
+from tests.e2e.conftest import FOREWARN, wait_until
 
 READ = (
     "import urllib.request as u; print(u.urlopen(u.Request("
@@ -21,6 +21,7 @@ CLIENT = (sys.executable, "-c", READ)
 SECONDS = 60
 
 Netns = Callable[..., subprocess.CompletedProcess[str]]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +29,13 @@ def _namespaces() -> None:
     probe = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--user", "--net"]
     if subprocess.run([*probe, "true"], check=False, capture_output=True).returncode:
         pytest.skip("this machine lets us make no network namespace")
+
+
+@pytest.fixture
+def _user_namespaces_as_root() -> None:
+    probe = ["unshare", "--user", "--net", "true"]
+    if os.getuid() or subprocess.run(probe, check=False, capture_output=True).returncode:
+        pytest.skip("only root can be short of a capability, and takes a user namespace then")
 
 
 @pytest.fixture
@@ -92,6 +100,71 @@ def test_operator_outside_reaches_the_service(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.fixture
+def start_netns(environment: Mapping[str, str], tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts words in a namespace; they are killed after the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [FOREWARN, "emulator", "netns", *words],
+            env={**environment, "TMPDIR": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        with process:
+            pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_reaches_the_command(start_netns: Start, tmp_path: Path, number: int) -> None:
+    process = start_netns("--", "sh", "-c", "echo $$; exec sleep 600")
+    assert process.stdout is not None
+    command = int(process.stdout.readline())
+
+    process.send_signal(number)
+
+    assert process.wait(SECONDS) == 128 + number
+    with pytest.raises(ProcessLookupError):
+        os.kill(command, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_at_the_start_leaves_nothing_behind(
+    start_netns: Start, tmp_path: Path, number: int
+) -> None:
+    process = start_netns("--", "sleep", "600")
+    wait_until(lambda: any(tmp_path.iterdir()), "there is no folder", SECONDS, pause=0.001)
+
+    process.send_signal(number)
+    _, said = process.communicate(timeout=SECONDS)
+
+    assert (process.returncode, said) == (128 + number, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ignored_hang_up_stays_ignored(start_netns: Start) -> None:
+    handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = start_netns("--", "sh", "-c", "echo begun; sleep 1; exit 7")
+    finally:
+        signal.signal(signal.SIGHUP, handler)
+    assert process.stdout is not None
+    process.stdout.readline()
+
+    process.send_signal(signal.SIGHUP)
+
+    assert process.wait(SECONDS) == 7
+
+
 def test_exit_code_is_that_of_the_command(netns: Netns) -> None:
     assert netns("--", "sh", "-c", "exit 7").returncode == 7
 
@@ -112,6 +185,23 @@ def test_machine_that_is_not_in_the_fleet_is_refused(netns: Netns, tmp_path: Pat
     assert done.returncode == 1
     assert "web-9" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--clock", "virtual", "--speed", "60"), "speed cannot be used with clock virtual"),
+        (("--speed", "2000000"), "--speed"),
+        (("--vm", "\N{GRINNING FACE}"), "--vm: '\N{GRINNING FACE}' is no name"),
+    ],
+)
+def test_wrong_flag_is_named(netns: Netns, flags: tuple[str, ...], problem: str) -> None:
+    done = netns(*flags, "--", *CLIENT)
+
+    assert done.returncode == 2
+    assert problem in done.stderr
+    assert "fleet.toml" not in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_ordinary_user_needs_no_root() -> None:
@@ -140,3 +230,30 @@ def test_ordinary_user_needs_no_root() -> None:
 
     before, after = done.stdout.split() or pytest.fail(done.stderr)
     assert before == after != "0"
+
+
+@pytest.mark.usefixtures("_user_namespaces_as_root")
+@pytest.mark.parametrize("missing", ["sys_admin", "net_admin", "net_bind_service"])
+def test_root_without_a_capability_takes_a_user_namespace(netns: Netns, missing: str) -> None:
+    done = netns("--", *CLIENT, prefix=without(missing))
+
+    assert json.loads(done.stdout) == {"DocumentIncarnation": 0, "Events": []}, done.stderr
+
+
+@pytest.mark.usefixtures("_user_namespaces_as_root")
+def test_missing_capability_is_named(netns: Netns) -> None:
+    limit = "/proc/sys/user/max_user_namespaces"
+    forbid = f'mount -t proc proc /proc && echo 0 > {limit} && exec "$@"'
+    inside = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork")
+    prefix = (*inside, "sh", "-c", forbid, "sh", *without("sys_admin"))
+
+    done = netns("--", *CLIENT, prefix=prefix)
+
+    assert done.returncode == 1
+    assert "CAP_SYS_ADMIN" in done.stderr
+    assert "CAP_NET_ADMIN" not in done.stderr
+    assert "become root" not in done.stderr
+
+
+def without(capability: str) -> tuple[str, ...]:
+    return ("setpriv", f"--bounding-set=-{capability}", f"--inh-caps=-{capability}", "--")

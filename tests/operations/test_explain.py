@@ -2,9 +2,9 @@
 
 import pytest
 
-from forewarn.domain.decisions import Impact, ImpactStatus
 from forewarn.domain.errors import UnknownEventError
 from forewarn.domain.explanation import ReasonKind
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events

@@ -7,16 +7,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.domain.decisions import (
-    BeginImpact,
-    Impact,
-    ImpactStatus,
-    Snapshot,
-    decide,
-    next_deadline,
-    record,
-)
+from forewarn.domain.decisions import BeginImpact, Snapshot, decide, next_deadline, record
 from forewarn.domain.event import ScheduledEvent, request_start
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import ScenarioRunId, ScopeId, VmName
 from forewarn.domain.scenario import (
     INTERVENTIONS,

@@ -21,8 +21,6 @@ from forewarn.domain.decisions import (
     Decisions,
     Effect,
     FinishMaintenance,
-    Impact,
-    ImpactStatus,
     ScheduleStep,
     Snapshot,
     StartEvent,
@@ -43,6 +41,7 @@ from forewarn.domain.event import (
     start_unannounced,
 )
 from forewarn.domain.explanation import Reason, ReasonKind, explain
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, abort, pause, resume
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy

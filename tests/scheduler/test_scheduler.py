@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from forewarn.clocks import VirtualClock
-from forewarn.domain.decisions import Impact
 from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.impact import Impact
 from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.notification import Target

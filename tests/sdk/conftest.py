@@ -5,6 +5,7 @@ import contextlib
 import json
 import socket
 import struct
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass
@@ -230,3 +231,19 @@ def metadata() -> Generator[Metadata]:
     server = Metadata()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def full_server() -> Generator[str]:
+    """Listen, and let nobody in any more: who connects waits for an answer to the first packet."""
+    if sys.platform != "linux":
+        pytest.skip("others refuse when the queue is full")
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        port = listener.getsockname()[1]
+        waiting = [socket.socket() for _ in range(3)]
+        for connection in waiting:
+            connection.setblocking(False)
+            connection.connect_ex(("127.0.0.1", port))
+        yield f"127.0.0.1:{port}"
+        for connection in waiting:
+            connection.close()

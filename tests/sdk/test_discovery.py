@@ -33,7 +33,7 @@ ASK = """
 import time
 from forewarn.client._dhcp import ask_for_address, find_interfaces
 
-asking = ask_for_address(find_interfaces(), tries=2, patience=1.0)
+asking = ask_for_address(find_interfaces(), 2.0)
 try:
     while True:
         time.sleep(next(asking).seconds)
@@ -54,6 +54,32 @@ from forewarn.client import Client
 
 with Client() as client:
     print(client.whoami().name)
+"""
+
+COUNT = """
+import socket
+import time
+from forewarn.client import Client, UnavailableError
+
+seen = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+seen.bind(("eth0", 0))
+seen.setblocking(False)
+
+def count_requests():
+    count = 0
+    try:
+        while True:
+            count += seen.recv(2000)[36:38] == b"\\0\\x43"
+    except BlockingIOError:
+        return count
+
+client = Client(timeout=0.6, patience=0)
+for _ in range(2):
+    began = time.monotonic()
+    try:
+        client.events()
+    except UnavailableError:
+        print(count_requests(), time.monotonic() - began)
 """
 
 ASYNC_CLIENT = """
@@ -220,6 +246,19 @@ def test_nobody_is_asked_when_another_program_keeps_the_port(wire: Wire, tmp_pat
         answer = wire.run_python(KEEP_PORT + ASK)
 
     assert answer == "None\n"
+
+
+def test_silence_is_taken_for_an_answer_after_the_time_out_and_not_asked_for_again(
+    wire: Wire,
+) -> None:
+    first, second = wire.run_python(COUNT).splitlines()
+
+    count, seconds = first.split()
+    assert count == "3"
+    assert 0.5 < float(seconds) < 1.2
+    count, seconds = second.split()
+    assert count == "0"
+    assert float(seconds) < 0.5
 
 
 @pytest.mark.parametrize("client", [CLIENT, ASYNC_CLIENT], ids=["sync", "async"])

@@ -1,11 +1,9 @@
 """Nothing goes on after the end, and nobody waits for a watch."""
 
 import asyncio
-import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 import pytest
 from tests.sdk.conftest import (
@@ -84,21 +82,6 @@ def test_closing_ends_a_call_at_once(make_client: ClientMaker, metadata: Metadat
     closing.join(TIMEOUT)
 
 
-@pytest.fixture
-def full_server() -> Generator[str]:
-    """Listen, and let nobody in any more: who connects waits for an answer to the first packet."""
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
-        port = listener.getsockname()[1]
-        waiting = [socket.socket() for _ in range(3)]
-        for connection in waiting:
-            connection.setblocking(False)
-            connection.connect_ex(("127.0.0.1", port))
-        yield f"127.0.0.1:{port}"
-        for connection in waiting:
-            connection.close()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="others refuse when the queue is full")
 def test_closing_ends_a_call_that_still_connects(
     make_client: ClientMaker, full_server: str
 ) -> None:

@@ -1,15 +1,45 @@
 """The connection itself, in what no client shows."""
 
+import socket
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, Final
+
 import pytest
-from tests.sdk.conftest import Handler, Metadata, answer_well
+from tests.sdk.conftest import Handler, Metadata, answer_well, say_nothing
 
 from forewarn.client._endpoints import Endpoint, parse_endpoint
 from forewarn.client._messages import Failure, Request, Response
 from forewarn.client._transport import Transport, _Connection
 
+SLACK: Final = 0.3
 
-def ask(endpoint: Endpoint) -> Request:
-    return Request(endpoint=endpoint, path="/metadata/scheduledevents", timeout=5)
+
+def ask(endpoint: Endpoint, timeout: float = 5) -> Request:
+    return Request(endpoint=endpoint, path="/metadata/scheduledevents", timeout=timeout)
+
+
+@contextmanager
+def taking(seconds: float) -> Generator[None]:
+    """See that the block takes so long, and hardly longer."""
+    began = time.monotonic()
+    yield
+    assert seconds - 0.05 <= time.monotonic() - began < seconds + SLACK
+
+
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *endpoints: str) -> None:
+    """Give every name these addresses."""
+    parsed = map(parse_endpoint, endpoints)
+    found = [
+        (socket.AF_INET, socket.SOCK_STREAM, 0, "", (endpoint.host, endpoint.port))
+        for endpoint in parsed
+    ]
+
+    def resolve(*_: Any, **__: Any) -> list[Any]:
+        return found
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
 def test_requests_may_go_to_one_server_and_then_to_another(metadata: Metadata) -> None:
@@ -36,9 +66,65 @@ def test_server_that_no_way_leads_to_cannot_be_reached() -> None:
 def test_connection_that_was_cut_is_never_made(metadata: Metadata) -> None:
     connection = _Connection(parse_endpoint(metadata.endpoint))
     connection.cut()
+    connection.deadline = time.monotonic() + 5
 
     with pytest.raises(ConnectionAbortedError):
         connection.connect()
+
+
+def test_many_silent_addresses_take_no_longer_than_one(
+    full_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve_to(monkeypatch, *[full_server] * 4)
+
+    with taking(0.4):
+        answer = Transport().send(ask(Endpoint(host="many.example"), timeout=0.4))
+
+    assert answer == Failure("it did not answer in time")
+
+
+def test_silent_address_leaves_time_for_the_next(
+    full_server: str, metadata: Metadata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve_to(monkeypatch, full_server, metadata.endpoint)
+    transport = Transport()
+
+    answer = transport.send(ask(Endpoint(host="two.example"), timeout=0.6))
+
+    assert isinstance(answer, Response)
+    transport.close()
+
+
+def test_name_that_takes_too_long_leaves_no_time_to_connect(
+    metadata: Metadata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = socket.getaddrinfo("127.0.0.1", metadata.server_port, type=socket.SOCK_STREAM)
+
+    def resolve(*_: Any, **__: Any) -> list[Any]:
+        time.sleep(0.2)
+        return found
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+    answer = Transport().send(ask(Endpoint(host="slow.example"), timeout=0.1))
+
+    assert answer == Failure("it did not answer in time")
+    assert metadata.seen == []
+
+
+def test_repeat_on_another_connection_has_only_what_is_left_of_the_time(
+    metadata: Metadata,
+) -> None:
+    transport, endpoint = Transport(), parse_endpoint(metadata.endpoint)
+    metadata.script = [answer_well, close_late, say_nothing]
+    transport.send(ask(endpoint))
+
+    with taking(0.8):
+        answer = transport.send(ask(endpoint, timeout=0.8))
+
+    assert answer == Failure("it did not answer in time")
+    assert len(metadata.seen) == 3
+    transport.close()
 
 
 def test_interrupted_request_leaves_no_answer_for_the_next(
@@ -60,6 +146,11 @@ def test_interrupted_request_leaves_no_answer_for_the_next(
     assert isinstance(answer, Response)
     assert answer.status == 200
     transport.close()
+
+
+def close_late(handler: Handler) -> None:
+    handler.server.stopping.wait(0.6)
+    handler.close_connection = True
 
 
 def answer_teapot(handler: Handler) -> None:

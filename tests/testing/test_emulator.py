@@ -22,6 +22,7 @@ from forewarn.operations.scenario_file import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError
 from forewarn.ports.faults import FaultError
 from forewarn.protocol.versions import API_VERSIONS
+from forewarn.settings import SettingsError
 from forewarn.testing import (
     EmulatedVm,
     Emulator,
@@ -548,3 +549,10 @@ def test_emulator_is_ready_soon() -> None:
         emulator.vm("web-0")
 
         assert time.perf_counter() - began < 10 * READY_SECONDS
+
+
+def test_wrong_setting_is_refused_in_a_sentence() -> None:
+    refused = pytest.raises(SettingsError, match="The setting notice is wrong")
+
+    with refused, Emulator(notice="bogus"):
+        pass

@@ -15,11 +15,10 @@ import typer
 
 from forewarn.cli.demonstration.fleet import fleet_file
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
-from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, Settings
+from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, METADATA_PORT, listen_locally
+from forewarn.cli.signals import StopSignals, stop_signals
+from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, make_settings
 
-_LOCALHOST: Final = "127.0.0.1"
-_METADATA_PORT: Final = 8169
-_CONTROL_PORT: Final = 8170
 _DATABASE: Final = "forewarn.db"
 _FLEET: Final = "fleet.toml"
 _FASTEST: Final = 1_000_000
@@ -47,14 +46,14 @@ def demo(
     Sixteen simulated virtual machines on four hosts poll a real service with the SDK,
     each in its own way: quick, slow, only as the leader, never. On a terminal it stays
     until Ctrl-C, for you to try commands on it; else it ends with the roll-out. Either
-    way it exits with 0 (130 if stopped before it began), and leaves nothing behind but
-    what --keep names.
+    way it exits with 0 (128 + the signal if stopped before it began), and leaves
+    nothing behind but what --keep names.
 
     Example: forewarn demo --speed 60
     """
-    with reported_errors(), ExitStack() as closing:
+    with stop_signals() as signals, reported_errors("demo"), ExitStack() as closing:
         with suppress(KeyboardInterrupt):  # before the service runs; then it is no exception
-            _perform(_make_folder(keep, closing), speed, closing)
+            _perform(_make_folder(keep, closing), speed, closing, signals)
         if keep is not None and (keep / _DATABASE).exists():
             typer.echo(f"Kept in {keep}. Serve it again:")
             typer.echo(f"  {_command()} serve {shlex.join(_serve_flags(keep, speed))}")
@@ -76,7 +75,7 @@ def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
     return keep
 
 
-def _perform(folder: Path, speed: float, closing: ExitStack) -> None:
+def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignals) -> None:
     typer.echo("Starting a service and its fleet ...")
     from forewarn.bootstrap.serving import serve_during  # noqa: PLC0415 - needs the server install
     from forewarn.bootstrap.starting import Listeners  # noqa: PLC0415
@@ -88,13 +87,15 @@ def _perform(folder: Path, speed: float, closing: ExitStack) -> None:
 
     (folder / _FLEET).write_text(fleet_file(), encoding="utf-8")
     metadata, control = (
-        closing.enter_context(_listen(port)) for port in (_METADATA_PORT, _CONTROL_PORT)
+        closing.enter_context(listen_locally(port)) for port in (METADATA_PORT, CONTROL_PORT)
     )
-    settings = Settings(
-        database=f"sqlite:///{folder / _DATABASE}",
-        fleet=folder / _FLEET,
-        speed=speed,
-        executor=ExecutorKind.SIMULATED,
+    settings = make_settings(
+        {
+            "database": f"sqlite:///{folder / _DATABASE}",
+            "fleet": folder / _FLEET,
+            "speed": speed,
+            "executor": ExecutorKind.SIMULATED,
+        }
     )
     audience = find_audience()
     refusals: list[Exception] = []
@@ -108,7 +109,7 @@ def _perform(folder: Path, speed: float, closing: ExitStack) -> None:
             suggestions=tuple(_suggest(_url(control), folder)),
         )
         try:
-            await perform_until_interrupted(stage, audience)
+            await perform_until_interrupted(stage, audience, signals)
         except* CommandError as group:
             refusals.extend(group.exceptions)
         except* OSError:
@@ -123,17 +124,8 @@ def _perform(folder: Path, speed: float, closing: ExitStack) -> None:
         raise refusal
 
 
-def _listen(port: int) -> socket.socket:
-    from forewarn.metadata.http import open_listener  # noqa: PLC0415 - needs the server install
-
-    try:
-        return open_listener(_LOCALHOST, port)
-    except OSError:
-        return open_listener(_LOCALHOST, 0)
-
-
 def _url(listener: socket.socket) -> str:
-    return f"http://{_LOCALHOST}:{listener.getsockname()[1]}"
+    return f"http://{LOCALHOST}:{listener.getsockname()[1]}"
 
 
 def _suggest(control: str, folder: Path) -> Iterator[str]:

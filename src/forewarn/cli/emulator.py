@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final
@@ -14,15 +14,23 @@ from typing import Annotated, Final
 import typer
 
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
+from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, listen_locally
 from forewarn.cli.session import noun
-from forewarn.settings import ClockKind, ExecutorKind, Settings, environment_with
+from forewarn.cli.signals import KILLED, StopSignals, stop_signals
+from forewarn.domain.errors import InvalidNameError
+from forewarn.domain.names import check_name
+from forewarn.operations.scenarios import FASTEST
+from forewarn.settings import (
+    ClockKind,
+    ExecutorKind,
+    Settings,
+    environment_with,
+    make_settings,
+)
 
 app = noun("emulator", "Run programs as if they were in a virtual machine.")
 
-_LOCALHOST: Final = "127.0.0.1"
-_CONTROL_PORT: Final = 8170
 _CANNOT_RUN: Final = 127
-_KILLED: Final = 128
 
 
 @app.command("netns")
@@ -37,7 +45,10 @@ def netns(
     ] = None,
     clock: Annotated[ClockKind, typer.Option(help="How maintenance time passes.")] = ClockKind.REAL,
     speed: Annotated[
-        float, typer.Option(min=1, metavar="N", help="Divide notice and simulated impact by this.")
+        float,
+        typer.Option(
+            min=1, max=FASTEST, metavar="N", help="Divide notice and simulated impact by this."
+        ),
     ] = 1,
 ) -> None:
     """Run a command in a network of its own, where 169.254.169.254 is forewarn.
@@ -48,32 +59,33 @@ def netns(
 
     Example: forewarn emulator netns --speed 60 -- ./my-handler.sh
     """
-    with reported_errors(), ExitStack() as closing:
+    with stop_signals() as signals, reported_errors("emulator netns"), ExitStack() as closing:
         if sys.platform != "linux":
             message = "There are network namespaces on Linux only."
             raise CommandError(message, code=ExitCode.FAILED, hint="try: forewarn serve")
+        _check_machine(vm)
         folder = Path(closing.enter_context(TemporaryDirectory(prefix="forewarn-")))
-        outside = closing.enter_context(_listen_for_operators())
+        outside = closing.enter_context(listen_locally(CONTROL_PORT))
         port: int = outside.getsockname()[1]
-        settings = Settings(
-            database=f"sqlite:///{folder / 'forewarn.db'}",
-            fleet=fleet or _declare_alone(vm, folder),
-            default_vm=vm,
-            clock=clock,
-            speed=speed,
-            executor=ExecutorKind.SIMULATED,
+        settings = make_settings(
+            {
+                "database": f"sqlite:///{folder / 'forewarn.db'}",
+                "fleet": fleet or _declare_alone(vm, folder),
+                "default_vm": vm,
+                "clock": clock,
+                "speed": speed,
+                "executor": ExecutorKind.SIMULATED,
+            }
         )
-        code = _run(command, settings, outside, _environment(port, folder))
+        code = _run(command, settings, outside, _environment(port, folder), signals)
     raise typer.Exit(code)
 
 
-def _listen_for_operators() -> socket.socket:
-    from forewarn.metadata.http import open_listener  # noqa: PLC0415 - needs the server install
-
+def _check_machine(vm: str) -> None:
     try:
-        return open_listener(_LOCALHOST, _CONTROL_PORT)
-    except OSError:
-        return open_listener(_LOCALHOST, 0)
+        check_name(vm, "virtual machine")
+    except InvalidNameError as error:
+        raise CommandError(f"--vm: {error}", code=ExitCode.USAGE) from error
 
 
 def _declare_alone(vm: str, folder: Path) -> Path:
@@ -85,7 +97,7 @@ def _declare_alone(vm: str, folder: Path) -> Path:
 def _environment(port: int, folder: Path) -> Mapping[str, str]:
     """Return what the commands of `forewarn` need, inside and outside alike."""
     return {
-        "FOREWARN_SERVER": f"http://{_LOCALHOST}:{port}",
+        "FOREWARN_SERVER": f"http://{LOCALHOST}:{port}",
         "FOREWARN_STATE_DIR": str(folder),
     }
 
@@ -95,6 +107,7 @@ def _run(
     settings: Settings,
     outside: socket.socket,
     environment: Mapping[str, str],
+    signals: StopSignals,
 ) -> int:
     from forewarn.bootstrap.serving import serve_during  # noqa: PLC0415 - needs the server install
     from forewarn.bootstrap.starting import Listeners  # noqa: PLC0415
@@ -103,13 +116,13 @@ def _run(
 
     enter_network_namespace()
     ended_with = ExitCode.FAILED.value
-    inside = open_listener(_LOCALHOST, outside.getsockname()[1])
+    inside = open_listener(LOCALHOST, outside.getsockname()[1])
     with open_listener(METADATA_ADDRESS, 80) as metadata, inside:
 
         async def errand() -> None:
             nonlocal ended_with
             _say_where_things_are(settings, environment)
-            ended_with = await _run_to_the_end(command, environment_with(environment))
+            ended_with = await _run_to_the_end(command, environment_with(environment), signals)
 
         listeners = Listeners(metadata=(metadata,), control=(outside, inside))
         serve_during(settings, listeners, errand)
@@ -122,15 +135,25 @@ def _say_where_things_are(settings: Settings, environment: Mapping[str, str]) ->
     typer.echo(f"  elsewhere: {words} forewarn vm restart {settings.default_vm}", err=True)
 
 
-async def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
+async def _run_to_the_end(
+    command: Sequence[str], environment: Mapping[str, str], signals: StopSignals
+) -> int:
+    early: list[int] = []
+    signals.hand_to(early.append)
     try:
         process = await asyncio.create_subprocess_exec(*command, env=environment)
     except OSError as error:
         typer.echo(f"forewarn: {command[0]} cannot be run: {error.strerror}.", err=True)
         return _CANNOT_RUN
-    loop = asyncio.get_running_loop()
+    signals.hand_to(lambda number: _send(process, number))
+    for number in early:
+        _send(process, number)
     # Ctrl-C reaches the command by itself, and it is for the command to say what that means.
-    loop.add_signal_handler(signal.SIGINT, lambda: None)
-    loop.add_signal_handler(signal.SIGTERM, process.terminate)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
     code = await process.wait()
-    return code if code >= 0 else _KILLED - code
+    return code if code >= 0 else KILLED - code
+
+
+def _send(process: asyncio.subprocess.Process, number: int) -> None:
+    with suppress(ProcessLookupError):  # it has ended
+        process.send_signal(number)

@@ -95,15 +95,18 @@ def hint_for(kind: str, members: Mapping[str, object]) -> str:
 
 
 @contextmanager
-def reported_errors() -> Generator[None]:
-    """Turn every expected error into its line, its hint and its exit code."""
+def reported_errors(command: str = "serve") -> Generator[None]:
+    """Turn every expected error into its line, its hint and its exit code.
+
+    The help of *command* says what can be set.
+    """
     try:
         yield
     except CommandError as error:
         _report(str(error), error.hint, place=error.place)
         raise typer.Exit(error.code) from None
     except SettingsError as error:
-        _report(str(error), "try: forewarn serve --help")
+        _report(str(error), f"try: forewarn {command} --help")
         raise typer.Exit(ExitCode.USAGE) from None
     except ForewarnError as error:
         _report(str(error), "")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.errors import CommandError, ExitCode
+from forewarn.cli.files import read_text
 from forewarn.cli.output import Row, print_table
 from forewarn.cli.session import RefusedError, Session, command, noun
 from forewarn.cli.vm import COLUMNS
@@ -28,7 +29,7 @@ def apply(
 
     Example: forewarn fleet apply fleet.toml
     """
-    text = _read(file)
+    text = read_text(file, command="fleet apply")
     fleet = _decode(file, text)
     try:
         answer = session.post("fleet", body={"fleet": fleet, "prune": prune})
@@ -55,16 +56,6 @@ def _print_change(change: Row) -> None:
     if change["changed_scopes"]:
         counts.append(f"settings of {', '.join(change['changed_scopes'])} changed")
     typer.echo(", ".join(counts))
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        problem = f"{file} cannot be read: {error.strerror}."
-    except UnicodeDecodeError:
-        problem = f"{file} is not UTF-8 text."
-    raise CommandError(problem, code=ExitCode.USAGE, hint="try: forewarn fleet apply --help")
 
 
 def _decode(file: Path, text: str) -> object:

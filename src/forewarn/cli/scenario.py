@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from forewarn.cli.errors import CommandError, ExitCode
+from forewarn.cli.files import read_text
 from forewarn.cli.output import (
     Columns,
     Output,
@@ -130,7 +131,8 @@ def _begin(session: Session, scenario: str, order: dict[str, object]) -> Row:
         begun: Row = session.post("scenario-runs", body={**order, "name": scenario})
         return begun
     try:
-        begun = session.post("scenario-runs", body={**order, "toml": _read(file)})
+        text = read_text(file, command="scenario run")
+        begun = session.post("scenario-runs", body={**order, "toml": text})
     except RefusedError as refusal:
         line = refusal.problem.get("line")
         if line is None:
@@ -138,16 +140,6 @@ def _begin(session: Session, scenario: str, order: dict[str, object]) -> Row:
         place = f"{file}:{line}"
         raise CommandError(str(refusal), code=refusal.code, place=place) from None
     return begun
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        problem = f"{file} cannot be read: {error.strerror}."
-    except UnicodeDecodeError:
-        problem = f"{file} is not UTF-8 text."
-    raise CommandError(problem, code=ExitCode.USAGE, hint="try: forewarn scenario run --help")
 
 
 class _Narrator:

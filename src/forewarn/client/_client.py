@@ -26,9 +26,10 @@ class Client:
                     client.approve(change.event)
 
     *endpoint* is a URL, `HOST:PORT` or `HOST`; without one it is looked for at the first call. One
-    attempt takes *timeout* seconds at most, and what goes wrong for a while is tried again: `watch`
-    never gives up, the others begin no attempt after *patience* seconds and raise
-    UnavailableError. What the server refuses raises RefusedError at once.
+    request takes *timeout* seconds at most, besides the time that resolving a name takes, and what
+    goes wrong for a while is tried again: `watch` never gives up, the others begin no attempt after
+    *patience* seconds and raise UnavailableError. What the server refuses raises RefusedError at
+    once.
 
     A client may be shared by threads. Each `watch` has a connection of its own, so that nobody
     waits for it; the other calls take turns.

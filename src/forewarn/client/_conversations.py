@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
-from forewarn.client._discovery import PROBE_SECONDS, find_endpoint
+from forewarn.client._discovery import Search
 from forewarn.client._endpoints import Endpoint, parse_endpoint
 from forewarn.client._errors import RefusedError, UnavailableError
 from forewarn.client._messages import Conversation, Request, Response
@@ -38,12 +38,11 @@ class Conversations:
         self,
         endpoint: str | None,
         conduct: Conduct,
-        find_endpoint: Callable[[float], Conversation[Endpoint]] = find_endpoint,
+        find_endpoint: Callable[[], Conversation[Endpoint]] | None = None,
     ) -> None:
         self.conduct = conduct
-        self._find_endpoint = find_endpoint
+        self._find_endpoint = find_endpoint or Search(conduct).find_endpoint
         self._endpoint = None if endpoint is None else parse_endpoint(endpoint)
-        self._probe_timeout = PROBE_SECONDS
 
     def document(self) -> Conversation[Document]:
         """Read the document."""
@@ -75,9 +74,7 @@ class Conversations:
 
     def _locate(self) -> Conversation[Endpoint]:
         if self._endpoint is None:
-            timeout = min(self._probe_timeout, self.conduct.timeout)
-            self._probe_timeout *= 2  # a server may just be slow
-            self._endpoint = yield from self._find_endpoint(timeout)
+            self._endpoint = yield from self._find_endpoint()
         return self._endpoint
 
     def _scheduled_events(self) -> str:

@@ -42,6 +42,8 @@ _SMALLEST: Final = 300  # of BOOTP; some relays drop less
 
 _CLIENT_PORT: Final = 68
 _SERVER: Final = ("255.255.255.255", 67)
+_TRIES: Final = 3
+_LONGEST: Final = 9.0
 _PAUSE: Final = 0.1
 _MOST_PACKETS: Final = 1_000  # between two pauses, so that a flood does not keep us
 
@@ -105,24 +107,26 @@ def find_interfaces(root: Path = Path("/sys/class/net")) -> tuple[Interface, ...
 
 
 def ask_for_address(
-    interfaces: Iterable[Interface], *, tries: int = 3, patience: float = 3.0
+    interfaces: Iterable[Interface], seconds: float
 ) -> Conversation[IPv4Address | None]:
     """Ask on all *interfaces* and return the first option 245 that is offered.
 
-    Each try waits *patience* seconds. Binding to port 68 takes the privileges of a DHCP client;
-    without them nobody is asked.
+    Up to three times within *seconds*, of which at most nine are taken. Binding to port 68 takes
+    the privileges of a DHCP client; without them nobody is asked.
     """
     xid = secrets.token_bytes(4)
+    pause = min(_PAUSE, seconds)
+    pauses = int(min(seconds, _LONGEST) / pause)
     with ExitStack() as stack:
         asked = dict(_open(stack, interfaces))
-        for _ in range(tries if asked else 0):
-            for asking, interface in asked.items():
-                _send(asking, make_discover(interface.mac, xid))
-            for _ in range(math.ceil(patience / _PAUSE)):
-                yield Pause(_PAUSE)
-                address = _find_offer(asked, xid)
-                if address is not None:
-                    return address
+        for number in range(pauses if asked else 0):
+            if number % math.ceil(pauses / _TRIES) == 0:
+                for asking, interface in asked.items():
+                    _send(asking, make_discover(interface.mac, xid))
+            yield Pause(pause)
+            address = _find_offer(asked, xid)
+            if address is not None:
+                return address
     return None
 
 

@@ -2,13 +2,14 @@
 
 What the environment says is taken as it is. Else the address that every virtual machine of Azure
 has is asked, then those that DHCP option 245 has named in a lease or in the registry, then the one
-that a DHCP server offers now; the first that answers like a metadata server is it.
+that a DHCP server offers; the first that answers like a metadata server is it.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from itertools import chain
+from math import inf
 from typing import Final
 
 from forewarn.client._dhcp import ask_for_address, find_interfaces
@@ -16,23 +17,26 @@ from forewarn.client._endpoints import Endpoint
 from forewarn.client._environment import read_environment
 from forewarn.client._errors import UnavailableError
 from forewarn.client._leases import find_leases
-from forewarn.client._messages import Conversation, Failure, Request, Response
+from forewarn.client._messages import Conversation, Failure, Request, Response, ask
 from forewarn.client._registry import read_registry
+from forewarn.client._retrying import Conduct
 from forewarn.protocol.document import decode_document
 from forewarn.protocol.errors import MalformedDocumentError
 from forewarn.protocol.versions import NEWEST
 
 WELL_KNOWN: Final = IPv4Address("169.254.169.254")
 PROBE_SECONDS: Final = 2.0
+DHCP_SECONDS: Final = 60.0
+"""How long nobody is bothered with another broadcast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Who knows of endpoints. None is asked before it is needed."""
+    """Who knows of endpoints; none is asked before it is needed, the last for so many seconds."""
 
     read_environment: Callable[[], Endpoint | None]
     find_addresses: Callable[[], Iterator[IPv4Address]]
-    ask_for_address: Callable[[], Conversation[IPv4Address | None]]
+    ask_for_address: Callable[[float], Conversation[IPv4Address | None]]
 
 
 def _find_addresses() -> Iterator[IPv4Address]:
@@ -45,35 +49,55 @@ def _find_addresses() -> Iterator[IPv4Address]:
 SYSTEM: Final = Sources(
     read_environment=read_environment,
     find_addresses=_find_addresses,
-    ask_for_address=lambda: ask_for_address(find_interfaces()),
+    ask_for_address=lambda seconds: ask_for_address(find_interfaces(), seconds),
 )
 """This machine."""
 
 
-def find_endpoint(
-    timeout: float = PROBE_SECONDS, sources: Sources = SYSTEM
-) -> Conversation[Endpoint]:
-    """Return the endpoint of this machine, each candidate having *timeout* seconds to answer.
+class Search:
+    """Looks for the endpoint of this machine, and knows what came of it the last time.
 
-    If nobody does, that is trouble like any other, and looking again later may help.
+    Neither a candidate nor the DHCP request takes longer than a request of the client.
     """
-    told = sources.read_environment()
-    if told is not None:
-        return told
-    flaws: dict[IPv4Address, str] = {}
-    for address in chain((WELL_KNOWN,), sources.find_addresses()):
-        if (yield from _probe(address, timeout, flaws)):
-            return Endpoint(host=str(address))
-    offered = yield from sources.ask_for_address()
-    if offered is not None and (yield from _probe(offered, timeout, flaws)):
-        return Endpoint(host=str(offered))
-    others = [f"{address}: {flaw}" for address, flaw in flaws.items() if address != WELL_KNOWN]
-    raise UnavailableError(
-        str(Endpoint(host=str(WELL_KNOWN))), "; ".join((flaws[WELL_KNOWN], *others))
-    )
+
+    def __init__(self, conduct: Conduct, sources: Sources = SYSTEM) -> None:
+        self._conduct = conduct
+        self._sources = sources
+        self._probe_seconds = PROBE_SECONDS
+        self._offered: IPv4Address | None = None
+        self._offer_expires = -inf
+
+    def find_endpoint(self) -> Conversation[Endpoint]:
+        """Return the first endpoint that is told or answers.
+
+        If there is none, that is trouble like any other, and looking again later may help.
+        """
+        told = self._sources.read_environment()
+        if told is not None:
+            return told
+        timeout = min(self._probe_seconds, self._conduct.timeout)
+        self._probe_seconds *= 2  # a server may just be slow
+        flaws: dict[IPv4Address, str] = {}
+        for address in chain((WELL_KNOWN,), self._sources.find_addresses()):
+            if (yield from _probe(address, timeout, flaws)):
+                return Endpoint(host=str(address))
+        offered = yield from self._find_offered()
+        if offered is not None and (yield from _probe(offered, timeout, flaws)):
+            return Endpoint(host=str(offered))
+        others = [f"{address}: {flaw}" for address, flaw in flaws.items() if address != WELL_KNOWN]
+        raise UnavailableError(
+            str(Endpoint(host=str(WELL_KNOWN))), "; ".join((flaws[WELL_KNOWN], *others))
+        )
+
+    def _find_offered(self) -> Conversation[IPv4Address | None]:
+        now = self._conduct.monotonic()
+        if now >= self._offer_expires:
+            self._offer_expires = now + DHCP_SECONDS
+            self._offered = yield from self._sources.ask_for_address(self._conduct.timeout)
+        return self._offered
 
 
-def find_flaw(answer: Response | Failure | None) -> str | None:
+def find_flaw(answer: Response | Failure) -> str | None:
     """Return why *answer* is not of a metadata server, or None if it is."""
     match answer:
         case Response(status=200, body=body):
@@ -88,8 +112,6 @@ def find_flaw(answer: Response | Failure | None) -> str | None:
             return f"it answers {status}"
         case Failure(reason=reason):
             return reason
-        case None:
-            return "it was not asked"
 
 
 def _probe(
@@ -97,12 +119,13 @@ def _probe(
 ) -> Conversation[bool]:
     if address in flaws:
         return False
-    answer = yield Request(
+    request = Request(
         endpoint=Endpoint(host=str(address)),
         path=f"/metadata/scheduledevents?api-version={NEWEST.name}",
         headers={"Metadata": "true"},
         timeout=timeout,
     )
+    answer = yield from ask(request)
     flaw = find_flaw(answer)
     if flaw is None:
         return True

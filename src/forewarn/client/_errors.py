@@ -8,7 +8,11 @@ ForewarnError
   └ ClosedError           the client was closed, before the call or during it
 """
 
+from typing import Final
+
 from forewarn.protocol.errors import ForewarnError
+
+_LONGEST_SENTENCE: Final = 200
 
 
 class ClientError(ForewarnError):
@@ -42,10 +46,14 @@ class UnavailableError(ClientError):
 
 
 class RefusedError(ClientError):
-    """The server understood, and asking again would not help."""
+    """The server understood, and asking again would not help.
+
+    `sentence` is what it said, as it was sent; the message has only what can safely be shown.
+    """
 
     def __init__(self, endpoint: str, status: int, sentence: str) -> None:
-        super().__init__(f"{endpoint} refuses with {status}: {sentence or 'it does not say why'}")
+        reason = quote_sentence(sentence) if sentence else "it does not say why"
+        super().__init__(f"{endpoint} refuses with {status}: {reason}.")
         self.endpoint = endpoint
         self.status = status
         self.sentence = sentence
@@ -56,3 +64,10 @@ class ClosedError(ClientError):
 
     def __init__(self) -> None:
         super().__init__("This client is closed; make another one.")
+
+
+def quote_sentence(sentence: str) -> str:
+    """Return what a server said in quotes, without line ends or terminal codes, and not long."""
+    if len(sentence) > _LONGEST_SENTENCE:
+        sentence = f"{sentence[:_LONGEST_SENTENCE]}…"
+    return repr(sentence)

@@ -49,3 +49,11 @@ class Pause:
 
 _T = TypeVar("_T")
 Conversation: TypeAlias = Generator[Request | Pause, Response | Failure | None, _T]
+
+
+def ask(request: Request) -> Conversation[Response | Failure]:
+    """Return what comes of *request*."""
+    answer = None
+    while answer is None:
+        answer = yield request
+    return answer

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeVar
 
-from forewarn.client._errors import RefusedError, UnavailableError
-from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
+from forewarn.client._errors import RefusedError, UnavailableError, quote_sentence
+from forewarn.client._messages import Conversation, Failure, Pause, Request, Response, ask
 from forewarn.protocol.dates import read_date
 
 TROUBLED_STATUSES: Final = frozenset({404, 408, 410, 429})
@@ -50,17 +50,16 @@ class Conduct:
 
 def exchange(request: Request) -> Conversation[Response]:
     """Send *request* once and return its answer, if that is one."""
-    answer = yield request
+    answer = yield from ask(request)
     endpoint = str(request.endpoint)
-    if not isinstance(answer, Response):
-        reason = answer.reason if isinstance(answer, Failure) else "it was not asked"
-        raise UnavailableError(endpoint, reason)
+    if isinstance(answer, Failure):
+        raise UnavailableError(endpoint, answer.reason)
     if 200 <= answer.status < 300 or answer.status == 304:
         return answer
     sentence = _read_sentence(answer.body)
     if 400 <= answer.status < 500 and answer.status not in TROUBLED_STATUSES:
         raise RefusedError(endpoint, answer.status, sentence)
-    trouble = f"it answers {answer.status}" + (f", {sentence!r}" if sentence else "")
+    trouble = f"it answers {answer.status}" + (f", {quote_sentence(sentence)}" if sentence else "")
     raise UnavailableError(
         endpoint,
         trouble,

@@ -42,6 +42,7 @@ class Transport:
         connection = self._take_connection(request.endpoint)
         if connection is None:
             return Failure("the client is closed")
+        connection.deadline = monotonic() + request.timeout
         try:
             return _exchange(connection, request)
         except (OSError, HTTPException) as error:
@@ -82,7 +83,7 @@ class Transport:
 
 
 class _Socket(socket.socket):
-    """A socket with one deadline for all that is read, and not a time-out for each read.
+    """A socket with one deadline for all that is sent and read, and not a time-out for each step.
 
     Otherwise a server that sends a byte now and then would hold us for ever.
     """
@@ -90,11 +91,12 @@ class _Socket(socket.socket):
     deadline: float = 0
 
     def recv_into(self, *arguments: Any, **options: Any) -> int:
-        left = self.deadline - monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self.settimeout(left)
+        self.settimeout(_time_left(self.deadline))
         return super().recv_into(*arguments, **options)
+
+    def sendall(self, *arguments: Any) -> None:
+        self.settimeout(_time_left(self.deadline))
+        super().sendall(*arguments)
 
 
 class _Connection(HTTPConnection):
@@ -107,37 +109,33 @@ class _Connection(HTTPConnection):
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint.host, endpoint.port)
         self.endpoint = endpoint
+        self.deadline = 0.0
         self.is_cut = False
         self._lock = threading.Lock()
         self._socket: _Socket | None = None  # `sock` is None while it is being made
 
     def exchange(self, request: Request) -> Response:
-        """Send *request* and read the answer, both before its time-out."""
-        deadline = monotonic() + request.timeout
-        self.timeout = request.timeout
+        """Send *request* and read the answer, both before the deadline."""
         if self.sock is None:
             self.connect()
         if self._socket is not None:
-            self._socket.settimeout(request.timeout)
-            self._socket.deadline = deadline
+            self._socket.deadline = self.deadline
         target = request.endpoint.prefix + request.path
         self.request(request.method, target, request.body, dict(request.headers))
-        answer = self.getresponse()
-        body = answer.read(LARGEST_BODY)
-        if answer.length or (not answer.isclosed() and answer.read(1)):
-            raise IncompleteRead(body)
-        headers = {name.lower(): value for name, value in answer.getheaders()}
-        return Response(status=answer.status, headers=headers, body=body)
+        try:
+            return self._read_response()
+        except ValueError as error:  # http.client takes a negative size of a chunk for one
+            raise HTTPException(str(error)) from error
 
     def connect(self) -> None:
         error: OSError = socket.gaierror("no address")
-        for family, kind, protocol, _, address in socket.getaddrinfo(
-            self.host, self.port, type=socket.SOCK_STREAM
-        ):
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        for number, (family, kind, protocol, _, address) in enumerate(found):
             made = _Socket(family, kind, protocol)
             try:
                 self._let_cut(made)
-                made.settimeout(self.timeout)
+                # One that is silent leaves as much to each of those that come after it.
+                made.settimeout(_time_left(self.deadline) / (len(found) - number))
                 made.connect(address)
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             except OSError as failed:
@@ -154,6 +152,14 @@ class _Connection(HTTPConnection):
             if self._socket is not None:
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _read_response(self) -> Response:
+        answer = self.getresponse()
+        body = answer.read(LARGEST_BODY)
+        if answer.length or (not answer.isclosed() and answer.read(1)):
+            raise IncompleteRead(body)
+        headers = {name.lower(): value for name, value in answer.getheaders()}
+        return Response(status=answer.status, headers=headers, body=body)
 
     def _let_cut(self, made: _Socket) -> None:
         with self._lock:
@@ -173,6 +179,13 @@ def _exchange(connection: _Connection, request: Request) -> Response:
             raise
         connection.close()
         return connection.exchange(request)
+
+
+def _time_left(deadline: float) -> float:
+    left = deadline - monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 def _explain(error: OSError | HTTPException) -> str:

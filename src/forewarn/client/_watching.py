@@ -1,7 +1,8 @@
 """What changes in a document from poll to poll.
 
 Rules of this file: events are compared by their content and found by their EventId. Incarnations
-are never compared, because a server may begin to count anew. Trouble ends no watch.
+are never compared, because a server may begin to count anew. Trouble ends no watch. A status that
+we do not know is no change: nobody should drain or approve for what nobody understands.
 """
 
 from collections import deque
@@ -59,6 +60,21 @@ _ENDS: Final[Mapping[str, ChangeKind]] = {
     EventStatus.COMPLETED: ChangeKind.COMPLETED,
     EventStatus.CANCELED: ChangeKind.CANCELED,
 }
+_KINDS: Final[Mapping[str, ChangeKind]] = {
+    EventStatus.SCHEDULED: ChangeKind.SCHEDULED,
+    EventStatus.STARTED: ChangeKind.STARTED,
+    **_ENDS,
+}
+"""What an event is told as, by the status that a document shows."""
+
+_ENDED: Final = frozenset(_ENDS.values())
+_SILENCED_BY: Final[Mapping[ChangeKind, frozenset[ChangeKind]]] = {
+    ChangeKind.SCHEDULED: frozenset(),
+    ChangeKind.STARTED: frozenset({ChangeKind.STARTED}),
+    ChangeKind.COMPLETED: _ENDED,
+    ChangeKind.CANCELED: _ENDED,
+}
+"""Whoever was told one of these last is not told this, whatever else of the event has changed."""
 
 
 class Watch:
@@ -73,6 +89,7 @@ class Watch:
         self._conduct = conversations.conduct
         self._spell = Spell(self._conduct.random)
         self._known: Mapping[EventId, Event] = {}
+        self._told: dict[EventId, Change] = {}
         self._incarnation = 0
         self._news: deque[Change] = deque()
         self._departed: deque[Event] = deque()
@@ -132,12 +149,18 @@ class Watch:
         before, self._known = self._known, {event.event_id: event for event in document.events}
         self._incarnation = document.document_incarnation
         for event_id, event in self._known.items():
-            kind = _compare_event(before.get(event_id), event)
-            if kind is not None:
-                self._news.append(self._change(kind, event))
-        self._departed.extend(
-            event for event_id, event in before.items() if event_id not in self._known
-        )
+            kind = _KINDS.get(event.event_status)
+            if kind is not None and _is_news(self._told.get(event_id), kind, event):
+                self._told[event_id] = self._change(kind, event)
+                self._news.append(self._told[event_id])
+        for event_id, event in before.items():
+            if event_id not in self._known:
+                self._take_leave(event)
+
+    def _take_leave(self, event: Event) -> None:
+        told = self._told.pop(event.event_id, None)
+        if told is not None and told.kind not in _ENDED:
+            self._departed.append(event)
 
     def _find_end(self, event: Event) -> Conversation[ChangeKind]:
         if self._conduct.monotonic() < self._is_plain_until:
@@ -156,11 +179,5 @@ class Watch:
         return Change(kind=kind, event=event, document_incarnation=self._incarnation)
 
 
-def _compare_event(before: Event | None, event: Event) -> ChangeKind | None:
-    if event == before:
-        return None
-    if event.event_status != EventStatus.STARTED:
-        return ChangeKind.SCHEDULED
-    if before is not None and before.event_status == EventStatus.STARTED:
-        return None  # whoever heard that it started is not told twice
-    return ChangeKind.STARTED
+def _is_news(told: Change | None, kind: ChangeKind, event: Event) -> bool:
+    return told is None or (told.event != event and told.kind not in _SILENCED_BY[kind])

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TypeAlias, assert_never
 
 from forewarn.domain.event import Outcome, ScheduledEvent, cancel, complete, schedule, start
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import (
     Maintenance,
     MaintenanceStatus,
@@ -28,33 +29,6 @@ from forewarn.domain.policy import is_approved
 from forewarn.domain.scenario import ScenarioRun, ScenarioStep, take_step
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId, EventStatus
-
-
-class ImpactStatus(StrEnum):
-    """What an executor says of its work on one virtual machine."""
-
-    NOT_BEGUN = "not begun"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Impact:
-    """An executor's answer, with its reason when it has one.
-
-    *ask_again_at* is when a running impact will have news, if that is known. One that
-    *is_by_hand* never has: an operator says when it is over.
-    """
-
-    status: ImpactStatus
-    reason: str = ""
-    ask_again_at: datetime | None = None
-    is_by_hand: bool = False
-
-    def has_news(self, now: datetime) -> bool:
-        return self.ask_again_at is not None and self.ask_again_at <= now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
-"""A network namespace in which 169.254.169.254 is ours: Linux, as root or with user namespaces."""
+"""A network namespace in which 169.254.169.254 is ours: as root, or with user namespaces."""
 
 import ctypes
 import fcntl
 import os
 import socket
 import struct
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,12 @@ _SIOCSIFADDR: Final = 0x8916
 _SIOCSIFFLAGS: Final = 0x8914
 _SIOCSIFNETMASK: Final = 0x891C
 _IFF_UP: Final = 0x1
+_CAPABILITIES: Final[Mapping[str, int]] = {
+    "CAP_NET_BIND_SERVICE": 10,
+    "CAP_NET_ADMIN": 12,
+    "CAP_SYS_ADMIN": 21,
+}
+"""What it takes to do without a user namespace, in which we have everything."""
 _LOOPBACK: Final = "lo"
 _ALIAS: Final = "lo:0"
 
@@ -26,11 +33,10 @@ _ALIAS: Final = "lo:0"
 class NamespaceError(ForewarnError):
     """A network namespace that cannot be had."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"No network namespace can be made here ({problem}); "
-            "become root, or allow user namespaces."
-        )
+    def __init__(self, problem: str, missing: Sequence[str]) -> None:
+        remedy = f"; allow user namespaces, or give {' and '.join(missing)}" if missing else ""
+        super().__init__(f"No network namespace can be made here ({problem}){remedy}.")
+        self.missing = missing
 
 
 def enter_network_namespace() -> None:
@@ -38,16 +44,23 @@ def enter_network_namespace() -> None:
 
     Sockets that are open already stay where they are. On loopback there is also 169.254.169.254.
     """
+    missing = _missing_capabilities()
     user, group = os.getuid(), os.getgid()
     try:
-        if user == 0:
-            _unshare(_CLONE_NEWNET)
-        else:
+        if missing:
             _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
             _keep_identity(user, group)
+        else:
+            _unshare(_CLONE_NEWNET)
         _set_up_loopback()
     except OSError as error:
-        raise NamespaceError(error.strerror or str(error)) from error
+        raise NamespaceError(error.strerror or str(error), missing) from error
+
+
+def _missing_capabilities() -> tuple[str, ...]:
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    (ours,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
+    return tuple(name for name, bit in _CAPABILITIES.items() if not int(ours, 16) >> bit & 1)
 
 
 def _unshare(flags: int) -> None:

@@ -1,7 +1,7 @@
 """An operator does it by hand, and says so with `forewarn event complete`."""
 
-from forewarn.domain.decisions import Impact, ImpactStatus
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.protocol.vocabulary import EventId
 

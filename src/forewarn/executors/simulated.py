@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from datetime import timedelta
 
-from forewarn.domain.decisions import Impact, ImpactStatus
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.ports.clock import Clock

@@ -5,6 +5,7 @@ ready before it came; `http.py` asks for that before it makes an ASGI call. Ever
 the long way: who is calling, which path, which method, then its handler.
 """
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
@@ -117,8 +118,8 @@ class MetadataApp:
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         try:
             answer = await self._answer(scope, receive)
-        except DisconnectedError:
-            return
+        except (DisconnectedError, asyncio.CancelledError):
+            return  # a server that stops has lost patience; the task ends here in any case
         request_id = (b"x-ms-request-id", next(self._request_ids))
         await send(
             {
@@ -166,6 +167,7 @@ class MetadataApp:
             address=caller.address,
             receive=receive,
             reset=scope["extensions"]["connection"]["reset"],
+            lost=scope["extensions"]["connection"]["lost"],
         )
         if request.vm is not None and request.vm.name in self._faults:
             answer = await self._faulty.interfere(request, request.vm)

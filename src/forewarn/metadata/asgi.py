@@ -1,5 +1,6 @@
 """Requests and answers of the metadata endpoint: the small part of ASGI that it needs."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ class Connection(TypedDict):
     """The connection that a request came by."""
 
     reset: Callable[[], None]
+    lost: asyncio.Event
 
 
 class HttpScope(TypedDict):
@@ -95,6 +97,7 @@ class Request:
     address: str
     receive: Receive
     reset: Callable[[], None]
+    lost: asyncio.Event
 
     def has_metadata_header(self) -> bool:
         return self.headers.get(b"metadata", b"").strip().lower() == b"true"

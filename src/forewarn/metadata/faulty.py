@@ -5,7 +5,6 @@ empty, or its document is altered. A fault that does not get its turn is not use
 """
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -54,14 +53,23 @@ class Faulty:
             return None
         slow = self._faults.take(vm.name, FaultKind.SLOW)
         if slow is not None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), slow.seconds)
+            await self._hold_up(request, slow.seconds)
         if self._faults.take(vm.name, FaultKind.RESET) is not None:
             request.reset()
             await until_disconnected(request.receive)
             raise DisconnectedError
         refused = self._faults.take(vm.name, FaultKind.STATUS)
         return None if refused is None else _refuse(refused)
+
+    async def _hold_up(self, request: Request, seconds: float | None) -> None:
+        # Not by way of `receive`, which would take the body from whoever reads it later.
+        async with asyncio.TaskGroup() as group:
+            ends = [group.create_task(end.wait()) for end in (self._stopping, request.lost)]
+            await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for end in ends:
+                end.cancel()
+        if request.lost.is_set():
+            raise DisconnectedError
 
     def read(self, vm: VirtualMachine, version: str, if_none_match: bytes) -> Answer:
         """Answer a poll: with nothing, or with what *vm* sees instead of its document."""

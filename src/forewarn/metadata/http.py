@@ -99,16 +99,23 @@ class MetadataServer(uvicorn.Server):
                 await asyncio.wait_for(self._stopping.wait(), timeout=1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close what is idle, let the rest finish for a while, and then close that, too."""
+        """Close what asks for nothing, answer the rest for a while, and then close that, too."""
         for listener in (*self.servers, *(sockets or ())):
             listener.close()
         for connection in tuple(self.server_state.connections):
             connection.shutdown()
-        deadline = asyncio.get_running_loop().time() + _GRACE_SECONDS
+        await self._finish(_GRACE_SECONDS)
+        for connection in tuple(self.server_state.connections):
+            connection.transport.abort()
+        await self._finish(_FAREWELL_SECONDS)
+        for task in tuple(self.server_state.tasks):
+            task.cancel()
+        await self._finish(_FAREWELL_SECONDS)
+
+    async def _finish(self, seconds: float) -> None:
+        deadline = asyncio.get_running_loop().time() + seconds
         while self.server_state.connections or self.server_state.tasks:
             if asyncio.get_running_loop().time() > deadline:
-                for task in self.server_state.tasks:
-                    task.cancel()
                 break
             await asyncio.sleep(0.002)
 
@@ -201,6 +208,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._incomplete: _Awaited | None = None
         self._awaited: _Awaited | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._lost = asyncio.Event()
         self._has_begun = False
         self._is_plain = False
         self._is_refused = False
@@ -217,6 +225,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._await(None)
+        self._lost.set()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
 
@@ -254,6 +263,12 @@ class GuardedProtocol(HttpToolsProtocol):
 
     eof_received: Any = _stay_for_the_answer  # uvicorn declares that it never stays
 
+    def shutdown(self) -> None:
+        if self._incomplete is _Awaited.BODY and not self.pipeline:
+            self.transport.close()  # half a request has no answer to wait for
+        else:
+            super().shutdown()
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._await(_Awaited.READING)
@@ -283,7 +298,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._incomplete = _Awaited.BODY
         self._is_plain = not self._is_answering() and self._answer_plain_poll()
         if not self._is_plain:
-            self.scope["extensions"] = {"connection": {"reset": self._reset}}
+            self.scope["extensions"] = {"connection": {"reset": self._reset, "lost": self._lost}}
             super().on_headers_complete()
             self._has_begun = True
 

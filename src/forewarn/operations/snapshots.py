@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TypeAlias
 
-from forewarn.domain.decisions import Impact, Snapshot
+from forewarn.domain.decisions import Snapshot
+from forewarn.domain.impact import Impact
 from forewarn.domain.names import VmName
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventId

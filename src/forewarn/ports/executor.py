@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from forewarn.domain.decisions import Impact
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.impact import Impact
 from forewarn.domain.names import VmName
 from forewarn.protocol.vocabulary import EventId
 

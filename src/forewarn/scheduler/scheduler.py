@@ -7,16 +7,9 @@ from types import MappingProxyType
 
 import structlog
 
-from forewarn.domain.decisions import (
-    BeginImpact,
-    Effect,
-    Impact,
-    ImpactStatus,
-    Snapshot,
-    decide,
-    next_deadline,
-)
+from forewarn.domain.decisions import BeginImpact, Effect, Snapshot, decide, next_deadline
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.operations.context import Context
 from forewarn.operations.snapshots import Impacts, look

@@ -21,7 +21,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.fleet import Fleet
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
-from forewarn.settings import ClockKind, Settings
+from forewarn.settings import ClockKind, make_settings
 from forewarn.storage.sqlite import open_sqlite
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -
     with ExitStack() as closing:
         folder = closing.enter_context(TemporaryDirectory(prefix="forewarn-"))
         url = f"sqlite:///{Path(folder) / 'forewarn.db'}"
-        chosen = Settings(database=url, clock=ClockKind.VIRTUAL, **settings)
+        chosen = make_settings({"database": url, "clock": ClockKind.VIRTUAL, **settings})
         store = open_sqlite(chosen.database_path, is_durable=False)
         closing.callback(store.close)
         service = assemble(chosen, store, begin(store, chosen, fleet, now))

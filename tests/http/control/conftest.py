@@ -16,7 +16,7 @@ from forewarn.control.app import create_app
 from forewarn.control.authentication import authenticator
 from forewarn.control.feed import Feed
 from forewarn.control.services import ClockError, Services
-from forewarn.domain.decisions import Impact
+from forewarn.domain.impact import Impact
 from forewarn.domain.names import VmName
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios

@@ -2,7 +2,7 @@
 
 import httpx2
 
-from forewarn.domain.decisions import Impact, ImpactStatus
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.protocol.vocabulary import EventId
 

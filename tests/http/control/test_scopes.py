@@ -2,18 +2,23 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 
 import httpx2
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
-from tests.http.control.conftest import MORNING
+from tests.http.control.conftest import MORNING, HandClock
 
-from forewarn.control.confined import ConfinedTransaction
+from forewarn.control.confined import ConfinedTransaction, confine_targets
+from forewarn.control.services import Services
 from forewarn.domain.access import Principal, Role
 from forewarn.domain.errors import OutsideScopesError, RoleTooLowError
-from forewarn.domain.names import ScopeId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
+from forewarn.domain.notification import Notification, Phase, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
+from forewarn.operations.context import Context, Rules
 from forewarn.ports.store import LedgerEntry, Reading, Store, Transaction
 from forewarn.protocol.vocabulary import EventId
 
@@ -184,6 +189,168 @@ def test_limit_of_user_operations_is_that_of_the_server(
     assert web.post("virtual-machines/web-1/restart").status_code == 409
 
 
+def test_calendar_has_what_is_in_the_scopes(admin: httpx2.Client, web: httpx2.Client) -> None:
+    (own,) = announce(admin, "web-0").json()["events"]
+    (other,) = announce(admin, "db-0").json()["events"]
+    admin.post(f"events/{other['event_id']}/cancel")
+    announce(admin, "solo")
+
+    shown = web.get("calendar.ics").text
+
+    assert shown.count("BEGIN:VEVENT") == 1
+    assert own["event_id"] in shown
+    for secret in SECRETS_OF_OTHERS:
+        assert secret not in shown
+    assert web.get("calendar.ics", params={"scope": "db"}).status_code == 404
+
+
+def test_notifications_and_targets_are_those_of_the_scopes(
+    admin: httpx2.Client, web: httpx2.Client, app: FastAPI
+) -> None:
+    targets = (
+        Target(name="everybody"),
+        Target(name="both", scopes=("db", "WEB")),
+        Target(name="others", scopes=("db", "virtual-machine/solo")),
+    )
+    services: Services = app.state.services
+
+    def context(who: str) -> Context:
+        return replace(services.context(who), rules=Rules(targets=targets))
+
+    app.state.services = replace(services, context=context)
+    (own,) = announce(web, "web-0").json()["events"]
+    announce(admin, "db-0")
+
+    told = web.get("notifications").json()["notifications"]
+    newest = web.get("notifications", params={"limit": 1}).json()["notifications"]
+    listed = web.get("notification-targets").json()["targets"]
+
+    assert {message["event_id"] for message in told} == {own["event_id"]}
+    assert [message["target"] for message in told] == ["everybody", "both"]
+    assert newest == told[1:]
+    assert [(each["name"], each["scopes"]) for each in listed] == [
+        ("everybody", []),
+        ("both", ["WEB"]),
+    ]
+    assert len(admin.get("notifications").json()["notifications"]) == 5
+    assert len(admin.get("notification-targets").json()["targets"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("limit", "target", "is_theirs"),
+    [
+        ("scale-set/batch", "batch", True),
+        ("scale-set/batch", "scale-set/batch/pg1", True),
+        ("scale-set/batch/pg1", "batch", True),
+        ("scale-set/batch/pg1", "scale-set/batch/pg2", False),
+        ("scale-set/batch", "batch-2", False),
+    ],
+)
+def test_target_of_a_scale_set_is_that_of_its_groups(
+    limit: str, target: str, *, is_theirs: bool
+) -> None:
+    principal = Principal(name="batch", role=Role.VIEWER, scopes=(ScopeId(limit),))
+
+    shown = confine_targets([Target(name="ops", scopes=(target,))], principal)
+
+    assert bool(shown) is is_theirs
+
+
+def test_what_was_seen_is_told_of_machines_while_they_are_in_the_scopes(
+    admin: httpx2.Client, web: httpx2.Client, clock: HandClock
+) -> None:
+    clock.advance(timedelta(hours=1))
+    moved = {"name": "db-1", "availability_set": "web", "host": "kvm-9", "update_domain": 1}
+    assert admin.post("fleet", json={"fleet": {"virtual_machine": [moved]}}).status_code == 200
+    clock.advance(timedelta(hours=1))
+    away = {**moved, "availability_set": "db"}
+    assert admin.post("fleet", json={"fleet": {"virtual_machine": [away]}}).status_code == 200
+    clock.advance(timedelta(hours=1))
+
+    def seen(vm: str, at: str) -> int:
+        return web.get(f"virtual-machines/{vm}/seen", params={"at": at}).status_code
+
+    assert [seen("db-1", at) for at in ("08:30", "09:30", "10:30")] == [409, 200, 409]
+    assert (seen("web-0", "10:30"), seen("db-0", "10:30")) == (200, 404)
+    assert admin.get("virtual-machines/db-1/seen", params={"at": "08:30"}).status_code == 200
+
+
+def test_explanation_tells_of_events_elsewhere_without_names(
+    admin: httpx2.Client, web: httpx2.Client, store: Store
+) -> None:
+    (own,) = announce(admin, "web-0").json()["events"]
+    others = announce(admin, "db-0", "solo").json()["events"]
+    together = {"maintenance_id": MaintenanceId("m"), "host": HostName("kvm-0")}
+
+    def join(tx: Transaction) -> None:
+        for event in tx.events_in_flight():
+            tx.put_event(replace(event, **together))  # type: ignore[arg-type]
+
+    store.write(join)
+    web.post(f"events/{own['event_id']}/approve")
+
+    path = f"events/{own['event_id']}/explain"
+    limited, whole = web.get(path), admin.get(path)
+
+    reasons = limited.json()["reasons"]
+    assert [reason["kind"] for reason in reasons] == ["host-operation-elsewhere", "maintenance"]
+    assert limited.json()["is_held"]
+    assert "together with events of other scopes on kvm-0" in reasons[0]["sentence"]
+    for secret in (*SECRETS_OF_OTHERS, *(event["event_id"] for event in others)):
+        assert secret not in limited.text
+    kinds = [reason["kind"] for reason in whole.json()["reasons"]]
+    assert kinds == ["host-operation", "host-operation", "maintenance"]
+    assert web.get(f"events/{others[0]['event_id']}/explain").status_code == 404
+
+
+def test_history_and_list_of_another_scope_are_empty(
+    admin: httpx2.Client, web: httpx2.Client
+) -> None:
+    for vm in ("web-0", "db-0"):
+        (event,) = announce(admin, vm).json()["events"]
+        admin.post(f"events/{event['event_id']}/cancel")
+
+    for path in ("events", "events/history"):
+        own = web.get(path, params={"scope": "web"}).json()["events"]
+        assert [event["resources"] for event in own] == [["web-0"]]
+        for scope in ("db", str(DB)):
+            assert web.get(path, params={"scope": scope}).json() == {"events": []}
+
+
+def test_acknowledgement_is_limited_as_well(
+    admin: httpx2.Client, web: httpx2.Client, app: FastAPI
+) -> None:
+    (own,) = announce(admin, "web-0").json()["events"]
+    (other,) = announce(admin, "db-0").json()["events"]
+    viewer = admin.post("tokens", json={"name": "eve", "role": "viewer"}).json()["secret"]
+
+    def acknowledge(resource: str, event: dict[str, str], **headers: str) -> httpx2.Response:
+        path = (
+            f"http://control/subscriptions/5a/resourcegroups/shop/providers/Microsoft.Compute"
+            f"/{resource}/providers/Microsoft.Maintenance/scheduledevents/{event['event_id']}"
+            "/acknowledge?api-version=2025-04-01"
+        )
+        client = TestClient(app, headers={**dict(web.headers), **headers})
+        return client.post(path)
+
+    refused = acknowledge("virtualMachines/web-0", own, authorization=f"Bearer {viewer}")
+    answers = [
+        acknowledge("virtualMachines/db-0", other),
+        acknowledge("availabilitySets/db", other),
+        acknowledge("availabilitySets/web", other),
+        acknowledge("availabilitySets/web", own),
+    ]
+
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "AuthorizationFailed")
+    assert [answer.status_code for answer in answers] == [404, 404, 404, 200]
+    lines = admin.get("audit", params={"action": "event approve"}).json()["audit"]
+    assert [(line["who"], line["subject"], line["outcome"]) for line in lines] == [
+        ("eve", own["event_id"], "refused"),
+        *[("web-team", other["event_id"], "refused")] * 3,
+        ("web-team", own["event_id"], "done"),
+    ]
+
+
 def test_confined_transaction_reads_and_writes_nothing_of_others(
     admin: httpx2.Client, store: Store
 ) -> None:
@@ -231,3 +398,45 @@ def test_confined_transaction_reads_and_writes_nothing_of_others(
 
     store.read(look)
     store.write(write)
+
+
+def test_confined_transaction_knows_neither_messages_nor_history_of_others(
+    admin: httpx2.Client, store: Store
+) -> None:
+    announced = [announce(admin, vm).json()["events"][0]["event_id"] for vm in ("web-0", "db-0")]
+    own, other = (message_about(EventId(event_id)) for event_id in announced)
+    web = Principal(name="web-team", role=Role.OPERATOR, scopes=(WEB,))
+
+    def work(tx: Transaction) -> None:
+        confined = ConfinedTransaction(tx, web)
+        tx.put_notification(other)
+        confined.put_notification(own)
+        assert confined.notification(own.notification_id) == own
+        assert confined.notification(other.notification_id) is None
+        assert confined.notifications(scope_ids=[DB]) == ()
+        assert confined.document_at(DB, MORNING) == FIRST_DOCUMENT
+        assert confined.document_at(WEB, MORNING) == tx.document(WEB)
+        assert confined.memberships("db-0") == ()
+        verbs: tuple[Callable[[], object], ...] = (
+            lambda: confined.put_notification(other),
+            lambda: confined.ledger_after(0, limit=1),
+            confined.targets_waited_for,
+        )
+        for verb in verbs:
+            with pytest.raises(RoleTooLowError, match="admin"):
+                verb()
+
+    store.write(work)
+
+
+def message_about(event_id: EventId) -> Notification:
+    return Notification(
+        notification_id=f"about-{event_id}",
+        event_id=event_id,
+        phase=Phase.SCHEDULED,
+        target="ops",
+        data={},
+        created_at=MORNING,
+        maintenance_time=MORNING,
+        next_attempt_at=MORNING,
+    )

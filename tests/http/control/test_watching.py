@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import httpx2
@@ -62,8 +63,9 @@ def events(app: FastAPI, feed: Feed) -> Iterator[str]:
 
 
 @contextmanager
-def watching(address: str, **query: object) -> Iterator[Iterator[str]]:
-    asked = CLIENT.stream("GET", f"{address}/watch", params=query)  # type: ignore[arg-type]
+def watching(address: str, token: str = TOKEN, **query: object) -> Iterator[Iterator[str]]:
+    headers = {"Authorization": f"Bearer {token}"}
+    asked = CLIENT.stream("GET", f"{address}/watch", params=query, headers=headers)  # type: ignore[arg-type]
     with asked as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -123,6 +125,42 @@ def test_watch_can_be_narrowed_down(api: httpx2.Client, events: str, narrow: str
         api.post(f"events/{wanted}/cancel")
 
         assert [line["what"] for line in take(lines, 2)] == ["scheduled", "canceled"]
+
+
+@pytest.fixture
+def secret_of_web(api: httpx2.Client) -> str:
+    """The token of somebody who may see web, and nothing else."""
+    order = {"name": "web-team", "role": "viewer", "scopes": ["web"]}
+    return str(api.post("tokens", json=order).json()["secret"])
+
+
+def test_limited_token_watches_its_scopes(
+    api: httpx2.Client, events: str, secret_of_web: str
+) -> None:
+    other = create(api)
+    with watching(events, secret_of_web, after=0) as lines:
+        own = create(api, resources=["web-0"])
+        api.post(f"events/{other}/cancel")
+        api.post(f"events/{own}/cancel")
+
+        seen = take(lines, 2)
+
+    assert [(line["what"], line["resources"]) for line in seen] == [
+        ("scheduled", ["web-0"]),
+        ("canceled", ["web-0"]),
+    ]
+    query, headers = {"event_id": other}, {"Authorization": f"Bearer {secret_of_web}"}
+    assert api.get("events/watch", params=query, headers=headers).status_code == 404
+
+
+def test_watch_ends_with_its_token(api: httpx2.Client, events: str, secret_of_web: str) -> None:
+    with watching(events, secret_of_web) as lines:
+        next(lines)
+        assert api.delete("tokens/web-team").status_code == 200
+
+        beats = list(islice(lines, 300))
+
+    assert len(beats) < 300, "it went on without a token"
 
 
 def test_event_that_never_existed_cannot_be_watched(api: httpx2.Client) -> None:

@@ -194,6 +194,11 @@ class Service:
     def connections(self) -> int:
         return len(self._server.server_state.connections)
 
+    @property
+    def requests(self) -> int:
+        """How many are being answered."""
+        return len(self._server.server_state.tasks)
+
     @contextlib.contextmanager
     def loop_held(self) -> Iterator[None]:
         """Let the event loop do nothing meanwhile, so that what happens is one to it."""

@@ -2,7 +2,9 @@
 
 import json
 import socket
+import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import perf_counter
@@ -355,3 +357,36 @@ def test_each_pipelined_request_has_its_own_time(impatient: Service) -> None:
             answered += 1
 
     assert answered > 0
+
+
+def test_stop_does_not_wait_for_the_rest_of_a_body(caplog: pytest.LogCaptureFixture) -> None:
+    with running() as service, service.connect() as connection:
+        headers = {"Metadata": "true", "Content-Length": "100"}
+        connection.sendall(compose("POST", POLL, headers) + b"half")
+        wait_until(lambda: service.requests == 1, "the request has begun")
+        began = perf_counter()
+        service.begin_to_stop()
+        assert read_all(connection) == b""
+
+    assert perf_counter() - began < 3
+    assert not caplog.records
+
+
+def test_stop_is_not_held_up_for_ever_by_a_store_that_hangs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with running() as service:
+        identifier = service.create()
+        letting_go = threading.Event()
+        with ThreadPoolExecutor(2) as threads, service.connect() as connection:
+            threads.submit(service.store.write, lambda _: letting_go.wait(TIMEOUT))
+            body = approval(identifier)
+            headers = {"Metadata": "true", "Content-Length": str(len(body))}
+            connection.sendall(compose("POST", POLL, headers) + body)
+            wait_until(lambda: service.requests == 1, "the approval has begun")
+            service.begin_to_stop()
+            received = read_all(connection)
+            letting_go.set()
+
+    assert received == b""
+    assert not caplog.records

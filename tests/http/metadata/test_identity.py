@@ -1,5 +1,6 @@
 """Who is calling: every way in, and every way that is none."""
 
+import asyncio
 import socket
 from pathlib import Path
 
@@ -183,5 +184,5 @@ def scope_of(
         "headers": [],
         "client": client,
         "server": server,
-        "extensions": {"connection": {"reset": lambda: None}},
+        "extensions": {"connection": {"reset": lambda: None, "lost": asyncio.Event()}},
     }

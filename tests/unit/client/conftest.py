@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import pytest
 
 from forewarn.client._conversations import Conversations
-from forewarn.client._discovery import find_endpoint
 from forewarn.client._endpoints import Endpoint
 from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
 from forewarn.client._retrying import Conduct
@@ -43,16 +42,19 @@ class Scene:
         *,
         patience: float = 30,
         random: Random | None = None,
-        find_endpoint: Callable[[float], Conversation[Endpoint]] = find_endpoint,
+        find_endpoint: Callable[[], Conversation[Endpoint]] | None = None,
     ) -> Conversations:
-        conduct = Conduct(
+        conduct = self.conduct(patience=patience, random=random)
+        return Conversations(endpoint, conduct, find_endpoint)
+
+    def conduct(self, *, patience: float = 30, random: Random | None = None) -> Conduct:
+        return Conduct(
             api_version="2020-07-01",
             timeout=10,
             patience=patience,
             random=random or Even(),
             monotonic=lambda: self.now,
         )
-        return Conversations(endpoint, conduct, find_endpoint)
 
     def play(self, conversation: Conversation[T], *script: Answer) -> T:
         """Return what comes of *conversation*, which must use up the script."""

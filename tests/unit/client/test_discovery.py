@@ -5,8 +5,9 @@ from ipaddress import IPv4Address
 from typing import NoReturn
 
 import pytest
+from tests.unit.client.conftest import Scene
 
-from forewarn.client._discovery import Sources, find_endpoint, find_flaw
+from forewarn.client._discovery import Search, Sources, find_flaw
 from forewarn.client._endpoints import Endpoint
 from forewarn.client._errors import UnavailableError
 from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
@@ -20,10 +21,10 @@ OFFERED = "10.0.0.4"
 
 
 def knowing(*leased: str, offered: str | None = None) -> Sources:
-    """Return sources where the environment says nothing."""
+    """Return sources where the environment says nothing, and DHCP takes all the time it has."""
 
-    def ask() -> Conversation[IPv4Address | None]:
-        yield Pause(0.1)
+    def ask(seconds: float) -> Conversation[IPv4Address | None]:
+        yield Pause(seconds)
         return IPv4Address(offered) if offered else None
 
     return Sources(
@@ -36,7 +37,7 @@ def knowing(*leased: str, offered: str | None = None) -> Sources:
 def search(sources: Sources, answers: Mapping[str, Response | Failure]) -> tuple[str, list[str]]:
     """Return the host that is found, and the hosts that were asked, where others are silent."""
     asked: list[str] = []
-    conversation = find_endpoint(sources=sources)
+    conversation = Search(Scene().conduct(), sources).find_endpoint()
     try:
         step = next(conversation)
         while True:
@@ -50,11 +51,11 @@ def search(sources: Sources, answers: Mapping[str, Response | Failure]) -> tuple
         return end.value.host, asked
 
 
-def must_not_be_asked() -> NoReturn:
+def must_not_be_asked(*_: object) -> NoReturn:
     pytest.fail("this source was not needed")
 
 
-def test_environment_wins_and_nobody_is_asked() -> None:
+def test_environment_wins_and_nobody_is_asked(scene: Scene) -> None:
     told = Endpoint(host="127.0.0.1", port=8169, prefix="/vm/web-0")
     sources = Sources(
         read_environment=lambda: told,
@@ -62,10 +63,7 @@ def test_environment_wins_and_nobody_is_asked() -> None:
         ask_for_address=must_not_be_asked,
     )
 
-    with pytest.raises(StopIteration) as end:
-        next(find_endpoint(sources=sources))
-
-    assert end.value.value == told
+    assert scene.play(Search(scene.conduct(), sources).find_endpoint()) == told
 
 
 def test_well_known_address_that_answers_is_enough() -> None:
@@ -108,8 +106,8 @@ def test_nobody_answering_is_trouble_that_says_what_was_tried() -> None:
     assert error.value.trouble == f"it did not answer in time; {LEASED}: it answers 404"
 
 
-def test_probe_is_a_short_poll_of_the_newest_version() -> None:
-    step = next(find_endpoint(sources=knowing()))
+def test_probe_is_a_short_poll_of_the_newest_version(scene: Scene) -> None:
+    step = next(Search(scene.conduct(), knowing()).find_endpoint())
 
     assert step == Request(
         endpoint=Endpoint(host=WELL_KNOWN),
@@ -117,6 +115,40 @@ def test_probe_is_a_short_poll_of_the_newest_version() -> None:
         headers={"Metadata": "true"},
         timeout=2.0,
     )
+
+
+def test_probes_are_given_more_time_at_every_search(scene: Scene) -> None:
+    search = Search(scene.conduct(), knowing())
+
+    for _ in range(4):
+        with pytest.raises(UnavailableError):
+            scene.play(search.find_endpoint(), SILENCE)
+
+    assert [request.timeout for request in scene.requests] == [2, 4, 8, 10]
+
+
+def test_dhcp_server_is_asked_for_as_long_as_a_request_takes_and_once_a_minute(
+    scene: Scene,
+) -> None:
+    search = Search(scene.conduct(), knowing())
+
+    for _ in range(7):
+        with pytest.raises(UnavailableError):
+            scene.play(search.find_endpoint(), SILENCE)
+        scene.now += 10
+
+    assert scene.pauses == [10, 10]
+
+
+def test_offer_is_kept_though_nobody_answers_there_yet(scene: Scene) -> None:
+    search = Search(scene.conduct(), knowing(offered=OFFERED))
+    with pytest.raises(UnavailableError):
+        scene.play(search.find_endpoint(), SILENCE, SILENCE)
+
+    found = scene.play(search.find_endpoint(), SILENCE, DOCUMENT)
+
+    assert found == Endpoint(host=OFFERED)
+    assert len(scene.pauses) == 1
 
 
 @pytest.mark.parametrize(

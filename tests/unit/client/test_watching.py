@@ -143,13 +143,84 @@ def test_start_is_told_once(watched: Watched) -> None:
 
 
 def test_words_that_nobody_knows_come_through(watched: Watched) -> None:
-    odd = event(1, "Dreaming", EventType="SpotRebalanceRecommendation", NotBefore="one day")
+    odd = event(1, EventType="SpotRebalanceRecommendation", NotBefore="one day")
 
     change = watched.expect(ChangeKind.SCHEDULED, 1, document(1, [odd]))
 
-    assert change.event.event_status == "Dreaming"
     assert change.event.event_type == "SpotRebalanceRecommendation"
     assert change.event.not_before is None
+
+
+@pytest.mark.parametrize("kind", [ChangeKind.COMPLETED, ChangeKind.CANCELED])
+@pytest.mark.parametrize("before", ["Scheduled", "Started", None])
+def test_end_that_a_document_shows_is_told_once(
+    watched: Watched, before: str | None, kind: ChangeKind
+) -> None:
+    if before:
+        watched.next(document(1, [event(1, before)]))
+    ended = event(1, kind.capitalize())
+    described = event(1, kind.capitalize(), Description="more")
+
+    watched.expect(kind, 1, document(2, [ended]))
+
+    watched.expect(
+        ChangeKind.SCHEDULED, 2, document(3, [described]), document(4), document(5, [event(2)])
+    )
+
+
+def test_one_end_is_enough(watched: Watched) -> None:
+    watched.expect(ChangeKind.COMPLETED, 1, document(1, [event(1, "Completed")]))
+
+    canceled = event(1, "Canceled")
+    watched.expect(
+        ChangeKind.SCHEDULED, 2, document(2, [canceled]), document(3, [canceled, event(2)])
+    )
+
+
+def test_event_that_comes_back_after_its_end_is_told_anew(watched: Watched) -> None:
+    watched.expect(ChangeKind.CANCELED, 1, document(1, [event(1, "Canceled")]))
+
+    watched.expect(ChangeKind.SCHEDULED, 1, document(2), document(3, [event(1)]))
+
+
+@pytest.mark.parametrize("word", ["Dreaming", "", "Approved"])
+def test_status_that_nobody_knows_is_no_change(watched: Watched, word: str) -> None:
+    odd = event(1, word)
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)]))
+
+    watched.expect(
+        ChangeKind.SCHEDULED,
+        2,
+        document(2, [odd]),
+        document(3, [event(1)]),
+        document(4, [odd, event(2)]),
+    )
+
+
+def test_nothing_is_lost_when_a_known_status_follows_an_unknown_one(watched: Watched) -> None:
+    odd, started = event(1, "Dreaming"), event(1, "Started")
+    moved = event(1, NotBefore="Mon, 19 Sep 2016 19:29:47 GMT")
+
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [odd]), document(2, [event(1)]))
+    watched.expect(ChangeKind.SCHEDULED, 1, document(3, [odd]), document(4, [moved]))
+    watched.expect(ChangeKind.STARTED, 1, document(5, [odd]), document(6, [started]))
+    change = watched.expect(
+        ChangeKind.COMPLETED,
+        1,
+        document(7, [odd]),
+        document(8, [started]),
+        document(9, [odd]),
+        document(10),
+        reply({"event_status": "Completed"}),
+    )
+
+    assert change.event.event_status == "Dreaming"
+
+
+def test_event_of_which_nothing_was_told_leaves_without_a_word(watched: Watched) -> None:
+    odd = document(1, [event(1, "Dreaming")])
+
+    watched.expect(ChangeKind.SCHEDULED, 2, odd, document(2), document(3, [event(2)]))
 
 
 def test_incarnation_that_begins_anew_changes_nothing(watched: Watched) -> None:

@@ -10,8 +10,6 @@ from forewarn.domain.decisions import (
     CompleteEvent,
     Decisions,
     FinishMaintenance,
-    Impact,
-    ImpactStatus,
     InquireImpact,
     ScheduleStep,
     Snapshot,
@@ -32,6 +30,7 @@ from forewarn.domain.event import (
     request_start,
     start,
 )
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, abort, pause, plan
 from forewarn.domain.names import HostName, MaintenanceId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy

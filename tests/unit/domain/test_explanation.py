@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from forewarn.domain.decisions import Impact, ImpactStatus, Snapshot
+from forewarn.domain.decisions import Snapshot
 from forewarn.domain.event import (
     Approval,
     Approver,
@@ -24,6 +24,7 @@ from forewarn.domain.event import (
     start_unannounced,
 )
 from forewarn.domain.explanation import SENTENCES, Reason, ReasonKind, explain
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, abort, pause
 from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy

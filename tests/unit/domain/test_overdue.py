@@ -3,16 +3,9 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from forewarn.domain.decisions import (
-    CompleteEvent,
-    Impact,
-    ImpactStatus,
-    Snapshot,
-    decide,
-    next_deadline,
-    record,
-)
+from forewarn.domain.decisions import CompleteEvent, Snapshot, decide, next_deadline, record
 from forewarn.domain.event import ScheduledEvent, start
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.overdue import NoteOverdue
 from forewarn.domain.topology import Topology
 

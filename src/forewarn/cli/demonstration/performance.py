@@ -15,6 +15,7 @@ from forewarn.cli.demonstration.narration import Line, summarize, tell
 from forewarn.cli.demonstration.operator import Operator, RollOut
 from forewarn.cli.demonstration.picture import Picture
 from forewarn.cli.demonstration.screen import Audience
+from forewarn.cli.signals import StopSignals
 from forewarn.clocks import SystemClock
 from forewarn.domain.event import ScheduledEvent
 from forewarn.protocol.vocabulary import EventId, EventType
@@ -38,15 +39,13 @@ class Stage:
     suggestions: Sequence[str]
 
 
-async def perform_until_interrupted(stage: Stage, audience: Audience) -> None:
+async def perform_until_interrupted(stage: Stage, audience: Audience, signals: StopSignals) -> None:
     """Show the demo to *audience*, to the end or to Ctrl-C."""
     async with asyncio.TaskGroup() as group:
         performing = group.create_task(_perform(stage, audience))
-        loop = asyncio.get_running_loop()
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            # On Windows Ctrl-C arrives as an exception, and no terminal hangs up.
-            with suppress(NotImplementedError, AttributeError):
-                loop.add_signal_handler(getattr(signal, name), performing.cancel)
+        signals.hand_to(lambda _: performing.cancel())
+        with suppress(NotImplementedError):  # on Windows Ctrl-C arrives as an exception
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, performing.cancel)
 
 
 async def _perform(stage: Stage, audience: Audience) -> None:

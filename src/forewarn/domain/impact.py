@@ -1,0 +1,32 @@
+"""What becomes of a virtual machine in an event, as the executor that does it says."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class ImpactStatus(StrEnum):
+    """What an executor says of its work on one virtual machine."""
+
+    NOT_BEGUN = "not begun"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impact:
+    """An executor's answer, with its reason when it has one.
+
+    *ask_again_at* is when a running impact will have news, if that is known. One that
+    *is_by_hand* never has: an operator says when it is over.
+    """
+
+    status: ImpactStatus
+    reason: str = ""
+    ask_again_at: datetime | None = None
+    is_by_hand: bool = False
+
+    def has_news(self, now: datetime) -> bool:
+        return self.ask_again_at is not None and self.ask_again_at <= now
