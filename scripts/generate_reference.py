@@ -9,6 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from typer.main import get_command
+
+from forewarn.cli.app import app
+from forewarn.cli.errors import ExitCode
 from forewarn.control.problems import STATUSES
 from forewarn.domain.event import TRANSITIONS
 from forewarn.domain.notice import MINIMUM_NOTICE
@@ -23,6 +27,7 @@ REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
 def pages() -> Iterator[tuple[Path, str]]:
     """Yield each generated page with its text."""
     yield REFERENCE / "tables.md", "\n".join(_tables())
+    yield REFERENCE / "cli.md", "\n".join(_command_line())
     for version in API_VERSIONS:
         for kind, content in (("schema", document_schema(version)), ("openapi", openapi(version))):
             yield REFERENCE / "wire" / f"{version.name}.{kind}.json", _pretty(content)
@@ -44,6 +49,33 @@ def main() -> int:
         path.write_text(text, encoding="utf-8")
         print(f"wrote {path.relative_to(REFERENCE)}")
     return 0
+
+
+def _command_line() -> Iterator[str]:
+    yield "# The command"
+    yield ""
+    yield "Generated from the help of each command by `make reference`; `--help` has its options."
+    yield ""
+    yield "Exit codes: " + ", ".join(f"{code.value} {_words(code)}" for code in ExitCode) + "."
+    rows = []
+    for name, text in _helps(get_command(app), ()):
+        first, _, rest = text.partition("\n")
+        example = next(line for line in rest.splitlines() if line.strip().startswith("Example:"))
+        rows.append((f"`forewarn {name}`", first, f"`{example.partition(':')[2].strip()}`"))
+    yield from _table("Commands", ("command", "what it does", "example"), rows)
+
+
+def _helps(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    verbs = getattr(command, "commands", None)
+    if verbs is None:
+        yield " ".join(path), command.help
+        return
+    for name, verb in verbs.items():
+        yield from _helps(verb, (*path, name))
+
+
+def _words(code: ExitCode) -> str:
+    return code.name.lower().replace("_", " ")
 
 
 def _pretty(content: dict[str, Any]) -> str:

@@ -19,6 +19,9 @@ settings.load_profile("default")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="a test that is skipped has failed")
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite the files of tests/cli/golden"
+    )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -63,3 +63,18 @@ def test_starting_without_notice_is_asked_for(
     assert ended == code
     assert "Start Reboot of web-0 without notice? [y/N]" in seen
     assert ("Started" in run("event", "list").stdout) == (code == 0)
+
+
+def test_times_are_told_from_the_servers_clock(run: Run, environment: dict[str, str]) -> None:
+    run("event", "create", "--type", "Reboot", "--resource", "web-0")
+    run("clock", "advance", "1m")
+    first = "00000000-0000-4000-8000-000000000003"
+
+    _, listed = on_terminal(environment, "event", "list", NO_COLOR="1")
+    _, one = on_terminal(environment, "event", "show", first)
+    _, absolute = on_terminal(environment, "event", "show", first, "--utc")
+
+    assert "in 14 min" in " ".join(listed.split())
+    assert "not before:     2026-01-05 08:15:00Z (in 14 min)" in one
+    assert "created:        2026-01-05 08:00:00Z (60 s ago)" in one
+    assert "min" not in absolute

@@ -4,11 +4,11 @@ from typing import Annotated, Final
 
 import typer
 
-from forewarn.cli.output import Columns, print_table, time_of
+from forewarn.cli.output import Columns, print_table, wall_time_of
 from forewarn.cli.session import Session
 
 _COLUMNS: Final[Columns] = {
-    "AT": lambda entry: time_of(entry["at"]),
+    "AT": lambda entry: wall_time_of(entry["at"]),
     "WHO": "who",
     "WHERE": "where",
     "ACTION": "action",

@@ -73,7 +73,7 @@ HINTS: Final[Mapping[str, str]] = {
     "virtual-machine-busy": "try: forewarn event list --vm {vm}",
     "virtual-machine-exists": "try: forewarn vm show {vm}",
     "notice-too-short": "try: leave out --not-before, which takes the earliest",
-    "moment": "try: --not-before 20m",
+    "moment": "try: a duration such as 20m",
     "past-moment": "try: --at '10m ago'",
     "not-seen": "try: --at {since}",
     "unknown-api-version": "try: leave out --api-version, which takes the newest",

@@ -10,6 +10,7 @@ from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.following import follow
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_table, time_of
 from forewarn.cli.session import Session, command, noun
+from forewarn.cli.waiting import Timeout, Wait, wait_for_events
 from forewarn.protocol.vocabulary import EventStatus, EventType
 
 T = TypeVar("T")
@@ -100,6 +101,8 @@ def create(  # noqa: PLR0913 - one for each flag
     description: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
     started: Annotated[bool, typer.Option("--started", help="It has begun: no notice.")] = False,
     yes: Yes = False,
+    wait: Wait = False,
+    timeout: Timeout = None,
 ) -> None:
     """Announce an event: one for each scope and update domain of its resources.
 
@@ -115,7 +118,10 @@ def create(  # noqa: PLR0913 - one for each flag
         "description": description,
         "started": started,
     }
-    _show_several(session, session.post("events", body=order))
+    answer = session.post("events", body=order)
+    if wait:
+        answer = {"events": wait_for_events(session, answer["events"], timeout)}
+    _show_several(session, answer)
 
 
 @command(app, "list")
@@ -205,7 +211,8 @@ def watch(
     query: dict[str, str | int] = _given(vm=vm, event_id=event, after=after)
     try:
         for line in follow(session, "events", "watch", **query):
-            typer.echo(json.dumps(line) if session.output is Output.JSON else _one_line(line))
+            is_read_by_people = session.output is Output.TABLE
+            typer.echo(_one_line(line) if is_read_by_people else json.dumps(line))
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
@@ -232,12 +239,14 @@ def seen(
 
 
 @command(app, "approve")
-def approve(session: Session, event_id: EventIdArgument) -> None:
+def approve(
+    session: Session, event_id: EventIdArgument, *, wait: Wait = False, timeout: Timeout = None
+) -> None:
     """Approve for everybody; it starts as soon as it may.
 
     Example: forewarn event approve 602D9444-D2CD-49C7-8624-8643E7171297
     """
-    _change(session, event_id, "approve")
+    _begin(session, event_id, "approve", wait=wait, timeout=timeout)
 
 
 @command(app, "postpone")
@@ -258,13 +267,20 @@ def postpone(
 
 
 @command(app, "start")
-def start(session: Session, event_id: EventIdArgument, *, yes: Yes = False) -> None:
+def start(
+    session: Session,
+    event_id: EventIdArgument,
+    *,
+    yes: Yes = False,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
     """Start now, past approvals, NotBefore and host operation.
 
     Example: forewarn event start 602D9444-D2CD-49C7-8624-8643E7171297 --yes
     """
     confirm(f"Start {event_id} now, whoever is not ready?", yes=yes)
-    _change(session, event_id, "start")
+    _begin(session, event_id, "start", wait=wait, timeout=timeout)
 
 
 @command(app, "complete")
@@ -297,6 +313,13 @@ def cancel(session: Session, event_id: EventIdArgument, *, reason: Reason = "") 
     Example: forewarn event cancel 602D9444-D2CD-49C7-8624-8643E7171297
     """
     _change(session, event_id, "cancel", {"reason": reason})
+
+
+def _begin(session: Session, event_id: str, verb: str, *, wait: bool, timeout: str | None) -> None:
+    event = session.post("events", event_id, verb)
+    if wait:
+        (event,) = wait_for_events(session, [event], timeout)
+    session.show(event, lambda row: print_events([row]))
 
 
 def _change(session: Session, event_id: str, verb: str, body: object = None) -> None:

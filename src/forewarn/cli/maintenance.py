@@ -8,6 +8,7 @@ import typer
 from forewarn.cli.event import TypeOption, print_events
 from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
 from forewarn.cli.session import Session, command, noun
+from forewarn.cli.waiting import Timeout, Wait, wait_for_maintenance
 
 app = noun("maintenance", "Walk through many machines, one update domain at a time.")
 
@@ -51,6 +52,8 @@ def start(  # noqa: PLR0913 - one for each flag
     hold_all: Annotated[
         bool, typer.Option("--hold-all", help="Let one failure hold every scope.")
     ] = False,
+    wait: Wait = False,
+    timeout: Timeout = None,
 ) -> None:
     """Begin a Maintenance of scopes and virtual machines, or of hosts.
 
@@ -65,7 +68,10 @@ def start(  # noqa: PLR0913 - one for each flag
         "duration_in_seconds": duration,
         "hold_all": hold_all,
     }
-    session.show(session.post("maintenances", body=order), _print_one)
+    begun = session.post("maintenances", body=order)
+    if wait:
+        begun = wait_for_maintenance(session, begun, timeout)
+    session.show(begun, _print_one)
 
 
 @command(app, "status")

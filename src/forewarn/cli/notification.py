@@ -7,7 +7,7 @@ import httpx2
 import typer
 
 from forewarn.cli.errors import CommandError, ExitCode
-from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
+from forewarn.cli.output import Columns, Row, print_fields, print_table, wall_time_of
 from forewarn.cli.session import Session, command, noun
 
 app = noun("notification", "See who is told of events, and whether it arrived.")
@@ -35,7 +35,7 @@ _DETAILS: Final[Columns] = {
     "phase": "phase",
     "event id": "event_id",
     "status": "status",
-    "next attempt": lambda row: time_of(row["next_attempt_at"]),
+    "next attempt": lambda row: wall_time_of(row["next_attempt_at"]),
 }
 
 

@@ -2,10 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import typer
 from rich.console import Console
@@ -23,11 +26,51 @@ class Output(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time of the API; as text it is what a person reads and can type again."""
+
+    at: datetime
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S}Z"
+
+    def seen_from(self, now: datetime) -> str:
+        """Return how far it is from *now*: in 14 min, 3 min ago."""
+        seconds = round((self.at - now).total_seconds())
+        size, unit = next(each for each in _UNITS if abs(seconds) >= 2 * each[0] or each[0] == 1)
+        distance = f"{abs(seconds) // size} {unit}"
+        return f"in {distance}" if seconds > 0 else f"{distance} ago"
+
+
+_UNITS: Final[tuple[tuple[int, str], ...]] = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+"""The seconds of each unit; used from two of it on, so that little is rounded away."""
+_now: ContextVar[datetime | None] = ContextVar("now", default=None)
+
+
+@contextmanager
+def told_from(now: datetime) -> Generator[None]:
+    """Tell times from *now*: instead of the time in tables, beside it in fields."""
+    token = _now.set(now)
+    try:
+        yield
+    finally:
+        _now.reset(token)
 
 
 def print_json(answer: object) -> None:
     """Print *answer* for a program."""
     typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+
+
+def print_yaml(answer: object) -> None:
+    """Print *answer* for a program, or for a person who wants all of it."""
+    import yaml  # noqa: PLC0415 - slow to load, and few ask for it
+
+    typer.echo(yaml.safe_dump(answer, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def print_table(rows: Iterable[Row], columns: Columns) -> None:
@@ -39,7 +82,7 @@ def print_table(rows: Iterable[Row], columns: Columns) -> None:
 
 def print_fields(row: Row, columns: Columns) -> None:
     """Print one line for each field of *row* that says something."""
-    fields = [(f"{title}:", _cell(row, shown)) for title, shown in columns.items()]
+    fields = [(f"{title}:", _cell(row, shown, beside=True)) for title, shown in columns.items()]
     said = [(title, text) for title, text in fields if text]
     width = max(len(title) for title, _ in said)
     for title, text in said:
@@ -62,18 +105,30 @@ def print_lines(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
         typer.echo("  ".join(padded).rstrip())
 
 
-def time_of(value: str | None) -> str:
-    """Return a time of the API as a person reads it, and can type it again."""
-    if value is None:
-        return ""
-    time = datetime.fromisoformat(value).astimezone(UTC)
-    return f"{time:%Y-%m-%d %H:%M:%S}Z"
+def time_of(value: str | None) -> Moment | None:
+    """Return a time of the API."""
+    return None if value is None else Moment(datetime.fromisoformat(value).astimezone(UTC))
 
 
-def _cell(row: Row, shown: str | Callable[[Row], object]) -> str:
+def wall_time_of(value: str | None) -> str:
+    """Return a time that is not maintenance time, and so is never told from now."""
+    return str(time_of(value) or "")
+
+
+def _cell(row: Row, shown: str | Callable[[Row], object], *, beside: bool = False) -> str:
     value = row.get(shown) if isinstance(shown, str) else shown(row)
+    if isinstance(value, Moment):
+        return _tell(value, beside=beside)
     if isinstance(value, list):
         return ",".join(map(str, value))
     if isinstance(value, dict):
         return ",".join(f"{key}={text}" for key, text in value.items())
     return "" if value is None else str(value)
+
+
+def _tell(moment: Moment, *, beside: bool) -> str:
+    now = _now.get()
+    if now is None:
+        return str(moment)
+    distance = moment.seen_from(now)
+    return f"{moment} ({distance})" if beside else distance

@@ -16,7 +16,6 @@ from forewarn.cli.output import (
     Output,
     Row,
     print_fields,
-    print_json,
     print_table,
     time_of,
 )
@@ -89,14 +88,14 @@ def run(
     Example: forewarn scenario run live-migration --vm web-0 --speed 60
     """
     begun = _begin(session, scenario, {"virtual_machines": vm, "speed": speed})
-    narrator = _Narrator(is_silent=session.output is Output.JSON)
+    narrator = _Narrator(is_silent=session.output is not Output.TABLE)
     narrator.say(f"Run {begun['run_id']} of {begun['name']} has begun.")
     with _interruptible(begun["run_id"]):
         narrator.tell(begun)
         if not no_wait:
             begun = _follow(session, begun, narrator)
-    if session.output is Output.JSON:
-        print_json(begun)
+    if session.output is not Output.TABLE:
+        session.show(begun, _print_one)
 
 
 @command(app, "status")

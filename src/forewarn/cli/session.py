@@ -3,9 +3,11 @@
 import inspect
 import json
 import ssl
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Final, ParamSpec
@@ -15,7 +17,7 @@ import httpx2
 import typer
 
 from forewarn.cli.errors import EXIT_CODES, CommandError, ExitCode, hint_for, reported_errors
-from forewarn.cli.output import Output, Row, print_json
+from forewarn.cli.output import Output, Row, print_json, print_yaml, told_from
 from forewarn.settings import load_cli_settings
 
 P = ParamSpec("P")
@@ -27,6 +29,12 @@ _OPTIONS: Final = (
         inspect.Parameter.KEYWORD_ONLY,
         default=Output.TABLE,
         annotation=Annotated[Output, typer.Option("--output", "-o", help="How to print it.")],
+    ),
+    inspect.Parameter(
+        "utc",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[bool, typer.Option("--utc", help="No relative times in tables.")],
     ),
     inspect.Parameter(
         "server",
@@ -78,6 +86,7 @@ class Session:
     token: str | None
     output: Output
     ca_file: Path | None = None
+    utc: bool = False
 
     def get(self, *path: str, **query: object) -> Any:
         """Return what is at *path*."""
@@ -121,11 +130,17 @@ class Session:
         return self._ask("DELETE", path)
 
     def show(self, answer: Any, print_it: Callable[[Any], None]) -> None:
-        """Print *answer* as asked for: with *print_it*, or as JSON."""
+        """Print *answer* as asked for: with *print_it*, or as it is."""
         if self.output is Output.JSON:
             print_json(answer)
-        else:
+        elif self.output is Output.YAML:
+            print_yaml(answer)
+        elif self.utc or not sys.stdout.isatty():
             print_it(answer)
+        else:
+            # Not by the clock of this machine: theirs may be virtual, or ours wrong.
+            with told_from(datetime.fromisoformat(self.get("clock")["now"])):
+                print_it(answer)
 
     def get_bytes(self, *path: str, **query: object) -> bytes:
         """Return what is at *path* as it is."""
@@ -280,4 +295,5 @@ def _open(options: Mapping[str, Any]) -> Session:
         token=options["token"] or settings.find_token(),
         output=options["output"],
         ca_file=options["ca_file"] or settings.ca_file,
+        utc=options["utc"],
     )

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
-from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
+from forewarn.cli.output import Columns, Row, print_fields, print_table, wall_time_of
 from forewarn.cli.session import Session, command, noun
 from forewarn.domain.access import MAY, Role
 
@@ -16,10 +16,10 @@ _COLUMNS: Final[Columns] = {
     "NAME": "name",
     "ROLE": "role",
     "SCOPES": "scopes",
-    "CREATED": lambda token: time_of(token["created_at"]),
-    "EXPIRES": lambda token: time_of(token["expires_at"]),
-    "LAST USED": lambda token: time_of(token["last_used_at"]),
-    "REVOKED": lambda token: time_of(token["revoked_at"]),
+    "CREATED": lambda token: wall_time_of(token["created_at"]),
+    "EXPIRES": lambda token: wall_time_of(token["expires_at"]),
+    "LAST USED": lambda token: wall_time_of(token["last_used_at"]),
+    "REVOKED": lambda token: wall_time_of(token["revoked_at"]),
 }
 _FIELDS: Final[Columns] = {
     "token": "secret",
@@ -27,7 +27,7 @@ _FIELDS: Final[Columns] = {
     "role": "role",
     "may": lambda token: MAY[Role(token["role"])],
     "scopes": "scopes",
-    "expires": lambda token: time_of(token["expires_at"]),
+    "expires": lambda token: wall_time_of(token["expires_at"]),
 }
 
 

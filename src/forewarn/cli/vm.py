@@ -7,6 +7,7 @@ import typer
 from forewarn.cli.event import print_events
 from forewarn.cli.output import Columns, Row, print_fields, print_table
 from forewarn.cli.session import Session, command, noun
+from forewarn.cli.waiting import Timeout, Wait, wait_for_events
 
 app = noun("vm", "Add, see, remove, restart and redeploy virtual machines.")
 
@@ -105,25 +106,27 @@ def remove(session: Session, name: Name) -> None:
 
 
 @command(app, "restart")
-def restart(session: Session, name: Name) -> None:
+def restart(session: Session, name: Name, *, wait: Wait = False, timeout: Timeout = None) -> None:
     """Restart as its owner would: announce a Reboot and wait for its approval or NotBefore.
 
     Example: forewarn vm restart web-0
     """
-    _operate(session, name, "restart")
+    _operate(session, name, "restart", wait=wait, timeout=timeout)
 
 
 @command(app, "redeploy")
-def redeploy(session: Session, name: Name) -> None:
+def redeploy(session: Session, name: Name, *, wait: Wait = False, timeout: Timeout = None) -> None:
     """Redeploy as its owner would: announce a Redeploy.
 
     Example: forewarn vm redeploy web-0
     """
-    _operate(session, name, "redeploy")
+    _operate(session, name, "redeploy", wait=wait, timeout=timeout)
 
 
-def _operate(session: Session, name: str, verb: str) -> None:
+def _operate(session: Session, name: str, verb: str, *, wait: bool, timeout: str | None) -> None:
     event = session.post("virtual-machines", name, verb)
+    if wait:
+        (event,) = wait_for_events(session, [event], timeout)
     session.show(event, lambda row: print_events([row]))
 
 

@@ -1,0 +1,176 @@
+"""Every command on a real server: the files in golden/ say what it prints and how it ends.
+
+After a change that is meant, `pytest tests/cli/test_golden.py --update-golden` rewrites them.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import structlog
+from tests.cli.golden_script import VIRTUAL_YEAR, Disguise, Ended, Step, play, read_script
+from tests.cli.test_help import commands
+from tests.receiver import Receiver
+from typer.testing import CliRunner
+
+from forewarn.bootstrap.serving import serve_during
+from forewarn.bootstrap.starting import Listeners
+from forewarn.cli.app import app
+from forewarn.metadata.http import open_listener
+from forewarn.operations.notifications import example_notification
+from forewarn.ports.store import Transaction
+from forewarn.settings import ClockKind, ExecutorKind, Settings
+from forewarn.storage.sqlite import open_sqlite
+
+TIMEOUT = 20
+FOREWARN = Path(sys.executable).with_name("forewarn")
+GOLDEN = Path(__file__).with_name("golden")
+SCRIPTS = sorted(GOLDEN.glob("*.txt"))
+START = datetime(VIRTUAL_YEAR, 1, 6, 8, tzinfo=UTC)
+GIVEN_UP = ("00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002")
+
+WITHOUT_END = {
+    "serve": "tests/e2e/test_service.py",
+    "demo": "tests/e2e/test_demo.py",
+    "emulator netns": "tests/e2e/test_netns.py",
+    "event watch": "tests/cli/test_watch.py",
+}
+"""Commands whose success does not end, or takes long: which test has it."""
+ALIKE = {"event seen", "calendar", "db upgrade"}
+"""Commands that print the same thing however it is asked for."""
+
+
+@pytest.fixture(scope="session")
+def started_database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A database of a server with a virtual clock, and two messages nobody can deliver."""
+    path = tmp_path_factory.mktemp("started") / "forewarn.db"
+    store = open_sqlite(path)
+    store.write(lambda tx: tx.put_setting("clock", ClockKind.VIRTUAL))
+    store.write(lambda tx: tx.put_setting("virtual_now", START.isoformat()))
+    store.write(put_messages)
+    store.close()
+    return path.read_bytes()
+
+
+def put_messages(tx: Transaction) -> None:
+    for name in GIVEN_UP:
+        tx.put_notification(
+            example_notification("pager", notification_id=name, who="admin", now=START, at=START)
+        )
+
+
+@pytest.fixture
+def server(
+    tmp_path: Path, started_database: bytes, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """Serve from a folder with the files of golden/files; return where operators are answered."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(GOLDEN / "files", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "forewarn.db").write_bytes(started_database)
+    receiver = Receiver()
+    (tmp_path / "notifications.toml").write_text(
+        f'[[target]]\nname = "ops"\nkind = "webhook"\nurl = "{receiver.url}"\n'
+        'phases = ["overdue"]\n'
+        '[[target]]\nname = "nowhere"\nkind = "webhook"\nurl = "http://127.0.0.1:1/"\n'
+        'scopes = ["web"]\nphases = ["overdue"]\n'
+    )
+    settings = Settings(
+        database="sqlite:///forewarn.db",
+        clock=ClockKind.VIRTUAL,
+        executor=ExecutorKind.SIMULATED,
+        fleet=Path("fleet.toml"),
+        notifications=Path("notifications.toml"),
+    )
+    with receiver.listening(), serving(settings) as address:
+        yield address
+    structlog.reset_defaults()
+
+
+@contextmanager
+def serving(settings: Settings) -> Iterator[str]:
+    started, stopping = threading.Event(), threading.Event()
+
+    async def errand() -> None:
+        started.set()
+        await asyncio.to_thread(stopping.wait)
+
+    with ExitStack() as closing:
+        metadata, control = (closing.enter_context(open_listener("127.0.0.1", 0)) for _ in range(2))
+        listeners = Listeners(metadata=(metadata,), control=(control,))
+        thread = threading.Thread(target=serve_during, args=(settings, listeners, errand))
+        thread.start()
+        try:
+            assert started.wait(TIMEOUT), "the server did not start"
+            yield f"127.0.0.1:{control.getsockname()[1]}"
+        finally:
+            stopping.set()
+            thread.join(TIMEOUT)
+        assert not thread.is_alive(), "the server did not stop"
+
+
+def run_here(arguments: list[str], environment: Mapping[str, str]) -> Ended:
+    result = CliRunner().invoke(app, arguments, env=environment, prog_name="forewarn")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Ended(result.exit_code, result.stdout, result.stderr)
+
+
+def run_apart(arguments: list[str], environment: Mapping[str, str]) -> Ended:
+    """Run what takes over the logging of its process."""
+    ended = subprocess.run(
+        [FOREWARN, *arguments],
+        env={"PATH": os.defpath, **environment},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_command_does_what_its_script_says(
+    script: Path, server: str, request: pytest.FixtureRequest
+) -> None:
+    def invoke(arguments: list[str], variables: Mapping[str, str]) -> Ended:
+        environment = {"FOREWARN_SERVER": server, "COLUMNS": "80", **variables}
+        return (run_apart if arguments[0] == "serve" else run_here)(arguments, environment)
+
+    kept = script.read_text(encoding="utf-8")
+    played = play(read_script(kept), invoke, Disguise(server))
+
+    if request.config.getoption("--update-golden"):
+        script.write_text(played, encoding="utf-8")
+    else:
+        assert played == kept
+
+
+def test_every_script_is_of_a_command() -> None:
+    assert {script.stem for script in SCRIPTS} <= {"-".join(command) for command in commands()}
+
+
+@pytest.mark.parametrize("command", tuple(commands()), ids=" ".join)
+def test_every_command_has_a_success_and_a_failure(command: tuple[str, ...]) -> None:
+    steps = [step for step in steps_of(command) if step.arguments[: len(command)] == [*command]]
+    well = [step.arguments for step in steps if step.code == 0]
+
+    assert any(step.code for step in steps)
+    name = " ".join(command)
+    if name in WITHOUT_END:
+        assert (GOLDEN.parents[2] / WITHOUT_END[name]).exists()
+    else:
+        assert any("-o" not in arguments for arguments in well)
+        assert name in ALIKE or any(arguments[-2:] == ["-o", "json"] for arguments in well)
+
+
+def steps_of(command: tuple[str, ...]) -> list[Step]:
+    script = GOLDEN / f"{'-'.join(command)}.txt"
+    return list(read_script(script.read_text(encoding="utf-8")))

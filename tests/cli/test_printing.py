@@ -1,0 +1,76 @@
+"""What every command has in common when it prints: relative times, YAML, and hints."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import yaml
+from typer.testing import Result
+
+from forewarn.cli.errors import HINTS
+from forewarn.cli.output import Moment
+from forewarn.control.problems import STATUSES, problem_of
+from forewarn.protocol.errors import ForewarnError
+
+Run = Callable[..., Result]
+NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
+
+SAYS_ENOUGH = {
+    "access": "its kinds have hints",
+    "topology": "it is about a file or a flag, and named",
+    "fleet": "it is about a file, with the line",
+    "scenario": "it is about a file, with the line",
+    "duration": "it says what to write",
+    "fault": "it says what the fault needs",
+    "user-operation": "its kinds have hints",
+    "api-version": "no command asks there",
+    "resource-type": "no command asks there",
+    "unknown-resource": "no command asks there",
+}
+"""The kinds of problems that need no hint, and why."""
+
+
+@pytest.mark.parametrize(
+    ("distance", "text"),
+    [
+        (timedelta(), "0 s ago"),
+        (timedelta(seconds=1), "in 1 s"),
+        (timedelta(seconds=-119), "119 s ago"),
+        (timedelta(minutes=14, seconds=59), "in 14 min"),
+        (timedelta(minutes=-3), "3 min ago"),
+        (timedelta(hours=2), "in 2 h"),
+        (timedelta(hours=47), "in 47 h"),
+        (timedelta(days=-30), "30 d ago"),
+    ],
+)
+def test_moment_is_told_from_now(distance: timedelta, text: str) -> None:
+    assert Moment(NOW + distance).seen_from(NOW) == text
+
+
+@pytest.mark.parametrize("command", ["vm list", "fleet show", "clock show", "scenario list"])
+def test_yaml_says_what_json_says(run: Run, command: str) -> None:
+    printed = run(*command.split(), "-o", "yaml").stdout
+
+    assert not printed.startswith("{")
+    assert yaml.safe_load(printed) == json.loads(run(*command.split(), "-o", "json").stdout)
+
+
+def kinds() -> Iterator[str]:
+    for error in STATUSES:
+        yield problem_of(error.__new__(error)).kind
+
+
+@pytest.mark.parametrize("kind", sorted(kinds()))
+def test_every_problem_has_a_hint_or_needs_none(kind: str) -> None:
+    assert (kind in HINTS) != (kind in SAYS_ENOUGH)
+
+
+def test_no_hint_is_for_a_problem_there_is_not() -> None:
+    assert set(HINTS) <= {problem_of(error.__new__(error)).kind for error in family(ForewarnError)}
+
+
+def family(error: type[ForewarnError]) -> Iterator[type[ForewarnError]]:
+    yield error
+    for child in error.__subclasses__():
+        yield from family(child)

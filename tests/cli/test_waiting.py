@@ -1,0 +1,78 @@
+"""--wait: until it has ended, until --timeout, or until Ctrl-C; it goes on all the same."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from typer.testing import Result
+
+Run = Callable[..., Result]
+FOREWARN = Path(sys.executable).with_name("forewarn")
+TIMEOUT = 30
+FIRST = "00000000-0000-4000-8000-000000000003"
+CREATE = ("event", "create", "--type", "Reboot", "--resource", "solo")
+
+
+def test_wait_returns_when_the_event_has_ended(run: Run, environment: dict[str, str]) -> None:
+    run(*CREATE)
+    completing = threading.Timer(
+        1, subprocess.run, [[FOREWARN, "event", "complete", "--all"]], {"env": environment}
+    )
+    completing.start()
+
+    result = run("event", "start", FIRST, "--yes", "--wait", "--timeout", "30s")
+
+    completing.join(TIMEOUT)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [f"Reboot {FIRST}: Started", f"Reboot {FIRST}: Completed"]
+    assert "Completed" in result.stdout
+
+
+def test_wait_gives_up_and_the_event_goes_on(run: Run) -> None:
+    result = run("vm", "restart", "solo", "--wait", "--timeout", "1s")
+
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert result.stderr.splitlines()[1:] == [
+        "forewarn: It has not ended within 1s; it goes on.",
+        f"  try: forewarn event explain {FIRST}",
+    ]
+    assert FIRST in run("event", "list").stdout
+
+
+def test_wait_gives_up_on_a_maintenance(run: Run) -> None:
+    order = ("maintenance", "start", "--type", "Freeze", "--scope", "web")
+    result = run(*order, "--wait", "--timeout", "1s")
+
+    assert result.exit_code == 5
+    assert result.stderr.splitlines()[0] == (
+        f"Maintenance {FIRST}: running, 0 events ended, 2 steps left"
+    )
+    assert "running" in run("maintenance", "list").stdout
+
+
+def test_bad_timeout_is_refused_before_anything_begins(run: Run) -> None:
+    result = run(*CREATE, "--wait", "--timeout", "soon")
+
+    assert result.exit_code == 2
+    assert "Reboot" not in run("event", "list").stdout
+
+
+def test_interrupt_detaches_and_cancels_nothing(run: Run, environment: dict[str, str]) -> None:
+    process = subprocess.Popen(
+        [FOREWARN, *CREATE, "--wait"],
+        env={"PATH": os.defpath, **environment},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    with process.stderr as said:
+        assert said.readline() == f"Reboot {FIRST}: Scheduled\n"
+        process.send_signal(signal.SIGINT)
+
+        assert said.read() == f"forewarn: It goes on.\n  try: forewarn event explain {FIRST}\n"
+    assert process.wait(TIMEOUT) == 130
+    assert "Scheduled" in run("event", "list").stdout
