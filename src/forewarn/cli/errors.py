@@ -72,6 +72,7 @@ HINTS: Final[Mapping[str, str]] = {
     "user-operation-limit": "try: forewarn event list",
     "virtual-machine-busy": "try: forewarn event list --vm {vm}",
     "virtual-machine-exists": "try: forewarn vm show {vm}",
+    "precondition-failed": "it has changed since you looked; look again, then decide",
     "notice-too-short": "try: leave out --not-before, which takes the earliest",
     "moment": "try: a duration such as 20m",
     "past-moment": "try: --at '10m ago'",
