@@ -8,7 +8,15 @@ from typing import Final
 
 import structlog
 
-from forewarn.domain.decisions import BeginImpact, Effect, Snapshot, decide, next_deadline
+from forewarn.domain.decisions import (
+    BeginImpact,
+    Decisions,
+    Effect,
+    Snapshot,
+    StartEvent,
+    decide,
+    next_deadline,
+)
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
@@ -91,11 +99,13 @@ class Scheduler:
                 trouble = repr(error)
             self._awake.wait(wait)
 
-    def settle(self) -> None:
-        """Do everything that is due."""
+    def settle(self) -> Snapshot:
+        """Do everything that is due, and return what was seen when nothing was."""
         with self._turn:
-            while self._tick():
-                pass
+            while True:
+                snapshot, was_due = self._tick()
+                if not was_due:
+                    return snapshot
 
     def next_moment(self) -> datetime | None:
         """Return the maintenance time at which something is due next, if nothing changes."""
@@ -104,16 +114,17 @@ class Scheduler:
     def advance(self, duration: timedelta, *, move_to: Callable[[datetime], None]) -> datetime:
         """Let virtual time pass, doing on the way what is due; return when all is done."""
         with self._turn:
-            self.settle()
-            target = self._context().now + duration
-            while (moment := self.next_moment()) is not None and moment <= target:
+            seen = self.settle()
+            now = self._context().now
+            target = now + duration
+            while (moment := next_deadline(seen, now)) is not None and moment <= target:
                 move_to(moment)
-                self.settle()
+                seen, now = self.settle(), moment
             move_to(target)
             self.settle()
             return target
 
-    def _tick(self) -> bool:
+    def _tick(self) -> tuple[Snapshot, bool]:
         snapshot = self._store.read(self._look)
         due = decide(snapshot, self._context().now)
         if due.actions:
@@ -121,12 +132,13 @@ class Scheduler:
                 lambda tx: decide_and_record(tx, self._context(), self._impacts, epoch=self.epoch)
             )
             self._note_lateness()
+            self._note_not_begun(snapshot, due)
         self._impacts = {
             key: impact for key, impact in self._impacts.items() if key[0] in snapshot.events
         }
         for effect in due.effects:
             self._perform(effect, snapshot.events[effect.event_id])
-        return bool(due)
+        return snapshot, bool(due)
 
     def _look(self, reading: Reading) -> Snapshot:
         return look(reading, self._impacts, self._context().rules.overdue_after)
@@ -149,6 +161,14 @@ class Scheduler:
                 reason=str(error),
                 ask_again_at=self._context().now + _ASK_AGAIN_AFTER_FAILURE,
             )
+
+    def _note_not_begun(self, before: Snapshot, due: Decisions) -> None:
+        # What was Scheduled until this very transaction of ours nobody can have begun: no executor
+        # need be asked about it.
+        for action in due.actions:
+            if isinstance(action, StartEvent):
+                for vm in before.events[action.event_id].resources:
+                    self._impacts[action.event_id, vm] = Impact(status=ImpactStatus.NOT_BEGUN)
 
     def _note_lateness(self) -> None:
         now = self._context().now
