@@ -71,19 +71,7 @@ def control_server(
         feed=feed,
         scenarios=built_in_scenarios(),
         notifiers=service.notifiers,
-        metrics=exporter(
-            Sources(
-                version=forewarn.__version__,
-                store=service.store,
-                wall=SystemClock(),
-                topology=lambda: service.board.topology,
-                tally=service.tally,
-                parked=lambda: len(service.board.waiters),
-                watchers=lambda: feed.watchers,
-                lateness=service.scheduler.lateness,
-                epoch=service.scheduler.epoch,
-            )
-        ),
+        metrics=exporter(_sources(service, feed)),
     )
     app = create_app(services)
     config = uvicorn.Config(
@@ -98,3 +86,17 @@ def control_server(
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     return ControlServer(config, listeners, feed=feed, refusals=app.state.refusals)
+
+
+def _sources(service: Service, feed: Feed) -> Sources:
+    return Sources(
+        version=forewarn.__version__,
+        store=service.store,
+        wall=SystemClock(),
+        topology=lambda: service.board.topology,
+        tally=service.tally,
+        parked=lambda: len(service.board.waiters),
+        watchers=lambda: feed.watchers,
+        lateness=service.scheduler.lateness,
+        epoch=service.scheduler.epoch,
+    )
