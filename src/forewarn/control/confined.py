@@ -26,6 +26,7 @@ from forewarn.operations.explain import Explanation, explain_event
 from forewarn.operations.snapshots import Impacts
 from forewarn.ports.store import (
     AuditEntry,
+    KeptAnswer,
     LedgerEntry,
     LedgerLine,
     Membership,
@@ -226,11 +227,16 @@ class ConfinedReading:
         """Return what holds for the whole server."""
         return self._all.setting(name)
 
+    def kept_answer(self, who: str, key: str) -> KeptAnswer | None:
+        """Return what the caller was answered before."""
+        return self._all.kept_answer(who, key)
+
     def refuse(self, *_: object, **__: object) -> NoReturn:
         """Refuse what only an admin may, who is never limited to scopes."""
         raise RoleTooLowError(self._principal.name, self._principal.role, Role.ADMIN)
 
     audit = token = tokens = ledger_after = superseded_documents = refuse
+    superseded_memberships = refuse
     next_notifications = targets_waited_for = refuse
 
     def _chosen(self, asked: Iterable[ScopeId] | None) -> tuple[ScopeId, ...]:
@@ -318,7 +324,12 @@ class ConfinedTransaction(ConfinedReading):
         """Add to the audit."""
         self._tx.append_audit(entry)
 
+    def put_answer(self, answer: KeptAnswer) -> None:
+        """Keep what the caller was answered."""
+        self._tx.put_answer(answer)
+
     put_topology = put_scenario_run = put_token = put_setting = ConfinedReading.refuse
     put_polled_at = put_simulated_impact = next_epoch = check_epoch = ConfinedReading.refuse
+    remove_memberships = ConfinedReading.refuse
     remove_documents = put_memberships = put_preview_wire = ConfinedReading.refuse
-    prune_notifications = ConfinedReading.refuse
+    prune_notifications = prune_answers = ConfinedReading.refuse

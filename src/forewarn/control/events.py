@@ -9,6 +9,7 @@ from pydantic import AfterValidator
 from starlette.responses import Response
 
 from forewarn.control.caller import Caller, Operating, Viewing
+from forewarn.control.idempotency import Key
 from forewarn.control.moments import parse_moment, parse_past, resolve
 from forewarn.control.paging import Paged, Paging
 from forewarn.control.schemas import (
@@ -39,6 +40,7 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.inventory import find_scope_ids, find_vm
+from forewarn.operations.repeats import RequestKey
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol import vocabulary
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
@@ -104,7 +106,7 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
 
 
 @router.post("", status_code=201, name="event create")
-def create(caller: Operating, request: EventOrderRequest) -> EventsView:
+def create(caller: Operating, key: Key, request: EventOrderRequest) -> EventsView:
     """Announce an event, in as many as it takes to name one update domain in each."""
     order = EventOrder(
         event_type=request.event_type,
@@ -114,13 +116,17 @@ def create(caller: Operating, request: EventOrderRequest) -> EventsView:
         description=request.description,
         started=request.started,
     )
-    return events_view(caller.write(lambda tx, context: create_events(tx, context, order)))
+    return caller.write_once(
+        key, EventsView, lambda tx, context: events_view(create_events(tx, context, order))
+    )
 
 
 @router.post("/complete-all", name="event complete")
-def complete_all(caller: Operating) -> EventsView:
+def complete_all(caller: Operating, key: Key) -> EventsView:
     """End every Started event."""
-    return events_view(caller.write(complete_all_events))
+    return caller.write_once(
+        key, EventsView, lambda tx, context: events_view(complete_all_events(tx, context))
+    )
 
 
 @router.get("/{event_id}", response_model=EventDetailView)
@@ -130,17 +136,20 @@ def show_event(caller: Viewing, event_id: EventIdPath) -> Response:
 
 
 @router.post("/{event_id}/approve", name="event approve")
-def approve(caller: Operating, event_id: EventIdPath) -> EventView:
+def approve(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
     """Approve for everybody."""
-    return _change(caller, event_id, approve_event)
+    return _change(caller, key, event_id, approve_event)
 
 
 @router.post("/{event_id}/postpone", name="event postpone")
-def postpone(caller: Operating, event_id: EventIdPath, request: PostponeRequest) -> EventView:
+def postpone(
+    caller: Operating, key: Key, event_id: EventIdPath, request: PostponeRequest
+) -> EventView:
     """Move to a later time, as far as the policy of its scope allows."""
     moment = parse_moment(request.not_before)
     return _change(
         caller,
+        key,
         event_id,
         lambda tx, context, wanted: postpone_event(
             tx, context, wanted, resolve(moment, context.now)
@@ -149,19 +158,20 @@ def postpone(caller: Operating, event_id: EventIdPath, request: PostponeRequest)
 
 
 @router.post("/{event_id}/start", name="event start")
-def start(caller: Operating, event_id: EventIdPath) -> EventView:
+def start(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
     """Start now, past policy, NotBefore and host operation."""
-    return _change(caller, event_id, start_event)
+    return _change(caller, key, event_id, start_event)
 
 
 @router.post("/{event_id}/complete", name="event complete")
 def complete(
-    caller: Operating, event_id: EventIdPath, request: CompleteRequest | None = None
+    caller: Operating, key: Key, event_id: EventIdPath, request: CompleteRequest | None = None
 ) -> EventView:
     """End a Started event."""
     how = request or CompleteRequest()
     return _change(
         caller,
+        key,
         event_id,
         lambda tx, context, wanted: complete_event(tx, context, wanted, how.outcome, how.reason),
     )
@@ -169,25 +179,27 @@ def complete(
 
 @router.post("/{event_id}/cancel", name="event cancel")
 def cancel(
-    caller: Operating, event_id: EventIdPath, request: CancelRequest | None = None
+    caller: Operating, key: Key, event_id: EventIdPath, request: CancelRequest | None = None
 ) -> EventView:
     """Withdraw a Scheduled event."""
     reason = request.reason if request else ""
     return _change(
-        caller, event_id, lambda tx, context, wanted: cancel_event(tx, context, wanted, reason)
+        caller, key, event_id, lambda tx, context, wanted: cancel_event(tx, context, wanted, reason)
     )
 
 
 def _change(
     caller: Caller,
+    key: RequestKey | None,
     event_id: EventId,
     operation: Callable[[Transaction, Context, EventId], ScheduledEvent],
 ) -> EventView:
-    changed = caller.write(
-        lambda tx, context: operation(tx, context, event_id),
+    return caller.write_once(
+        key,
+        EventView,
+        lambda tx, context: event_view(operation(tx, context, event_id)),
         current=lambda reading: _detail(reading, event_id),
     )
-    return event_view(changed)
 
 
 def _detail(reading: Reading, event_id: EventId) -> bytes:

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
+from forewarn.control.idempotency import Key
 from forewarn.control.schemas import (
     MaintenanceOrderRequest,
     MaintenancesView,
@@ -16,7 +17,6 @@ from forewarn.control.schemas import (
 from forewarn.operations.context import Context
 from forewarn.operations.maintenances import (
     MaintenanceOrder,
-    MaintenanceReport,
     report_maintenance,
     report_maintenances,
     start_maintenance,
@@ -34,7 +34,7 @@ def list_maintenances(caller: Viewing) -> MaintenancesView:
 
 
 @router.post("", status_code=201, name="maintenance start")
-def begin(caller: Operating, request: MaintenanceOrderRequest) -> MaintenanceView:
+def begin(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> MaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
     order = MaintenanceOrder(
         event_type=request.event_type,
@@ -47,10 +47,11 @@ def begin(caller: Operating, request: MaintenanceOrderRequest) -> MaintenanceVie
     if request.description is not None:
         order = replace(order, description=request.description)
 
-    def operation(tx: Transaction, context: Context) -> MaintenanceReport:
-        return report_maintenance(tx, start_maintenance(tx, context, order).maintenance_id)
+    def operation(tx: Transaction, context: Context) -> MaintenanceView:
+        begun = start_maintenance(tx, context, order)
+        return maintenance_view(report_maintenance(tx, begun.maintenance_id))
 
-    return maintenance_view(caller.write(operation))
+    return caller.write_once(key, MaintenanceView, operation)
 
 
 @router.get("/{maintenance_id}", response_model=MaintenanceView)

@@ -8,8 +8,11 @@ from pydantic import BaseModel, ConfigDict
 
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.confined import confine_targets
+from forewarn.control.idempotency import Key
 from forewarn.domain.notification import NotificationStatus, Phase
+from forewarn.operations.context import Context
 from forewarn.operations.notifications import prepare_test, retry_notification
+from forewarn.ports.store import Transaction
 from forewarn.protocol.vocabulary import EventType
 
 router = APIRouter(tags=["notifications"])
@@ -76,10 +79,14 @@ def list_notifications(
 
 
 @router.post("/notifications/{notification_id}/retry", name="notification retry")
-def retry(caller: Administering, notification_id: str) -> NotificationView:
+def retry(caller: Administering, key: Key, notification_id: str) -> NotificationView:
     """Try a message again that was given up."""
-    again = caller.write(lambda tx, context: retry_notification(tx, context, notification_id))
-    return NotificationView.model_validate(again)
+
+    def operation(tx: Transaction, context: Context) -> NotificationView:
+        again = retry_notification(tx, context, notification_id)
+        return NotificationView.model_validate(again)
+
+    return caller.write_once(key, NotificationView, operation)
 
 
 @router.get("/notification-targets")

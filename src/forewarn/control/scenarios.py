@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from forewarn.control.caller import Administering, Viewing
+from forewarn.control.idempotency import Key
 from forewarn.control.scenario_views import (
     ScenarioRunRequest,
     ScenarioRunsView,
@@ -15,7 +16,6 @@ from forewarn.control.scenario_views import (
 from forewarn.operations.context import Context
 from forewarn.operations.scenario_file import read_scenario
 from forewarn.operations.scenarios import (
-    ScenarioReport,
     find_scenario,
     report_scenario_run,
     start_scenario,
@@ -40,7 +40,7 @@ def list_scenario_runs(caller: Viewing) -> ScenarioRunsView:
 
 
 @router.post("/scenario-runs", status_code=201, name="scenario start")
-def run_scenario(caller: Administering, request: ScenarioRunRequest) -> ScenarioRunView:
+def run_scenario(caller: Administering, key: Key, request: ScenarioRunRequest) -> ScenarioRunView:
     """Begin a scenario; its events need no minimum notice."""
     scenario = (
         find_scenario(caller.services.scenarios, request.name or "")
@@ -48,8 +48,12 @@ def run_scenario(caller: Administering, request: ScenarioRunRequest) -> Scenario
         else read_scenario(request.toml)
     )
     vms, speed = request.virtual_machines, request.speed
-    run = caller.write(lambda tx, context: start_scenario(tx, context, scenario, vms, speed))
-    return show_scenario_run(caller, run.run_id)
+
+    def operation(tx: Transaction, context: Context) -> ScenarioRunView:
+        run = start_scenario(tx, context, scenario, vms, speed)
+        return scenario_run_view(report_scenario_run(tx, run.run_id))
+
+    return caller.write_once(key, ScenarioRunView, operation)
 
 
 @router.get("/scenario-runs/{run_id}")
@@ -60,10 +64,11 @@ def show_scenario_run(caller: Viewing, run_id: str) -> ScenarioRunView:
 
 
 @router.post("/scenario-runs/{run_id}/stop", name="scenario stop")
-def stop_scenario_run(caller: Administering, run_id: str) -> ScenarioRunView:
+def stop_scenario_run(caller: Administering, key: Key, run_id: str) -> ScenarioRunView:
     """Do no more steps, and cancel what is Scheduled."""
 
-    def operation(tx: Transaction, context: Context) -> ScenarioReport:
-        return report_scenario_run(tx, stop_scenario(tx, context, run_id.lower()).run_id)
+    def operation(tx: Transaction, context: Context) -> ScenarioRunView:
+        run = stop_scenario(tx, context, run_id.lower())
+        return scenario_run_view(report_scenario_run(tx, run.run_id))
 
-    return scenario_run_view(caller.write(operation))
+    return caller.write_once(key, ScenarioRunView, operation)

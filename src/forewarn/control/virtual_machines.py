@@ -5,6 +5,7 @@ from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Caller, Operating, Viewing
 from forewarn.control.declarations import virtual_machine_view
+from forewarn.control.idempotency import Key
 from forewarn.control.paging import Paged
 from forewarn.control.problems import VirtualMachineExistsError
 from forewarn.control.schemas import (
@@ -20,6 +21,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.events import operate
 from forewarn.operations.fleet import Fleet, read_fleet
 from forewarn.operations.inventory import apply_fleet, find_vm, remove_vm
+from forewarn.operations.repeats import RequestKey
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventType
 
@@ -43,12 +45,14 @@ def list_virtual_machines(caller: Viewing, paging: Paged) -> VirtualMachinesView
 
 @router.post("", status_code=201, name="vm add")
 def add_virtual_machine(
-    caller: Administering, request: VirtualMachineRequest
+    caller: Administering, key: Key, request: VirtualMachineRequest
 ) -> VirtualMachineView:
     """Add one virtual machine to the fleet."""
     declared = request.model_dump(exclude_none=True)
     fleet = read_fleet({"virtual_machine": [declared]})
-    return caller.write(lambda tx, context: _add(tx, context, fleet, request.name))
+    return caller.write_once(
+        key, VirtualMachineView, lambda tx, context: _add(tx, context, fleet, request.name)
+    )
 
 
 @router.get("/{name}", response_model=VirtualMachineView)
@@ -68,15 +72,15 @@ def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
 
 
 @router.post("/{name}/restart", status_code=201, name="vm restart")
-def restart_virtual_machine(caller: Operating, name: str) -> EventView:
+def restart_virtual_machine(caller: Operating, key: Key, name: str) -> EventView:
     """Restart as its owner: a Reboot with EventSource User."""
-    return _operate(caller, name, EventType.REBOOT)
+    return _operate(caller, key, name, EventType.REBOOT)
 
 
 @router.post("/{name}/redeploy", status_code=201, name="vm redeploy")
-def redeploy_virtual_machine(caller: Operating, name: str) -> EventView:
+def redeploy_virtual_machine(caller: Operating, key: Key, name: str) -> EventView:
     """Redeploy as its owner: a Redeploy with EventSource User."""
-    return _operate(caller, name, EventType.REDEPLOY)
+    return _operate(caller, key, name, EventType.REDEPLOY)
 
 
 def _add(tx: Transaction, context: Context, fleet: Fleet, name: str) -> VirtualMachineView:
@@ -94,9 +98,10 @@ def _shown(reading: Reading, name: str) -> bytes:
     return virtual_machine_view(find_vm(topology, name), topology).model_dump_json().encode()
 
 
-def _operate(caller: Caller, name: str, event_type: EventType) -> EventView:
-    event = caller.write(
-        lambda tx, context: operate(tx, context, name, event_type),
+def _operate(caller: Caller, key: RequestKey | None, name: str, event_type: EventType) -> EventView:
+    return caller.write_once(
+        key,
+        EventView,
+        lambda tx, context: event_view(operate(tx, context, name, event_type)),
         current=lambda reading: _shown(reading, name),
     )
-    return event_view(event)

@@ -85,6 +85,9 @@ class Membership:
 DocumentKey: TypeAlias = tuple[ScopeId, int]
 """A scope and a DocumentIncarnation."""
 
+MembershipKey: TypeAlias = tuple[VmName, datetime]
+"""A virtual machine and since when it reads somebody's document."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
@@ -98,6 +101,17 @@ class AuditEntry:
     subject: str
     outcome: str = DONE
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptAnswer:
+    """What a request with an Idempotency-Key was answered, for when it comes again."""
+
+    who: str
+    key: str
+    fingerprint: str
+    answered_at: datetime
+    body: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +209,10 @@ class Reading(Protocol):
         """Return in which scopes a virtual machine was, in any case of its name, oldest first."""
         ...
 
+    def superseded_memberships(self, before: datetime, *, limit: int) -> tuple[MembershipKey, ...]:
+        """Return those that held for no moment from *before* on, and of machines gone by then."""
+        ...
+
     def preview_wires(self) -> tuple[tuple[datetime, PreviewWire], ...]:
         """Return which account of 2017-03-01 was served from when on, oldest first."""
         ...
@@ -217,6 +235,8 @@ class Reading(Protocol):
     def tokens(self) -> tuple[Token, ...]: ...
 
     def setting(self, name: str) -> str | None: ...
+
+    def kept_answer(self, who: str, key: str) -> KeptAnswer | None: ...
 
     def notification(self, notification_id: str) -> Notification | None: ...
 
@@ -256,6 +276,8 @@ class Transaction(Reading, Protocol):
 
     def put_memberships(self, memberships: Iterable[Membership]) -> None: ...
 
+    def remove_memberships(self, memberships: Iterable[MembershipKey]) -> None: ...
+
     def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None: ...
 
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None: ...
@@ -263,6 +285,14 @@ class Transaction(Reading, Protocol):
     def put_setting(self, name: str, value: str) -> None: ...
 
     def put_token(self, token: Token) -> None: ...
+
+    def put_answer(self, answer: KeptAnswer) -> None:
+        """Keep *answer*, in place of what was kept for the same caller and key."""
+        ...
+
+    def prune_answers(self, *, before: datetime) -> int:
+        """Forget what was answered before then, and tell how many answers those were."""
+        ...
 
     def append_ledger(self, entry: LedgerEntry) -> None: ...
 

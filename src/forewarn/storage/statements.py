@@ -30,6 +30,7 @@ from forewarn.storage.tables import (
     delivery_scopes,
     documents,
     events,
+    kept_answers,
     leases,
     ledger,
     maintenances,
@@ -129,6 +130,7 @@ PUT_PREVIEW_WIRE: Final = PreparedInsert(upsert(preview_wires, "since"))
 PUT_POLL: Final = PreparedInsert(upsert(polls, "scope_id"))
 PUT_SETTING: Final = PreparedInsert(upsert(settings, "name"))
 PUT_TOKEN: Final = PreparedInsert(upsert(tokens, "token_hash"))
+PUT_ANSWER: Final = PreparedInsert(upsert(kept_answers, "who", "key"))
 PUT_LEASE: Final = PreparedInsert(upsert(leases, "name"))
 APPEND_LEDGER: Final = PreparedInsert(insert(ledger))
 APPEND_AUDIT: Final = PreparedInsert(insert(audit))
@@ -201,6 +203,10 @@ AUDIT_FILTERS: Final = {
 }
 TOKEN: Final = columns_select(tokens).where(tokens.c.token_hash == bindparam("token_hash"))
 TOKENS: Final = columns_select(tokens).order_by(tokens.c.sequence)
+KEPT_ANSWER: Final = select(kept_answers).where(
+    kept_answers.c.who == bindparam("who"), kept_answers.c.key == bindparam("key")
+)
+PRUNE_ANSWERS: Final = delete(kept_answers).where(kept_answers.c.answered_at < bindparam("before"))
 MAINTENANCE: Final = columns_select(maintenances).where(
     maintenances.c.maintenance_id == bindparam("maintenance_id")
 )
@@ -260,6 +266,23 @@ REMOVE_DOCUMENT: Final = delete(documents).where(
 )
 MEMBERSHIPS: Final = (
     select(memberships).where(memberships.c.vm == bindparam("vm")).order_by(memberships.c.since)
+)
+_LATER: Final = memberships.alias("later")
+_LATER_OF_SAME_VM: Final = (_LATER.c.vm == memberships.c.vm, _LATER.c.since > memberships.c.since)
+SUPERSEDED_MEMBERSHIPS: Final = (
+    select(memberships.c.vm, memberships.c.since)
+    .where(
+        memberships.c.since <= bindparam("before"),
+        or_(
+            exists().where(*_LATER_OF_SAME_VM, _LATER.c.since <= bindparam("before")),
+            # Of one that has left for good nothing stays; one that came back has left until then.
+            memberships.c.scope_id.is_(None) & ~exists().where(*_LATER_OF_SAME_VM),
+        ),
+    )
+    .limit(bindparam("limit"))
+)
+REMOVE_MEMBERSHIP: Final = delete(memberships).where(
+    memberships.c.vm == bindparam("gone_vm"), memberships.c.since == bindparam("gone_since")
 )
 PREVIEW_WIRES: Final = select(preview_wires).order_by(preview_wires.c.since)
 NOTIFICATION: Final = columns_select(outbox).where(

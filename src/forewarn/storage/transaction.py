@@ -18,10 +18,12 @@ from forewarn.domain.topology import Topology
 from forewarn.ports.store import (
     AuditEntry,
     DocumentKey,
+    KeptAnswer,
     LeaseLostError,
     LedgerEntry,
     LedgerLine,
     Membership,
+    MembershipKey,
     SimulatedImpact,
 )
 from forewarn.protocol.document import Document
@@ -156,6 +158,12 @@ class SqlReading:
         rows = self._rows(statements.MEMBERSHIPS, vm=name_key(vm))
         return tuple(Membership(**row) for row in rows)
 
+    def superseded_memberships(self, before: datetime, *, limit: int) -> tuple[MembershipKey, ...]:
+        """Return those that held for no moment from *before* on, and of machines gone by then."""
+        values = {"before": before, "limit": limit}
+        rows = self._connection.execute(statements.SUPERSEDED_MEMBERSHIPS, values)
+        return tuple((vm, since) for vm, since in rows)
+
     def preview_wires(self) -> tuple[tuple[datetime, PreviewWire], ...]:
         """Return which account of 2017-03-01 was served from when on, oldest first."""
         rows = self._connection.execute(statements.PREVIEW_WIRES)
@@ -194,6 +202,11 @@ class SqlReading:
         """Return what was put under *name*."""
         value: str | None = self._value(statements.SETTING, name=name)
         return value
+
+    def kept_answer(self, who: str, key: str) -> KeptAnswer | None:
+        """Return what was answered to the request of *who* that had *key*."""
+        row = self._row(statements.KEPT_ANSWER, who=who, key=key)
+        return None if row is None else KeptAnswer(**row)
 
     def notification(self, notification_id: str) -> Notification | None:
         """Return one message."""
@@ -306,6 +319,12 @@ class SqlTransaction(SqlReading):
         for chunk in statements.in_chunks(rows):
             self._connection.execute(statements.PUT_MEMBERSHIP, chunk)
 
+    def remove_memberships(self, memberships: Iterable[MembershipKey]) -> None:
+        """Forget who read whose document at moments that nobody can ask for any more."""
+        gone = [{"gone_vm": name_key(vm), "gone_since": since} for vm, since in memberships]
+        if gone:
+            self._connection.execute(statements.REMOVE_MEMBERSHIP, gone)
+
     def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None:
         """Remember how 2017-03-01 is written from now on."""
         statements.PUT_PREVIEW_WIRE.run(self._connection, at, wire)
@@ -340,6 +359,14 @@ class SqlTransaction(SqlReading):
         """Forget messages of *status* that ended before then, and tell how many those were."""
         values = {"status": status, "ended_before": ended_before}
         return self._connection.execute(statements.PRUNE_NOTIFICATIONS, values).rowcount
+
+    def put_answer(self, answer: KeptAnswer) -> None:
+        """Keep *answer*, in place of what was kept for the same caller and key."""
+        statements.PUT_ANSWER.run(self._connection, *_answer_values(answer))
+
+    def prune_answers(self, *, before: datetime) -> int:
+        """Forget what was answered before then, and tell how many answers those were."""
+        return self._connection.execute(statements.PRUNE_ANSWERS, {"before": before}).rowcount
 
     def put_simulated_impact(self, impact: SimulatedImpact) -> bool:
         """Remember *impact*, unless one is there already; tell whether it was remembered."""
@@ -379,6 +406,7 @@ _event_values: Final = attrgetter(*statements.PUT_EVENT.names)
 _maintenance_values: Final = attrgetter(*statements.PUT_MAINTENANCE.names)
 _scenario_run_values: Final = attrgetter(*statements.PUT_SCENARIO_RUN.names)
 _token_values: Final = attrgetter(*statements.PUT_TOKEN.names)
+_answer_values: Final = attrgetter(*statements.PUT_ANSWER.names)
 _ledger_values: Final = attrgetter(*statements.APPEND_LEDGER.names)
 _notification_values: Final = attrgetter(*statements.PUT_NOTIFICATION.names)
 _audit_values: Final = attrgetter(*statements.APPEND_AUDIT.names)
