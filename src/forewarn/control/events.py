@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Final, TypedDict, Unpack
 
 from fastapi import APIRouter, Path, Query
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from forewarn.control.caller import Caller, Operating, Viewing
 from forewarn.control.idempotency import Key
 from forewarn.control.moments import parse_moment, parse_past, resolve
-from forewarn.control.paging import Paged, Paging
+from forewarn.control.paging import LINKED, Paged, Paging
 from forewarn.control.schemas import (
     CancelRequest,
     CompleteRequest,
@@ -58,7 +59,6 @@ Past = Annotated[
     str | None,
     Query(max_length=64, description="14:05 today, 10m ago, or 2026-01-05T08:15:00Z."),
 ]
-_PAGE: Final = 1000
 _ENDED: Final = (EventStatus.COMPLETED, EventStatus.CANCELED)
 
 
@@ -68,7 +68,7 @@ class _Narrowing(TypedDict, total=False):
     ended: tuple[datetime | None, datetime | None]
 
 
-@router.get("")
+@router.get("", response_model=EventsView, responses=LINKED)
 def list_events(
     caller: Viewing,
     status: Statuses = (),
@@ -76,12 +76,12 @@ def list_events(
     scope: Scope = None,
     *,
     paging: Paged,
-) -> EventsView:
+) -> Response:
     """Return the newest events of any status, or of those given; the next page has older ones."""
     return _list(caller, vm, scope, paging, status=status)
 
 
-@router.get("/history")
+@router.get("/history", response_model=EventsView, responses=LINKED)
 def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     caller: Viewing,
     *,
@@ -91,7 +91,7 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     since: Past = None,
     until: Past = None,
     paging: Paged,
-) -> EventsView:
+) -> Response:
     """Return the events that have ended, since a moment and before another if wanted."""
     now = caller.services.clock.now()
     return _list(
@@ -213,8 +213,7 @@ def _list(
     scope: str | None,
     paging: Paging,
     **narrowing: Unpack[_Narrowing],
-) -> EventsView:
-    limit = paging.limit or _PAGE
+) -> Response:
     seen = None if paging.after is None else vocabulary.event_id(paging.after)
 
     def look(reading: Reading) -> tuple[ScheduledEvent, ...]:
@@ -222,15 +221,11 @@ def _list(
             vm=None if vm is None else _known_as(reading, vm),
             scope_ids=None if scope is None else _scopes_called(reading, scope),
             older_than=None if seen is None else find_event(reading, seen).event_id,
-            limit=limit + 1,
+            limit=paging.limit + 1,
             **narrowing,
         )
 
-    found = caller.read(look)
-    shown = found[-limit:]
-    if len(found) > limit:
-        paging.link_next(shown[0].event_id)
-    return events_view(shown)
+    return paging.newest("events", caller.read(look), event_view, attrgetter("event_id"))
 
 
 def _moment(text: str | None, now: datetime) -> datetime | None:

@@ -1,12 +1,14 @@
 """/maintenances: beginning one, and where each of them is."""
 
 from dataclasses import replace
+from operator import attrgetter
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
 from forewarn.control.idempotency import Key
+from forewarn.control.paging import LINKED, Paged
 from forewarn.control.schemas import (
     MaintenanceOrderRequest,
     MaintenancesView,
@@ -26,11 +28,15 @@ from forewarn.ports.store import Transaction
 router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 
 
-@router.get("")
-def list_maintenances(caller: Viewing) -> MaintenancesView:
-    """Return every Maintenance, oldest first."""
-    reports = caller.read(report_maintenances)
-    return MaintenancesView(maintenances=tuple(map(maintenance_summary, reports)))
+@router.get("", response_model=MaintenancesView, responses=LINKED)
+def list_maintenances(caller: Viewing, paging: Paged) -> Response:
+    """Return the newest Maintenances, oldest first; the next page has older ones."""
+    seen = None if paging.after is None else paging.after.lower()
+    reports = caller.read(
+        lambda reading: report_maintenances(reading, older_than=seen, limit=paging.limit + 1)
+    )
+    cursor = attrgetter("maintenance.maintenance_id")
+    return paging.newest("maintenances", reports, maintenance_summary, cursor)
 
 
 @router.post("", status_code=201, name="maintenance start")

@@ -1,9 +1,13 @@
 """/scenarios and /scenario-runs: timelines, and beginning, following and stopping them."""
 
+from operator import attrgetter
+
 from fastapi import APIRouter
+from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.idempotency import Key
+from forewarn.control.paging import LINKED, Paged
 from forewarn.control.scenario_views import (
     ScenarioRunRequest,
     ScenarioRunsView,
@@ -17,6 +21,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.scenario_file import read_scenario
 from forewarn.operations.scenarios import (
     find_scenario,
+    find_scenario_runs,
     report_scenario_run,
     start_scenario,
     stop_scenario,
@@ -32,11 +37,14 @@ def list_scenarios(caller: Viewing) -> ScenariosView:
     return ScenariosView(scenarios=tuple(map(scenario_view, caller.services.scenarios.values())))
 
 
-@router.get("/scenario-runs")
-def list_scenario_runs(caller: Viewing) -> ScenarioRunsView:
-    """Return every run, oldest first."""
-    runs = caller.read(lambda reading: reading.scenario_runs())
-    return ScenarioRunsView(scenario_runs=tuple(map(scenario_run_summary, runs)))
+@router.get("/scenario-runs", response_model=ScenarioRunsView, responses=LINKED)
+def list_scenario_runs(caller: Viewing, paging: Paged) -> Response:
+    """Return the newest runs, oldest first; the next page has older ones."""
+    seen = None if paging.after is None else paging.after.lower()
+    runs = caller.read(
+        lambda reading: find_scenario_runs(reading, older_than=seen, limit=paging.limit + 1)
+    )
+    return paging.newest("scenario_runs", runs, scenario_run_summary, attrgetter("run_id"))
 
 
 @router.post("/scenario-runs", status_code=201, name="scenario start")

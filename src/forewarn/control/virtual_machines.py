@@ -1,12 +1,14 @@
 """/virtual-machines: one by one, and what their owners ask for."""
 
+from operator import attrgetter
+
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Caller, Operating, Viewing
 from forewarn.control.declarations import virtual_machine_view
 from forewarn.control.idempotency import Key
-from forewarn.control.paging import Paged
+from forewarn.control.paging import LINKED, Paged
 from forewarn.control.problems import VirtualMachineExistsError
 from forewarn.control.schemas import (
     EventView,
@@ -28,18 +30,18 @@ from forewarn.protocol.vocabulary import EventType
 router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
 
 
-@router.get("")
-def list_virtual_machines(caller: Viewing, paging: Paged) -> VirtualMachinesView:
+@router.get("", response_model=VirtualMachinesView, responses=LINKED)
+def list_virtual_machines(caller: Viewing, paging: Paged) -> Response:
     """Return the virtual machines, in fleet order."""
     topology = caller.read(lambda reading: reading.topology())
     vms = list(topology.virtual_machines.values())
     if paging.after is not None:
         vms = vms[vms.index(find_vm(topology, paging.after)) + 1 :]
-    if paging.limit is not None and len(vms) > paging.limit:
-        vms = vms[: paging.limit]
-        paging.link_next(vms[-1].name)
-    return VirtualMachinesView(
-        virtual_machines=tuple(virtual_machine_view(vm, topology) for vm in vms)
+    return paging.first(
+        "virtual_machines",
+        vms,
+        lambda vm: virtual_machine_view(vm, topology),
+        attrgetter("name"),
     )
 
 

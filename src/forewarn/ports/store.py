@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -101,6 +101,8 @@ class AuditEntry:
     subject: str
     outcome: str = DONE
     detail: str = ""
+    sequence: int = field(default=0, compare=False)
+    """Its place in the audit, once it is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,11 +185,27 @@ class Reading(Protocol):
 
     def maintenance(self, maintenance_id: MaintenanceId) -> Maintenance | None: ...
 
-    def maintenances(self, *, finished: bool | None = None) -> tuple[Maintenance, ...]: ...
+    def maintenances(
+        self,
+        *,
+        finished: bool | None = None,
+        older_than: MaintenanceId | None = None,
+        limit: int | None = None,
+    ) -> tuple[Maintenance, ...]:
+        """Return the newest *limit* of these, before the one of the page before, or all."""
+        ...
 
     def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None: ...
 
-    def scenario_runs(self, *, finished: bool | None = None) -> tuple[ScenarioRun, ...]: ...
+    def scenario_runs(
+        self,
+        *,
+        finished: bool | None = None,
+        older_than: ScenarioRunId | None = None,
+        limit: int | None = None,
+    ) -> tuple[ScenarioRun, ...]:
+        """Return the newest *limit* of these, before the one of the page before, or all."""
+        ...
 
     def document(self, scope_id: ScopeId) -> Document:
         """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
@@ -225,9 +243,10 @@ class Reading(Protocol):
         who: str | None = None,
         action: str | None = None,
         since: datetime | None = None,
+        older_than: int | None = None,
         limit: int = 1000,
     ) -> tuple[AuditEntry, ...]:
-        """Return the newest *limit* entries of these, oldest first."""
+        """Return the newest *limit* entries of these, oldest first; *older_than* is a sequence."""
         ...
 
     def token(self, token_hash: str) -> Token | None: ...
@@ -245,9 +264,10 @@ class Reading(Protocol):
         *,
         status: NotificationStatus | None = None,
         scope_ids: Iterable[ScopeId] | None = None,
+        older_than: str | None = None,
         limit: int = 1000,
     ) -> tuple[Notification, ...]:
-        """Return the newest *limit* of these, in scopes as for `events`."""
+        """Return the newest *limit* of these, in scopes and before another as for `events`."""
         ...
 
     def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:

@@ -7,6 +7,7 @@ from json import JSONEncoder
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Insert,
@@ -97,6 +98,20 @@ def in_chunks(rows: Iterable[T]) -> Iterator[list[T]]:
 def columns_select(table: Table) -> Select[Any]:
     """Return the look at every field, and none of the columns that only keep the order."""
     return select(*(table.c[name] for name in _given_columns(table)))
+
+
+def newest(look: Select[Any], key: Column[Any], older_than: object = None) -> Select[Any]:
+    """Return *look* at the newest rows of the table of *key* first, before the one seen if any.
+
+    *older_than* is the key of that one.
+    """
+    table = key.table
+    look = look.order_by(None).order_by(table.c.sequence.desc())
+    if older_than is None:
+        return look
+    seen = table.alias("seen")
+    place = select(seen.c.sequence).where(seen.c[key.name] == older_than).scalar_subquery()
+    return look.where(table.c.sequence < place)
 
 
 def in_scopes(scope_ids: Collection[str]) -> ColumnElement[bool]:
@@ -193,13 +208,12 @@ LEDGER_AFTER: Final = (
     .limit(bindparam("limit"))
 )
 LAST_SEQUENCE: Final = select(func.max(ledger.c.sequence))
-NEWEST_AUDIT: Final = (
-    columns_select(audit).order_by(audit.c.sequence.desc()).limit(bindparam("limit"))
-)
+NEWEST_AUDIT: Final = select(audit).order_by(audit.c.sequence.desc()).limit(bindparam("limit"))
 AUDIT_FILTERS: Final = {
     "who": audit.c.who == bindparam("who"),
     "action": audit.c.action == bindparam("action"),
     "since": audit.c.at >= bindparam("since"),
+    "older_than": audit.c.sequence < bindparam("older_than"),
 }
 TOKEN: Final = columns_select(tokens).where(tokens.c.token_hash == bindparam("token_hash"))
 TOKENS: Final = columns_select(tokens).order_by(tokens.c.sequence)
@@ -288,9 +302,7 @@ PREVIEW_WIRES: Final = select(preview_wires).order_by(preview_wires.c.since)
 NOTIFICATION: Final = columns_select(outbox).where(
     outbox.c.notification_id == bindparam("notification_id")
 )
-NEWEST_NOTIFICATIONS: Final = (
-    columns_select(outbox).order_by(outbox.c.sequence.desc()).limit(bindparam("limit"))
-)
+NOTIFICATIONS: Final = columns_select(outbox)
 IS_ABOUT_EVENT: Final = outbox.c.event_id == events.c.event_id
 HAS_NOTIFICATION_STATUS: Final = outbox.c.status == bindparam("status")
 _WAITING: Final = literal(NotificationStatus.WAITING, outbox.c.status.type)

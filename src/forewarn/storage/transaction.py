@@ -5,7 +5,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select
+from sqlalchemy import Column, Connection, Select
 
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
@@ -32,6 +32,7 @@ from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.storage import statements
 from forewarn.storage.errors import DocumentIncarnationError
 from forewarn.storage.fleet import StoredTopology, TopologyCache, save_topology
+from forewarn.storage.tables import maintenances, outbox, scenario_runs
 
 _LEASE: Final = "scheduler"
 
@@ -119,18 +120,34 @@ class SqlReading:
         row = self._row(statements.MAINTENANCE, maintenance_id=maintenance_id)
         return None if row is None else Maintenance(**row)
 
-    def maintenances(self, *, finished: bool | None = None) -> tuple[Maintenance, ...]:
+    def maintenances(
+        self,
+        *,
+        finished: bool | None = None,
+        older_than: MaintenanceId | None = None,
+        limit: int | None = None,
+    ) -> tuple[Maintenance, ...]:
         """Return all Maintenances, or only those that are finished, or are not."""
-        return tuple(Maintenance(**row) for row in self._rows(_MAINTENANCES[finished]))
+        look = _MAINTENANCES[finished]
+        rows = self._page(look, maintenances.c.maintenance_id, older_than, limit)
+        return tuple(Maintenance(**row) for row in rows)
 
     def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None:
         """Return one run of a scenario."""
         row = self._row(statements.SCENARIO_RUN, run_id=run_id)
         return None if row is None else ScenarioRun(**row)
 
-    def scenario_runs(self, *, finished: bool | None = None) -> tuple[ScenarioRun, ...]:
+    def scenario_runs(
+        self,
+        *,
+        finished: bool | None = None,
+        older_than: ScenarioRunId | None = None,
+        limit: int | None = None,
+    ) -> tuple[ScenarioRun, ...]:
         """Return all runs, or only those that are finished, or are not."""
-        return tuple(ScenarioRun(**row) for row in self._rows(_SCENARIO_RUNS[finished]))
+        look = _SCENARIO_RUNS[finished]
+        rows = self._page(look, scenario_runs.c.run_id, older_than, limit)
+        return tuple(ScenarioRun(**row) for row in rows)
 
     def document(self, scope_id: ScopeId) -> Document:
         """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
@@ -180,10 +197,11 @@ class SqlReading:
         who: str | None = None,
         action: str | None = None,
         since: datetime | None = None,
+        older_than: int | None = None,
         limit: int = 1000,
     ) -> tuple[AuditEntry, ...]:
         """Return the newest *limit* entries of these, oldest first."""
-        filters = {"who": who, "action": action, "since": since}
+        filters = {"who": who, "action": action, "since": since, "older_than": older_than}
         wanted = {name: value for name, value in filters.items() if value is not None}
         look = statements.NEWEST_AUDIT.where(*(statements.AUDIT_FILTERS[name] for name in wanted))
         rows = self._rows(look, limit=limit, **wanted)
@@ -218,16 +236,18 @@ class SqlReading:
         *,
         status: NotificationStatus | None = None,
         scope_ids: Iterable[ScopeId] | None = None,
+        older_than: str | None = None,
         limit: int = 1000,
     ) -> tuple[Notification, ...]:
         """Return the newest *limit* messages, oldest first."""
-        look, values = statements.NEWEST_NOTIFICATIONS, dict[str, Any](limit=limit)
+        look, values = statements.NOTIFICATIONS, dict[str, Any]()
         if status is not None:
             look, values["status"] = look.where(statements.HAS_NOTIFICATION_STATUS), status
         if scope_ids is not None:
             is_in_scopes = statements.in_scopes(tuple(scope_ids))
             look = look.where(statements.IS_ABOUT_EVENT, is_in_scopes)
-        return self._notifications(look, **values)[::-1]
+        rows = self._page(look, outbox.c.notification_id, older_than, limit, **values)
+        return tuple(Notification(**row) for row in rows)
 
     def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
         """Return the first waiting message of each event for *target*, soonest first."""
@@ -247,6 +267,19 @@ class SqlReading:
 
     def _events(self, look: Select[Any], **values: object) -> tuple[ScheduledEvent, ...]:
         return tuple(ScheduledEvent(**row) for row in self._rows(look, **values))
+
+    def _page(
+        self,
+        look: Select[Any],
+        key: Column[Any],
+        older_than: str | None,
+        limit: int | None,
+        **values: object,
+    ) -> list[dict[str, Any]]:
+        if older_than is None and limit is None:
+            return self._rows(look, **values)
+        newest = statements.newest(look, key, older_than).limit(limit)
+        return self._rows(newest, **values)[::-1]
 
     def _rows(self, look: Select[Any], **values: object) -> list[dict[str, Any]]:
         return [row._asdict() for row in self._connection.execute(look, values)]
