@@ -10,6 +10,7 @@ from pydantic import AfterValidator
 from starlette.responses import Response
 
 from forewarn.control.caller import Caller, Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.idempotency import Key
 from forewarn.control.moments import parse_moment, parse_past, resolve
 from forewarn.control.paging import LINKED, Paged, Paging
@@ -129,19 +130,24 @@ def complete_all(caller: Operating, key: Key) -> EventsView:
     )
 
 
-@router.get("/{event_id}", response_model=EventDetailView)
+@router.get(
+    "/{event_id}",
+    response_model=EventDetailView,
+    dependencies=[TAKES_IF_NONE_MATCH],
+    responses=TAGGED,
+)
 def show_event(caller: Viewing, event_id: EventIdPath) -> Response:
     """Return one event and what has happened to it."""
     return caller.show(lambda reading: _detail(reading, event_id))
 
 
-@router.post("/{event_id}/approve", name="event approve")
+@router.post("/{event_id}/approve", name="event approve", dependencies=[TAKES_IF_MATCH])
 def approve(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
     """Approve for everybody."""
     return _change(caller, key, event_id, approve_event)
 
 
-@router.post("/{event_id}/postpone", name="event postpone")
+@router.post("/{event_id}/postpone", name="event postpone", dependencies=[TAKES_IF_MATCH])
 def postpone(
     caller: Operating, key: Key, event_id: EventIdPath, request: PostponeRequest
 ) -> EventView:
@@ -157,13 +163,13 @@ def postpone(
     )
 
 
-@router.post("/{event_id}/start", name="event start")
+@router.post("/{event_id}/start", name="event start", dependencies=[TAKES_IF_MATCH])
 def start(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
     """Start now, past policy, NotBefore and host operation."""
     return _change(caller, key, event_id, start_event)
 
 
-@router.post("/{event_id}/complete", name="event complete")
+@router.post("/{event_id}/complete", name="event complete", dependencies=[TAKES_IF_MATCH])
 def complete(
     caller: Operating, key: Key, event_id: EventIdPath, request: CompleteRequest | None = None
 ) -> EventView:
@@ -177,7 +183,7 @@ def complete(
     )
 
 
-@router.post("/{event_id}/cancel", name="event cancel")
+@router.post("/{event_id}/cancel", name="event cancel", dependencies=[TAKES_IF_MATCH])
 def cancel(
     caller: Operating, key: Key, event_id: EventIdPath, request: CancelRequest | None = None
 ) -> EventView:

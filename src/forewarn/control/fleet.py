@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from forewarn.control.bulk import Progress, Step, calmly, follow, let_go, read_declaration
 from forewarn.control.caller import Administering, Caller, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.declarations import declare_fleet
 from forewarn.control.problems import Problem, problem_document, problem_of, problem_of_request
 from forewarn.control.schemas import FleetChangeView, FleetRequest
@@ -44,13 +45,21 @@ _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-@router.get("", response_model=dict[str, JsonValue])
+@router.get(
+    "", response_model=dict[str, JsonValue], dependencies=[TAKES_IF_NONE_MATCH], responses=TAGGED
+)
 def show_fleet(caller: Viewing) -> Response:
     """Return the whole fleet; applied again, it changes nothing."""
     return caller.show(_shown)
 
 
-@router.post("", name="fleet apply", openapi_extra=_BODY, responses=_ANSWER)
+@router.post(
+    "",
+    name="fleet apply",
+    openapi_extra=_BODY,
+    responses=_ANSWER,
+    dependencies=[TAKES_IF_MATCH],
+)
 async def apply(caller: Administering, request: Request) -> Response:
     """Make the fleet as declared, all of it or nothing; or tell what that would change."""
     body = [chunk async for chunk in request.stream()]

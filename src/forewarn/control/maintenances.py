@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_NONE_MATCH
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.schemas import (
@@ -60,7 +61,12 @@ def begin(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> Main
     return caller.write_once(key, MaintenanceView, operation)
 
 
-@router.get("/{maintenance_id}", response_model=MaintenanceView)
+@router.get(
+    "/{maintenance_id}",
+    response_model=MaintenanceView,
+    dependencies=[TAKES_IF_NONE_MATCH],
+    responses=TAGGED,
+)
 def show_maintenance(caller: Viewing, maintenance_id: str) -> Response:
     """Return one Maintenance: what it has done, what remains and what holds it."""
     wanted = maintenance_id.lower()

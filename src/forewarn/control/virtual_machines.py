@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Caller, Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.declarations import virtual_machine_view
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
@@ -57,13 +58,18 @@ def add_virtual_machine(
     )
 
 
-@router.get("/{name}", response_model=VirtualMachineView)
+@router.get(
+    "/{name}",
+    response_model=VirtualMachineView,
+    dependencies=[TAKES_IF_NONE_MATCH],
+    responses=TAGGED,
+)
 def show_virtual_machine(caller: Viewing, name: str) -> Response:
     """Return one virtual machine."""
     return caller.show(lambda reading: _shown(reading, name))
 
 
-@router.delete("/{name}", name="vm remove")
+@router.delete("/{name}", name="vm remove", dependencies=[TAKES_IF_MATCH])
 def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
     """Take one virtual machine out of the fleet."""
     change = caller.write(
@@ -73,13 +79,13 @@ def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
     return FleetChangeView.model_validate(change)
 
 
-@router.post("/{name}/restart", status_code=201, name="vm restart")
+@router.post("/{name}/restart", status_code=201, name="vm restart", dependencies=[TAKES_IF_MATCH])
 def restart_virtual_machine(caller: Operating, key: Key, name: str) -> EventView:
     """Restart as its owner: a Reboot with EventSource User."""
     return _operate(caller, key, name, EventType.REBOOT)
 
 
-@router.post("/{name}/redeploy", status_code=201, name="vm redeploy")
+@router.post("/{name}/redeploy", status_code=201, name="vm redeploy", dependencies=[TAKES_IF_MATCH])
 def redeploy_virtual_machine(caller: Operating, key: Key, name: str) -> EventView:
     """Redeploy as its owner: a Redeploy with EventSource User."""
     return _operate(caller, key, name, EventType.REDEPLOY)
