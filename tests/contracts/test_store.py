@@ -6,7 +6,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -1213,6 +1213,35 @@ def test_removed_documents_leave_the_current_one_and_its_number(store: Store) ->
     assert store.read(lambda reading: reading.document(WEB)) == _document(3)
     with pytest.raises(DocumentIncarnationError):
         store.write(lambda tx: tx.put_document(WEB, _document(1, _event()), at=NOW))
+
+
+def test_prepared_topology_is_written_as_if_it_had_not_been(store: Store) -> None:
+    store.write(_apply(_fleet("web-0", "gone")))
+    wanted = _fleet("web-0", "new")
+    prepared = store.read(lambda reading: reading.prepare_topology(wanted))
+
+    store.write(lambda tx: tx.put_topology(wanted, prepared))
+
+    assert prepared.topology is wanted
+    assert store.read(lambda reading: reading.topology()) == wanted
+
+
+@pytest.mark.parametrize("meanwhile", [("web-0", "other"), ("web-0", "gone")])
+def test_topology_prepared_on_top_of_another_one_leaves_nothing_of_it(
+    store: Store, tmp_path: Path, meanwhile: tuple[str, ...]
+) -> None:
+    store.write(_apply(_fleet("web-0", "gone")))
+    wanted = _fleet("web-0", "new")
+    prepared = store.read(lambda reading: reading.prepare_topology(wanted))
+    store.write(_apply(_fleet(*meanwhile)))
+
+    store.write(lambda tx: tx.put_topology(wanted, prepared))
+    store.write(lambda tx: tx.put_topology(wanted, prepared))
+
+    with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
+        rows = connection.execute("SELECT name FROM virtual_machines ORDER BY position").fetchall()
+    assert rows == [("web-0",), ("new",)]
+    assert store.read(lambda reading: reading.topology()) == wanted
 
 
 def test_membership_is_superseded_by_a_later_one_or_by_leaving_for_good(store: Store) -> None:

@@ -254,7 +254,7 @@ class ConfinedReading:
         raise RoleTooLowError(self._principal.name, self._principal.role, Role.ADMIN)
 
     audit = token = tokens = ledger_after = superseded_documents = refuse
-    superseded_memberships = refuse
+    superseded_memberships = prepare_topology = refuse
     next_notifications = targets_waited_for = refuse
 
     def _chosen(self, asked: Iterable[ScopeId] | None) -> tuple[ScopeId, ...]:

@@ -6,6 +6,7 @@ checked and written: on threads, in steps after each of which others get their t
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -109,6 +110,10 @@ def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progres
         )
     before = caller.read(lambda reading: reading.topology())
     plan = plan_fleet(before, fleet, context, prune=order.prune)
+    # Whoever else has something to write waits for the transaction, so that as little as can be is
+    # done in it.
+    prepared = caller.read(lambda reading: reading.prepare_topology(plan.after))
+    plan = replace(plan, prepared=prepared)
     progress(Step.WRITING, len(fleet.virtual_machines))
     return caller.write(
         lambda tx, context: apply_fleet(tx, context, fleet, prune=order.prune, plan=plan),

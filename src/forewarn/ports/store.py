@@ -138,10 +138,21 @@ class Figures:
     epoch: int
 
 
+class PreparedTopology(Protocol):
+    """A topology, with the work that it takes to write it in place of another one."""
+
+    @property
+    def topology(self) -> Topology: ...
+
+
 class Reading(Protocol):
     """A consistent look at everything. Sequences are in the order of creation."""
 
     def topology(self) -> Topology: ...
+
+    def prepare_topology(self, topology: Topology) -> PreparedTopology:
+        """Do all the work for `put_topology` that need not be done while others wait."""
+        ...
 
     def simulated_impact(self, event_id: EventId, vm: VmName) -> SimulatedImpact | None: ...
 
@@ -282,7 +293,9 @@ class Reading(Protocol):
 class Transaction(Reading, Protocol):
     """A look that may also change things: all of it is committed, or nothing."""
 
-    def put_topology(self, topology: Topology) -> None: ...
+    def put_topology(self, topology: Topology, prepared: PreparedTopology | None = None) -> None:
+        """Make *topology* the fleet. What was *prepared* for another one is of no use, nor harm."""
+        ...
 
     def put_event(self, event: ScheduledEvent) -> None: ...
 

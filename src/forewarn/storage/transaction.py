@@ -24,6 +24,7 @@ from forewarn.ports.store import (
     LedgerLine,
     Membership,
     MembershipKey,
+    PreparedTopology,
     SimulatedImpact,
 )
 from forewarn.protocol.document import Document
@@ -31,7 +32,13 @@ from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.storage import statements
 from forewarn.storage.errors import DocumentIncarnationError
-from forewarn.storage.fleet import StoredTopology, TopologyCache, save_topology
+from forewarn.storage.fleet import (
+    StoredTopology,
+    TopologyCache,
+    TopologyChange,
+    prepare_topology,
+    save_topology,
+)
 from forewarn.storage.tables import maintenances, outbox, scenario_runs
 
 _LEASE: Final = "scheduler"
@@ -48,6 +55,10 @@ class SqlReading:
     def topology(self) -> Topology:
         """Return the fleet."""
         return self._stored_topology().topology
+
+    def prepare_topology(self, topology: Topology) -> PreparedTopology:
+        """Do all the work for `put_topology` that can be done before."""
+        return prepare_topology(topology, self._stored_topology())
 
     def simulated_impact(self, event_id: EventId, vm: VmName) -> SimulatedImpact | None:
         """Return what the simulated executor has begun, if it has."""
@@ -306,10 +317,13 @@ class SqlTransaction(SqlReading):
         self.has_ledger_grown = False
         self.has_outbox_changed = False
 
-    def put_topology(self, topology: Topology) -> None:
-        """Make *topology* the fleet."""
+    def put_topology(self, topology: Topology, prepared: PreparedTopology | None = None) -> None:
+        """Make *topology* the fleet; with less work if it was prepared and nothing came between."""
         known = self._stored_topology()
-        self._stored = save_topology(self._connection, topology, known)
+        change = prepared if isinstance(prepared, TopologyChange) else None
+        if change is None or change.known is not known or change.topology is not topology:
+            change = prepare_topology(topology, known)
+        self._stored = save_topology(self._connection, change)
         if self._stored is not known:
             self.changed_topology = self._stored
 
@@ -345,12 +359,11 @@ class SqlTransaction(SqlReading):
 
     def put_memberships(self, memberships: Iterable[Membership]) -> None:
         """Remember who reads whose document from now on."""
-        rows = (
-            {"vm": name_key(each.vm), "since": each.since, "scope_id": each.scope_id}
-            for each in memberships
+        put = statements.PUT_MEMBERSHIP
+        put.run_many(
+            self._connection,
+            (put.prepare((name_key(each.vm), each.since, each.scope_id)) for each in memberships),
         )
-        for chunk in statements.in_chunks(rows):
-            self._connection.execute(statements.PUT_MEMBERSHIP, chunk)
 
     def remove_memberships(self, memberships: Iterable[MembershipKey]) -> None:
         """Forget who read whose document at moments that nobody can ask for any more."""
