@@ -10,7 +10,7 @@ from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.following import follow
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_table, time_of
 from forewarn.cli.session import Session, command, noun
-from forewarn.cli.waiting import Timeout, Wait, wait_for_events
+from forewarn.cli.waiting import Timeout, Wait, require_success, wait_for_events
 from forewarn.protocol.vocabulary import EventStatus, EventType
 
 T = TypeVar("T")
@@ -86,6 +86,15 @@ def print_events(events: Iterable[Row]) -> None:
     print_table(events, _COLUMNS)
 
 
+def show_begun(session: Session, event: Row, *, wait: bool, timeout: str | None) -> None:
+    """Show *event*, which was just begun: as it is, or as it ended."""
+    if wait:
+        (event,) = wait_for_events(session, [event], timeout)
+    session.show(event, lambda row: print_events([row]))
+    if wait:
+        require_success([event])
+
+
 @command(app, "create")
 def create(  # noqa: PLR0913 - one for each flag
     session: Session,
@@ -122,6 +131,8 @@ def create(  # noqa: PLR0913 - one for each flag
     if wait:
         answer = {"events": wait_for_events(session, answer["events"], timeout)}
     _show_several(session, answer)
+    if wait:
+        require_success(answer["events"])
 
 
 @command(app, "list")
@@ -246,7 +257,8 @@ def approve(
 
     Example: forewarn event approve 602D9444-D2CD-49C7-8624-8643E7171297
     """
-    _begin(session, event_id, "approve", wait=wait, timeout=timeout)
+    event = session.post("events", event_id, "approve")
+    show_begun(session, event, wait=wait, timeout=timeout)
 
 
 @command(app, "postpone")
@@ -280,7 +292,8 @@ def start(
     Example: forewarn event start 602D9444-D2CD-49C7-8624-8643E7171297 --yes
     """
     confirm(f"Start {event_id} now, whoever is not ready?", yes=yes)
-    _begin(session, event_id, "start", wait=wait, timeout=timeout)
+    event = session.post("events", event_id, "start")
+    show_begun(session, event, wait=wait, timeout=timeout)
 
 
 @command(app, "complete")
@@ -313,13 +326,6 @@ def cancel(session: Session, event_id: EventIdArgument, *, reason: Reason = "") 
     Example: forewarn event cancel 602D9444-D2CD-49C7-8624-8643E7171297
     """
     _change(session, event_id, "cancel", {"reason": reason})
-
-
-def _begin(session: Session, event_id: str, verb: str, *, wait: bool, timeout: str | None) -> None:
-    event = session.post("events", event_id, verb)
-    if wait:
-        (event,) = wait_for_events(session, [event], timeout)
-    session.show(event, lambda row: print_events([row]))
 
 
 def _change(session: Session, event_id: str, verb: str, body: object = None) -> None:

@@ -1,6 +1,6 @@
 """`forewarn maintenance`: many virtual machines, one update domain at a time."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -8,7 +8,7 @@ import typer
 from forewarn.cli.event import TypeOption, print_events
 from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
 from forewarn.cli.session import Session, command, noun
-from forewarn.cli.waiting import Timeout, Wait, wait_for_maintenance
+from forewarn.cli.waiting import Timeout, Wait, require_walked, wait_for_maintenance
 
 app = noun("maintenance", "Walk through many machines, one update domain at a time.")
 
@@ -19,7 +19,7 @@ _COLUMNS: Final[Columns] = {
     "IN FLIGHT": "events_in_flight",
     "ENDED": "events_ended",
     "STEPS LEFT": "steps_remaining",
-    "OF": lambda row: row["hosts"] or f"{len(row['resources'])} virtual machines",
+    "OF": lambda row: row["hosts"] or _count(row["resources"]),
 }
 _FIELDS: Final[Columns] = {
     "maintenance": "maintenance_id",
@@ -72,6 +72,8 @@ def start(  # noqa: PLR0913 - one for each flag
     if wait:
         begun = wait_for_maintenance(session, begun, timeout)
     session.show(begun, _print_one)
+    if wait:
+        require_walked(begun)
 
 
 @command(app, "status")
@@ -114,6 +116,10 @@ def _print_one(maintenance: Row) -> None:
                 "RESOURCES": "resources",
             },
         )
+
+
+def _count(vms: Sequence[str]) -> str:
+    return f"{len(vms)} virtual machine{'' if len(vms) == 1 else 's'}"
 
 
 def _shares(steps: Iterable[Row]) -> Iterator[Row]:

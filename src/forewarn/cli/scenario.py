@@ -180,7 +180,7 @@ def _interruptible(run_id: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         hint = f"stop it with: forewarn scenario stop {run_id}"
-        raise CommandError("The run goes on.", code=ExitCode.FAILED, hint=hint) from None
+        raise CommandError("The run goes on.", code=ExitCode.INTERRUPTED, hint=hint) from None
 
 
 def _tell(run: Row, entry: Row) -> str:

@@ -4,10 +4,10 @@ from typing import Annotated, Final
 
 import typer
 
-from forewarn.cli.event import print_events
+from forewarn.cli.event import show_begun
 from forewarn.cli.output import Columns, Row, print_fields, print_table
 from forewarn.cli.session import Session, command, noun
-from forewarn.cli.waiting import Timeout, Wait, wait_for_events
+from forewarn.cli.waiting import Timeout, Wait
 
 app = noun("vm", "Add, see, remove, restart and redeploy virtual machines.")
 
@@ -125,9 +125,7 @@ def redeploy(session: Session, name: Name, *, wait: Wait = False, timeout: Timeo
 
 def _operate(session: Session, name: str, verb: str, *, wait: bool, timeout: str | None) -> None:
     event = session.post("virtual-machines", name, verb)
-    if wait:
-        (event,) = wait_for_events(session, [event], timeout)
-    session.show(event, lambda row: print_events([row]))
+    show_begun(session, event, wait=wait, timeout=timeout)
 
 
 def _print_one(vm: Row) -> None:
