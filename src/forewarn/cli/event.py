@@ -6,6 +6,7 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 
+from forewarn.cli.completing import event_ids, vm_names
 from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.following import follow
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_table, time_of
@@ -17,7 +18,9 @@ T = TypeVar("T")
 
 app = noun("event", "Announce events, follow them, and change their course.")
 
-EventIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The EventId.")]
+EventIdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The EventId.", autocompletion=event_ids)
+]
 NotBefore = Annotated[
     str | None,
     typer.Option(metavar="20m|TIME", help="From now on, or a time like 2026-01-05T08:15:00Z."),
@@ -28,7 +31,10 @@ TypeOption = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")]
-Vm = Annotated[str | None, typer.Option("--vm", metavar="NAME", help="Only its events.")]
+Vm = Annotated[
+    str | None,
+    typer.Option("--vm", metavar="NAME", help="Only its events.", autocompletion=vm_names),
+]
 Scope = Annotated[
     str | None, typer.Option(metavar="NAME", help="Only of this set, service or scale set.")
 ]
@@ -101,7 +107,10 @@ def create(  # noqa: PLR0913 - one for each flag
     *,
     event_type: TypeOption,
     resource: Annotated[
-        list[str], typer.Option(metavar="VM", help="To which virtual machine; repeat it.")
+        list[str],
+        typer.Option(
+            metavar="VM", help="To which virtual machine; repeat it.", autocompletion=vm_names
+        ),
     ],
     not_before: NotBefore = None,
     duration: Annotated[
@@ -209,7 +218,9 @@ def watch(
     session: Session,
     *,
     vm: Vm = None,
-    event: Annotated[str | None, typer.Option(metavar="ID", help="Only this event.")] = None,
+    event: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only this event.", autocompletion=event_ids)
+    ] = None,
     after: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="From the line after this one on; 0 is all."),
@@ -232,7 +243,10 @@ def watch(
 def seen(
     session: Session,
     *,
-    vm: Annotated[str, typer.Option("--vm", metavar="NAME", help="Who could read it.")],
+    vm: Annotated[
+        str,
+        typer.Option("--vm", metavar="NAME", help="Who could read it.", autocompletion=vm_names),
+    ],
     at: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="14:05 (GMT, today), '10m ago' or a time; else now."),
@@ -299,7 +313,9 @@ def start(
 @command(app, "complete")
 def complete(
     session: Session,
-    event_id: Annotated[str | None, typer.Argument(metavar="ID", help="The EventId.")] = None,
+    event_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The EventId.", autocompletion=event_ids)
+    ] = None,
     *,
     every: Annotated[bool, typer.Option("--all", help="Every Started event.")] = False,
     failed: Annotated[bool, typer.Option("--failed", help="It did not succeed.")] = False,

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.completing import maintenance_ids, vm_names
 from forewarn.cli.event import TypeOption, print_events
 from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
 from forewarn.cli.session import Session, command, noun
@@ -41,7 +42,10 @@ def start(  # noqa: PLR0913 - one for each flag
     scope: Annotated[
         list[str] | None, typer.Option(help="A set, service or scale set; repeat it.")
     ] = None,
-    vm: Annotated[list[str] | None, typer.Option(help="A virtual machine; repeat it.")] = None,
+    vm: Annotated[
+        list[str] | None,
+        typer.Option(help="A virtual machine; repeat it.", autocompletion=vm_names),
+    ] = None,
     host: Annotated[
         list[str] | None, typer.Option(help="A host with all it carries; repeat it.")
     ] = None,
@@ -79,7 +83,10 @@ def start(  # noqa: PLR0913 - one for each flag
 @command(app, "status")
 def status(
     session: Session,
-    maintenance_id: Annotated[str, typer.Argument(metavar="ID", help="The Maintenance.")],
+    maintenance_id: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="The Maintenance.", autocompletion=maintenance_ids),
+    ],
 ) -> None:
     """Show what a Maintenance has done, what remains and what holds it.
 

@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.completing import vm_names
 from forewarn.cli.event import show_begun
 from forewarn.cli.output import Columns, Row, print_fields, print_table
 from forewarn.cli.session import Session, command, noun
@@ -11,7 +12,11 @@ from forewarn.cli.waiting import Timeout, Wait
 
 app = noun("vm", "Add, see, remove, restart and redeploy virtual machines.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The virtual machine.")]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="The virtual machine.")]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="The virtual machine.", autocompletion=vm_names),
+]
 
 COLUMNS: Final[Columns] = {
     "NAME": "name",
@@ -42,7 +47,7 @@ _FIELDS: Final[Columns] = {
 @command(app, "add")
 def add(  # noqa: PLR0913 - one for each flag
     session: Session,
-    name: Name,
+    name: NewName,
     *,
     availability_set: Annotated[str | None, typer.Option(help="The set it is in.")] = None,
     cloud_service: Annotated[str | None, typer.Option(help="The service it is in.")] = None,
