@@ -201,7 +201,8 @@ class Session:
         except httpx2.TimeoutException as error:
             raise self._timed_out(error) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, UnicodeError) as error:
-            message = f"{self.server} is no server to connect to: {error}."
+            problem = str(error).rstrip(".")
+            message = f"{self.server} is no server to connect to: {problem}."
             raise CommandError(
                 message, code=ExitCode.USAGE, hint="try: --server http://127.0.0.1:8170"
             ) from error
