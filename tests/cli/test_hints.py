@@ -36,7 +36,8 @@ def texts() -> Iterator[tuple[str, str]]:
 
 def find(words: list[str]) -> tuple[Any, list[str]]:
     """Return the command that *words* begin with, and the rest of them."""
-    command, rest = get_command(app), list(words)
+    command: Any = get_command(app)
+    rest = list(words)
     while getattr(command, "commands", None):
         assert rest, f"{words} names no command"
         assert rest[0] in command.commands, f"there is no command {' '.join(words)}"

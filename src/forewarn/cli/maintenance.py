@@ -6,8 +6,10 @@ from typing import Annotated, Final
 import typer
 
 from forewarn.cli.completing import maintenance_ids, vm_names
-from forewarn.cli.event import TypeOption, print_events
+from forewarn.cli.event import TypeOption
+from forewarn.cli.event_tables import print_events
 from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
+from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait, require_walked, wait_for_maintenance
 
@@ -56,6 +58,7 @@ def start(  # noqa: PLR0913 - one for each flag
     hold_all: Annotated[
         bool, typer.Option("--hold-all", help="Let one failure hold every scope.")
     ] = False,
+    dry_run: DryRun = False,
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> None:
@@ -72,7 +75,10 @@ def start(  # noqa: PLR0913 - one for each flag
         "duration_in_seconds": duration,
         "hold_all": hold_all,
     }
-    begun = session.post("maintenances", body=order)
+    begun = session.post("maintenances", body=order, dry_run=dry_run)
+    if dry_run:
+        show_rehearsed(session, begun, lambda got: _print_one({**got, "maintenance_id": None}))
+        return
     if wait:
         begun = wait_for_maintenance(session, begun, timeout)
     session.show(begun, _print_one)

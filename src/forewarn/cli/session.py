@@ -106,9 +106,16 @@ class Session:
         self._check(answer)
         return answer
 
-    def post(self, *path: str, body: object = None, timeout: httpx2.Timeout | None = None) -> Any:
-        """Have something done at *path* and return the answer."""
-        return self._ask("POST", path, json=body, timeout=timeout or self._timeout())
+    def post(
+        self,
+        *path: str,
+        body: object = None,
+        timeout: httpx2.Timeout | None = None,
+        dry_run: bool = False,
+    ) -> Any:
+        """Have something done at *path* and return the answer; or what it would be."""
+        request = {"json": body, "timeout": timeout or self._timeout()}
+        return self._ask("POST", path, params=_dryness(dry_run=dry_run), **request)
 
     def post_followed(self, *path: str, body: object, note: Callable[[Row], None]) -> Any:
         """Have something done that takes long: tell *note* how far it is, return the answer."""
@@ -135,9 +142,9 @@ class Session:
         """Have what is at *path* be as *body* says."""
         return self._ask("PUT", path, json=body)
 
-    def delete(self, *path: str) -> Any:
-        """Remove what is at *path*."""
-        return self._ask("DELETE", path)
+    def delete(self, *path: str, dry_run: bool = False) -> Any:
+        """Remove what is at *path*, or tell what that would do."""
+        return self._ask("DELETE", path, params=_dryness(dry_run=dry_run))
 
     def show(self, answer: Any, print_it: Callable[[Any], None]) -> None:
         """Print *answer* as asked for: with *print_it*, or as it is."""
@@ -309,3 +316,7 @@ def noun(name: str, help_text: str) -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
+
+
+def _dryness(*, dry_run: bool) -> dict[str, bool]:
+    return {"dry_run": True} if dry_run else {}

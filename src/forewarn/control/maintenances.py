@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
+from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.control.schemas import (
     MaintenanceOrderRequest,
     MaintenancesView,
@@ -33,7 +34,13 @@ def list_maintenances(caller: Viewing) -> MaintenancesView:
     return MaintenancesView(maintenances=tuple(map(maintenance_summary, reports)))
 
 
-@router.post("", status_code=201, name="maintenance start")
+@router.post(
+    "",
+    status_code=201,
+    name="maintenance start",
+    dependencies=CAN_BE_DRY,
+    responses=would_answer(MaintenanceView),
+)
 def begin(caller: Operating, request: MaintenanceOrderRequest) -> MaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
     order = MaintenanceOrder(
