@@ -102,6 +102,20 @@ def test_running_server_is_well(database: Path, settings: Settings) -> None:
     assert found["database"][1].startswith(f"{database} is sound")
 
 
+def test_every_check_is_documented(settings: Settings) -> None:
+    with served(settings) as address:
+        _, found = examine(FOREWARN_SERVER=address, FOREWARN_METADATA="203.0.113.7:80")
+
+    page = (Path(__file__).parents[2] / "docs/reference/operating.md").read_text(encoding="utf-8")
+    documented = {
+        name
+        for line in page.partition("## What doctor looks at")[2].splitlines()
+        if line.startswith("| ")
+        for name in line.split(" | ")[0].removeprefix("| ").split(", ")
+    }
+    assert found.keys() <= documented
+
+
 def test_it_prints_a_line_each_and_what_to_do() -> None:
     result = CliRunner().invoke(app, ["doctor"])
 
