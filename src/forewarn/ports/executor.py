@@ -15,8 +15,8 @@ class Executor(Protocol):
     this leader or another, it must do nothing: the target remembers.
     """
 
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> None:
-        """Begin the impact of *event* on *vm*, on behalf of the leader of *epoch*."""
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
+        """Begin the impact of *event* on *vm* for the leader of *epoch*, and say how far it is."""
         ...
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
