@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from forewarn.control.conditional import answer_with_tag, require_match
 from forewarn.control.confined import confine_reading, confine_transaction
+from forewarn.control.rehearsal import rehearse
 from forewarn.control.services import Services
 from forewarn.domain.access import MAY, Principal, Role
 from forewarn.operations.context import Context
@@ -42,6 +43,7 @@ class Caller:
     services: Services
     if_match: str | None = None
     if_none_match: str | None = None
+    is_dry_run: bool = False
 
     def write(
         self,
@@ -52,6 +54,7 @@ class Caller:
         """Do *operation* in a transaction, then have the scheduler look at what it left.
 
         It is refused if *current*, which is what it changes, is not what the caller asks it to be.
+        In a dry run it is undone, and nobody hears of it.
         """
 
         def work(tx: Transaction) -> T:
@@ -61,6 +64,8 @@ class Caller:
             self._require_match(confined, current)
             return operation(confined, context)
 
+        if self.is_dry_run:
+            return rehearse(self.services.store, work)
         result = self.services.store.write(work)
         self.services.changed()
         return result
@@ -116,6 +121,7 @@ def _caller(
         services=request.app.state.services,
         if_match=request.headers.get("if-match"),
         if_none_match=request.headers.get("if-none-match"),
+        is_dry_run=getattr(request.state, "is_dry_run", False),
     )
 
 

@@ -14,6 +14,7 @@ from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_M
 from forewarn.control.idempotency import Key
 from forewarn.control.moments import parse_moment, parse_past, resolve
 from forewarn.control.paging import LINKED, Paged, Paging
+from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.control.schemas import (
     CancelRequest,
     CompleteRequest,
@@ -106,7 +107,13 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     )
 
 
-@router.post("", status_code=201, name="event create")
+@router.post(
+    "",
+    status_code=201,
+    name="event create",
+    dependencies=CAN_BE_DRY,
+    responses=would_answer(EventsView),
+)
 def create(caller: Operating, key: Key, request: EventOrderRequest) -> EventsView:
     """Announce an event, in as many as it takes to name one update domain in each."""
     order = EventOrder(
@@ -122,7 +129,7 @@ def create(caller: Operating, key: Key, request: EventOrderRequest) -> EventsVie
     )
 
 
-@router.post("/complete-all", name="event complete")
+@router.post("/complete-all", name="event complete", dependencies=CAN_BE_DRY)
 def complete_all(caller: Operating, key: Key) -> EventsView:
     """End every Started event."""
     return caller.write_once(
@@ -141,13 +148,17 @@ def show_event(caller: Viewing, event_id: EventIdPath) -> Response:
     return caller.show(lambda reading: _detail(reading, event_id))
 
 
-@router.post("/{event_id}/approve", name="event approve", dependencies=[TAKES_IF_MATCH])
+@router.post(
+    "/{event_id}/approve", name="event approve", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY]
+)
 def approve(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
     """Approve for everybody."""
     return _change(caller, key, event_id, approve_event)
 
 
-@router.post("/{event_id}/postpone", name="event postpone", dependencies=[TAKES_IF_MATCH])
+@router.post(
+    "/{event_id}/postpone", name="event postpone", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY]
+)
 def postpone(
     caller: Operating, key: Key, event_id: EventIdPath, request: PostponeRequest
 ) -> EventView:
@@ -163,13 +174,15 @@ def postpone(
     )
 
 
-@router.post("/{event_id}/start", name="event start", dependencies=[TAKES_IF_MATCH])
+@router.post("/{event_id}/start", name="event start", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
 def start(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
     """Start now, past policy, NotBefore and host operation."""
     return _change(caller, key, event_id, start_event)
 
 
-@router.post("/{event_id}/complete", name="event complete", dependencies=[TAKES_IF_MATCH])
+@router.post(
+    "/{event_id}/complete", name="event complete", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY]
+)
 def complete(
     caller: Operating, key: Key, event_id: EventIdPath, request: CompleteRequest | None = None
 ) -> EventView:
@@ -183,7 +196,7 @@ def complete(
     )
 
 
-@router.post("/{event_id}/cancel", name="event cancel", dependencies=[TAKES_IF_MATCH])
+@router.post("/{event_id}/cancel", name="event cancel", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
 def cancel(
     caller: Operating, key: Key, event_id: EventIdPath, request: CancelRequest | None = None
 ) -> EventView:

@@ -10,6 +10,7 @@ from forewarn.control.caller import Operating, Viewing
 from forewarn.control.conditional import TAGGED, TAKES_IF_NONE_MATCH
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
+from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.control.schemas import (
     MaintenanceOrderRequest,
     MaintenancesView,
@@ -40,7 +41,13 @@ def list_maintenances(caller: Viewing, paging: Paged) -> Response:
     return paging.newest("maintenances", reports, maintenance_summary, cursor)
 
 
-@router.post("", status_code=201, name="maintenance start")
+@router.post(
+    "",
+    status_code=201,
+    name="maintenance start",
+    dependencies=CAN_BE_DRY,
+    responses=would_answer(MaintenanceView),
+)
 def begin(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> MaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
     order = MaintenanceOrder(

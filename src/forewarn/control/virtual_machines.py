@@ -11,6 +11,7 @@ from forewarn.control.declarations import virtual_machine_view
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.problems import VirtualMachineExistsError
+from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.control.schemas import (
     EventView,
     FleetChangeView,
@@ -46,7 +47,13 @@ def list_virtual_machines(caller: Viewing, paging: Paged) -> Response:
     )
 
 
-@router.post("", status_code=201, name="vm add")
+@router.post(
+    "",
+    status_code=201,
+    name="vm add",
+    dependencies=CAN_BE_DRY,
+    responses=would_answer(VirtualMachineView),
+)
 def add_virtual_machine(
     caller: Administering, key: Key, request: VirtualMachineRequest
 ) -> VirtualMachineView:
@@ -69,7 +76,7 @@ def show_virtual_machine(caller: Viewing, name: str) -> Response:
     return caller.show(lambda reading: _shown(reading, name))
 
 
-@router.delete("/{name}", name="vm remove", dependencies=[TAKES_IF_MATCH])
+@router.delete("/{name}", name="vm remove", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
 def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
     """Take one virtual machine out of the fleet."""
     change = caller.write(
@@ -79,13 +86,25 @@ def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
     return FleetChangeView.model_validate(change)
 
 
-@router.post("/{name}/restart", status_code=201, name="vm restart", dependencies=[TAKES_IF_MATCH])
+@router.post(
+    "/{name}/restart",
+    status_code=201,
+    name="vm restart",
+    dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY],
+    responses=would_answer(EventView),
+)
 def restart_virtual_machine(caller: Operating, key: Key, name: str) -> EventView:
     """Restart as its owner: a Reboot with EventSource User."""
     return _operate(caller, key, name, EventType.REBOOT)
 
 
-@router.post("/{name}/redeploy", status_code=201, name="vm redeploy", dependencies=[TAKES_IF_MATCH])
+@router.post(
+    "/{name}/redeploy",
+    status_code=201,
+    name="vm redeploy",
+    dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY],
+    responses=would_answer(EventView),
+)
 def redeploy_virtual_machine(caller: Operating, key: Key, name: str) -> EventView:
     """Redeploy as its owner: a Redeploy with EventSource User."""
     return _operate(caller, key, name, EventType.REDEPLOY)
