@@ -91,6 +91,8 @@ def test_secret_may_be_in_a_file_beside_it(
         (HOOK + "timeout = 0\n", 5, "timeout of target 1: input should be greater than 0."),
         (HOOK + '[target.headers]\n"X Y" = "a"\n', 5, "headers of target 1: 'X Y' cannot be"),
         (HOOK + 'headers = { X = "a\\nb" }\n', 5, "headers of target 1: 'X' cannot be"),
+        (HOOK + 'headers = { X = "T0KEN " }\n', 5, "headers of target 1: 'X' cannot be"),
+        (HOOK + 'headers = { X = " T0KEN" }\n', 5, "headers of target 1: 'X' cannot be"),
         (
             HOOK.replace("webhook", "apprise").replace("https", "pigeon"),
             4,

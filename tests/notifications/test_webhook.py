@@ -137,6 +137,17 @@ def test_nobody_there_is_said_without_the_address(
     assert "127.0.0.1" not in delivery.answer
 
 
+def test_header_that_cannot_be_sent_is_not_repeated(
+    receiver: Receiver, message: Notification
+) -> None:
+    way = WebhookNotifier(url=receiver.url, body=_PLAIN, headers={"Authorization": "Bearer hush "})
+
+    delivery = way.deliver(message, now=NOW)
+    way.close()
+
+    assert delivery.answer == "There is no way to it: LocalProtocolError."
+
+
 def test_template_writes_the_body(message: Notification) -> None:
     template = '{"text": {{ (title ~ " / " ~ text) | tojson }}, "who": "{{ data.who }}"}'
 

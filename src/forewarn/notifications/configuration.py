@@ -58,7 +58,7 @@ def _check_header(headers: dict[str, str]) -> dict[str, str]:
 
 
 def _fits(value: str) -> bool:
-    return value.isascii() and value.isprintable()
+    return value.isascii() and value.isprintable() and value == value.strip()
 
 
 def _check_url(url: str) -> str:

@@ -64,6 +64,10 @@ class WebhookNotifier:
                 return _read(answer, now)
         except httpx2.TimeoutException:
             return Delivery(is_delivered=False, answer="The receiver does not answer in time.")
+        except httpx2.LocalProtocolError as error:
+            # What it says has our own headers in it, and those have secrets.
+            problem = f"There is no way to it: {type(error).__name__}."
+            return Delivery(is_delivered=False, answer=problem)
         except (httpx2.HTTPError, OSError) as error:
             return Delivery(is_delivered=False, answer=f"There is no way to it: {error}.")
 
