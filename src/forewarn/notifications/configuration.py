@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
+import httpx2
 from jinja2 import TemplateError
 from pydantic import (
     AfterValidator,
@@ -36,6 +37,7 @@ SOURCE: Final = "/forewarn"
 _CLOUD_EVENT: Final = "application/cloudevents+json; charset=UTF-8"
 _TEMPLATED: Final = "application/json"
 _LONGEST_WAIT: Final = 86_400.0
+_LAST_PORT: Final = 65_535
 
 
 class ConfigurationError(ForewarnError):
@@ -64,7 +66,21 @@ def _fits(value: str) -> bool:
 def _check_url(url: str) -> str:
     if re.fullmatch(r"https?://[^/\s]+(/\S*)?", url) is None:
         raise ValueError("a webhook has a URL that begins with http:// or https://")
+    if not _has_address(url):
+        raise ValueError(
+            "there is no way to such a host and port; in a password, write / as %2F and @ as %40"
+        )
     return url
+
+
+def _has_address(url: str) -> bool:
+    # What these errors say has parts of the URL in it, and those may be secrets.
+    try:
+        address = httpx2.URL(url)
+        address.host.encode("idna")
+    except (httpx2.InvalidURL, UnicodeError):
+        return False
+    return address.host != "" and (address.port or 0) <= _LAST_PORT
 
 
 class _Table(BaseModel):
