@@ -9,6 +9,7 @@ from forewarn.notifications.configuration import ConfigurationError, read_notifi
 from forewarn.protocol.vocabulary import EventType
 
 HOOK = '[[target]]\nname = "ops"\nkind = "webhook"\nurl = "https://hush.example/T0KEN"\n'
+_DAY = "{{ data.started_at[:10] }}"
 
 
 def test_without_a_file_nobody_is_told() -> None:
@@ -91,6 +92,8 @@ def test_secret_may_be_in_a_file_beside_it(
         (HOOK + 'template = "{{ x"\n', 5, "template of target 1: the template is wrong: "),
         (HOOK + 'template = "{{ nobody }}"\n', 5, "template of target 1: the template is wrong: "),
         (HOOK + 'template = "{{ data.nothing }}"\n', 5, "template of target 1: the template is "),
+        (HOOK + 'template = "{{ 1 / 0 }}"\n', 5, "template of target 1: the template is wrong: "),
+        (HOOK + f'template = "{_DAY}"\n', 5, "in a message of phase scheduled."),
         (HOOK + 'phases = ["done"]\n', 5, "phases of target 1: input should be 'scheduled'"),
         (HOOK + "timeout = 0\n", 5, "timeout of target 1: input should be greater than 0."),
         (HOOK + '[target.headers]\n"X Y" = "a"\n', 5, "headers of target 1: 'X Y' cannot be"),
@@ -117,6 +120,12 @@ def test_what_is_wrong_is_refused_with_its_line(
     assert said.startswith(f"{path}:{line}")
     assert problem in said
     assert "T0KEN" not in said
+
+
+def test_template_is_tried_only_on_what_the_target_wants(write: Write) -> None:
+    told = read_notifications(write(f'{HOOK}template = "{_DAY}"\nphases = ["started", "failed"]\n'))
+
+    assert list(told.notifiers) == ["ops"]
 
 
 def test_file_that_is_not_there_is_refused(write: Write) -> None:

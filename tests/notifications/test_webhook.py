@@ -160,12 +160,14 @@ def test_template_writes_the_body(message: Notification) -> None:
     assert body.endswith('"who": "alice"}')
 
 
-def test_template_that_fails_is_told_and_tried_again(
-    receiver: Receiver, notifier: Notifier, message: Notification
+@pytest.mark.parametrize("template", ["{{ data.host.upper() }}", "{{ data.update_domain // 0 }}"])
+def test_message_the_template_fails_for_is_given_up(
+    receiver: Receiver, notifier: Notifier, message: Notification, template: str
 ) -> None:
-    body = template_body("{{ data.host.upper() }}", "/forewarn")
-    delivery = notifier(body=body).deliver(message, now=NOW)
+    way = notifier(body=template_body(template, "/forewarn"))
 
-    assert not delivery.is_delivered
+    delivery = way.deliver(message, now=NOW)
+
+    assert (delivery.is_delivered, delivery.is_final) == (False, True)
     assert delivery.answer.startswith("The template fails: ")
     assert receiver.received == []

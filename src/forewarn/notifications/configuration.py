@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 import httpx2
-from jinja2 import TemplateError
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -26,7 +25,13 @@ from forewarn.domain.names import check_name, name_key
 from forewarn.domain.notification import Phase, Retrying, Target
 from forewarn.notifications.apprise import AppriseError, AppriseNotifier
 from forewarn.notifications.outbox import Notifications
-from forewarn.notifications.webhook import Body, WebhookNotifier, cloud_event_body, template_body
+from forewarn.notifications.webhook import (
+    Body,
+    TemplateFailedError,
+    WebhookNotifier,
+    cloud_event_body,
+    template_body,
+)
 from forewarn.operations.notifications import example_notification
 from forewarn.ports.notifier import Notifier
 from forewarn.protocol.errors import ForewarnError
@@ -205,16 +210,25 @@ def _notifier(table: WebhookTable | AppriseTable, source: str, folder: Path) -> 
 def _body(table: WebhookTable, source: str) -> Body:
     if table.template is None:
         return cloud_event_body(source)
-    at = datetime(2026, 1, 5, 8, tzinfo=UTC)
-    example = example_notification(
-        table.name, notification_id="example", who="admin", now=at, at=at
-    )
     try:
         body = template_body(table.template, source)
-        body(example)
-    except TemplateError as error:
+    except TemplateFailedError as error:
         raise _WrongKeyError("template", f"the template is wrong: {error}") from None
+    for phase in table.phases or Phase:
+        _try(body, table.name, phase)
     return body
+
+
+def _try(body: Body, target: str, phase: Phase) -> None:
+    at = datetime(2026, 1, 5, 8, tzinfo=UTC)
+    example = example_notification(
+        target, notification_id="example", who="admin", now=at, at=at, phase=phase
+    )
+    try:
+        body(example)
+    except TemplateFailedError as error:
+        problem = f"the template is wrong: {error}, in a message of phase {phase}"
+        raise _WrongKeyError("template", problem) from None
 
 
 def _secret(table: WebhookTable, folder: Path) -> str | None:

@@ -3,19 +3,20 @@
 import hashlib
 import hmac
 import json
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import httpx2
-from jinja2 import StrictUndefined, TemplateError
+from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
 
 import forewarn
 from forewarn.domain.notification import Delivery, Notification
 from forewarn.notifications.messages import cloud_event, text_of, title_of
+from forewarn.protocol.errors import ForewarnError
 
 SIGNATURE: Final = "Forewarn-Signature"
 WEBHOOK_ID: Final = "Webhook-Id"
@@ -24,6 +25,10 @@ _MOST_CHUNKS: Final = 16
 _LONGEST_RETRY_AFTER: Final = 86_400
 
 Body = Callable[[Notification], bytes]
+
+
+class TemplateFailedError(ForewarnError):
+    """A template that is none, or that cannot write a message."""
 
 
 class WebhookNotifier:
@@ -53,8 +58,10 @@ class WebhookNotifier:
         """Post it: 2xx is delivered, 410 is final, everything else is tried again."""
         try:
             body = self._body(notification)
-        except TemplateError as error:
-            return Delivery(is_delivered=False, answer=f"The template fails: {error}.")
+        except TemplateFailedError as error:
+            # The message will not change, nor the template while the server runs.
+            problem = f"The template fails: {error}."
+            return Delivery(is_delivered=False, answer=problem, is_final=True)
         headers = {WEBHOOK_ID: notification.notification_id}
         if self._secret is not None:
             headers[SIGNATURE] = sign(self._secret, body, now)
@@ -93,15 +100,26 @@ def cloud_event_body(source: str) -> Body:
 
 
 def template_body(template: str, source: str) -> Body:
-    """Return how messages are written by *template*; refuses with a TemplateError."""
-    compiled = _TEMPLATES.from_string(template)
+    """Return how messages are written by *template*; both refuse with a TemplateFailedError."""
+    with _failing():
+        compiled = _TEMPLATES.from_string(template)
 
     def write(notification: Notification) -> bytes:
         known = cloud_event(notification, source)
         people = {"title": title_of(notification), "text": text_of(notification)}
-        return compiled.render(**known, **people).encode()
+        with _failing():
+            return compiled.render(**known, **people).encode()
 
     return write
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # A template is a program: it can raise whatever a program can.
+        raise TemplateFailedError(str(error).rstrip(".") or type(error).__name__) from error
 
 
 # What an operator writes there can neither reach into the process nor misspell a name unnoticed.
