@@ -137,6 +137,18 @@ def test_message_given_up_is_tried_again(fleet: Store, told: Context) -> None:
     assert (audit[-1].action, audit[-1].subject) == ("notification retry", message.notification_id)
 
 
+def test_message_for_a_target_that_is_gone_is_not_tried_again(
+    fleet: Store, told: Context, operator: Context
+) -> None:
+    create(fleet, told, "solo")
+    failed = fail(fleet, told, outbox(fleet)[0])
+
+    with pytest.raises(UnknownTargetError, match="'ops'"):
+        fleet.write(lambda tx: retry_notification(tx, operator, failed.notification_id))
+
+    assert outbox(fleet) == [failed]
+
+
 def test_messages_are_found_page_by_page(fleet: Store, told: Context) -> None:
     for _ in range(3):
         create(fleet, told, "solo")

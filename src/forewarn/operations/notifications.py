@@ -75,6 +75,7 @@ def retry_notification(tx: Transaction, context: Context, notification_id: str) 
     found = _find(tx, notification_id)
     if found.status is not NotificationStatus.FAILED:
         raise NotificationNotFailedError(found)
+    find_target(context.rules.targets, found.target)
     again = try_again(found, now=context.at)
     tx.put_notification(again)
     record_audit(tx, context, "notification retry", notification_id)
