@@ -1,8 +1,10 @@
 """Messages as HTTP requests, to a real receiver."""
 
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -126,6 +128,55 @@ def test_receiver_that_does_not_answer_is_left_after_the_timeout(
     delivery = notifier(timeout=0.1).deliver(message, now=NOW)
 
     assert delivery.answer == "The receiver does not answer in time."
+
+
+@pytest.mark.parametrize(
+    ("at_once", "said"),
+    [
+        (b"HTTP/1.1 204 No Content\r\nX: ", "The receiver does not answer in time."),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", "200 OK"),
+        (
+            b"HTTP/1.1 503 Not Now\r\nContent-Length: 99\r\n\r\n",
+            "The receiver answers 503 Not Now.",
+        ),
+    ],
+)
+def test_receiver_that_drips_is_left_after_the_timeout(
+    message: Notification, at_once: bytes, said: str
+) -> None:
+    with _dripping(at_once) as url:
+        way = WebhookNotifier(url=url, body=_PLAIN, headers={}, timeout=0.5)
+        began = time.monotonic()
+
+        delivery = way.deliver(message, now=NOW)
+
+        took = time.monotonic() - began
+        way.close()
+
+    assert delivery.answer == said
+    assert took < 2
+
+
+@contextmanager
+def _dripping(at_once: bytes) -> Iterator[str]:
+    """Say *at_once*, and then a byte at a time, always well before anybody could lose patience."""
+    stopping = threading.Event()
+
+    def answer() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.sendall(at_once)
+            while not stopping.wait(0.1):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
+        finally:
+            stopping.set()
+            thread.join(10)
 
 
 def test_nobody_there_is_said_without_the_address(

@@ -1,8 +1,11 @@
 """Messages as HTTP requests: signed, with a name of their own, and never redirected."""
 
+import asyncio
 import hashlib
 import hmac
 import json
+import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -32,7 +35,7 @@ class TemplateFailedError(ForewarnError):
 
 
 class WebhookNotifier:
-    """A URL that messages are posted to. One connection is kept between them."""
+    """A URL that messages are posted to, one at a time. One connection is kept between them."""
 
     def __init__(
         self,
@@ -46,11 +49,16 @@ class WebhookNotifier:
         self._url = url
         self._body = body
         self._secret = secret
-        self._client = httpx2.Client(
+        self._timeout = timeout
+        # A loop of its own: only there can a time-out be one for all of an attempt. Those of a
+        # blocking client begin anew with every byte that drips in.
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._turn = threading.Lock()
+        self._client = httpx2.AsyncClient(
             # No proxies or credentials from the environment: only settings.py reads that.
             trust_env=False,
             follow_redirects=False,
-            timeout=timeout,
+            timeout=None,
             headers={"User-Agent": f"forewarn/{forewarn.__version__}", **headers},
         )
 
@@ -66,21 +74,26 @@ class WebhookNotifier:
         if self._secret is not None:
             headers[SIGNATURE] = sign(self._secret, body, now)
         try:
-            with self._client.stream("POST", self._url, content=body, headers=headers) as answer:
-                _drain(answer)
-                return _read(answer, now)
-        except httpx2.TimeoutException:
+            with self._turn:
+                answer = self._runner.run(self._post(body, headers))
+        except (TimeoutError, httpx2.TimeoutException):
             return Delivery(is_delivered=False, answer="The receiver does not answer in time.")
-        except httpx2.LocalProtocolError as error:
-            # What it says has our own headers in it, and those have secrets.
-            problem = f"There is no way to it: {type(error).__name__}."
-            return Delivery(is_delivered=False, answer=problem)
         except (httpx2.HTTPError, OSError) as error:
-            return Delivery(is_delivered=False, answer=f"There is no way to it: {error}.")
+            problem = f"There is no way to it: {_reason(error)}."
+            return Delivery(is_delivered=False, answer=problem)
+        return _read(answer, now)
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._client.close()
+        with self._turn, self._runner:
+            self._runner.run(self._client.aclose())
+
+    async def _post(self, body: bytes, headers: Mapping[str, str]) -> httpx2.Response:
+        request = self._client.build_request("POST", self._url, content=body, headers=headers)
+        async with asyncio.timeout(self._timeout) as limit:
+            answer = await self._client.send(request, stream=True)
+        await _drain(answer, limit.when())
+        return answer
 
 
 def sign(secret: str, body: bytes, now: datetime) -> str:
@@ -130,12 +143,31 @@ def _encode(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _drain(answer: httpx2.Response) -> None:
+async def _drain(answer: httpx2.Response, deadline: float | None) -> None:
     """Read a body of usual size, so that the connection can be used again; all others are cut."""
-    with suppress(httpx2.HTTPError):
-        for number, _ in enumerate(answer.iter_raw()):
-            if number == _MOST_CHUNKS:
-                break
+    try:
+        with suppress(httpx2.HTTPError, TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                number = 0
+                async for _ in answer.aiter_raw():
+                    number += 1
+                    if number == _MOST_CHUNKS:
+                        break
+    finally:
+        await answer.aclose()
+
+
+def _reason(error: Exception) -> str:
+    """Return what is at the bottom of *error*, without the secrets and the address in it."""
+    if isinstance(error, httpx2.LocalProtocolError):
+        # What it says has our own headers in it.
+        return type(error).__name__
+    bottom: BaseException = error
+    while below := bottom.__cause__ or bottom.__context__:
+        bottom = below
+    if isinstance(bottom, ConnectionError) and bottom.errno is not None:
+        return os.strerror(bottom.errno)
+    return str(error)
 
 
 def _read(answer: httpx2.Response, now: datetime) -> Delivery:
