@@ -1,6 +1,8 @@
 """Messages as HTTP requests, to a real receiver."""
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -177,6 +179,35 @@ def _dripping(at_once: bytes) -> Iterator[str]:
         finally:
             stopping.set()
             thread.join(10)
+
+
+def test_name_server_that_says_nothing_does_not_keep_the_process_from_ending() -> None:
+    began = time.monotonic()
+
+    done = subprocess.run(
+        [sys.executable, "-c", _NO_NAMES], capture_output=True, text=True, timeout=50, check=True
+    )
+
+    assert done.stdout == "The receiver does not answer in time.\n"
+    assert time.monotonic() - began < 30
+
+
+_NO_NAMES = """
+import socket, threading
+socket.getaddrinfo = lambda *_, **__: threading.Event().wait(40)
+
+from datetime import UTC, datetime
+from forewarn.notifications.webhook import WebhookNotifier, cloud_event_body
+from forewarn.operations.notifications import example_notification
+
+now = datetime(2026, 1, 5, 8, tzinfo=UTC)
+message = example_notification("ops", notification_id="n1", who="alice", now=now, at=now)
+way = WebhookNotifier(
+    url="http://hooks.example/", body=cloud_event_body("/forewarn"), headers={}, timeout=0.2
+)
+print(way.deliver(message, now=now).answer)
+way.close()
+"""
 
 
 def test_nobody_there_is_said_without_the_address(

@@ -7,10 +7,11 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import httpx2
 from jinja2 import StrictUndefined
@@ -28,6 +29,8 @@ _MOST_CHUNKS: Final = 16
 _LONGEST_RETRY_AFTER: Final = 86_400
 
 Body = Callable[[Notification], bytes]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class TemplateFailedError(ForewarnError):
@@ -52,7 +55,7 @@ class WebhookNotifier:
         self._timeout = timeout
         # A loop of its own: only there can a time-out be one for all of an attempt. Those of a
         # blocking client begin anew with every byte that drips in.
-        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._runner = asyncio.Runner(loop_factory=_new_loop)
         self._turn = threading.Lock()
         self._client = httpx2.AsyncClient(
             # No proxies or credentials from the environment: only settings.py reads that.
@@ -155,6 +158,30 @@ async def _drain(answer: httpx2.Response, deadline: float | None) -> None:
                         break
     finally:
         await answer.aclose()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(_Lookups())
+    return loop
+
+
+class _Lookups(ThreadPoolExecutor):
+    """Where names are looked up: on daemons, for which nobody waits when the server ends."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(fn(*args, **kwargs))
+            except Exception as error:  # noqa: BLE001 - it is raised again where it is waited for
+                done.set_exception(error)
+
+        # From here on it cannot be canceled, only left alone.
+        done.set_running_or_notify_cancel()
+        threading.Thread(target=run, name="lookup", daemon=True).start()
+        return done
 
 
 def _reason(error: Exception) -> str:
