@@ -11,7 +11,8 @@ from typing import Final, TypeAlias
 
 from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
 from forewarn.client import Change, ChangeKind
-from forewarn.protocol.document import Event
+from forewarn.protocol.document import Event, write_event
+from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -85,6 +86,12 @@ def resume(case: Case) -> Case:
             for phase, outcomes in case.outcomes.items()
         },
     )
+
+
+def write_item(event: Event) -> dict[str, object]:
+    """Return *event* as an item of the newest api-version, without a source if it has none."""
+    item = write_event(event, NEWEST)
+    return item if event.event_source else {**item, "EventSource": ""}
 
 
 def _resume_outcome(outcome: Outcome) -> Outcome:

@@ -102,9 +102,9 @@ def _current_phase(case: Case) -> Phase | None:
     match case.verdict:
         case Verdict.HANDLE:
             return case.phase
-        case Verdict.NOTIFY if not case.is_over:
+        case Verdict.NOTIFY:
             return Phase.NOTIFY
-        case _:
+        case Verdict.IGNORE:
             return None
 
 

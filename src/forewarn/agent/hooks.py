@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from forewarn.agent.cases import write_item
 from forewarn.agent.vocabulary import Outcome, Phase
 from forewarn.protocol.dates import write_date
-from forewarn.protocol.document import Event, write_event
+from forewarn.protocol.document import Event
 from forewarn.protocol.versions import NEWEST
 
 NOT_YET: Final = 75
@@ -94,7 +95,7 @@ def describe(event: Event, phase: Phase) -> Mapping[str, str]:
 
 def write_input(event: Event) -> bytes:
     """Return *event* as the newest api-version writes it, which is what a hook can read."""
-    return json.dumps(write_event(event, NEWEST)).encode("ascii")
+    return json.dumps(write_item(event)).encode("ascii")
 
 
 def read_status(status: int) -> Outcome:

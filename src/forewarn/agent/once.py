@@ -18,10 +18,8 @@ def once(file: Path | None, *, is_dry: bool) -> int:
 
 def _once(file: Path | None, *, is_dry: bool) -> int:
     settings, surroundings = prepare(file)
-    state = StateFile(settings.state_dir, is_dry=is_dry)
-    state.lock()
-    cases = state.load()
-    with make_client(settings) as client:
+    with StateFile(settings.state_dir, is_dry=is_dry) as state, make_client(settings) as client:
+        cases = state.load()
         changes = client.changes(case.event for case in cases.values() if not case.is_over)
         if not changes and not cases:
             return DONE

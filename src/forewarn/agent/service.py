@@ -28,20 +28,18 @@ def run(file: Path | None, *, is_dry: bool) -> int:
 
 def _run(file: Path | None, *, is_dry: bool) -> int:
     settings, surroundings = prepare(file)
-    state = StateFile(settings.state_dir, is_dry=is_dry)
-    state.lock()
-    cases = state.load()
     status = Status()
     if settings.listen is not None:
         from forewarn.agent.listener import start_listener
 
         start_listener(settings.listen, status)
     notifier = Notifier(surroundings.notify_socket, surroundings.watchdog_seconds)
+    inbox: Inbox = SimpleQueue()
     gc.enable()
     gc.freeze()
-    notifier.tell("READY=1")
-    inbox: Inbox = SimpleQueue()
-    with make_client(settings) as client:
+    with StateFile(settings.state_dir, is_dry=is_dry) as state, make_client(settings) as client:
+        cases = state.load()
+        notifier.tell("READY=1")
         me = _find_identity(settings, client, status, notifier)
         _log.info("agent_runs name=%s server=%s dry_run=%s", me.name, client.endpoint, is_dry)
         performer = make_performer(client, surroundings, inbox, is_dry=is_dry)

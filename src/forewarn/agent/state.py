@@ -10,13 +10,12 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Self
 
-from forewarn.agent.cases import Case, Cases
+from forewarn.agent.cases import Case, Cases, write_item
 from forewarn.agent.errors import StateError
 from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
-from forewarn.protocol.document import read_event, write_event
-from forewarn.protocol.versions import NEWEST
+from forewarn.protocol.document import read_event
 
 VERSION: Final = 1
 
@@ -26,7 +25,7 @@ _log = logging.getLogger("forewarn.agent")
 class StateFile:
     """The file `state.json` in a folder that only one agent at a time may use.
 
-    One that is dry is only read, and locked by nobody.
+    It is locked inside `with`. One that is dry is only read, and locked by nobody.
     """
 
     def __init__(self, folder: Path, *, is_dry: bool = False) -> None:
@@ -34,8 +33,16 @@ class StateFile:
         self._is_dry = is_dry
         self._lock: BinaryIO | None = None
 
-    def lock(self) -> None:
-        """Make the folder, and keep other agents out of it until this process ends."""
+    def __enter__(self) -> Self:
+        self._take_lock()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    def _take_lock(self) -> None:
+        """Make the folder, and keep other agents out of it."""
         folder = self.path.parent
         if self._is_dry:
             return
@@ -105,7 +112,7 @@ def decode_cases(content: bytes) -> Cases:
 
 def _write_case(case: Case) -> Mapping[str, object]:
     return {
-        "event": write_event(case.event, NEWEST),
+        "event": write_item(case.event),
         "verdict": case.verdict,
         "phase": case.phase,
         "outcomes": case.outcomes,
