@@ -71,7 +71,9 @@ class Running:
         self._on_exit(status)
 
     def _read_output(self) -> None:
-        output = self._process.stdout
-        while output and (line := output.readline(_LONGEST_LINE)):
-            text = line.decode("utf-8", "replace").rstrip()
-            _log.info("hook_output hook=%r %s", self._name, text)
+        if self._process.stdout is None:
+            return  # it never is: the type cannot say so
+        with self._process.stdout as output:
+            while line := output.readline(_LONGEST_LINE):
+                text = line.decode("utf-8", "replace").rstrip()
+                _log.info("hook_output hook=%r %s", self._name, text)
