@@ -9,6 +9,7 @@ from urllib.request import urlopen
 import pytest
 from tests.e2e.conftest import Server, ServerMaker, free_port, wait_until
 from tests.e2e.machines import Machine
+from tests.e2e.plain_azure import EVENT, plain_azure
 
 MachineMaker = Callable[..., Machine]
 
@@ -488,3 +489,28 @@ def test_listener_says_who_is_drained(
 
     assert ask(port, "/healthz")[0] == 200
     assert "azure_scheduledevent_request_error 0" not in ask(port, "/metrics")[1]
+
+
+def test_life_of_an_event_on_plain_azure(tmp_path: Path, environment: Mapping[str, str]) -> None:
+    with plain_azure() as azure:
+        machine = Machine(
+            name="WestNO_0", folder=tmp_path, endpoint=azure.endpoint, environment=environment
+        )
+        machine.configure(postpone="1h")
+        machine.answer("scheduled", 75)
+        machine.start()
+        try:
+            azure.show({**EVENT, "EventType": "Reboot"})
+            machine.wait_for_phase("end scheduled", times=2)
+            machine.answer("scheduled", 0)
+            wait_until(lambda: bool(azure.approved), "it was not approved", 20)
+            azure.show({**EVENT, "EventType": "Reboot", "EventStatus": "Started", "NotBefore": ""})
+            machine.wait_for_phase("end started")
+            azure.show()
+            machine.wait_until_closed()
+        finally:
+            machine.cut_power()
+
+    assert azure.approved == [EVENT["EventId"]]
+    assert machine.phases[-4:] == WHOLE_LIFE[2:]
+    assert machine.said().count("postpone_failed") == 1

@@ -51,9 +51,9 @@ def prepare(file: Path | None) -> tuple[Settings, Surroundings]:
     return read_settings(file, surroundings), surroundings
 
 
-def make_client(settings: Settings) -> Client:
+def make_client(settings: Settings, *, patience: float = 5) -> Client:
     """Return a client for the server of the configuration, or whichever it finds."""
-    return Client(settings.endpoint)
+    return Client(settings.endpoint, patience=patience)
 
 
 def find_identity(settings: Settings, client: Client) -> Identity:

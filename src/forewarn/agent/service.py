@@ -37,7 +37,10 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
     inbox: Inbox = SimpleQueue()
     gc.enable()
     gc.freeze()
-    with StateFile(settings.state_dir, is_dry=is_dry) as state, make_client(settings) as client:
+    with (
+        StateFile(settings.state_dir, is_dry=is_dry) as state,
+        make_client(settings, patience=30) as client,
+    ):
         cases = state.load()
         notifier.tell("READY=1")
         me = _find_identity(settings, client, status, notifier)
