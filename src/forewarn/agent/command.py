@@ -7,6 +7,7 @@ import argparse
 import gc
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -36,6 +37,7 @@ def main() -> NoReturn:
         status = _VERBS[options.verb](options)
     except KeyboardInterrupt:
         status = 130
+    gc.freeze()  # nor is anything looked at that ends with the process
     sys.exit(status)
 
 
@@ -44,11 +46,13 @@ def _make_parser() -> argparse.ArgumentParser:
         prog="forewarn-agent",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_FORMATTER,
     )
     verbs = parser.add_subparsers(dest="verb", metavar="run | once | check", required=True)
     for verb, (summary, can_be_dry) in _SUMMARIES.items():
-        added = verbs.add_parser(verb, help=summary, description=summary)
+        added = verbs.add_parser(
+            verb, help=summary, description=summary, formatter_class=_FORMATTER
+        )
         added.add_argument(
             "--config",
             type=Path,
@@ -62,6 +66,9 @@ def _make_parser() -> argparse.ArgumentParser:
             )
     return parser
 
+
+# Without a width it is asked of the terminal, with whatever shutil imports, for every argument.
+_FORMATTER: Final = partial(argparse.RawDescriptionHelpFormatter, width=100)
 
 _SUMMARIES: Final[Mapping[str, tuple[str, bool]]] = {
     "run": ("Follow the events of this machine until stopped.", True),

@@ -3,10 +3,16 @@
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 
-from forewarn.agent.hooks import NOT_YET
-from forewarn.agent.preparing import DONE, FAILED, conclude, find_identity, make_client, prepare
+from forewarn.agent.preparing import (
+    DONE,
+    FAILED,
+    UNFINISHED,
+    conclude,
+    find_identity,
+    make_client,
+    prepare,
+)
 from forewarn.agent.state import StateFile
 from forewarn.agent.vocabulary import Outcome
 
@@ -24,9 +30,9 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
         if not changes and not cases:
             return DONE
         from forewarn.agent.composing import compose_agent, make_performer
-        from forewarn.agent.running import Inbox, settle_agent
+        from forewarn.agent.running import make_inbox, settle_agent
 
-        inbox: Inbox = SimpleQueue()
+        inbox = make_inbox()
         performer = make_performer(client, surroundings, inbox, is_dry=is_dry)
         me = find_identity(settings, client)
         agent = compose_agent(settings, me, cases, state, performer)
@@ -39,5 +45,5 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
 def _find_status(outcomes: Iterable[Outcome]) -> int:
     """Return what the process ends with after hooks came to their end with *outcomes*."""
     if Outcome.NOT_YET in outcomes:
-        return NOT_YET
+        return UNFINISHED
     return FAILED if {*outcomes} - {Outcome.READY} else DONE

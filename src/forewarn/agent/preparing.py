@@ -17,6 +17,7 @@ DONE: Final = 0
 FAILED: Final = 1
 UNUSABLE: Final = 2
 UNREACHABLE: Final = 6
+UNFINISHED: Final = 75
 
 _STATUSES: Final[tuple[tuple[type[ForewarnError], int], ...]] = (
     (SettingsError, UNUSABLE),

@@ -35,6 +35,11 @@ News: TypeAlias = Change | Result | Stop
 Inbox: TypeAlias = SimpleQueue[News]
 
 
+def make_inbox() -> Inbox:
+    """Return a queue that is empty."""
+    return SimpleQueue()
+
+
 def run_agent(agent: Agent, inbox: Inbox, status: Status, notifier: Notifier) -> None:
     """Take what comes, until there is a Stop and the hooks that are running have ended.
 

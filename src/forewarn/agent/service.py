@@ -5,12 +5,11 @@ import logging
 import threading
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 
 from forewarn.agent.clock import read_clock
 from forewarn.agent.composing import compose_agent, make_performer
 from forewarn.agent.preparing import DONE, conclude, find_identity, make_client, prepare
-from forewarn.agent.running import Inbox, run_agent, take_signals, watch
+from forewarn.agent.running import make_inbox, run_agent, take_signals, watch
 from forewarn.agent.settings import Settings
 from forewarn.agent.state import StateFile
 from forewarn.agent.status import Status
@@ -34,7 +33,7 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
 
         start_listener(settings.listen, status)
     notifier = Notifier(surroundings.notify_socket, surroundings.watchdog_seconds)
-    inbox: Inbox = SimpleQueue()
+    inbox = make_inbox()
     gc.enable()
     gc.freeze()
     with (

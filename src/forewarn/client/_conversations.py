@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
-from forewarn.client._discovery import Search
 from forewarn.client._endpoints import Endpoint, parse_endpoint
 from forewarn.client._errors import RefusedError, UnavailableError
 from forewarn.client._messages import Conversation, Request, Response
@@ -43,8 +42,8 @@ class Conversations:
         find_endpoint: Callable[[], Conversation[Endpoint]] | None = None,
     ) -> None:
         self.conduct = conduct
-        self._find_endpoint = find_endpoint or Search(conduct).find_endpoint
         self._endpoint = None if endpoint is None else parse_endpoint(endpoint)
+        self._find_endpoint = find_endpoint
 
     @property
     def endpoint(self) -> str | None:
@@ -87,6 +86,11 @@ class Conversations:
 
     def _locate(self) -> Conversation[Endpoint]:
         if self._endpoint is None:
+            if self._find_endpoint is None:
+                # Who was told where the server is does without all this.
+                from forewarn.client._discovery import Search
+
+                self._find_endpoint = Search(self.conduct).find_endpoint
             self._endpoint = yield from self._find_endpoint()
         return self._endpoint
 
