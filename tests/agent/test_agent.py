@@ -321,6 +321,17 @@ def test_what_cannot_be_recorded_is_not_begun(stage: Stage) -> None:
     assert stage.begun == ["scheduled first"]
 
 
+def test_what_could_not_be_saved_is_saved_with_the_next_news(stage: Stage) -> None:
+    agent = stage.start()
+    stage.is_disk_full = True
+    stage.tell(agent, make_change(event_type="Freeze", duration_in_seconds=1))
+    stage.is_disk_full = False
+
+    stage.tell(agent, make_change(number=2, resources=("web-1",)))
+
+    assert stage.saved == agent.cases != {}
+
+
 def test_agent_that_is_to_stop_begins_nothing_new(stage: Stage) -> None:
     agent = stage.start()
     agent.take(make_change(), stage.now)

@@ -107,6 +107,12 @@ def test_what_is_not_known_is_empty_or_minus_one() -> None:
     assert (told["EVENT_NOTBEFORE"], told["EVENT_SOURCE"], told["EVENT_DURATION"]) == ("", "", "-1")
 
 
+def test_what_no_environment_can_hold_is_left_out() -> None:
+    told = describe(make_event(description="a\0b\ud800c"), Phase.STARTED)
+
+    assert told["EVENT_DESCRIPTION"] == "ab?c"
+
+
 @pytest.mark.parametrize(
     ("status", "outcome"),
     [(0, Outcome.READY), (75, Outcome.NOT_YET), (1, Outcome.FAILED), (-9, Outcome.FAILED)],

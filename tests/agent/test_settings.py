@@ -95,6 +95,7 @@ def test_hooks_are_beside_the_file(tmp_path: Path) -> None:
         ('approval = "always"', "approval", "none of never, when-ready, leader"),
         ("approval = 3", "approval", "one of never, when-ready, leader"),
         ('name = ""', "name", "a text in quotes"),
+        ('endpoint = "https://host"', "endpoint", "metadata servers speak plain http"),
         ('state_dir = "state"', "state_dir", "an absolute path"),
         ("timeout = 30", "timeout", '"30s", "10m" or "1h"'),
         ('timeout = "0s"', "timeout", "longer than nothing"),
@@ -153,3 +154,4 @@ def test_systemd_says_where_and_how_often() -> None:
     assert surroundings.state == Path("/var/lib/elsewhere")
     assert (surroundings.notify_socket, surroundings.watchdog_seconds) == ("@socket", 120.0)
     assert surroundings.is_journaled
+    assert surroundings.variables.keys() == {"STATE_DIRECTORY", "JOURNAL_STREAM"}

@@ -1,5 +1,7 @@
 import socket
+import time
 from datetime import timedelta
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,25 @@ def test_address_that_is_taken_is_named() -> None:
 
         with pytest.raises(AgentError, match=f"listen: 127.0.0.1:{port} cannot be listened on"):
             start_listener(("127.0.0.1", port), Status())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_listener_answers_on_either_family(host: str) -> None:
+    listener = start_listener((host, 0), Status(heartbeat=time.monotonic()))
+    try:
+        connection = HTTPConnection(host, listener.server_address[1], timeout=10)
+        for method, path, status in (
+            ("GET", "/healthz", 200),
+            ("HEAD", "/readyz", 503),
+            ("GET", "/metrics?name=x", 200),
+        ):
+            connection.request(method, path)
+            answer = connection.getresponse()
+            assert (answer.status, bool(answer.read())) == (status, method == "GET")
+        connection.close()
+    finally:
+        listener.shutdown()
+        listener.server_close()
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="systemd is on Linux")

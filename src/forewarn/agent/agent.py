@@ -89,6 +89,7 @@ class Agent:
     _runs: dict[EventId, _Run] = field(default_factory=dict)
     _asking: set[EventId] = field(default_factory=set)
     _rests: dict[EventId, float] = field(default_factory=dict)
+    _is_saved: bool = True
 
     def __post_init__(self) -> None:
         for case in self.cases.values():
@@ -111,7 +112,8 @@ class Agent:
         return bool(self._runs)
 
     def take(self, news: Change | HookEnded | Answered, now: Now) -> None:
-        """Fold *news* into the cases, and keep them."""
+        """Fold *news* into the cases, and keep them if that changes them."""
+        before = self.cases
         match news:
             case Change():
                 self._take_change(news)
@@ -119,7 +121,8 @@ class Agent:
                 self._take_end(news, now)
             case Answered():
                 self._take_answer(news, now)
-        self._save()
+        if self.cases is not before or not self._is_saved:
+            self._save()
 
     def act(self, now: Now, *, may_begin: bool = True) -> None:
         """Begin what is due, unless nothing may begin any more, and end what has had its time."""
@@ -252,8 +255,10 @@ class Agent:
             self.memory.save(self.cases)
         except StateError as error:
             _log.error("state_not_saved error=%s", error)
-            return False
-        return True
+            self._is_saved = False
+        else:
+            self._is_saved = True
+        return self._is_saved
 
 
 def _settle(case: Case, answer: Answered) -> Case:

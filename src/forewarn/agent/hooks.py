@@ -79,7 +79,7 @@ def find_misfits(folder: Path, *, platform: str = sys.platform) -> tuple[Path, .
 def describe(event: Event, phase: Phase) -> Mapping[str, str]:
     """Return the variables that tell a hook about *event*; the first seven are widely known."""
     duration = event.duration_in_seconds
-    return {
+    variables = {
         "EVENT_ID": event.event_id,
         "EVENT_TYPE": event.event_type,
         "EVENT_STATUS": event.event_status,
@@ -91,6 +91,7 @@ def describe(event: Event, phase: Phase) -> Mapping[str, str]:
         "EVENT_DESCRIPTION": event.description,
         "EVENT_PHASE": phase,
     }
+    return {name: _make_printable(value) for name, value in variables.items()}
 
 
 def write_input(event: Event) -> bytes:
@@ -117,6 +118,11 @@ def _find_runner(path: Path, *, is_windows: bool) -> tuple[str, ...] | None:
     if is_windows:
         return _WINDOWS_RUNNERS.get(path.suffix.lower())
     return () if os.access(path, os.X_OK) else None
+
+
+def _make_printable(value: str) -> str:
+    # What a server sends may be no text that a system can put into an environment.
+    return value.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def _write_not_before(event: Event) -> str:

@@ -1,9 +1,11 @@
 """The local listener: /healthz, /readyz, /drainz and /metrics."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
 from typing import Final, TypeAlias
 
 from forewarn.agent.errors import AgentError
@@ -23,12 +25,17 @@ def start_listener(address: tuple[str, int], status: Status) -> "Listener":
     return listener
 
 
-class Listener(ThreadingHTTPServer):
-    """Shows *status* to whoever asks."""
+class Listener(ThreadingTCPServer):
+    """Shows *status* to whoever asks.
 
+    It is no HTTPServer, because that asks for the name of its address, and waits for the answer.
+    """
+
+    allow_reuse_address = True
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int], status: Status) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
         self.status = status
 
@@ -68,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         answer = _ANSWERS.get(self.path.partition("?")[0])
         status, text = (404, "not found") if answer is None else answer(self.server.status)
-        body = f"{text.rstrip()}\n".encode()
+        body = f"{text.rstrip()}\n".encode("utf-8", "replace")
         self.send_response(status)
         self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))

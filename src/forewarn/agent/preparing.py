@@ -9,7 +9,7 @@ from typing import Final
 
 from forewarn.agent.errors import SettingsError
 from forewarn.agent.settings import Settings, Surroundings, read_settings, read_surroundings
-from forewarn.client import Client, EndpointError, UnavailableError
+from forewarn.client import Client, EndpointError, RefusedError, UnavailableError
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.identity import Identity
 
@@ -64,11 +64,13 @@ def find_identity(settings: Settings, client: Client) -> Identity:
         return Identity(name=settings.name, host_name=host_name)
     try:
         return client.whoami()
+    except RefusedError:
+        pass
     except UnavailableError as error:
         if error.status != 404:
             raise
-        _log.warning("identity_unknown name=%s hint='set name if Resources differ'", host_name)
-        return Identity(name=host_name, host_name=host_name)
+    _log.warning("name_not_told host_name=%s hint='set name if Resources differ'", host_name)
+    return Identity(name=host_name, host_name=host_name)
 
 
 _TERMINAL: Final = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")

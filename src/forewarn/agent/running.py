@@ -4,6 +4,7 @@ The document is watched in one thread, hooks and requests have their own; all th
 comes of it into the queue.
 """
 
+import contextlib
 import logging
 import signal
 import time
@@ -18,11 +19,12 @@ from forewarn.agent.clock import read_clock
 from forewarn.agent.performing import Result
 from forewarn.agent.status import Status
 from forewarn.agent.systemd import Notifier
-from forewarn.client import Change, Client, ClientError
+from forewarn.client import Change, Client, RefusedError
 from forewarn.protocol.document import Event
 
 LONGEST_SLEEP: Final = 20.0
-REFUSED_SECONDS: Final = 60.0
+AGAIN_SECONDS: Final = 60.0
+"""How long a server that refuses is left alone."""
 
 _log = logging.getLogger("forewarn.agent")
 
@@ -66,18 +68,13 @@ def run_agent(agent: Agent, inbox: Inbox, status: Status, notifier: Notifier) ->
 
 def settle_agent(agent: Agent, inbox: Inbox) -> None:
     """Take what there is, do what is due, and what that leads to, until nothing is under way."""
-    while True:
-        while agent.is_busy or not inbox.empty():
-            agent.act(now := read_clock())
-            try:
-                news = inbox.get(timeout=_time_to_sleep(agent, now.steady))
-            except Empty:
-                continue
+    agent.act(now := read_clock())
+    while agent.is_busy or not inbox.empty():
+        with contextlib.suppress(Empty):
+            news = inbox.get(timeout=_time_to_sleep(agent, now.steady))
             if not isinstance(news, Stop):
                 agent.take(news, read_clock())
-        agent.act(read_clock())
-        if not agent.is_busy:
-            return
+        agent.act(now := read_clock())
 
 
 def watch(
@@ -91,13 +88,16 @@ def watch(
             for change in client.watch(known, observe=status.note_poll):
                 status.note_change(change)
                 inbox.put(change)
-        except ClientError as error:
-            # A refusal, which may end when the other side is upgraded or configured better.
+        except RefusedError as error:
+            # It may end when the other side is upgraded, or configured better.
             _log.error("watch_refused error=%s", error)
             status.trouble = str(error)
+        except Exception:  # noqa: BLE001 - to end here would leave the machine without a watch
+            _log.exception("watch_failed")
+            status.trouble = "the agent has made a mistake, which is in its log"
         else:
             return
-        time.sleep(REFUSED_SECONDS)
+        time.sleep(AGAIN_SECONDS)
 
 
 def take_signals(inbox: Inbox) -> None:

@@ -3,6 +3,7 @@
 import gc
 import logging
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from forewarn.agent.settings import Settings
 from forewarn.agent.state import StateFile
 from forewarn.agent.status import Status
 from forewarn.agent.systemd import Notifier
-from forewarn.client import Client, ClientError, EndpointError
+from forewarn.client import Client, UnavailableError
 from forewarn.protocol.identity import Identity
 
 _log = logging.getLogger("forewarn.agent")
@@ -62,8 +63,7 @@ def _find_identity(
         notifier.tell("WATCHDOG=1")
         try:
             return find_identity(settings, client)
-        except EndpointError:
-            raise
-        except ClientError as error:
-            status.trouble = str(error)
-            _log.error("identity_unknown error=%s", error)
+        except UnavailableError as error:
+            status.trouble = error.trouble
+            _log.error("name_not_told error=%s", error)
+        time.sleep(settings.ask_again.total_seconds())

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from forewarn.agent.errors import SettingsError
 from forewarn.agent.rules import Rule
 from forewarn.agent.vocabulary import Approval, Phase, Verdict
+from forewarn.client import Client, EndpointError
 from forewarn.protocol.vocabulary import EventSource, EventType
 
 FILE_NAME: Final = "agent.toml"
@@ -43,11 +44,14 @@ class Settings:
     rules: tuple[Rule, ...] = ()
 
 
+_FOR_US_ALONE: Final = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What the environment of this process says.
 
-    `variables` is all of it, for hooks. `notify_socket` and `watchdog_seconds` are systemd's.
+    `variables` is what hooks are given. `notify_socket` and `watchdog_seconds` are systemd's.
     """
 
     variables: Mapping[str, str]
@@ -68,7 +72,7 @@ def read_surroundings(
         configuration, state = Path("/etc/forewarn"), Path("/var/lib/forewarn-agent")
     watchdog = variables.get("WATCHDOG_USEC", "")
     return Surroundings(
-        variables=variables,
+        variables={key: value for key, value in variables.items() if key not in _FOR_US_ALONE},
         configuration=configuration,
         state=Path(variables.get("STATE_DIRECTORY") or state),
         notify_socket=variables.get("NOTIFY_SOCKET"),
@@ -144,6 +148,15 @@ def _read_text(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise _FlawError('it has to be a text in quotes, like "web-0".')
     return value
+
+
+def _read_endpoint(value: object) -> str:
+    text = _read_text(value)
+    try:
+        Client(text)
+    except EndpointError as error:
+        raise _FlawError(str(error)) from error
+    return text
 
 
 def _read_path(value: object) -> Path:
@@ -241,7 +254,7 @@ HOOK_KEYS: Final[Mapping[str, _Key]] = {phase: (phase, _read_texts) for phase in
 """The keys of [hooks]: commands for a shell, by phase."""
 
 KEYS: Final[Mapping[str, _Key]] = {
-    "endpoint": ("endpoint", _read_text),
+    "endpoint": ("endpoint", _read_endpoint),
     "name": ("name", _read_text),
     "approval": ("approval", _read_word(Approval)),
     "hooks_dir": ("hooks_dir", _read_path),
