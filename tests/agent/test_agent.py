@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from math import inf
 
 import pytest
 from tests.agent.conftest import ID, NOON, Stage, make_change, make_event, make_hooks
@@ -247,6 +248,31 @@ def test_answer_about_an_event_that_is_over_is_forgotten(stage: Stage) -> None:
 
     assert agent.cases == {}
     assert not agent.is_busy
+
+
+def test_answer_that_comes_too_late_delays_nothing(stage: Stage) -> None:
+    stage.hooks = make_hooks(canceled="undo")
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.tell(agent, make_change(ChangeKind.CANCELED))
+
+    stage.answer(agent, SILENT)
+    stage.end_hook(agent)
+
+    assert agent.cases == {}
+    assert agent.next_moment() == inf
+
+
+def test_case_that_is_closed_leaves_no_time_to_wake_up_at(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.end_hook(agent, status=75)
+
+    stage.hooks = make_hooks()
+    stage.tell(agent, make_change(ChangeKind.GONE))
+
+    assert agent.cases == {}
+    assert agent.next_moment() == inf
 
 
 def test_approval_never_is_never(stage: Stage) -> None:

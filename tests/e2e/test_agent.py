@@ -1,5 +1,6 @@
 """Agents and a server through every life of an event, on real sockets."""
 
+import socket
 import time
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
@@ -166,7 +167,7 @@ def test_short_freeze_is_only_logged(start_server: ServerMaker, make_machine: Ma
     machine.start()
 
     server.create("Freeze", "solo-0", duration_in_seconds=5)
-    machine.wait_for(lambda: "verdict=ignore" in machine.said(), "the freeze is not in the log")
+    machine.wait_for_log("verdict=ignore")
 
     assert machine.journal == []
 
@@ -230,7 +231,7 @@ def test_agent_that_is_killed_during_a_hook_does_not_run_it_again(
     if phase == "scheduled":
         assert server.operate("POST", f"events/{event_id}/start").status == 200
     if phase != "recovered":
-        machine.wait_for(lambda: "event_started" in machine.said(), "it has not seen the start")
+        machine.wait_for_log("phase=started")
         complete(server, event_id)
     machine.wait_until_closed()
 
@@ -252,9 +253,9 @@ def test_agent_that_is_killed_between_hooks_goes_on_where_it_was(
     machine.wait_for_phase("end scheduled")
     if moment != "ready":
         machine.wait_for_phase("end started")
-        machine.wait_for(lambda: "phase=started hook='10-note' outcome" in machine.said(), "")
+        machine.wait_for_log("phase=started hook='10-note' outcome")
     else:
-        machine.wait_for(lambda: "outcome=ready" in machine.said(), "it was not told of the end")
+        machine.wait_for_log("outcome=ready")
     machine.kill()
     if moment == "gone":
         complete(server, event_id)
@@ -326,7 +327,7 @@ def test_hook_that_says_not_yet_is_asked_again_and_moves_the_event(
     machine.answer("scheduled", 0)
     server.wait_for(event["event_id"], "Started")
 
-    assert machine.said().count("postpone_granted") == 1
+    assert machine.said().count("request_granted request=postpone") == 1
 
 
 def test_scope_that_does_not_postpone_is_asked_once(
@@ -342,7 +343,7 @@ def test_scope_that_does_not_postpone_is_asked_once(
     machine.answer("scheduled", 0)
     server.wait_for(event["event_id"], "Started")
 
-    assert machine.said().count("postpone_failed") == 1
+    assert machine.said().count("request_failed request=postpone") == 1
 
 
 CLUSTER = """
@@ -380,7 +381,7 @@ def test_cluster_under_policy_all_starts_when_the_last_is_ready(
         assert server.event(event_id)["event_status"] == "Scheduled"
         assert len(server.event(event_id)["approvals"]) == number
         machine.release("scheduled")
-        machine.wait_for(lambda: "approve_granted" in machine.said(), "it has not approved")  # noqa: B023
+        machine.wait_for_log("request_granted request=approve")
 
     server.wait_for(event_id, "Started")
     for machine in machines:
@@ -421,7 +422,7 @@ def test_stopping_waits_for_the_hook_that_is_running(
 
     assert machine.process is not None
     machine.process.terminate()
-    machine.wait_for(lambda: "stopping hooks_running=True" in machine.said(), "it does not stop")
+    machine.wait_for_log("stopping hooks_running=True")
     machine.release("scheduled")
 
     assert machine.process.wait(10) == 0
@@ -436,7 +437,7 @@ def test_dry_run_does_nothing_and_says_what_it_would(
     machine.start("--dry-run")
 
     (event,) = server.create("Reboot", "solo-0")
-    machine.wait_for(lambda: "would_approve" in machine.said(), "it would not approve")
+    machine.wait_for_log("would_approve")
 
     assert "would_run" in machine.said()
     assert server.event(event["event_id"])["approvals"] == []
@@ -513,4 +514,45 @@ def test_life_of_an_event_on_plain_azure(tmp_path: Path, environment: Mapping[st
 
     assert azure.approved == [EVENT["EventId"]]
     assert machine.phases[-4:] == WHOLE_LIFE[2:]
-    assert machine.said().count("postpone_failed") == 1
+    assert machine.said().count("request_failed request=postpone") == 1
+
+
+def test_systemd_is_told_how_it_goes(
+    start_server: ServerMaker, make_machine: MachineMaker, tmp_path: Path
+) -> None:
+    machine = make_machine(start_server())
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(address)
+        systemd.settimeout(20)
+        machine.environment = {
+            **machine.environment,
+            "NOTIFY_SOCKET": address,
+            "WATCHDOG_USEC": "1000000",
+        }
+        machine.start()
+
+        told = [systemd.recv(100) for _ in range(6)]
+        assert machine.stop() == 0
+        while told[-1] != b"STOPPING=1":
+            told.append(systemd.recv(100))
+
+    assert told[0] == b"READY=1"
+    assert set(told[1:-1]) == {b"WATCHDOG=1"}
+
+
+def test_check_shows_what_is_known_and_what_is_wrong(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server()
+    machine = make_machine(server, approval="never")
+    (event,) = server.create("Reboot", "solo-0")
+    machine.run("once")
+    (machine.folder / "hooks.d" / "started.d" / "notes.txt").touch()
+
+    checked = machine.run("check")
+
+    known = f"{event['event_id']} handle scheduled: scheduled '10-note' ready"
+    assert f"known event     {known}" in checked.stdout
+    assert "notes.txt cannot be executed" in checked.stdout
+    assert checked.returncode == 1

@@ -34,7 +34,7 @@ from forewarn.agent.errors import StateError
 from forewarn.agent.performing import Answered, HookEnded, Performer, Stoppable
 from forewarn.agent.processes import GRACE_SECONDS
 from forewarn.agent.rules import Rule, judge
-from forewarn.agent.vocabulary import Consent, Outcome, Verdict
+from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
 from forewarn.client import Change, ChangeKind
 from forewarn.protocol.document import Event
 from forewarn.protocol.vocabulary import EventId
@@ -144,7 +144,7 @@ class Agent:
             followed = follow(case, change)
             if followed.phase is not case.phase:
                 self._rests.pop(event.event_id, None)
-                _log.info("event_%s event=%s", followed.phase, event.event_id)
+                _log.info("event_moved event=%s phase=%s", event.event_id, followed.phase)
             self._put(followed)
         elif change.kind in _OPENING and event.affects(self.ways.conduct.me):
             opened = open_case(change, judge(event, self.ways.conduct.me, self.ways.rules))
@@ -176,10 +176,13 @@ class Agent:
             return
         verb = "approve" if answer.not_before is None else "postpone"
         if answer.error is None:
-            _log.info("%s_granted event=%s", verb, answer.event_id)
+            _log.info("request_granted request=%s event=%s", verb, answer.event_id)
         else:
-            _log.warning("%s_failed event=%s error=%s", verb, answer.event_id, answer.error)
-            self._rests[answer.event_id] = now.steady + self.ways.ask_again
+            _log.warning(
+                "request_failed request=%s event=%s error=%s", verb, answer.event_id, answer.error
+            )
+            if case.phase is Phase.SCHEDULED:  # else it does not matter any more
+                self._rests[answer.event_id] = now.steady + self.ways.ask_again
         self._put(_settle(case, answer))
 
     def _pursue(self, case: Case, hooks: Hooks, now: Now, *, may_begin: bool) -> None:
@@ -202,6 +205,7 @@ class Agent:
                 self._ask(case.event, action)
             case Close():
                 _log.info("event_closed event=%s", event_id)
+                self._rests.pop(event_id, None)
                 self.cases = {key: kept for key, kept in self.cases.items() if key != event_id}
                 self._save()
             case _:
