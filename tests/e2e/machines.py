@@ -1,5 +1,6 @@
 """A virtual machine with a real agent: a process with its own hooks, that can be killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -147,6 +148,16 @@ class Machine:
             f"{self.name} has not come to {what!r}: {self.said()}",
             ANSWER_SECONDS,
         )
+
+    def wait_for_state(self, phase: str) -> None:
+        """Return when it is on disk that the hook of *phase* is ready."""
+        file = self.folder / "state" / "state.json"
+
+        def is_ready() -> bool:
+            cases = json.loads(file.read_bytes())["cases"] if file.exists() else []
+            return any(case["outcomes"].get(phase) == {"10-note": "ready"} for case in cases)
+
+        wait_until(is_ready, f"{self.name} has not kept that {phase} is ready", ANSWER_SECONDS)
 
     def wait_until_closed(self) -> None:
         """Return when the agent has nothing left to do."""

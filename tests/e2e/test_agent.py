@@ -153,8 +153,8 @@ def test_two_events_are_handled_at_once(
     machine.wait_for_phase("begin scheduled", times=2)
     machine.release("scheduled")
 
+    machine.wait_for_phase("end started", times=2)
     for event in (reboot, freeze):
-        server.wait_for(event["event_id"], "Started")
         complete(server, event["event_id"])
     machine.wait_for_phase("end recovered", times=2)
     begun = [line for line in machine.journal if line.startswith("begin")]
@@ -222,7 +222,7 @@ def test_agent_that_is_killed_during_a_hook_does_not_run_it_again(
     (event,) = server.create("Reboot", "solo-0")
     event_id = event["event_id"]
     if phase == "recovered":
-        server.wait_for(event_id, "Started")
+        machine.wait_for_phase("end started")
         complete(server, event_id)
     machine.wait_for_phase(f"begin {phase}")
     machine.kill()
@@ -230,8 +230,8 @@ def test_agent_that_is_killed_during_a_hook_does_not_run_it_again(
     machine.release(phase)
     if phase == "scheduled":
         assert server.operate("POST", f"events/{event_id}/start").status == 200
+        machine.wait_for_phase("end started")
     if phase != "recovered":
-        machine.wait_for_log("phase=started")
         complete(server, event_id)
     machine.wait_until_closed()
 
@@ -250,12 +250,7 @@ def test_agent_that_is_killed_between_hooks_goes_on_where_it_was(
 
     (event,) = server.create("Reboot", "solo-0")
     event_id = event["event_id"]
-    machine.wait_for_phase("end scheduled")
-    if moment != "ready":
-        machine.wait_for_phase("end started")
-        machine.wait_for_log("phase=started hook='10-note' outcome")
-    else:
-        machine.wait_for_log("outcome=ready")
+    machine.wait_for_state("scheduled" if moment == "ready" else "started")
     machine.kill()
     if moment == "gone":
         complete(server, event_id)
