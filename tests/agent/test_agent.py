@@ -8,6 +8,7 @@ from math import inf
 import pytest
 from tests.agent.conftest import ID, NOON, Stage, make_change, make_event, make_hooks
 
+from forewarn.agent.agent import Looked
 from forewarn.agent.decisions import Now
 from forewarn.agent.performing import Answered
 from forewarn.agent.vocabulary import Approval, Consent, Outcome, Phase, Verdict
@@ -332,6 +333,33 @@ def test_restarted_agent_knows_which_events_were_told(stage: Stage) -> None:
     stage.tell(agent, make_change(ChangeKind.COMPLETED, number=2))
 
     assert [event.event_id for event in stage.start().events] == [ID]
+
+
+def test_restarted_agent_looks_before_it_goes_on(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.end_hook(agent, status=1)
+
+    agent = stage.start(has_looked=False)
+    agent.act(stage.now)
+    assert stage.begun == ["scheduled first", "scheduled second"]
+    stage.tell(agent, make_change(ChangeKind.COMPLETED))
+    stage.tell(agent, Looked())
+
+    assert stage.begun == ["scheduled first", "scheduled second", "recovered back"]
+
+
+def test_restarted_agent_goes_on_to_put_things_back_whether_or_not_the_server_answers(
+    stage: Stage,
+) -> None:
+    stage.hooks = make_hooks(recovered="one two")
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.tell(agent, make_change(ChangeKind.COMPLETED))
+
+    stage.start(has_looked=False).act(stage.now)
+
+    assert stage.begun == ["recovered one", "recovered two"]
 
 
 def test_what_cannot_be_recorded_is_not_begun(stage: Stage) -> None:

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 from tests.e2e.conftest import Server, ServerMaker, free_port, wait_until
-from tests.e2e.machines import Machine
+from tests.e2e.machines import HOOK, Machine
 from tests.e2e.plain_azure import EVENT, plain_azure
 
 MachineMaker = Callable[..., Machine]
@@ -283,6 +283,26 @@ def test_machine_that_is_rebooted_by_the_event_itself_recovers(
     machine.wait_until_closed()
 
     assert machine.phases == [*WHOLE_LIFE[:3], *WHOLE_LIFE[4:]]
+
+
+def test_machine_that_comes_back_when_all_is_over_prepares_for_nothing(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server()
+    machine = make_machine(server)
+    machine.write_hook("scheduled", "20-more", HOOK.format(folder=machine.folder))
+    machine.hold("scheduled")
+    machine.start()
+
+    (event,) = server.create("Reboot", "solo-0")
+    machine.wait_for_phase("begin scheduled")
+    machine.cut_power()
+    assert server.operate("POST", f"events/{event['event_id']}/start").status == 200
+    complete(server, event["event_id"])
+    machine.start()
+    machine.wait_until_closed()
+
+    assert machine.phases == ["begin scheduled", *WHOLE_LIFE[4:]]
 
 
 def test_machine_that_comes_back_before_the_event_ends_waits_for_it(

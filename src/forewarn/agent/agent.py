@@ -50,6 +50,11 @@ _LEVELS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The document was read, and all that had changed in it was told."""
+
+
 class Memory(Protocol):
     """Where cases are kept."""
 
@@ -78,7 +83,10 @@ class _Run:
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    """One agent. It is told what happens with `take`, and does what is due with `act`."""
+    """One agent. It is told what happens with `take`, and does what is due with `act`.
+
+    Nothing is begun for an event that may be over by now: a new process has to look first.
+    """
 
     ways: Ways
     cases: Cases
@@ -90,6 +98,7 @@ class Agent:
     _asking: set[EventId] = field(default_factory=set)
     _rests: dict[EventId, float] = field(default_factory=dict)
     _is_saved: bool = True
+    _has_looked: bool = False
 
     def __post_init__(self) -> None:
         for case in self.cases.values():
@@ -111,7 +120,7 @@ class Agent:
         """Whether a hook is running."""
         return bool(self._runs)
 
-    def take(self, news: Change | HookEnded | Answered, now: Now) -> None:
+    def take(self, news: Change | HookEnded | Answered | Looked, now: Now) -> None:
         """Fold *news* into the cases, and keep them if that changes them."""
         before = self.cases
         match news:
@@ -121,6 +130,8 @@ class Agent:
                 self._take_end(news, now)
             case Answered():
                 self._take_answer(news, now)
+            case Looked():
+                self._has_looked = True
         if self.cases is not before or not self._is_saved:
             self._save()
 
@@ -130,7 +141,8 @@ class Agent:
         if self.cases:
             hooks = self.ways.find_hooks()
             for case in tuple(self.cases.values()):
-                self._pursue(case, hooks, now, may_begin=may_begin)
+                if self._has_looked or case.is_over:
+                    self._pursue(case, hooks, now, may_begin=may_begin)
 
     def next_moment(self) -> float:
         """Return when `act` has something to do even if nothing happens, in steady seconds."""
