@@ -544,6 +544,7 @@ def test_systemd_is_told_how_it_goes(
             **machine.environment,
             "NOTIFY_SOCKET": address,
             "WATCHDOG_USEC": "1000000",
+            "JOURNAL_STREAM": "8:1",
         }
         machine.start()
 
@@ -554,6 +555,7 @@ def test_systemd_is_told_how_it_goes(
 
     assert told[0] == b"READY=1"
     assert set(told[1:-1]) == {b"WATCHDOG=1"}
+    assert machine.said().startswith("<6>agent_runs")
 
 
 def test_check_shows_what_is_known_and_what_is_wrong(
