@@ -87,6 +87,7 @@ def main(order_path: Path) -> None:
 
 def _run(order: Mapping[str, Any], output: Path) -> str:
     """Run the script, and return why it failed if it did."""
+    output.touch(mode=0o600)
     with output.open("wb") as printed:
         try:
             script = subprocess.Popen(  # noqa: S603 - the operator's own

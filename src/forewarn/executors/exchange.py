@@ -41,7 +41,11 @@ class Exchange:
             # No proxies or credentials from the environment: only settings.py reads that.
             trust_env=False,
             follow_redirects=False,
-            headers={"User-Agent": f"forewarn/{forewarn.__version__}"},
+            headers={
+                "User-Agent": f"forewarn/{forewarn.__version__}",
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+            },
         )
 
     def post(
@@ -102,11 +106,11 @@ def _headers(
 def _read(answer: httpx2.Response, seconds: float) -> bytes:
     """Return the body; one that is too long or too slow is cut, and then makes no sense."""
     body, deadline = b"", time.monotonic() + seconds
-    for chunk in answer.iter_bytes():
+    for chunk in answer.iter_raw():
         body += chunk
         if len(body) > _LARGEST_BODY or time.monotonic() > deadline:
             break
-    return body
+    return body[:_LARGEST_BODY]
 
 
 def _status_url(target: Target, answer: httpx2.Response) -> str | None:

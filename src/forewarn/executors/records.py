@@ -73,10 +73,10 @@ class Records:
         return self._directory / event_id / f"{vm}{suffix}"
 
     def _make_directory(self, path: Path) -> None:
-        if not path.exists():
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for parent in (path.parent, self._directory.parent):
-                sync_directory(parent)
+        for directory in (self._directory, path):
+            if not directory.exists():
+                directory.mkdir(mode=0o700, exist_ok=True)
+                sync_directory(directory.parent)
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:
