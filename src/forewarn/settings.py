@@ -258,6 +258,8 @@ class Settings(BaseSettings):
             raise ValueError("The setting speed cannot be used with clock virtual.")
         if self.executor.is_real and self.clock is ClockKind.VIRTUAL:
             raise ValueError(f"The executor {self.executor} cannot be used with clock virtual.")
+        if self.executor.is_real and os.name == "nt":
+            raise ValueError(f"The executor {self.executor} cannot be used on Windows.")
         if self.trusted_proxies and self.proxy_secret is None:
             raise ValueError("The setting trusted_proxies needs proxy_secret.")
         if (self.control_certificate is None) != (self.control_key is None):

@@ -32,7 +32,8 @@ EPOCH: Final = "Forewarn-Epoch"
 
 log = structlog.get_logger()
 
-_WORKERS: Final = 8
+# Enough that a target which lets a hundred orders hang leaves some for the others.
+_WORKERS: Final = 32
 _CLOSING_SECONDS: Final = 2.0
 _FORGET_AFTER: Final = timedelta(minutes=10)
 _ENDINGS: Final = frozenset({ImpactStatus.DONE, ImpactStatus.FAILED})
