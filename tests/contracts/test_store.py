@@ -510,6 +510,28 @@ def test_events_of_maintenances_are_those_they_created(store: Store) -> None:
     assert store.read(lambda reading: reading.events_of([])) == ()
 
 
+def test_events_under_way_are_those_in_flight_and_all_of_unfinished_maintenances(
+    store: Store,
+) -> None:
+    running, over = MaintenanceId("running"), MaintenanceId("over")
+    events = [
+        _event(1, event_status=EventStatus.COMPLETED, maintenance_id=over),
+        _event(2, event_status=EventStatus.COMPLETED, maintenance_id=running),
+        _event(3, event_status=EventStatus.STARTED, maintenance_id=running),
+        _event(4, event_status=EventStatus.CANCELED),
+        _event(5),
+    ]
+    store.write(_put_events(*events))
+    unfinished = Maintenance(maintenance_id=running, event_type=EventType.FREEZE)
+    finished = Maintenance(maintenance_id=over, event_type=EventType.FREEZE, finished_at=NOW)
+    store.write(lambda tx: tx.put_maintenance(unfinished))
+    store.write(lambda tx: tx.put_maintenance(finished))
+
+    under_way = store.read(lambda reading: reading.events_under_way())
+
+    assert under_way == (events[1], events[2], events[4])
+
+
 def test_events_are_found_by_status_and_virtual_machine(store: Store) -> None:
     events = [
         _event(1, resources=(VmName("web-1"),)),

@@ -38,9 +38,8 @@ def tick(store: Store, context: Context) -> None:
     """Have everything done that is due."""
 
     def look_and_record(epoch: int) -> bool:
-        return bool(
-            store.write(lambda tx: decide_and_record(tx, context, {}, epoch=epoch))[1].actions
-        )
+        turn = store.write(lambda tx: decide_and_record(tx, context, {}, epoch=epoch))
+        return bool(turn.decisions.actions)
 
     epoch = store.write(lambda tx: tx.next_epoch())
     while look_and_record(epoch):

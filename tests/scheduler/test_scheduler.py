@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from forewarn.clocks import VirtualClock
+from forewarn.domain.decisions import Snapshot, next_deadline
 from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.impact import Impact
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.notification import Target
@@ -30,10 +31,12 @@ from forewarn.operations.maintenances import (
 )
 from forewarn.operations.scenario_file import read_scenario
 from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, start_scenario
+from forewarn.operations.snapshots import look
 from forewarn.ports.executor import Executor
 from forewarn.ports.store import LeaseLostError, Store
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
+from forewarn.scheduler.tick import Turn, decide_and_record
 from forewarn.storage.sqlite import open_sqlite
 
 FLEET = """
@@ -269,8 +272,10 @@ class Flaky:
         self.is_broken = True
         self._mended = mended
 
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> None:
-        self._mended.begin(event, vm, epoch=epoch)
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
+        if self.is_broken and vm == "web-0":
+            raise OSError("no route to the host")
+        return self._mended.begin(event, vm, epoch=epoch)
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         if self.is_broken and vm == "web-0":
@@ -407,3 +412,38 @@ def test_how_late_a_deadline_was_met_is_known(world: World) -> None:
     assert not running.is_alive()
     assert scheduler.lateness.total == 3
     assert sum(scheduler.lateness.counts) == 1
+
+
+def test_what_a_turn_leaves_is_what_the_next_look_sees(world: World) -> None:
+    # A roll-out, a scenario and a single event, from their beginnings to their ends.
+    epoch = world.store.write(lambda tx: tx.next_epoch())
+    order = MaintenanceOrder(event_type=EventType.FREEZE, scopes=("web",))
+    world.store.write(lambda tx: start_maintenance(tx, world.context(), order))
+    world.run("web-1")
+    world.create("web-0")
+    turns = 0
+    while deadline := world.store.read(
+        lambda reading: next_deadline(look(reading, {}), world.clock.now())
+    ):
+        world.clock.move_to(deadline)
+        for _ in range(4):  # starts, ends what was started, goes on, finds nothing
+            turn, seen = _turn_and_look(world, epoch)
+            turns += bool(turn.decisions.actions)
+            assert turn.after == seen
+
+    assert turns > 8
+    assert world.store.read(lambda reading: reading.events_under_way()) == ()
+
+
+def _turn_and_look(world: World, epoch: int) -> tuple[Turn, Snapshot]:
+    """Take a turn in a world in which every impact is over at once, and look."""
+    in_flight = world.store.read(lambda reading: reading.events_in_flight())
+    impacts = {
+        (event.event_id, vm): Impact(status=ImpactStatus.DONE)
+        for event in in_flight
+        for vm in event.resources
+    }
+    turn = world.store.write(
+        lambda tx: decide_and_record(tx, world.context(), impacts, epoch=epoch)
+    )
+    return turn, world.store.read(lambda reading: look(reading, impacts))

@@ -119,6 +119,10 @@ class ConfinedReading:
         """Return those of the whole server: they are limited together."""
         return self._all.user_operations_in_flight()
 
+    def events_under_way(self) -> tuple[ScheduledEvent, ...]:
+        """Return what is in flight or belongs to what is, in the scopes."""
+        return self._covered(self._all.events_under_way())
+
     def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]:
         """Return what Maintenances have created in the scopes."""
         return self._covered(self._all.events_of(maintenance_ids))

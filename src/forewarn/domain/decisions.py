@@ -228,6 +228,20 @@ def record(
     return replace(snapshot, events=events, maintenances=maintenances, scenario_runs=runs)
 
 
+def without_ended(snapshot: Snapshot) -> Snapshot:
+    """Return what is left of *snapshot* when it is looked at anew: nothing that is over."""
+    maintenances = {
+        key: each for key, each in snapshot.maintenances.items() if each.finished_at is None
+    }
+    runs = {key: each for key, each in snapshot.scenario_runs.items() if each.finished_at is None}
+    events = {
+        key: event
+        for key, event in snapshot.events.items()
+        if event.is_in_flight or event.maintenance_id in maintenances
+    }
+    return replace(snapshot, events=events, maintenances=maintenances, scenario_runs=runs)
+
+
 def _cancellations(snapshot: Snapshot) -> Iterator[CancelEvent]:
     for event in _scheduled(snapshot):
         if _is_of_aborted_maintenance(event, snapshot):

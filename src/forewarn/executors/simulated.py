@@ -31,7 +31,7 @@ class SimulatedExecutor:
         self._speed = speed
         self._failure_of = failure_of
 
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> None:
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
         """Write down when the impact will be over, unless it was begun before."""
         impact = SimulatedImpact(
             event_id=event.event_id,
@@ -44,13 +44,18 @@ class SimulatedExecutor:
             tx.check_epoch(epoch)
             return tx.put_simulated_impact(impact)
 
-        self._store.write(remember)
+        if self._store.write(remember):
+            return self._progress_of(impact)
+        return self.inquire(event.event_id, vm)
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         """Look up when it will be over, or was."""
         impact = self._store.read(lambda reading: reading.simulated_impact(event_id, vm))
         if impact is None:
             return Impact(status=ImpactStatus.NOT_BEGUN)
+        return self._progress_of(impact)
+
+    def _progress_of(self, impact: SimulatedImpact) -> Impact:
         if self._clock.now() < impact.ends_at:
             return Impact(status=ImpactStatus.RUNNING, ask_again_at=impact.ends_at)
         if impact.failure:

@@ -21,10 +21,9 @@ def look(reading: Reading, impacts: Impacts, overdue_after: timedelta | None = N
         for maintenance in reading.maintenances(finished=False)
     }
     runs = {run.run_id: run for run in reading.scenario_runs(finished=False)}
-    events = (*reading.events_in_flight(), *reading.events_of(maintenances))
     return Snapshot(
         topology=reading.topology(),
-        events={event.event_id: event for event in events},
+        events={event.event_id: event for event in reading.events_under_way()},
         maintenances=maintenances,
         scenario_runs=runs,
         impacts=impacts,

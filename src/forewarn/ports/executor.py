@@ -16,8 +16,8 @@ class Executor(Protocol):
     scheduler's loop, so neither waits for anybody outside of this machine.
     """
 
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> None:
-        """Begin the impact of *event* on *vm*, on behalf of the leader of *epoch*."""
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
+        """Begin the impact of *event* on *vm* for the leader of *epoch*, and say how far it is."""
         ...
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:

@@ -137,6 +137,10 @@ class Reading(Protocol):
         """Return those of the whole server, whoever looks: they are limited together."""
         ...
 
+    def events_under_way(self) -> tuple[ScheduledEvent, ...]:
+        """Return what is in flight, and every event of a Maintenance that is not finished."""
+        ...
+
     def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]: ...
 
     def events(  # noqa: PLR0913 - one for each way to narrow it down

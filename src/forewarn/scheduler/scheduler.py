@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
@@ -32,7 +33,7 @@ from forewarn.ports.store import (
     StoreUnavailableError,
 )
 from forewarn.protocol.vocabulary import EventId
-from forewarn.scheduler.tick import decide_and_record
+from forewarn.scheduler.tick import Turn, decide_and_record
 
 log = structlog.get_logger()
 
@@ -102,10 +103,10 @@ class Scheduler:
     def settle(self) -> Snapshot:
         """Do everything that is due, and return what was seen when nothing was."""
         with self._turn:
-            while True:
-                snapshot, was_due = self._tick()
-                if not was_due:
-                    return snapshot
+            seen = self._store.read(self._look)
+            while due := decide(seen, self._context().now):
+                seen = self._act(seen, due)
+            return seen
 
     def next_moment(self) -> datetime | None:
         """Return the maintenance time at which something is due next, if nothing changes."""
@@ -124,21 +125,20 @@ class Scheduler:
             self.settle()
             return target
 
-    def _tick(self) -> tuple[Snapshot, bool]:
-        snapshot = self._store.read(self._look)
-        due = decide(snapshot, self._context().now)
+    def _act(self, seen: Snapshot, due: Decisions) -> Snapshot:
+        # What is due is decided again on what is committed, so that *seen* may be a moment old.
+        events, after = seen.events, seen
         if due.actions:
-            snapshot, due = self._store.write(
+            turn = self._store.write(
                 lambda tx: decide_and_record(tx, self._context(), self._impacts, epoch=self.epoch)
             )
+            events, due, after = turn.before.events, turn.decisions, turn.after
             self._note_lateness()
-            self._note_not_begun(snapshot, due)
-        self._impacts = {
-            key: impact for key, impact in self._impacts.items() if key[0] in snapshot.events
-        }
+            self._note_not_begun(turn)
+        self._impacts = {key: impact for key, impact in self._impacts.items() if key[0] in events}
         for effect in due.effects:
-            self._perform(effect, snapshot.events[effect.event_id])
-        return snapshot, bool(due)
+            self._perform(effect, events[effect.event_id])
+        return replace(after, impacts=self._impacts)
 
     def _look(self, reading: Reading) -> Snapshot:
         return look(reading, self._impacts, self._context().rules.overdue_after)
@@ -146,9 +146,11 @@ class Scheduler:
     def _perform(self, effect: Effect, event: ScheduledEvent) -> None:
         key = (effect.event_id, effect.vm)
         try:
-            if isinstance(effect, BeginImpact):
+            self._impacts[key] = (
                 self._executor.begin(event, effect.vm, epoch=self.epoch)
-            self._impacts[key] = self._executor.inquire(*key)
+                if isinstance(effect, BeginImpact)
+                else self._executor.inquire(*key)
+            )
         except StoreError:
             raise
         except Exception as error:
@@ -162,12 +164,12 @@ class Scheduler:
                 ask_again_at=self._context().now + _ASK_AGAIN_AFTER_FAILURE,
             )
 
-    def _note_not_begun(self, before: Snapshot, due: Decisions) -> None:
+    def _note_not_begun(self, turn: Turn) -> None:
         # What was Scheduled until this very transaction of ours nobody can have begun: no executor
         # need be asked about it.
-        for action in due.actions:
+        for action in turn.decisions.actions:
             if isinstance(action, StartEvent):
-                for vm in before.events[action.event_id].resources:
+                for vm in turn.before.events[action.event_id].resources:
                     self._impacts[action.event_id, vm] = Impact(status=ImpactStatus.NOT_BEGUN)
 
     def _note_lateness(self) -> None:

@@ -1,6 +1,7 @@
 """One turn of the loop, inside one transaction: look, decide, and record what was decided."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
 
 from forewarn.domain.decisions import (
@@ -10,6 +11,7 @@ from forewarn.domain.decisions import (
     TakeStep,
     decide,
     record,
+    without_ended,
 )
 from forewarn.domain.scenario import late_events
 from forewarn.operations.context import Context
@@ -18,9 +20,16 @@ from forewarn.operations.snapshots import Impacts, look
 from forewarn.ports.store import LedgerEntry, Transaction
 
 
-def decide_and_record(
-    tx: Transaction, context: Context, impacts: Impacts, *, epoch: int
-) -> tuple[Snapshot, Decisions]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What was seen, what was due, and what is left to be seen now that it is recorded."""
+
+    before: Snapshot
+    decisions: Decisions
+    after: Snapshot
+
+
+def decide_and_record(tx: Transaction, context: Context, impacts: Impacts, *, epoch: int) -> Turn:
     """Decide on what is committed now, and write the decisions down under the lease *epoch*."""
     tx.check_epoch(epoch)
     before = look(tx, impacts, context.rules.overdue_after)
@@ -38,7 +47,7 @@ def decide_and_record(
             tx.put_maintenance(maintenance)
             record_audit(tx, context, "maintenance finish", maintenance_id)
     _record_scenarios(tx, context, before, after, decisions)
-    return before, decisions
+    return Turn(before=before, decisions=decisions, after=without_ended(after))
 
 
 def _deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[Deed]:

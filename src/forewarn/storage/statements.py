@@ -135,10 +135,19 @@ APPEND_AUDIT: Final = PreparedInsert(insert(audit))
 PUT_SIMULATED_IMPACT: Final = PreparedInsert(insert(simulated_impacts).on_conflict_do_nothing())
 
 EVENT: Final = columns_select(events).where(events.c.event_id == bindparam("event_id"))
-EVENTS_IN_FLIGHT: Final = (
+_IS_IN_FLIGHT: Final = events.c.event_status.in_(
+    [literal(status) for status in EventStatus if status.is_visible]
+)
+EVENTS_IN_FLIGHT: Final = columns_select(events).where(_IS_IN_FLIGHT).order_by(events.c.sequence)
+EVENTS_UNDER_WAY: Final = (
     columns_select(events)
     .where(
-        events.c.event_status.in_([literal(status) for status in EventStatus if status.is_visible])
+        or_(
+            _IS_IN_FLIGHT,
+            events.c.maintenance_id.in_(
+                select(maintenances.c.maintenance_id).where(maintenances.c.finished_at.is_(None))
+            ),
+        )
     )
     .order_by(events.c.sequence)
 )

@@ -66,6 +66,10 @@ class SqlReading:
         """Return the restarts and redeploys that are Scheduled or Started, everywhere."""
         return self._events(statements.USER_OPERATIONS_IN_FLIGHT)
 
+    def events_under_way(self) -> tuple[ScheduledEvent, ...]:
+        """Return what is in flight, and every event of a Maintenance that is not finished."""
+        return self._events(statements.EVENTS_UNDER_WAY)
+
     def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]:
         """Return every event that one of the Maintenances has created."""
         wanted = list(maintenance_ids)
