@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -87,24 +87,28 @@ def main(order_path: Path) -> None:
 
 def _run(order: Mapping[str, Any], output: Path) -> str:
     """Run the script, and return why it failed if it did."""
-    output.touch(mode=0o600)
-    with output.open("wb") as printed:
-        try:
-            script = subprocess.Popen(  # noqa: S603 - the operator's own
-                order["command"],
-                stdin=subprocess.PIPE,
-                stdout=printed,
-                stderr=printed,
-                start_new_session=True,
-            )
-        except OSError as error:
-            return f"it could not be started: {error.strerror}"
+    try:
+        script = _start(order["command"], output)
+    except OSError as error:
+        return f"it could not be started: {error.strerror}"
     try:
         script.communicate(json.dumps(order["input"]).encode(), order["timeout_seconds"])
     except subprocess.TimeoutExpired:
         _stop(script)
         return f"it did not end within {order['timeout']} and was stopped"
     return _problem(script.returncode)
+
+
+def _start(command: Sequence[str], output: Path) -> "subprocess.Popen[bytes]":
+    output.touch(mode=0o600)
+    with output.open("wb") as printed:
+        return subprocess.Popen(  # noqa: S603 - the operator's own
+            command,
+            stdin=subprocess.PIPE,
+            stdout=printed,
+            stderr=printed,
+            start_new_session=True,
+        )
 
 
 def _problem(code: int) -> str:

@@ -18,7 +18,7 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, VmName
 from forewarn.executors import attendant
-from forewarn.executors.orders import LONGEST, Order, Selection, choose, next_second
+from forewarn.executors.orders import LONGEST, Order, Selection, choose, next_second, nobody_for
 from forewarn.executors.records import Records
 from forewarn.operations.durations import format_duration
 from forewarn.ports.clock import Clock
@@ -62,27 +62,13 @@ class CommandExecutor:
         self._environment = environment
         self._clock = clock
 
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> None:
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
         """Start the script, unless it was begun before."""
         host = event.host or self._host_of(vm)
         order = Order(event=event, vm=vm, host=host, epoch=epoch)
-        if self._records.has(order.key):
-            return
-        command = choose(self._commands, event.event_type, host)
-        if command is None:
-            reason = f"there is no command for a {event.event_type} on host {host or 'unknown'}"
-            self._records.end(order.key, ImpactStatus.FAILED, reason)
-            return
-        file = self._records.claim(order.key, _content(order, command))
-        if file is None:
-            return
-        try:
-            self._start(order, file)
-        except OSError as error:
-            reason = f"it could not be started: {error.strerror}"
-            self._records.end(order.key, ImpactStatus.FAILED, reason)
-        finally:
-            os.close(file)
+        if not self._records.has(order.key):
+            self._begin(order)
+        return self.inquire(*order.key)
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         """Look whether the script runs or how it ended; what it printed last comes with it."""
@@ -103,6 +89,22 @@ class CommandExecutor:
             )
         # It may have ended between the two looks.
         return self._records.ended(key) or Impact(status=ImpactStatus.UNKNOWN, reason=_LOST)
+
+    def _begin(self, order: Order) -> None:
+        command = choose(self._commands, order.event.event_type, order.host)
+        if command is None:
+            self._records.end(order.key, ImpactStatus.FAILED, nobody_for(order, EXECUTOR))
+            return
+        file = self._records.claim(order.key, _content(order, command))
+        if file is None:
+            return
+        try:
+            self._start(order, file)
+        except OSError as error:
+            reason = f"it could not be started: {error.strerror}"
+            self._records.end(order.key, ImpactStatus.FAILED, reason)
+        finally:
+            os.close(file)
 
     def _start(self, order: Order, file: int) -> None:
         process = subprocess.Popen(  # noqa: S603 - our own

@@ -99,6 +99,12 @@ def choose(those: Iterable[S], event_type: EventType, host: str | None) -> S | N
     return next((each for each in those if each.selection.fits(event_type, host)), None)
 
 
+def nobody_for(order: Order, executor: str) -> str:
+    """Return the reason of an impact that the file of executors has nobody for."""
+    where = f"host {order.host}" if order.host else "no known host"
+    return f"there is no {executor} for a {order.event.event_type} on {where}"
+
+
 def next_second(now: datetime) -> datetime:
     """Return when to ask again: all that run at the same moment, in one turn of the loop."""
     return now.replace(microsecond=0) + timedelta(seconds=1)

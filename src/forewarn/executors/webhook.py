@@ -19,7 +19,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, VmName
 from forewarn.executors.answers import Answer, judge_order, judge_status
 from forewarn.executors.exchange import Exchange, Target
-from forewarn.executors.orders import Order, choose, next_second
+from forewarn.executors.orders import Order, choose, next_second, nobody_for
 from forewarn.executors.records import ImpactKey, Records
 from forewarn.operations.durations import format_duration
 from forewarn.ports.clock import Clock, WallClock
@@ -95,22 +95,13 @@ class WebhookExecutor:
         for worker in self._workers:
             worker.start()
 
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> None:
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
         """Have the order posted, unless it was taken, or is being posted."""
         host = event.host or self._host_of(vm)
         order = Order(event=event, vm=vm, host=host, epoch=epoch)
-        if order.key in self._errands or self._records.has(order.key):
-            return
-        target = choose(self._targets, event.event_type, host)
-        if target is None:
-            reason = f"there is no webhook for a {event.event_type} on host {host or 'unknown'}"
-            self._records.end(order.key, ImpactStatus.FAILED, reason)
-            return
-        now = self._wall.now()
-        self._forget_others(now)
-        self._send_out(
-            order.key, _Errand(target=target, epoch=epoch, since=now, due=now, order=order)
-        )
+        if order.key not in self._errands and not self._records.has(order.key):
+            self._begin(order)
+        return self.inquire(*order.key)
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         """Say what the target last said, and have it asked again if it is time to."""
@@ -140,6 +131,16 @@ class WebhookExecutor:
         for worker in self._workers:
             worker.join(_CLOSING_SECONDS)
         self._exchange.close()
+
+    def _begin(self, order: Order) -> None:
+        target = choose(self._targets, order.event.event_type, order.host)
+        if target is None:
+            self._records.end(order.key, ImpactStatus.FAILED, nobody_for(order, EXECUTOR))
+            return
+        now = self._wall.now()
+        self._forget_others(now)
+        errand = _Errand(target=target, epoch=order.epoch, since=now, due=now, order=order)
+        self._send_out(order.key, errand)
 
     def _remember(self, key: ImpactKey) -> _Errand | Impact | None:
         """Return what another server has left, as far as it can be gone on with."""
