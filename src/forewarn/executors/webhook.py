@@ -7,6 +7,7 @@ virtual machine. That the target took it is remembered here, and from then on it
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -128,8 +129,9 @@ class WebhookExecutor:
         self._is_closed = True
         for _ in self._workers:
             self._to_do.put(None)
+        deadline = time.monotonic() + _CLOSING_SECONDS
         for worker in self._workers:
-            worker.join(_CLOSING_SECONDS)
+            worker.join(max(0.0, deadline - time.monotonic()))
         self._exchange.close()
 
     def _begin(self, order: Order) -> None:
