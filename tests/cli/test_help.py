@@ -20,6 +20,7 @@ NOUNS = {
     "emulator",
     "token",
     "notification",
+    "config",
 }
 VERBS = {
     "fleet": {"apply", "export", "show"},
@@ -36,6 +37,7 @@ VERBS = {
     "notification": {"list", "targets", "test", "retry"},
     "db": {"upgrade"},
     "emulator": {"netns"},
+    "config": {"show"},
 }  # fmt: skip
 
 
@@ -44,6 +46,8 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield ("serve",)
     yield ("audit",)
     yield ("calendar",)
+    yield ("completion",)
+    yield ("doctor",)
     for noun, verbs in VERBS.items():
         yield from ((noun, verb) for verb in sorted(verbs))
 
