@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from forewarn.bootstrap.executing import ExecutorMaker, choose_executor
 from forewarn.bootstrap.operators import control_server
 from forewarn.bootstrap.service import Service, assemble
 from forewarn.bootstrap.starting import (
@@ -45,10 +46,11 @@ def serve(settings: Settings) -> None:
     configure_logging(settings.log_format)
     fleet = read_fleet_declaration(settings.fleet)
     notifications = read_notifications(settings.notifications)
+    executor = choose_executor(settings)
     with ExitStack() as closing:
         listeners = open_listeners(settings, closing)
         check_control(settings, listeners.control)
-        service = closing.enter_context(_service(settings, fleet, notifications))
+        service = closing.enter_context(_service(settings, fleet, notifications, executor))
         _run(service, listeners, _until_signalled)
 
 
@@ -59,7 +61,7 @@ def serve_during(
     configure_logging(settings.log_format, level=logging.WARNING)
     fleet = read_fleet_declaration(settings.fleet)
     notifications = read_notifications(settings.notifications)
-    with _service(settings, fleet, notifications) as service:
+    with _service(settings, fleet, notifications, choose_executor(settings)) as service:
         _run(service, listeners, errand)
 
 
@@ -74,7 +76,10 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @contextmanager
 def _service(
-    settings: Settings, fleet: FleetDeclaration | None, notifications: Notifications
+    settings: Settings,
+    fleet: FleetDeclaration | None,
+    notifications: Notifications,
+    make_executor: ExecutorMaker,
 ) -> Iterator[Service]:
     is_new = not settings.database_path.exists()
     store = open_sqlite(settings.database_path, migrate=settings.migrate)
@@ -87,7 +92,8 @@ def _service(
                 remove_files(settings.database_path)
             raise
         _give_up_orphans(store, notifications)
-        yield assemble(settings, store, beginning, notifications)
+        with make_executor(store, beginning.clock) as executor:
+            yield assemble(settings, store, beginning, executor, notifications)
     finally:
         store.close()
 
