@@ -34,11 +34,13 @@ DomainError
 │ └ TokenOrderError               a token that cannot be as it was asked for
 └ PlanError                       a Maintenance that cannot be walked
   ├ EmptySelectionError           nothing was selected
+  ├ CapacityError                 a step would leave too few of a scope
+  ├ WindowTooShortError           a step that fits into no window
   └ SharedHostError               a host carries two update domains of one scope
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId, EventStatus
@@ -335,6 +337,31 @@ class EmptySelectionError(PlanError):
 
     def __init__(self) -> None:
         super().__init__("The maintenance selects no virtual machine; there is nothing to do.")
+
+
+class CapacityError(PlanError):
+    """A step would leave too few of a scope."""
+
+    def __init__(self, scope: str, update_domain: int, problem: str) -> None:
+        super().__init__(
+            f"Update domain {update_domain} of {scope} takes too many at once: {problem}. "
+            "Lower min_available, or give the scope more update domains."
+        )
+        self.scope = scope
+        self.update_domain = update_domain
+
+
+class WindowTooShortError(PlanError):
+    """A step that fits into no window."""
+
+    def __init__(self, scope: str, needed: timedelta, longest: timedelta) -> None:
+        super().__init__(
+            f"A step in {scope} takes {needed} with its notice, and would never begin: it "
+            f"is open for {longest} at most. Make the windows longer, or the notice shorter."
+        )
+        self.scope = scope
+        self.needed = needed
+        self.longest = longest
 
 
 class SharedHostError(PlanError):
