@@ -17,6 +17,7 @@ from forewarn.control.conditional import PreconditionFailedError
 from forewarn.control.services import ClockError
 from forewarn.domain.errors import (
     AccessError,
+    CalendarError,
     IllegalTransitionError,
     MaintenanceOverError,
     NoticeTooShortError,
@@ -38,6 +39,8 @@ from forewarn.operations.access import redact
 from forewarn.operations.acknowledgements import UnknownResourceError
 from forewarn.operations.durations import DurationError
 from forewarn.operations.fleet import FleetError
+from forewarn.operations.gates import GateNotFoundError
+from forewarn.operations.holidays import HolidaysError
 from forewarn.operations.inventory import VirtualMachineBusyError
 from forewarn.operations.maintenances import UnknownMaintenanceError, UnknownSelectionError
 from forewarn.operations.notifications import (
@@ -127,6 +130,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     UnknownScenarioRunError: HTTPStatus.NOT_FOUND,
     UnknownNotificationError: HTTPStatus.NOT_FOUND,
     UnknownTargetError: HTTPStatus.NOT_FOUND,
+    GateNotFoundError: HTTPStatus.NOT_FOUND,
     NotificationNotFailedError: HTTPStatus.CONFLICT,
     UnknownResourceError: HTTPStatus.NOT_FOUND,
     ResourceTypeError: HTTPStatus.NOT_FOUND,
@@ -148,6 +152,8 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     FleetError: HTTPStatus.UNPROCESSABLE_ENTITY,
     ScenarioError: HTTPStatus.UNPROCESSABLE_ENTITY,
     DurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    CalendarError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    HolidaysError: HTTPStatus.UNPROCESSABLE_ENTITY,
     MomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
     FaultError: HTTPStatus.UNPROCESSABLE_ENTITY,
     PlanError: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -165,6 +171,7 @@ _MEMBERS: Final = (
     "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
     "event_id", "event_ids", "event_status", "in_flight", "limit", "earliest", "maintenance_id",
     "line", "scenario", "run_id", "role", "needed", "notification_id", "target", "since",
+    "gate", "zone",
 )  # fmt: skip
 """The attributes of errors that a problem document carries on, where there are any."""
 

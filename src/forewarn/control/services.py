@@ -7,9 +7,11 @@ from typing import Protocol
 
 from forewarn.control.feed import Feed
 from forewarn.domain.access import Principal
+from forewarn.domain.gate import Answer
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
+from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.snapshots import Impacts
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
@@ -57,6 +59,30 @@ class FaultControl(Protocol):
         ...
 
 
+class GateControl(Protocol):
+    """The gates, as an operator sees and tries them."""
+
+    def kinds(self) -> Mapping[str, str]:
+        """Return the kind of each gate, in the order of the file."""
+        ...
+
+    def test(self, name: str) -> Answer:
+        """Ask the gate of that *name* at once, and wait for the answer."""
+        ...
+
+
+class NoGates:
+    """A server without a file of gates."""
+
+    def kinds(self) -> Mapping[str, str]:
+        """Return none."""
+        return {}
+
+    def test(self, name: str) -> Answer:
+        """Refuse: there is none to ask."""
+        raise GateNotFoundError(name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """Everything the routes use. *changed* is called after each write, to wake the scheduler.
@@ -77,3 +103,4 @@ class Services:
     scenarios: Mapping[str, Scenario]
     metrics: Callable[[], bytes]
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
+    gates: GateControl = field(default_factory=NoGates)

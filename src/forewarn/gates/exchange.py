@@ -54,7 +54,14 @@ def send(request: Request) -> Reply:
         seconds = request.timeout.total_seconds()
         raise NoAnswerError(f"There is no answer within {seconds:g} seconds.") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        raise NoAnswerError(f"There is no way to it: {str(error) or repr(error)}.") from None
+        raise NoAnswerError(f"There is no way to it: {_reason(error)}.") from None
+
+
+def _reason(error: BaseException) -> str:
+    """Return what was at the bottom of it; those above only say that something was."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(error) or type(error).__name__
 
 
 async def _send(request: Request) -> Reply:
