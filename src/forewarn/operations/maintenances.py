@@ -23,6 +23,7 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Host, Topology, VirtualMachine
 from forewarn.domain.walk import Stage, check_calendar, status, walk
 from forewarn.operations.context import Context
+from forewarn.operations.gates import find_gate
 from forewarn.operations.inventory import find_scope_ids, find_vms
 from forewarn.operations.recording import record_audit
 from forewarn.operations.snapshots import Answers, look
@@ -48,14 +49,6 @@ class UnknownSelectionError(DomainError):
             f"There is no set, service, scale set or virtual machine called {scope!r}."
         )
         self.scope = scope
-
-
-class UnknownGateError(DomainError):
-    """A gate that is not among the server's."""
-
-    def __init__(self, gate: str) -> None:
-        super().__init__(f"There is no gate {gate!r}; gates are set up with the server.")
-        self.gate = gate
 
 
 class UnknownLabelsError(DomainError):
@@ -117,9 +110,6 @@ def draft_maintenance(
     by_host = order.hosts or order.host_labels
     if by_host and (order.scopes or order.virtual_machines or order.labels):
         raise PlanError("Select hosts, or scopes and virtual machines, but not both.")
-    for gate in order.course.gates:
-        if gate not in gates:
-            raise UnknownGateError(gate)
     topology = snapshot.topology
     maintenance = Maintenance(
         maintenance_id=MaintenanceId(context.new_id().lower()),
@@ -131,8 +121,12 @@ def draft_maintenance(
         hosts=_selected_hosts(topology, order),
     )
     steps = plan(maintenance, topology)
-    canary = _selected_canary(topology, order, steps)
-    maintenance = replace(maintenance, course=replace(order.course, canary=canary))
+    course = replace(
+        order.course,
+        canary=_selected_canary(topology, order, steps),
+        gates=tuple(dict.fromkeys(find_gate(gates, gate) for gate in order.course.gates)),
+    )
+    maintenance = replace(maintenance, course=course)
     check_calendar(maintenance, plan(maintenance, topology), snapshot, context.now)
     return maintenance
 
