@@ -51,7 +51,8 @@ def list_maintenances(caller: Viewing) -> MaintenancesView:
 )
 def begin(caller: Operating, request: MaintenanceOrderRequest) -> MaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
-    order, services = maintenance_order(request), caller.services
+    services = caller.services
+    order = maintenance_order(request, services.clock.now().date())
 
     def operation(tx: Transaction, context: Context) -> MaintenanceReport:
         begun = start_maintenance(tx, context, order, gates=services.gates.kinds())
