@@ -30,7 +30,7 @@ VERBS = {
         "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",
         "explain", "watch", "seen",
     },
-    "maintenance": {"start", "status", "list"},
+    "maintenance": {"start", "status", "list", "pause", "resume", "abort"},
     "scenario": {"list", "run", "status", "stop"},
     "fault": {"set", "list", "clear"},
     "clock": {"show", "advance"},

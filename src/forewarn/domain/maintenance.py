@@ -28,7 +28,7 @@ from forewarn.domain.errors import (
 )
 from forewarn.domain.event import Draft, Outcome, ScheduledEvent, Share
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
-from forewarn.domain.topology import Topology, split_by_update_domain
+from forewarn.domain.topology import ScopeKind, Topology, split_by_update_domain
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 
@@ -132,6 +132,15 @@ def is_canary(course: Course, part: Step | ScheduledEvent) -> bool:
     """Tell whether *part* is, or was, to go first."""
     scope_ids = part.scope_ids if isinstance(part, Step) else {part.scope_id}
     return part.host in course.canary or not scope_ids.isdisjoint(course.canary)
+
+
+def set_sizes(topology: Topology) -> Counter[ScopeId]:
+    """Return how many are in each set. A standalone virtual machine is in none."""
+    return Counter(
+        vm.scope_id
+        for vm in topology.virtual_machines.values()
+        if topology.scopes[vm.scope_id].kind is not ScopeKind.VIRTUAL_MACHINE
+    )
 
 
 def lost_capacity(course: Course, members: int, down: Collection[VmName]) -> str | None:
@@ -241,9 +250,10 @@ def _scope_steps(vms: Iterable[VmName], topology: Topology) -> list[Step]:
 def _check_capacity(course: Course, steps: Iterable[Step], topology: Topology) -> None:
     if not course.min_available:
         return
-    members = Counter(vm.scope_id for vm in topology.virtual_machines.values())
+    sizes = set_sizes(topology)
     for share in (share for step in steps for share in step.shares):
-        lost = lost_capacity(course, members[share.scope_id], share.resources)
+        size = sizes[share.scope_id]
+        lost = lost_capacity(course, size, share.resources) if size else None
         if lost:
             raise CapacityError(share.scope_id, share.update_domain, lost)
 
