@@ -36,7 +36,7 @@ router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 
 Steering: TypeAlias = Callable[[Transaction, Context, str], None]
 
-_STEERED: Final = [TAKES_IF_MATCH]
+_STEERED: Final = [TAKES_IF_MATCH, *CAN_BE_DRY]
 
 
 @router.get("", response_model=MaintenancesView, responses=LINKED)
