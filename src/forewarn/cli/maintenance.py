@@ -1,14 +1,17 @@
 """`forewarn maintenance`: many virtual machines, one update domain at a time."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Final
 
 import typer
 
-from forewarn.cli.event import TypeOption, print_events
+from forewarn.cli.completing import maintenance_ids, vm_names
+from forewarn.cli.event import TypeOption
+from forewarn.cli.event_tables import print_events
 from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
+from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
-from forewarn.cli.waiting import Timeout, Wait, wait_for_maintenance
+from forewarn.cli.waiting import Timeout, Wait, require_walked, wait_for_maintenance
 
 app = noun("maintenance", "Walk through many machines, one update domain at a time.")
 
@@ -19,7 +22,7 @@ _COLUMNS: Final[Columns] = {
     "IN FLIGHT": "events_in_flight",
     "ENDED": "events_ended",
     "STEPS LEFT": "steps_remaining",
-    "OF": lambda row: row["hosts"] or f"{len(row['resources'])} virtual machines",
+    "OF": lambda row: row["hosts"] or _count(row["resources"]),
 }
 _FIELDS: Final[Columns] = {
     "maintenance": "maintenance_id",
@@ -41,7 +44,10 @@ def start(  # noqa: PLR0913 - one for each flag
     scope: Annotated[
         list[str] | None, typer.Option(help="A set, service or scale set; repeat it.")
     ] = None,
-    vm: Annotated[list[str] | None, typer.Option(help="A virtual machine; repeat it.")] = None,
+    vm: Annotated[
+        list[str] | None,
+        typer.Option(help="A virtual machine; repeat it.", autocompletion=vm_names),
+    ] = None,
     host: Annotated[
         list[str] | None, typer.Option(help="A host with all it carries; repeat it.")
     ] = None,
@@ -52,6 +58,7 @@ def start(  # noqa: PLR0913 - one for each flag
     hold_all: Annotated[
         bool, typer.Option("--hold-all", help="Let one failure hold every scope.")
     ] = False,
+    dry_run: DryRun = False,
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> None:
@@ -68,16 +75,24 @@ def start(  # noqa: PLR0913 - one for each flag
         "duration_in_seconds": duration,
         "hold_all": hold_all,
     }
-    begun = session.post("maintenances", body=order)
+    begun = session.post("maintenances", body=order, dry_run=dry_run)
+    if dry_run:
+        show_rehearsed(session, begun, lambda got: _print_one({**got, "maintenance_id": None}))
+        return
     if wait:
         begun = wait_for_maintenance(session, begun, timeout)
     session.show(begun, _print_one)
+    if wait:
+        require_walked(begun)
 
 
 @command(app, "status")
 def status(
     session: Session,
-    maintenance_id: Annotated[str, typer.Argument(metavar="ID", help="The Maintenance.")],
+    maintenance_id: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="The Maintenance.", autocompletion=maintenance_ids),
+    ],
 ) -> None:
     """Show what a Maintenance has done, what remains and what holds it.
 
@@ -92,9 +107,8 @@ def list_all(session: Session) -> None:
 
     Example: forewarn maintenance list
     """
-    session.show(
-        session.get("maintenances"), lambda got: print_table(got["maintenances"], _COLUMNS)
-    )
+    found = session.list("maintenances", "maintenances")
+    session.show(found, lambda got: print_table(got["maintenances"], _COLUMNS))
 
 
 def _print_one(maintenance: Row) -> None:
@@ -114,6 +128,10 @@ def _print_one(maintenance: Row) -> None:
                 "RESOURCES": "resources",
             },
         )
+
+
+def _count(vms: Sequence[str]) -> str:
+    return f"{len(vms)} virtual machine{'' if len(vms) == 1 else 's'}"
 
 
 def _shares(steps: Iterable[Row]) -> Iterator[Row]:

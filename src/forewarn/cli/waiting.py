@@ -9,6 +9,8 @@ import typer
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import Row
 from forewarn.cli.session import Session
+from forewarn.domain.event import Outcome
+from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.operations.durations import DurationError, parse_duration
 
 
@@ -36,22 +38,53 @@ _ASK_EVERY: Final = 0.5
 
 def wait_for_events(session: Session, events: Sequence[Row], timeout: str | None) -> list[Row]:
     """Return *events* as they are when all have ended."""
-    patience = _Patience(timeout, f"forewarn event explain {events[0]['event_id']}")
+    patience = _Patience(session, timeout, f"forewarn event explain {events[0]['event_id']}")
     return [_wait_for_event(session, event, patience) for event in events]
 
 
 def wait_for_maintenance(session: Session, maintenance: Row, timeout: str | None) -> Row:
-    """Return *maintenance* as it is when it is over."""
+    """Return *maintenance* as it is when it is over, or does not go on by itself."""
     name: str = maintenance["maintenance_id"]
-    patience = _Patience(timeout, f"forewarn maintenance status {name}")
+    patience = _Patience(session, timeout, f"forewarn maintenance status {name}")
     return patience.wait(
         lambda: session.get("maintenances", name),
-        is_over=lambda row: row["finished_at"] is not None,
+        is_over=lambda row: (
+            row["finished_at"] is not None or row["status"] == MaintenanceStatus.HELD
+        ),
         describe=lambda row: (
             f"Maintenance {name}: {row['status']}, {row['events_ended']} events ended, "
             f"{row['steps_remaining']} steps left"
         ),
     )
+
+
+def require_success(events: Sequence[Row]) -> None:
+    """Fail if any of *events*, which have been waited for, did not do what it was for."""
+    for event in filter(_has_gone_wrong, events):
+        hint = f"try: forewarn event show {event['event_id']}"
+        raise CommandError(_say_what(event), code=ExitCode.FAILED, hint=hint)
+
+
+def require_walked(maintenance: Row) -> None:
+    """Fail if *maintenance*, which has been waited for, was not walked to a good end."""
+    name, status = maintenance["maintenance_id"], maintenance["status"]
+    said = [_say_what(event) for event in filter(_has_gone_wrong, maintenance["events"])]
+    if said or status != MaintenanceStatus.COMPLETED:
+        raise CommandError(
+            " ".join([f"Maintenance {name} is {status}.", *said]),
+            code=ExitCode.FAILED,
+            hint=f"try: forewarn maintenance status {name}",
+        )
+
+
+def _has_gone_wrong(event: Row) -> bool:
+    return event["ended_at"] is not None and event["outcome"] != Outcome.SUCCEEDED
+
+
+def _say_what(event: Row) -> str:
+    ended = "failed" if event["outcome"] else "was canceled"
+    reason = f": {event['reason']}".rstrip(".") if event["reason"] else ""
+    return f"{event['event_type']} of {', '.join(event['resources'])} {ended}{reason}."
 
 
 def _wait_for_event(session: Session, event: Row, patience: "_Patience") -> Row:
@@ -66,7 +99,9 @@ def _wait_for_event(session: Session, event: Row, patience: "_Patience") -> Row:
 class _Patience:
     """How long to wait, in real time, and what to say to whoever will not."""
 
-    def __init__(self, timeout: str | None, next_command: str) -> None:
+    def __init__(self, session: Session, timeout: str | None, next_command: str) -> None:
+        self._session = session
+        self._has_told_clock = False
         seconds = None if timeout is None else parse_duration(timeout).total_seconds()
         self._timeout = timeout
         self._deadline = None if seconds is None else time.monotonic() + seconds
@@ -82,11 +117,23 @@ class _Patience:
                 if (said := describe(row)) != told:
                     typer.echo(said, err=True)
                     told = said
+                self._tell_clock()
                 self._pause()
         except KeyboardInterrupt:
             raise CommandError("It goes on.", code=ExitCode.INTERRUPTED, hint=self._hint) from None
         typer.echo(describe(row), err=True)
         return row
+
+    def _tell_clock(self) -> None:
+        if self._has_told_clock:
+            return
+        self._has_told_clock = True
+        if self._session.get("clock")["kind"] == "virtual":
+            typer.echo(
+                "The clock is virtual and stands still; let it pass, in another terminal, "
+                "with: forewarn clock advance 15m",
+                err=True,
+            )
 
     def _pause(self) -> None:
         left = _ASK_EVERY if self._deadline is None else self._deadline - time.monotonic()

@@ -86,15 +86,23 @@ def start_maintenance(tx: Transaction, context: Context, order: MaintenanceOrder
 
 def report_maintenance(reading: Reading, maintenance_id: str) -> MaintenanceReport:
     """Say where a Maintenance is, what it has done and what remains."""
+    return _report(reading, _find(reading, maintenance_id))
+
+
+def report_maintenances(
+    reading: Reading, *, older_than: str | None = None, limit: int | None = None
+) -> tuple[MaintenanceReport, ...]:
+    """Say where every Maintenance is, or the newest before one that was seen, oldest first."""
+    seen = None if older_than is None else _find(reading, older_than).maintenance_id
+    found = reading.maintenances(older_than=seen, limit=limit)
+    return tuple(_report(reading, maintenance) for maintenance in found)
+
+
+def _find(reading: Reading, maintenance_id: str) -> Maintenance:
     maintenance = reading.maintenance(MaintenanceId(maintenance_id))
     if maintenance is None:
         raise UnknownMaintenanceError(maintenance_id)
-    return _report(reading, maintenance)
-
-
-def report_maintenances(reading: Reading) -> tuple[MaintenanceReport, ...]:
-    """Say where every Maintenance is, oldest first."""
-    return tuple(_report(reading, maintenance) for maintenance in reading.maintenances())
+    return maintenance
 
 
 def _report(reading: Reading, maintenance: Maintenance) -> MaintenanceReport:
