@@ -9,6 +9,7 @@ from typing import Final
 from forewarn.bootstrap.starting import Beginning, make_rules, new_id
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.emulator.faults import MemoryFaults
+from forewarn.gates.asking import AskedGates, KnownGate
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.http import MetadataServer, make_server
@@ -37,6 +38,7 @@ def assemble(
     beginning: Beginning,
     executor: Executor,
     notifications: Notifications | None = None,
+    gates: Mapping[str, KnownGate] | None = None,
 ) -> "Service":
     """Put a server together on top of *store*; nothing is served yet."""
     told = notifications or Notifications()
@@ -53,11 +55,19 @@ def assemble(
     store.listen(board.take)
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     store.listen(faults.note)
+    asked = AskedGates(
+        gates or {},
+        clock=clock,
+        wall=wall,
+        woken=lambda: scheduler.wake(),  # noqa: PLW0108 - it is made after them, to ask them
+        waits=isinstance(clock, VirtualClock),
+    )
     scheduler = Scheduler(
         store=store,
         executor=executor,
         context=lambda: context(SCHEDULER),
         epoch=beginning.epoch,
+        gates=asked,
     )
     return Service(
         settings=settings,
@@ -66,6 +76,7 @@ def assemble(
         clock=clock,
         faults=faults,
         scheduler=scheduler,
+        gates=asked,
         context=context,
         polls=Polls(store, board, clock, is_eager=isinstance(clock, VirtualClock)),
         notifiers=told.notifiers,
@@ -86,6 +97,7 @@ class Service:
     clock: Clock
     faults: MemoryFaults
     scheduler: Scheduler
+    gates: AskedGates
     context: Callable[[str], Context]
     polls: Polls
     notifiers: Mapping[str, Notifier]

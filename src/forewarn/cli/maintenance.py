@@ -1,17 +1,22 @@
 """`forewarn maintenance`: many virtual machines, one update domain at a time."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from typing import Annotated, Final
 
 import typer
 
-from forewarn.cli.completing import maintenance_ids, vm_names
-from forewarn.cli.event import TypeOption
+from forewarn.cli import maintenance_options as options
+from forewarn.cli.completing import maintenance_ids
+from forewarn.cli.errors import confirm
+from forewarn.cli.event import TypeOption, Yes
 from forewarn.cli.event_tables import print_events
+from forewarn.cli.files import read_text
 from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait, require_walked, wait_for_maintenance
+from forewarn.operations.durations import format_duration
 
 app = noun("maintenance", "Walk through many machines, one update domain at a time.")
 
@@ -31,9 +36,23 @@ _FIELDS: Final[Columns] = {
     "description": "description",
     "hosts": "hosts",
     "virtual machines": "resources",
+    "canary": "canary",
+    "at once": "at_once",
+    "soak": lambda row: _length(row["soak_in_seconds"]),
+    "min available": lambda row: f"{row['min_available']} %" if row["min_available"] else "",
+    "gates": "gates",
+    "windows": lambda row: "; ".join(row["windows"]),
+    "blackouts": lambda row: "; ".join(row["blackouts"]),
+    "started": lambda row: time_of(row["started_at"]),
+    "resumed": lambda row: time_of(row["resumed_at"]),
     "finished": lambda row: time_of(row["finished_at"]),
     "held": "held",
 }
+
+
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The Maintenance.", autocompletion=maintenance_ids)
+]
 
 
 @command(app, "start")
@@ -41,23 +60,26 @@ def start(  # noqa: PLR0913 - one for each flag
     session: Session,
     *,
     event_type: TypeOption,
-    scope: Annotated[
-        list[str] | None, typer.Option(help="A set, service or scale set; repeat it.")
-    ] = None,
-    vm: Annotated[
-        list[str] | None,
-        typer.Option(help="A virtual machine; repeat it.", autocompletion=vm_names),
-    ] = None,
-    host: Annotated[
-        list[str] | None, typer.Option(help="A host with all it carries; repeat it.")
-    ] = None,
+    scope: options.Scope = None,
+    vm: options.Vm = None,
+    label: options.Label = None,
+    host: options.Host = None,
+    host_label: options.HostLabel = None,
     description: Annotated[str | None, typer.Option(metavar="TEXT", help="What it is for.")] = None,
     duration: Annotated[
         int | None, typer.Option(min=0, metavar="S", help="How long each takes, in seconds.")
     ] = None,
-    hold_all: Annotated[
-        bool, typer.Option("--hold-all", help="Let one failure hold every scope.")
-    ] = False,
+    canary: options.Canary = None,
+    at_once: options.AtOnce = None,
+    soak: options.Soak = "0s",
+    min_available: options.MinAvailable = 0,
+    gate: options.Gate = None,
+    gate_patience: options.GatePatience = "1h",
+    window: options.Window = None,
+    blackout: options.Blackout = None,
+    holidays: options.Holidays = None,
+    holidays_zone: options.HolidaysZone = "UTC",
+    hold_all: options.HoldAll = False,
     dry_run: DryRun = False,
     wait: Wait = False,
     timeout: Timeout = None,
@@ -70,9 +92,21 @@ def start(  # noqa: PLR0913 - one for each flag
         "event_type": event_type,
         "scopes": scope or [],
         "virtual_machines": vm or [],
+        "labels": options.read_labels(label),
         "hosts": host or [],
+        "host_labels": options.read_labels(host_label),
         "description": description,
         "duration_in_seconds": duration,
+        "canary": canary or [],
+        "at_once": at_once,
+        "soak_in_seconds": options.read_seconds(soak),
+        "min_available": min_available,
+        "gates": gate or [],
+        "gate_patience_in_seconds": options.read_seconds(gate_patience),
+        "windows": window or [],
+        "blackouts": blackout or [],
+        "holidays": holidays and read_text(holidays, command="maintenance start"),
+        "holidays_zone": holidays_zone,
         "hold_all": hold_all,
     }
     begun = session.post("maintenances", body=order, dry_run=dry_run)
@@ -86,14 +120,36 @@ def start(  # noqa: PLR0913 - one for each flag
         require_walked(begun)
 
 
+@command(app, "pause")
+def pause(session: Session, maintenance_id: IdArgument) -> None:
+    """Begin no further step; what is announced takes its course.
+
+    Example: forewarn maintenance pause 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
+    """
+    session.show(session.post("maintenances", maintenance_id, "pause"), _print_one)
+
+
+@command(app, "resume")
+def resume(session: Session, maintenance_id: IdArgument) -> None:
+    """Go on, also where a failure or a gate holds: you have looked after it.
+
+    Example: forewarn maintenance resume 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
+    """
+    session.show(session.post("maintenances", maintenance_id, "resume"), _print_one)
+
+
+@command(app, "abort")
+def abort(session: Session, maintenance_id: IdArgument, *, yes: Yes = False) -> None:
+    """Begin no further step, ever; withdraw what has not started.
+
+    Example: forewarn maintenance abort 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --yes
+    """
+    confirm(f"Abort {maintenance_id}, and withdraw what it has announced?", yes=yes)
+    session.show(session.post("maintenances", maintenance_id, "abort"), _print_one)
+
+
 @command(app, "status")
-def status(
-    session: Session,
-    maintenance_id: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="The Maintenance.", autocompletion=maintenance_ids),
-    ],
-) -> None:
+def status(session: Session, maintenance_id: IdArgument) -> None:
     """Show what a Maintenance has done, what remains and what holds it.
 
     Example: forewarn maintenance status 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
@@ -126,8 +182,13 @@ def _print_one(maintenance: Row) -> None:
                 "SCOPE": "scope_id",
                 "UPDATE DOMAIN": "update_domain",
                 "RESOURCES": "resources",
+                "WAITS FOR": "brakes",
             },
         )
+
+
+def _length(seconds: int) -> str:
+    return format_duration(timedelta(seconds=seconds)) if seconds else ""
 
 
 def _count(vms: Sequence[str]) -> str:
@@ -136,5 +197,12 @@ def _count(vms: Sequence[str]) -> str:
 
 def _shares(steps: Iterable[Row]) -> Iterator[Row]:
     for number, step in enumerate(steps, 1):
+        brakes = ", ".join(map(_describe_brake, step["brakes"]))
         for share in step["shares"]:
-            yield {"step": number, "host": step["host"], **share}
+            yield {"step": number, "host": step["host"], **share, "brakes": brakes}
+
+
+def _describe_brake(brake: Row) -> str:
+    until = time_of(brake["until"])
+    about = brake["gate"] or ",".join(brake["event_ids"][:1])
+    return " ".join(filter(None, (brake["kind"], about, f"until {until}" if until else "")))

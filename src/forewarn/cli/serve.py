@@ -30,6 +30,7 @@ _METAVARS: Final = {
     "trusted_proxies": "ADDRESS",
     "notifications": "FILE",
     "overdue_after": "DURATION",
+    "gates": "FILE",
 }
 
 

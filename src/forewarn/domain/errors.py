@@ -20,6 +20,10 @@ DomainError
 │ └ UserOperationLimitError       as many are in flight as the server takes
 ├ MaintenanceOverError            a Maintenance that has ended or was aborted
 ├ ScenarioOverError               a run of a scenario that has ended or was stopped
+├ CalendarError                   a window or blackout that cannot be as it is written
+│ ├ WindowError                   a weekly window that is none
+│ ├ BlackoutError                 dates to keep free that are none
+│ └ UnknownZoneError              a time zone nobody knows
 ├ AccessError                     somebody who may not
 │ ├ TokenExpiredError             a token whose time is over
 │ ├ TokenRevokedError             a token that was taken back
@@ -30,11 +34,13 @@ DomainError
 │ └ TokenOrderError               a token that cannot be as it was asked for
 └ PlanError                       a Maintenance that cannot be walked
   ├ EmptySelectionError           nothing was selected
+  ├ CapacityError                 a step would leave too few of a scope
+  ├ WindowTooShortError           a step that fits into no window
   └ SharedHostError               a host carries two update domains of one scope
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId, EventStatus
@@ -221,6 +227,43 @@ class ScenarioOverError(DomainError):
         self.run_id = run_id
 
 
+class CalendarError(DomainError):
+    """A window or blackout cannot be as it is written."""
+
+
+class WindowError(CalendarError):
+    """A weekly window that is none."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(
+            f"{text!r} is no window: {problem}. Write something like "
+            "'Sat,Sun 22:00-06:00 Europe/Berlin' or 'daily 02:00-04:00 UTC'."
+        )
+        self.text = text
+
+
+class BlackoutError(CalendarError):
+    """Dates to keep free that are none."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(
+            f"{text!r} is no blackout: {problem}. Write something like "
+            "'2026-12-24..2027-01-02 Europe/Berlin' or '2026-12-31 UTC'."
+        )
+        self.text = text
+
+
+class UnknownZoneError(CalendarError):
+    """A time zone nobody knows."""
+
+    def __init__(self, zone: str) -> None:
+        super().__init__(
+            f"There is no time zone called {zone!r}; write one such as Europe/Berlin or UTC, "
+            "in this spelling."
+        )
+        self.zone = zone
+
+
 class AccessError(DomainError):
     """Somebody may not do this."""
 
@@ -294,6 +337,31 @@ class EmptySelectionError(PlanError):
 
     def __init__(self) -> None:
         super().__init__("The maintenance selects no virtual machine; there is nothing to do.")
+
+
+class CapacityError(PlanError):
+    """A step would leave too few of a scope."""
+
+    def __init__(self, scope: str, update_domain: int, problem: str) -> None:
+        super().__init__(
+            f"Update domain {update_domain} of {scope} takes too many at once: {problem}. "
+            "Lower min_available, or give the scope more update domains."
+        )
+        self.scope = scope
+        self.update_domain = update_domain
+
+
+class WindowTooShortError(PlanError):
+    """A step that fits into no window."""
+
+    def __init__(self, scope: str, needed: timedelta, longest: timedelta) -> None:
+        super().__init__(
+            f"A step in {scope} takes {needed} with its notice, and would never begin: it "
+            f"is open for {longest} at most. Make the windows longer, or the notice shorter."
+        )
+        self.scope = scope
+        self.needed = needed
+        self.longest = longest
 
 
 class SharedHostError(PlanError):
