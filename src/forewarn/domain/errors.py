@@ -20,6 +20,10 @@ DomainError
 │ └ UserOperationLimitError       as many are in flight as the server takes
 ├ MaintenanceOverError            a Maintenance that has ended or was aborted
 ├ ScenarioOverError               a run of a scenario that has ended or was stopped
+├ CalendarError                   a window or blackout that cannot be as it is written
+│ ├ WindowError                   a weekly window that is none
+│ ├ BlackoutError                 dates to keep free that are none
+│ └ UnknownZoneError              a time zone nobody knows
 ├ AccessError                     somebody who may not
 │ ├ TokenExpiredError             a token whose time is over
 │ ├ TokenRevokedError             a token that was taken back
@@ -219,6 +223,43 @@ class ScenarioOverError(DomainError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"Scenario run {run_id} is over; there is nothing to stop.")
         self.run_id = run_id
+
+
+class CalendarError(DomainError):
+    """A window or blackout cannot be as it is written."""
+
+
+class WindowError(CalendarError):
+    """A weekly window that is none."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(
+            f"{text!r} is no window: {problem}. Write something like "
+            "'Sat,Sun 22:00-06:00 Europe/Berlin' or 'daily 02:00-04:00 UTC'."
+        )
+        self.text = text
+
+
+class BlackoutError(CalendarError):
+    """Dates to keep free that are none."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(
+            f"{text!r} is no blackout: {problem}. Write something like "
+            "'2026-12-24..2027-01-02 Europe/Berlin' or '2026-12-31 UTC'."
+        )
+        self.text = text
+
+
+class UnknownZoneError(CalendarError):
+    """A time zone nobody knows."""
+
+    def __init__(self, zone: str) -> None:
+        super().__init__(
+            f"There is no time zone called {zone!r}; write one such as Europe/Berlin or UTC, "
+            "in this spelling."
+        )
+        self.zone = zone
 
 
 class AccessError(DomainError):

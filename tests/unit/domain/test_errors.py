@@ -7,6 +7,7 @@ import pytest
 from forewarn.domain import errors
 from forewarn.domain.errors import (
     AddressError,
+    BlackoutError,
     DomainError,
     DomainOutOfRangeError,
     EmptySelectionError,
@@ -31,8 +32,10 @@ from forewarn.domain.errors import (
     UnknownScopeError,
     UnknownTokenError,
     UnknownVirtualMachineError,
+    UnknownZoneError,
     UserOperationInFlightError,
     UserOperationLimitError,
+    WindowError,
 )
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId, EventStatus
@@ -131,6 +134,17 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     ),
     (UnknownTokenError("ada"), {"name": "ada"}, ["no token called 'ada'"]),
     (TokenNameTakenError("ada"), {"name": "ada"}, ["'ada' already", "revoke"]),
+    (
+        WindowError("Sun", "it is not DAYS HH:MM-HH:MM ZONE"),
+        {"text": "Sun"},
+        ["'Sun'", "it is not DAYS", "Sat,Sun 22:00-06:00 Europe/Berlin"],
+    ),
+    (
+        BlackoutError("Xmas", "it is no date"),
+        {"text": "Xmas"},
+        ["'Xmas'", "it is no date", "2026-12-31 UTC"],
+    ),
+    (UnknownZoneError("Mars"), {"zone": "Mars"}, ["'Mars'", "Europe/Berlin"]),
     (TokenOrderError("It cannot be."), {}, ["It cannot be."]),
 ]
 
