@@ -117,6 +117,7 @@ def _everything(topology: Topology) -> Maintenance:
     return Maintenance(
         maintenance_id=MaintenanceId("os"),
         event_type=EventType.FREEZE,
+        started_at=NOW,
         resources=tuple(topology.virtual_machines),
     )
 

@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from forewarn.domain.course import Course
 from forewarn.domain.decisions import (
     BeginImpact,
     CompleteEvent,
@@ -57,6 +58,7 @@ from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, Even
 
 HOSTS = [HostName(f"kvm-{i}") for i in range(3)]
 UPDATE_DOMAINS = 3
+BEGINNING = datetime(2026, 1, 5, 8, tzinfo=UTC)
 
 
 class Crash(Enum):
@@ -100,9 +102,10 @@ def maintenances(draw: st.DrawFn, topology: Topology, name: str) -> Maintenance:
     return Maintenance(
         maintenance_id=MaintenanceId(name),
         event_type=draw(st.sampled_from([EventType.FREEZE, EventType.REDEPLOY])),
+        started_at=BEGINNING,
         resources=() if by_host else tuple(draw(resources)),
         hosts=tuple(draw(hosts)) if by_host else (),
-        hold_all=draw(st.booleans()),
+        course=Course(hold_all=draw(st.booleans())),
     )
 
 
@@ -111,7 +114,7 @@ class Walk(RuleBasedStateMachine):
     def prepare(self, data: st.DataObject) -> None:
         topology = data.draw(topologies())
         wanted = [data.draw(maintenances(topology, name)) for name in ("os", "firmware")]
-        self.now = datetime(2026, 1, 5, 8, tzinfo=UTC)
+        self.now = BEGINNING
         self.snapshot = Snapshot(
             topology=topology,
             maintenances={maintenance.maintenance_id: maintenance for maintenance in wanted},
@@ -177,7 +180,7 @@ class Walk(RuleBasedStateMachine):
             case "abort":
                 steered = abort(maintenance)
             case _:
-                steered = resume(maintenance, events)
+                steered = resume(maintenance, events, now=self.now)
         self.steer(steered)
 
     @rule(data=st.data(), unannounced=st.booleans())
@@ -285,7 +288,7 @@ class Walk(RuleBasedStateMachine):
         self.mend_hosts()
         for maintenance in unfinished:
             if not maintenance.is_aborted:
-                self.steer(resume(maintenance, self.snapshot.events.values()))
+                self.steer(resume(maintenance, self.snapshot.events.values(), now=self.now))
         deadline = next_deadline(self.snapshot, self.now)
         self.now = deadline or self.now
         return bool(running or unfinished or deadline)

@@ -1,21 +1,19 @@
 """/maintenances: beginning one, and where each of them is."""
 
-from dataclasses import replace
-
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
-from forewarn.control.schemas import (
+from forewarn.control.maintenance_views import (
     MaintenanceOrderRequest,
     MaintenancesView,
     MaintenanceView,
+    maintenance_order,
     maintenance_summary,
     maintenance_view,
 )
 from forewarn.operations.context import Context
 from forewarn.operations.maintenances import (
-    MaintenanceOrder,
     MaintenanceReport,
     report_maintenance,
     report_maintenances,
@@ -36,16 +34,7 @@ def list_maintenances(caller: Viewing) -> MaintenancesView:
 @router.post("", status_code=201, name="maintenance start")
 def begin(caller: Operating, request: MaintenanceOrderRequest) -> MaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
-    order = MaintenanceOrder(
-        event_type=request.event_type,
-        scopes=tuple(request.scopes),
-        virtual_machines=tuple(request.virtual_machines),
-        hosts=tuple(request.hosts),
-        duration_in_seconds=request.duration_in_seconds,
-        hold_all=request.hold_all,
-    )
-    if request.description is not None:
-        order = replace(order, description=request.description)
+    order = maintenance_order(request)
 
     def operation(tx: Transaction, context: Context) -> MaintenanceReport:
         return report_maintenance(tx, start_maintenance(tx, context, order).maintenance_id)

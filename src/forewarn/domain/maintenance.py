@@ -12,10 +12,11 @@ domains of a scope gets no turn before that is mended.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from forewarn.domain.course import Course
 from forewarn.domain.errors import (
     EmptySelectionError,
     MaintenanceOverError,
@@ -44,19 +45,22 @@ class MaintenanceStatus(StrEnum):
 class Maintenance:
     """An operator's intent: for *resources*, or for whatever *hosts* carry when their turn comes.
 
-    *released* are the events that ended badly and that the operator has looked after.
+    *released* are the events that ended badly and that the operator has looked after, last at
+    *resumed_at*.
     """
 
     maintenance_id: MaintenanceId
     event_type: EventType
+    started_at: datetime
     description: str = ""
     duration_in_seconds: int | None = None
     resources: tuple[VmName, ...] = ()
     hosts: tuple[HostName, ...] = ()
-    hold_all: bool = False
+    course: Course = field(default_factory=Course)
     is_paused: bool = False
     is_aborted: bool = False
     released: frozenset[EventId] = frozenset()
+    resumed_at: datetime | None = None
     finished_at: datetime | None = None
 
 
@@ -126,7 +130,7 @@ def next_steps(
     if maintenance.is_paused or maintenance.is_aborted or maintenance.finished_at:
         return ()
     held = held_scopes(maintenance, events).keys()
-    if held and maintenance.hold_all:
+    if held and maintenance.course.hold_all:
         return ()
     waiting = held | set(busy)
     allowed = []
@@ -208,11 +212,18 @@ def pause(maintenance: Maintenance) -> Maintenance:
     return replace(maintenance, is_paused=True)
 
 
-def resume(maintenance: Maintenance, events: Iterable[ScheduledEvent]) -> Maintenance:
+def resume(
+    maintenance: Maintenance, events: Iterable[ScheduledEvent], *, now: datetime
+) -> Maintenance:
     """Go on, also in the scopes that hold: the operator has looked after what failed there."""
     _check_under_way(maintenance)
     looked_after = {event.event_id for event in _unreleased(maintenance, events)}
-    return replace(maintenance, is_paused=False, released=maintenance.released | looked_after)
+    return replace(
+        maintenance,
+        is_paused=False,
+        released=maintenance.released | looked_after,
+        resumed_at=now,
+    )
 
 
 def abort(maintenance: Maintenance) -> Maintenance:

@@ -33,12 +33,17 @@ class ApprovalPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The rules of one delivery scope."""
+    """The rules of one delivery scope.
+
+    *notice* is what platform events of any type are announced with, where it is longer than the
+    minimum of the type.
+    """
 
     approval: ApprovalPolicy = ApprovalPolicy.ANY
     postpone_until: timedelta = timedelta(0)
     auto_approve_user: bool = False
     terminate_notice: timedelta | None = None
+    notice: timedelta | None = None
 
 
 class Beginning(Enum):

@@ -1,7 +1,10 @@
 """Maintenances: an operator's intent over many virtual machines."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
 
+from forewarn.domain.course import Course
 from forewarn.domain.errors import DomainError, PlanError, UnknownHostError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import (
@@ -14,12 +17,14 @@ from forewarn.domain.maintenance import (
     status,
 )
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name_key
-from forewarn.domain.topology import Topology
+from forewarn.domain.topology import Host, Topology, VirtualMachine
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import find_scope_ids, find_vms
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventType
+
+Labelled = TypeVar("Labelled", VirtualMachine, Host)
 
 
 class UnknownMaintenanceError(DomainError):
@@ -40,17 +45,31 @@ class UnknownSelectionError(DomainError):
         self.scope = scope
 
 
+class UnknownLabelsError(DomainError):
+    """Labels that nothing carries were selected."""
+
+    def __init__(self, noun: str, labels: Mapping[str, str]) -> None:
+        given = ", ".join(f"{key}={value}" for key, value in labels.items())
+        super().__init__(f"No {noun} is labelled {given}.")
+        self.labels = dict(labels)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceOrder:
-    """What an operator wants done, and to what: to virtual machines or scopes, or to hosts."""
+    """What an operator wants done, and to what: to virtual machines or scopes, or to hosts.
+
+    Those are selected by name, and those that carry all of *labels* or *host_labels* besides.
+    """
 
     event_type: EventType
     scopes: tuple[str, ...] = ()
     virtual_machines: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
+    host_labels: Mapping[str, str] = field(default_factory=dict)
     description: str = "Host server is undergoing maintenance."
     duration_in_seconds: int | None = None
-    hold_all: bool = False
+    course: Course = field(default_factory=Course)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +85,19 @@ class MaintenanceReport:
 
 def start_maintenance(tx: Transaction, context: Context, order: MaintenanceOrder) -> Maintenance:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
-    if order.hosts and (order.scopes or order.virtual_machines):
+    by_host = order.hosts or order.host_labels
+    if by_host and (order.scopes or order.virtual_machines or order.labels):
         raise PlanError("Select hosts, or scopes and virtual machines, but not both.")
     topology = tx.topology()
     maintenance = Maintenance(
         maintenance_id=MaintenanceId(context.new_id().lower()),
         event_type=order.event_type,
+        started_at=context.now,
         description=order.description,
         duration_in_seconds=order.duration_in_seconds,
         resources=_selected_vms(topology, order),
         hosts=_selected_hosts(topology, order),
-        hold_all=order.hold_all,
+        course=order.course,
     )
     plan(maintenance, topology)
     tx.put_maintenance(maintenance)
@@ -112,18 +133,31 @@ def _report(reading: Reading, maintenance: Maintenance) -> MaintenanceReport:
 
 def _selected_vms(topology: Topology, order: MaintenanceOrder) -> tuple[VmName, ...]:
     names = dict.fromkeys(vm.name for vm in find_vms(topology, order.virtual_machines))
+    vms = topology.virtual_machines.values()
     for wanted in order.scopes:
         scope_ids = find_scope_ids(topology, wanted)
         if not scope_ids:
             raise UnknownSelectionError(wanted)
-        members = [vm for vm in topology.virtual_machines.values() if vm.scope_id in scope_ids]
-        names |= dict.fromkeys(vm.name for vm in members)
+        names |= dict.fromkeys(vm.name for vm in vms if vm.scope_id in scope_ids)
+    if order.labels:
+        names |= dict.fromkeys(vm.name for vm in _labelled("virtual machine", vms, order.labels))
     return tuple(names)
 
 
 def _selected_hosts(topology: Topology, order: MaintenanceOrder) -> tuple[HostName, ...]:
     known = {name_key(host): host for host in topology.hosts}
     try:
-        return tuple(dict.fromkeys(known[name_key(host)] for host in order.hosts))
+        names = dict.fromkeys(known[name_key(host)] for host in order.hosts)
     except KeyError as error:
         raise UnknownHostError(str(error.args[0])) from None
+    if order.host_labels:
+        hosts = topology.hosts.values()
+        names |= dict.fromkeys(host.name for host in _labelled("host", hosts, order.host_labels))
+    return tuple(names)
+
+
+def _labelled(noun: str, all_: Iterable[Labelled], labels: Mapping[str, str]) -> Iterable[Labelled]:
+    found = [each for each in all_ if labels.items() <= each.labels.items()]
+    if not found:
+        raise UnknownLabelsError(noun, labels)
+    return found

@@ -1,6 +1,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -37,14 +37,17 @@ from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
+BEGINNING = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 BY_SCOPE = Maintenance(
     maintenance_id=MaintenanceId("m1"),
     event_type=EventType.REBOOT,
+    started_at=BEGINNING,
     resources=(VmName("web-0"), VmName("web-1"), VmName("web-2")),
 )
 BY_HOST = Maintenance(
     maintenance_id=MaintenanceId("m2"),
     event_type=EventType.FREEZE,
+    started_at=BEGINNING,
     hosts=(HostName("kvm-1"), HostName("kvm-2")),
 )
 NOTHING = Decisions(actions=(), effects=())

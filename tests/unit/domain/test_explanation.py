@@ -159,7 +159,9 @@ def test_state_of_the_maintenance_is_told(
     expected: list[ReasonKind],
 ) -> None:
     event = on_host(draft, 1, "web-0", WEB, now)
-    maintenance = changed(Maintenance(maintenance_id=FREEZE, event_type=EventType.FREEZE))
+    maintenance = changed(
+        Maintenance(maintenance_id=FREEZE, event_type=EventType.FREEZE, started_at=now)
+    )
 
     reasons = explain(event, snapshot(fleet, event, maintenances={FREEZE: maintenance}), now)
 
