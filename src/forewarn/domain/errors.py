@@ -34,10 +34,14 @@ DomainError
 │ └ TokenOrderError               a token that cannot be as it was asked for
 └ PlanError                       a Maintenance that cannot be walked
   ├ EmptySelectionError           nothing was selected
-  └ SharedHostError               a host carries two update domains of one scope
+  ├ SharedHostError               a host carries two update domains of one scope
+  ├ UnknownCanaryError            a canary that is not part of it
+  ├ UnknownGateError              a gate the server does not know
+  ├ CapacityError                 a step that takes more of a scope than may be taken
+  └ NoOpeningError                a step that is longer than the calendar is ever open
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from forewarn.protocol.errors import ForewarnError
@@ -348,6 +352,46 @@ class SharedHostError(PlanError):
         self.host = host
         self.scope = scope
         self.vms = tuple(vms)
+
+
+class UnknownCanaryError(PlanError):
+    """A canary that is not part of it."""
+
+    def __init__(self, canary: str) -> None:
+        super().__init__(f"The canary {canary!r} is none of the scopes and hosts selected.")
+        self.canary = canary
+
+
+class UnknownGateError(PlanError):
+    """A gate the server does not know."""
+
+    def __init__(self, gate: str, known: Iterable[str]) -> None:
+        others = ", ".join(sorted(known)) or "none"
+        super().__init__(f"There is no gate called {gate!r}; the server knows {others}.")
+        self.gate = gate
+
+
+class CapacityError(PlanError):
+    """A step that takes more of a scope than may be taken."""
+
+    def __init__(self, step: str, scope: str, vms: Sequence[str], *, members: int, percent: int):
+        super().__init__(
+            f"{step} takes {len(vms)} of the {members} virtual machines of {scope} at once "
+            f"({', '.join(vms)}), but {percent} % of them have to stay available."
+        )
+        self.scope = scope
+        self.vms = tuple(vms)
+
+
+class NoOpeningError(PlanError):
+    """A step that is longer than the calendar is ever open."""
+
+    def __init__(self, need: str, longest: str, windows: Sequence[str]) -> None:
+        super().__init__(
+            f"{need}, but no opening of the windows is longer than {longest} "
+            f"({'; '.join(windows)})."
+        )
+        self.windows = tuple(windows)
 
 
 def _date(moment: datetime) -> str:

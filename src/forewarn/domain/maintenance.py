@@ -92,9 +92,14 @@ def plan(maintenance: Maintenance, topology: Topology) -> tuple[Step, ...]:
     steps = remaining_steps(maintenance, topology, events=())
     if not steps:
         raise EmptySelectionError
-    for step in steps:
-        _check_host(step)
+    for error in shared_hosts(steps):
+        raise error
     return steps
+
+
+def shared_hosts(steps: Iterable[Step]) -> Iterator[SharedHostError]:
+    """Yield what is wrong with each host that carries two update domains of a scope."""
+    return (error for step in steps for error in _shared(step))
 
 
 def remaining_steps(
@@ -254,15 +259,13 @@ def _scope_steps(vms: Iterable[VmName], topology: Topology) -> list[Step]:
     return [Step(shares=(share,)) for share in split_by_update_domain(topology, present)]
 
 
-def _check_host(step: Step) -> None:
-    if step.host is None or step.is_safe:
-        return
-    carried: dict[ScopeId, list[VmName]] = {}
-    for share in step.shares:
-        carried.setdefault(share.scope_id, []).extend(share.resources)
+def _shared(step: Step) -> Iterator[SharedHostError]:
     domains = Counter(share.scope_id for share in step.shares)
-    ((scope_id, _),) = domains.most_common(1)
-    raise SharedHostError(step.host, scope_id, carried[scope_id])
+    for scope_id, number in domains.items():
+        if step.host is not None and number > 1:
+            shares = (share for share in step.shares if share.scope_id == scope_id)
+            vms = [vm for share in shares for vm in share.resources]
+            yield SharedHostError(step.host, scope_id, vms)
 
 
 def _unreleased(

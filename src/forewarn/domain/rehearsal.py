@@ -27,10 +27,11 @@ Opening: TypeAlias = Callable[[Step, datetime], datetime | None]
 class Stretch:
     """When a step *begins* with its announcement, *starts*, and *ends*, if that is known.
 
-    It would have begun when it was *ready*, had the calendar let it.
+    It would have begun when it was *ready*, but for the calendar, which *opens* then or later.
     """
 
     ready: datetime
+    opens: datetime
     begins: datetime
     starts: datetime
     ends: datetime | None
@@ -75,7 +76,7 @@ class _Rehearsal:
         self._canaries = set(walk.canaries)
         self._only_canaries = bool(self._canaries)
         self._under_way: dict[int, set[ScopeId]] = {}
-        self._ready_at: dict[int, datetime] = {}
+        self._waits: dict[int, tuple[datetime, datetime]] = {}
         self._stretches: dict[int, Stretch] = {}
 
     def run(self) -> tuple[Stretch | None, ...]:
@@ -92,20 +93,20 @@ class _Rehearsal:
     def _begin_what_may(self) -> None:
         if self._is_full():
             return
-        for number in [each for each in self._ready if self._is_turn_of(each)]:
-            opening = self._opening(number)
-            if opening == self._now:
-                self._begin(number)
-                if self._is_full():
-                    return
-            else:
-                self._ready.remove(number)
-                if opening is not None:
-                    self._at(opening, partial(insort, self._ready, number))
-
-    def _opening(self, number: int) -> datetime | None:
-        self._ready_at.setdefault(number, self._now)
-        return self._walk.opening(self._walk.steps[number], self._now)
+        for number in tuple(self._ready):
+            if not self._is_turn_of(number):
+                continue
+            self._ready.remove(number)
+            opens = self._walk.opening(self._walk.steps[number], self._now)
+            if opens is None:
+                continue
+            self._waits.setdefault(number, (self._now, opens))
+            if opens > self._now:
+                self._at(opens, partial(insort, self._ready, number))
+                continue
+            self._begin(number)
+            if self._is_full():
+                return
 
     def _is_full(self) -> bool:
         return self._walk.at_once is not None and len(self._under_way) >= self._walk.at_once
@@ -114,23 +115,23 @@ class _Rehearsal:
         return not self._only_canaries or number in self._walk.canaries
 
     def _begin(self, number: int) -> None:
-        self._ready.remove(number)
         step = self._walk.steps[number]
         timings = {scope_id: self._timings(scope_id) for scope_id in step.scope_ids}
         starts = max(_start(self._now, timing.waits) for timing in timings.values())
         self._under_way[number] = set(timings)
         self._quiet -= step.scope_ids
-        ends: list[datetime | None] = []
+        ends = []
         for scope_id, timing in timings.items():
-            ends.append(None if timing.lasts is None else starts + timing.lasts)
-            if ends[-1] is not None:
+            if timing.lasts is not None:
+                ends.append(starts + timing.lasts)
                 self._at(ends[-1], partial(self._end, number, scope_id))
-        known = [end for end in ends if end is not None]
+        ready, opens = self._waits[number]
         self._stretches[number] = Stretch(
-            ready=self._ready_at[number],
+            ready=ready,
+            opens=opens,
             begins=self._now,
             starts=starts,
-            ends=max(known) if len(known) == len(ends) else None,
+            ends=max(ends) if len(ends) == len(timings) else None,
         )
 
     def _end(self, number: int, scope_id: ScopeId) -> None:
