@@ -85,11 +85,22 @@ class MaintenanceReport:
 
 def start_maintenance(tx: Transaction, context: Context, order: MaintenanceOrder) -> Maintenance:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
+    topology = tx.topology()
+    maintenance = draft_maintenance(topology, context, order)
+    plan(maintenance, topology)
+    tx.put_maintenance(maintenance)
+    record_audit(tx, context, "maintenance start", maintenance.maintenance_id)
+    return maintenance
+
+
+def draft_maintenance(
+    topology: Topology, context: Context, order: MaintenanceOrder
+) -> Maintenance:
+    """Return the Maintenance that *order* asks for, with what it selects; nothing has begun."""
     by_host = order.hosts or order.host_labels
     if by_host and (order.scopes or order.virtual_machines or order.labels):
         raise PlanError("Select hosts, or scopes and virtual machines, but not both.")
-    topology = tx.topology()
-    maintenance = Maintenance(
+    return Maintenance(
         maintenance_id=MaintenanceId(context.new_id().lower()),
         event_type=order.event_type,
         started_at=context.now,
@@ -99,10 +110,6 @@ def start_maintenance(tx: Transaction, context: Context, order: MaintenanceOrder
         hosts=_selected_hosts(topology, order),
         course=order.course,
     )
-    plan(maintenance, topology)
-    tx.put_maintenance(maintenance)
-    record_audit(tx, context, "maintenance start", maintenance.maintenance_id)
-    return maintenance
 
 
 def report_maintenance(reading: Reading, maintenance_id: str) -> MaintenanceReport:
