@@ -8,7 +8,7 @@ from typing import Final
 
 from forewarn.domain.explanation import ReasonKind
 from forewarn.domain.names import MaintenanceId, ScopeId
-from forewarn.domain.walk import Release
+from forewarn.domain.brakes import Release
 from forewarn.protocol.vocabulary import EventId
 
 _NAMED: Final = 8
@@ -38,6 +38,7 @@ class BlockerKind(StrEnum):
     GATE_SHUT = "gate-shut"
     GATE_HOLDS = "gate-holds"
     OVERDUE = "overdue"
+    ELSEWHERE = "elsewhere"
 
 
 class VerdictKind(StrEnum):
@@ -100,7 +101,7 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
         "End it with: forewarn maintenance abort {maintenance}"
     ),
     BlockerKind.AT_ONCE: (
-        "The next step in {scopes} waits, as no more may be under way at once than {about}."
+        "The next step in {scopes} waits, as no more than {about} may be under way at once: {places}."
     ),
     BlockerKind.GATE_ASKED: "The next step in {scopes} waits for gate {about}, which is asked.",
     BlockerKind.GATE_SHUT: (
@@ -111,6 +112,7 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
         "Have it asked again with: forewarn maintenance resume {maintenance}"
     ),
     BlockerKind.OVERDUE: "Event {events} for {vms} takes longer than expected, since {since}.",
+    BlockerKind.ELSEWHERE: "Something in other scopes holds it.",
 }
 """How each kind is said; what is in braces is filled from the blocker."""
 
@@ -121,7 +123,8 @@ _EVENT: Final = "Event {events} in {scopes}: {about}"
 class Blocker:
     """One thing that holds a Maintenance: an event, or the next step in some scopes.
 
-    *release* says how it goes away: by time at *until*, by itself some time, or by hand.
+    *release* says how it goes away: by time at *until*, by itself some time, or by hand. *places*
+    are the scopes or hosts that are under way.
     """
 
     kind: BlockerKind | ReasonKind
@@ -133,6 +136,7 @@ class Blocker:
     since: datetime | None = None
     until: datetime | None = None
     about: str = ""
+    places: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -145,6 +149,7 @@ class Blocker:
             since=_say_moment(self.since),
             until=_say_moment(self.until),
             about=self.about,
+            places=_list(self.places),
         )
 
 

@@ -155,6 +155,21 @@ def make_plan(maintenance: Maintenance, topology: Topology, terms: Terms) -> Pla
     )
 
 
+def summarise(plan: Plan) -> tuple[str, ...]:
+    """Return what matters most of *plan*, in sentences."""
+    vms = sum(len(share.resources) for step in plan.steps for share in step.shares)
+    summary = [f"Steps: {len(plan.steps)}, for {vms} virtual machines."]
+    if plan.earliest is not None:
+        last = "nobody can say when" if plan.latest is None else say_moment(plan.latest)
+        summary.append(f"Ends {say_moment(plan.earliest)} at the earliest, {last} at the latest.")
+    if plan.forecast is not None:
+        summary.append(plan.forecast.sentence)
+    if plan.capacities:
+        worst = min(plan.capacities, key=lambda capacity: capacity.percent)
+        summary.append(f"Never below {worst.percent} % of {worst.scope_id}.")
+    return tuple(summary)
+
+
 class _Lengths:
     """How long the events of a Maintenance take by the rules."""
 

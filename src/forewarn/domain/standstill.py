@@ -17,7 +17,8 @@ from forewarn.domain.gate import GateStatus
 from forewarn.domain.maintenance import Maintenance, own_events, shared_hosts
 from forewarn.domain.names import ScopeId
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.walk import Brake, BrakeKind, Release, Stage, walk_all
+from forewarn.domain.brakes import Brake, BrakeKind, Release
+from forewarn.domain.walk import Stage, walk_all
 from forewarn.protocol.vocabulary import EventStatus
 
 _BRAKES: Final[Mapping[tuple[BrakeKind, Release], BlockerKind]] = {
@@ -216,11 +217,12 @@ class _Scene:
 
     def _of_brake(self, stage: Stage, brake: Brake) -> Blocker:
         kind, until, about = _BRAKES[brake.kind, brake.release], brake.until, brake.detail
+        places: tuple[str, ...] = ()
         if brake.kind is BrakeKind.CANARY:
             about = ", ".join(self._maintenance.course.canary)
         elif brake.kind is BrakeKind.AT_ONCE:
-            places = dict.fromkeys(event.host or event.scope_id for event in self.in_flight)
-            about = f"{self._maintenance.course.at_once} ({', '.join(places)})"
+            about = str(self._maintenance.course.at_once)
+            places = tuple(dict.fromkeys(event.host or event.scope_id for event in self.in_flight))
         elif brake.kind is BrakeKind.GATE:
             kind, until = self._gate(stage, kind)
             about = f"{brake.gate}: {brake.detail}" if brake.detail else brake.gate
@@ -233,6 +235,7 @@ class _Scene:
             event_ids=brake.event_ids,
             until=until,
             about=about,
+            places=places,
         )
 
     def _gate(self, stage: Stage, kind: BlockerKind) -> tuple[BlockerKind, datetime | None]:
