@@ -1,7 +1,8 @@
 """The walk, gone through on paper: when each step would begin, start and end.
 
-The fleet stays as it is, nothing fails, every gate is open, and events take as long as `Timings`
-say. Where that does not say when an event ends, whatever waits for its end never begins.
+What holds a step back are the brakes of the real walk. The fleet stays as it is, nothing fails,
+every gate is open, and events take as long as `Timings` say. Where that does not say when an event
+ends, whatever waits for its end never begins.
 """
 
 from bisect import insort
@@ -12,15 +13,15 @@ from datetime import datetime, timedelta
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import TypeAlias
 
+from forewarn.domain.brakes import BRAKES, BrakeKind, Facts, Release
+from forewarn.domain.event import Outcome, ScheduledEvent, complete, schedule, start
 from forewarn.domain.forecast import Timings
-from forewarn.domain.maintenance import Step
+from forewarn.domain.maintenance import Maintenance, Step, draft_events, is_canary
 from forewarn.domain.names import ScopeId
 from forewarn.domain.notice import earliest_not_before
-
-Opening: TypeAlias = Callable[[Step, datetime], datetime | None]
-"""From when on a step that may begin at a moment has room in the calendar, if ever."""
+from forewarn.domain.snapshot import Snapshot
+from forewarn.protocol.vocabulary import EventId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,128 +38,134 @@ class Stretch:
     ends: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsed:
-    """Steps in order, each with what the walk has to know of it."""
+def rehearse(
+    maintenance: Maintenance,
+    steps: Sequence[Step],
+    snapshot: Snapshot,
+    timings: Timings,
+    now: datetime,
+) -> tuple[Stretch | None, ...]:
+    """Return when each of *steps* would take place from *now* on; None if it never begins.
 
-    steps: Sequence[Step]
-    canaries: frozenset[int]
-    at_once: int | None
-    soak: timedelta
-    opening: Opening
-
-
-def rehearse(walk: Rehearsed, timings: Timings, now: datetime) -> tuple[Stretch | None, ...]:
-    """Return when each step would take place, if all begins at *now*; None if it never begins."""
-    return _Rehearsal(walk, timings, now).run()
+    *snapshot* is the fleet with nothing in flight.
+    """
+    return _Rehearsal(maintenance, steps, snapshot, timings, now).run()
 
 
 class _Rehearsal:
-    """Where the walk is at the moment *now*. Steps are known by their number in the order.
+    """Where the walk is. Steps are known by their number in the order.
 
-    - *queues*: the steps that each scope has before it, the one it is in first.
-    - *quiet*: the scopes that nothing is in flight in, and that have soaked.
-    - *ready*: the steps that come first in each of their scopes, all of which are quiet.
+    *queues* are the steps that each scope has before it. A step is *ready* when it comes first in
+    each of its scopes, and nothing of the Maintenance is in flight there; the brakes are asked then.
     """
 
-    def __init__(self, walk: Rehearsed, timings: Timings, now: datetime) -> None:
-        self._walk = walk
+    def __init__(
+        self,
+        maintenance: Maintenance,
+        steps: Sequence[Step],
+        snapshot: Snapshot,
+        timings: Timings,
+        now: datetime,
+    ) -> None:
+        self._maintenance = maintenance
+        self._steps = steps
         self._timings = timings
-        self._now = now
-        self._numbers = count()
-        self._moments: list[tuple[datetime, int, Callable[[], None]]] = []
+        self._facts = Facts(maintenance, snapshot, now, taken=())
         self._queues: dict[ScopeId, deque[int]] = {}
-        for number, step in enumerate(walk.steps):
+        for number, step in enumerate(steps):
             for scope_id in step.scope_ids:
                 self._queues.setdefault(scope_id, deque()).append(number)
-        self._quiet: set[ScopeId] = set()
+        canaries = [step for step in steps if is_canary(maintenance.course, step)]
+        self._facts.canaries_ahead = [False] * len(canaries)
         self._ready: list[int] = []
-        self._canaries = set(walk.canaries)
-        self._only_canaries = bool(self._canaries)
         self._under_way: dict[int, set[ScopeId]] = {}
         self._waits: dict[int, tuple[datetime, datetime]] = {}
         self._stretches: dict[int, Stretch] = {}
+        self._order = count()
+        self._moments: list[tuple[datetime, int, Callable[[], None]]] = []
 
     def run(self) -> tuple[Stretch | None, ...]:
-        for scope_id in self._queues:
-            self._quieten(scope_id)
+        for number in {queue[0]: None for queue in self._queues.values()}:
+            self._note_if_ready(number)
         self._begin_what_may()
         while self._moments:
-            self._now = self._moments[0][0]
-            while self._moments and self._moments[0][0] == self._now:
+            moment = self._moments[0][0]
+            self._facts.move_to(moment)
+            while self._moments and self._moments[0][0] == moment:
                 heappop(self._moments)[2]()
             self._begin_what_may()
-        return tuple(map(self._stretches.get, range(len(self._walk.steps))))
+        return tuple(map(self._stretches.get, range(len(self._steps))))
 
     def _begin_what_may(self) -> None:
-        if self._is_full():
-            return
         for number in tuple(self._ready):
-            if not self._is_turn_of(number):
+            step, facts = self._steps[number], self._facts
+            brakes = [brake for rule in BRAKES if (brake := rule(facts, step))]
+            if any(brake.kind is BrakeKind.AT_ONCE for brake in brakes):
+                return  # and so it is for all that follow
+            if any(brake.release is Release.BY_PROGRESS for brake in brakes):
                 continue
             self._ready.remove(number)
-            opens = self._walk.opening(self._walk.steps[number], self._now)
-            if opens is None:
+            if any(brake.release is Release.BY_HAND for brake in brakes):
                 continue
-            self._waits.setdefault(number, (self._now, opens))
-            if opens > self._now:
-                self._at(opens, partial(insort, self._ready, number))
-                continue
-            self._begin(number)
-            if self._is_full():
-                return
+            moments = [brake.until for brake in brakes if brake.until]
+            if moments:
+                if brakes[0].kind is BrakeKind.CALENDAR:
+                    self._waits.setdefault(number, (facts.now, moments[0]))
+                self._at(min(moments), partial(insort, self._ready, number))
+            else:
+                self._begin(number, step)
 
-    def _is_full(self) -> bool:
-        return self._walk.at_once is not None and len(self._under_way) >= self._walk.at_once
-
-    def _is_turn_of(self, number: int) -> bool:
-        return not self._only_canaries or number in self._walk.canaries
-
-    def _begin(self, number: int) -> None:
-        step = self._walk.steps[number]
+    def _begin(self, number: int, step: Step) -> None:
+        now, facts = self._facts.now, self._facts
         timings = {scope_id: self._timings(scope_id) for scope_id in step.scope_ids}
-        starts = max(_start(self._now, timing.waits) for timing in timings.values())
+        starts = max(_start(now, timing.waits) for timing in timings.values())
+        ends: list[datetime] = []
+        for draft in draft_events(self._maintenance, step):
+            scope_id = draft.share.scope_id
+            event_id = EventId(f"{number}/{scope_id}")
+            event = schedule(draft, event_id=event_id, now=now, notice=timedelta(0))
+            facts.in_flight[scope_id] = [event]
+            if is_canary(self._maintenance.course, event):
+                facts.own = (*facts.own, event)
+            lasts = timings[scope_id].lasts
+            if lasts is not None:
+                ends.append(starts + lasts)
+                self._at(ends[-1], partial(self._end, number, event))
+        if is_canary(self._maintenance.course, step):
+            facts.canaries_ahead.pop()
+        facts.places += 1
         self._under_way[number] = set(timings)
-        self._quiet -= step.scope_ids
-        ends = []
-        for scope_id, timing in timings.items():
-            if timing.lasts is not None:
-                ends.append(starts + timing.lasts)
-                self._at(ends[-1], partial(self._end, number, scope_id))
-        ready, opens = self._waits[number]
+        ready, opens = self._waits.get(number, (now, now))
         self._stretches[number] = Stretch(
             ready=ready,
             opens=opens,
-            begins=self._now,
+            begins=now,
             starts=starts,
             ends=max(ends) if len(ends) == len(timings) else None,
         )
 
-    def _end(self, number: int, scope_id: ScopeId) -> None:
-        self._queues[scope_id].popleft()
-        self._at(self._now + self._walk.soak, partial(self._quieten, scope_id))
+    def _end(self, number: int, event: ScheduledEvent) -> None:
+        now, facts, scope_id = self._facts.now, self._facts, event.scope_id
+        ended = complete(start(event, now=now), outcome=Outcome.SUCCEEDED, now=now)
+        facts.own = tuple(ended if each is event else each for each in facts.own)
+        facts.in_flight[scope_id] = []
+        facts.ends[scope_id] = now
         self._under_way[number].discard(scope_id)
-        if self._under_way[number]:
-            return
-        del self._under_way[number]
-        self._canaries.discard(number)
-        if self._only_canaries and not self._canaries:
-            self._at(self._now + self._walk.soak, self._let_others_go)
+        if not self._under_way[number]:
+            facts.places -= 1
+        self._queues[scope_id].popleft()
+        if self._queues[scope_id]:
+            self._note_if_ready(self._queues[scope_id][0])
 
-    def _let_others_go(self) -> None:
-        self._only_canaries = False
-
-    def _quieten(self, scope_id: ScopeId) -> None:
-        self._quiet.add(scope_id)
-        if not self._queues[scope_id]:
-            return
-        first = self._queues[scope_id][0]
-        scope_ids = self._walk.steps[first].scope_ids
-        if scope_ids <= self._quiet and all(self._queues[each][0] == first for each in scope_ids):
-            insort(self._ready, first)
+    def _note_if_ready(self, number: int) -> None:
+        if all(
+            self._queues[scope_id][0] == number and not self._facts.in_flight.get(scope_id)
+            for scope_id in self._steps[number].scope_ids
+        ):
+            insort(self._ready, number)
 
     def _at(self, moment: datetime, do: Callable[[], None]) -> None:
-        heappush(self._moments, (moment, next(self._numbers), do))
+        heappush(self._moments, (moment, next(self._order), do))
 
 
 def _start(begins: datetime, waits: timedelta) -> datetime:
