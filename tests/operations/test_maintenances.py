@@ -37,11 +37,13 @@ def test_maintenance_selects_by_scope_machine_or_host(
 ) -> None:
     started = fleet.write(lambda tx: start_maintenance(tx, operator, order))
 
-    report = fleet.read(lambda reading: report_maintenance(reading, started.maintenance_id))
+    report = fleet.read(
+        lambda reading: report_maintenance(reading, operator, started.maintenance_id, {})
+    )
 
     assert report.status is MaintenanceStatus.RUNNING
-    assert len(report.remaining) == steps
-    assert fleet.read(report_maintenances) == (report,)
+    assert len(report.stages) == steps
+    assert fleet.read(lambda reading: report_maintenances(reading, operator, {})) == (report,)
 
 
 @pytest.mark.parametrize(
@@ -59,12 +61,12 @@ def test_maintenance_that_cannot_be_walked_is_refused(
     with pytest.raises(error):
         fleet.write(lambda tx: start_maintenance(tx, operator, order))
 
-    assert fleet.read(report_maintenances) == ()
+    assert fleet.read(lambda reading: report_maintenances(reading, operator, {})) == ()
 
 
-def test_unknown_maintenance_is_refused(fleet: Store) -> None:
+def test_unknown_maintenance_is_refused(fleet: Store, operator: Context) -> None:
     with pytest.raises(UnknownMaintenanceError, match="'none'"):
-        fleet.read(lambda reading: report_maintenance(reading, "none"))
+        fleet.read(lambda reading: report_maintenance(reading, operator, "none", {}))
 
 
 def test_maintenance_selects_by_labels_what_carries_all_of_them(

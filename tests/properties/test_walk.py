@@ -15,20 +15,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from forewarn.domain.course import Course
-from forewarn.domain.decisions import (
+from forewarn.domain.actions import (
+    AskGate,
     BeginImpact,
     CompleteEvent,
     Decisions,
-    Effect,
     FinishMaintenance,
+    InquireImpact,
     ScheduleStep,
-    Snapshot,
     StartEvent,
-    decide,
-    next_deadline,
-    record,
 )
+from forewarn.domain.course import Course
+from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import (
     Approval,
     Approver,
@@ -46,6 +44,8 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, abort, pause, resume
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
+from forewarn.domain.recording import record
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
@@ -139,6 +139,7 @@ class Walk(RuleBasedStateMachine):
             )
         if crash in {Crash.NEVER, Crash.BEFORE_LEARNING}:
             for effect in decisions.effects:
+                assert not isinstance(effect, AskGate)
                 impacts[effect.event_id, effect.vm] = Impact(status=self.perform(effect))
         learned = impacts if crash is Crash.NEVER else {}
         self.snapshot = replace(self.snapshot, impacts=learned)
@@ -348,7 +349,7 @@ class Walk(RuleBasedStateMachine):
             case ApprovalPolicy.LEADER:
                 return event.resources[0] in names
 
-    def perform(self, effect: Effect) -> ImpactStatus:
+    def perform(self, effect: InquireImpact | BeginImpact) -> ImpactStatus:
         key = (effect.event_id, effect.vm)
         if isinstance(effect, BeginImpact):
             self.begun[key] += 1

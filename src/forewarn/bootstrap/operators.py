@@ -68,6 +68,7 @@ def control_server(
         is_ready=is_ready,
         changed=service.changed,
         impacts=lambda: service.scheduler.impacts,
+        answers=lambda: service.scheduler.answers,
         feed=feed,
         scenarios=built_in_scenarios(),
         notifiers=service.notifiers,

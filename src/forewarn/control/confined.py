@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import NoReturn
 
 from forewarn.domain.access import Principal, Role
+from forewarn.domain.blockers import NAMES_OTHERS, Blocker, BlockerKind
 from forewarn.domain.errors import OutsideScopesError, RoleTooLowError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.explanation import Reason, ReasonKind
@@ -19,11 +20,18 @@ from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName,
 from forewarn.domain.notification import Notification, NotificationStatus, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
+from forewarn.domain.standstill import Standstill, actions_for
 from forewarn.domain.topology import Topology
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event
-from forewarn.operations.explain import Explanation, explain_event
-from forewarn.operations.snapshots import Impacts
+from forewarn.operations.explain import (
+    Explanation,
+    MaintenanceExplanation,
+    explain_event,
+    explain_maintenance,
+)
+from forewarn.operations.maintenances import find_maintenance
+from forewarn.operations.snapshots import Answers, Impacts
 from forewarn.ports.store import (
     AuditEntry,
     LedgerEntry,
@@ -83,6 +91,40 @@ def explain_confined(
 
     # Several elsewhere are said once.
     return replace(found, reasons=tuple(dict.fromkeys(map(without_names, found.reasons))))
+
+
+def explain_maintenance_confined(
+    reading: Reading,
+    principal: Principal,
+    context: Context,
+    maintenance_id: str,
+    impacts: Impacts,
+    answers: Answers,
+) -> MaintenanceExplanation:
+    """Explain a Maintenance with a part in the scopes of *principal*, naming nothing of others."""
+    find_maintenance(confine_reading(reading, principal), maintenance_id)
+    found = explain_maintenance(reading, context, maintenance_id, impacts, answers)
+    if not principal.scopes:
+        return found
+    # Several elsewhere are said once.
+    blockers = tuple(
+        dict.fromkeys(_confine(blocker, principal) for blocker in found.standstill.blockers)
+    )
+    actions = actions_for(blockers) if found.standstill.verdict.actions else ()
+    verdict = replace(found.standstill.verdict, actions=actions)
+    return replace(found, standstill=Standstill(blockers=blockers, verdict=verdict))
+
+
+def _confine(blocker: Blocker, principal: Principal) -> Blocker:
+    covered = tuple(filter(principal.covers, blocker.scope_ids))
+    if (blocker.scope_ids and not covered) or blocker.kind in NAMES_OTHERS:
+        return Blocker(
+            kind=BlockerKind.ELSEWHERE,
+            release=blocker.release,
+            maintenance_id=blocker.maintenance_id,
+            until=blocker.until,
+        )
+    return replace(blocker, scope_ids=covered)
 
 
 class ConfinedReading:

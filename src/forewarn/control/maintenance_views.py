@@ -1,17 +1,22 @@
 """Maintenances as they travel over the control API."""
 
 from dataclasses import replace
-from datetime import date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
 from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, event_view
+from forewarn.domain.brakes import BrakeKind, Release
 from forewarn.domain.course import GATE_PATIENCE, Course
 from forewarn.domain.maintenance import MaintenanceStatus
-from forewarn.domain.windows import Window
+from forewarn.domain.walk import Stage
+from forewarn.domain.windows import Calendar, describe, read_blackout, read_window
 from forewarn.operations.maintenances import MaintenanceOrder, MaintenanceReport
 from forewarn.protocol.vocabulary import EventType
+
+Parts = Annotated[list[Text], Field(max_length=1000)]
+"""Windows or blackouts, as people type them."""
 
 
 class _View(BaseModel):
@@ -37,6 +42,8 @@ class MaintenanceOrderRequest(BaseModel):
     min_available: Annotated[StrictInt, Field(ge=0, le=100)] = 0
     gates: Names = []
     gate_patience_in_seconds: Seconds = int(GATE_PATIENCE.total_seconds())
+    windows: Parts = []
+    blackouts: Parts = []
     hold_all: StrictBool = False
 
 
@@ -48,29 +55,24 @@ class ShareView(_View):
     resources: tuple[str, ...]
 
 
+class BrakeView(_View):
+    """What holds a step back, and how it lets go: at `until`, or by progress or by hand only."""
+
+    kind: BrakeKind
+    release: Release
+    until: datetime | None
+    scope_ids: tuple[str, ...]
+    event_ids: tuple[str, ...]
+    gate: str
+    detail: str
+
+
 class StepView(_View):
-    """What a Maintenance announces in one go."""
+    """What a Maintenance announces in one go, once nothing holds it back."""
 
     host: str | None
     shares: tuple[ShareView, ...]
-
-
-class WindowView(_View):
-    """When a Maintenance may be under way, in every week; Monday is 0."""
-
-    days: tuple[int, ...]
-    opens: time
-    closes: time
-    zone: str
-
-
-class BlackoutView(_View):
-    """Whole days without maintenance."""
-
-    first: date
-    last: date
-    zone: str
-    name: str
+    brakes: tuple[BrakeView, ...]
 
 
 class MaintenanceSummaryView(_View):
@@ -92,8 +94,8 @@ class MaintenanceSummaryView(_View):
     min_available: int
     gates: tuple[str, ...]
     gate_patience_in_seconds: int
-    windows: tuple[WindowView, ...]
-    blackouts: tuple[BlackoutView, ...]
+    windows: tuple[str, ...]
+    blackouts: tuple[str, ...]
     hold_all: bool
     finished_at: datetime | None
     events_in_flight: int
@@ -124,6 +126,10 @@ def maintenance_order(request: MaintenanceOrderRequest) -> MaintenanceOrder:
         min_available=request.min_available,
         gates=tuple(request.gates),
         gate_patience=timedelta(seconds=request.gate_patience_in_seconds),
+        calendar=Calendar(
+            windows=tuple(map(read_window, request.windows)),
+            blackouts=tuple(map(read_blackout, request.blackouts)),
+        ),
         hold_all=request.hold_all,
     )
     order = MaintenanceOrder(
@@ -160,13 +166,13 @@ def maintenance_summary(report: MaintenanceReport) -> MaintenanceSummaryView:
         min_available=course.min_available,
         gates=course.gates,
         gate_patience_in_seconds=int(course.gate_patience.total_seconds()),
-        windows=tuple(map(_window_view, course.calendar.windows)),
-        blackouts=tuple(map(BlackoutView.model_validate, course.calendar.blackouts)),
+        windows=tuple(map(describe, course.calendar.windows)),
+        blackouts=tuple(map(describe, course.calendar.blackouts)),
         hold_all=course.hold_all,
         finished_at=maintenance.finished_at,
         events_in_flight=in_flight,
         events_ended=len(report.events) - in_flight,
-        steps_remaining=len(report.remaining),
+        steps_remaining=len(report.stages),
     )
 
 
@@ -175,15 +181,14 @@ def maintenance_view(report: MaintenanceReport) -> MaintenanceView:
     return MaintenanceView(
         **maintenance_summary(report).model_dump(),
         events=tuple(map(event_view, report.events)),
-        remaining=tuple(map(StepView.model_validate, report.remaining)),
+        remaining=tuple(map(_step_view, report.stages)),
         held={scope_id: event.event_id for scope_id, event in report.held.items()},
     )
 
 
-def _window_view(window: Window) -> WindowView:
-    return WindowView(
-        days=tuple(sorted(window.days)),
-        opens=window.opens,
-        closes=window.closes,
-        zone=window.zone,
+def _step_view(stage: Stage) -> StepView:
+    return StepView(
+        host=stage.step.host,
+        shares=tuple(map(ShareView.model_validate, stage.step.shares)),
+        brakes=tuple(map(BrakeView.model_validate, stage.brakes)),
     )

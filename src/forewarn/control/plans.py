@@ -115,7 +115,7 @@ def _plan_view(made: Plan) -> PlanView:
         capacities=tuple(map(CapacityView.model_validate, made.capacities)),
         earliest=made.earliest,
         latest=made.latest,
-        forecast=made.forecast and ForecastView.model_validate(made.forecast),
+        forecast=None if made.forecast is None else ForecastView.model_validate(made.forecast),
         conflicts=tuple(map(ConflictView.model_validate, made.conflicts)),
         errors=tuple(map(_error_view, made.errors)),
         remarks=made.remarks,

@@ -17,6 +17,7 @@ from forewarn.control.conditional import PreconditionFailedError
 from forewarn.control.services import ClockError
 from forewarn.domain.errors import (
     AccessError,
+    CalendarError,
     IllegalTransitionError,
     MaintenanceOverError,
     NoticeTooShortError,
@@ -39,7 +40,12 @@ from forewarn.operations.acknowledgements import UnknownResourceError
 from forewarn.operations.durations import DurationError
 from forewarn.operations.fleet import FleetError
 from forewarn.operations.inventory import VirtualMachineBusyError
-from forewarn.operations.maintenances import UnknownMaintenanceError, UnknownSelectionError
+from forewarn.operations.maintenances import (
+    UnknownGateError,
+    UnknownLabelsError,
+    UnknownMaintenanceError,
+    UnknownSelectionError,
+)
 from forewarn.operations.notifications import (
     NotificationNotFailedError,
     UnknownNotificationError,
@@ -123,6 +129,8 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     UnknownHostError: HTTPStatus.NOT_FOUND,
     UnknownMaintenanceError: HTTPStatus.NOT_FOUND,
     UnknownSelectionError: HTTPStatus.NOT_FOUND,
+    UnknownLabelsError: HTTPStatus.NOT_FOUND,
+    UnknownGateError: HTTPStatus.NOT_FOUND,
     UnknownScenarioError: HTTPStatus.NOT_FOUND,
     UnknownScenarioRunError: HTTPStatus.NOT_FOUND,
     UnknownNotificationError: HTTPStatus.NOT_FOUND,
@@ -151,6 +159,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     MomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
     FaultError: HTTPStatus.UNPROCESSABLE_ENTITY,
     PlanError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    CalendarError: HTTPStatus.UNPROCESSABLE_ENTITY,
     StoreUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 """The status of each error; a subclass without a row has that of its nearest ancestor."""
@@ -165,6 +174,7 @@ _MEMBERS: Final = (
     "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
     "event_id", "event_ids", "event_status", "in_flight", "limit", "earliest", "maintenance_id",
     "line", "scenario", "run_id", "role", "needed", "notification_id", "target", "since",
+    "gate", "labels", "update_domain",
 )  # fmt: skip
 """The attributes of errors that a problem document carries on, where there are any."""
 

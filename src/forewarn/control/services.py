@@ -10,7 +10,7 @@ from forewarn.domain.access import Principal
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
-from forewarn.operations.snapshots import Impacts
+from forewarn.operations.snapshots import Answers, Impacts
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import Store
@@ -61,7 +61,8 @@ class FaultControl(Protocol):
 class Services:
     """Everything the routes use. *changed* is called after each write, to wake the scheduler.
 
-    *impacts* is what the executors last said, as far as the scheduler knows; *feed* has to be told
+    *impacts* is what the executors last said and *answers* what the gates did, as far as the
+    scheduler knows; *gates* are those that there are; *feed* has to be told
     of the changes of the store; *metrics* writes the figures for Prometheus.
     """
 
@@ -73,7 +74,9 @@ class Services:
     is_ready: Callable[[], bool]
     changed: Callable[[], None]
     impacts: Callable[[], Impacts]
+    answers: Callable[[], Answers]
     feed: Feed
     scenarios: Mapping[str, Scenario]
     metrics: Callable[[], bytes]
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
+    gates: frozenset[str] = frozenset()

@@ -6,9 +6,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from forewarn.domain.brakes import Release
 from forewarn.domain.explanation import ReasonKind
 from forewarn.domain.names import MaintenanceId, ScopeId
-from forewarn.domain.brakes import Release
 from forewarn.protocol.vocabulary import EventId
 
 _NAMED: Final = 8
@@ -101,7 +101,8 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
         "End it with: forewarn maintenance abort {maintenance}"
     ),
     BlockerKind.AT_ONCE: (
-        "The next step in {scopes} waits, as no more than {about} may be under way at once: {places}."
+        "The next step in {scopes} waits, as no more than {about} may be under way at once: "
+        "{places}."
     ),
     BlockerKind.GATE_ASKED: "The next step in {scopes} waits for gate {about}, which is asked.",
     BlockerKind.GATE_SHUT: (
@@ -115,6 +116,17 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
     BlockerKind.ELSEWHERE: "Something in other scopes holds it.",
 }
 """How each kind is said; what is in braces is filled from the blocker."""
+
+NAMES_OTHERS: Final[frozenset[BlockerKind | ReasonKind]] = frozenset(
+    {
+        BlockerKind.AT_ONCE,
+        BlockerKind.CANARY,
+        BlockerKind.CANARY_SOAK,
+        BlockerKind.CANARY_HELD,
+        ReasonKind.HOST_OPERATION,
+    }
+)
+"""The kinds that name more than the scopes they hold."""
 
 _EVENT: Final = "Event {events} in {scopes}: {about}"
 

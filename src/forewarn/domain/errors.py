@@ -34,15 +34,14 @@ DomainError
 │ └ TokenOrderError               a token that cannot be as it was asked for
 └ PlanError                       a Maintenance that cannot be walked
   ├ EmptySelectionError           nothing was selected
-  ├ SharedHostError               a host carries two update domains of one scope
+  ├ CapacityError                 a step would leave too few of a scope
+  ├ WindowTooShortError           a step that fits into no window
   ├ UnknownCanaryError            a canary that is not part of it
-  ├ UnknownGateError              a gate the server does not know
-  ├ CapacityError                 a step that takes more of a scope than may be taken
-  └ NoOpeningError                a step that is longer than the calendar is ever open
+  └ SharedHostError               a host carries two update domains of one scope
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId, EventStatus
@@ -341,6 +340,47 @@ class EmptySelectionError(PlanError):
         super().__init__("The maintenance selects no virtual machine; there is nothing to do.")
 
 
+class CapacityError(PlanError):
+    """A step would leave too few of a scope."""
+
+    def __init__(self, scope: str, update_domain: int, problem: str) -> None:
+        super().__init__(
+            f"Update domain {update_domain} of {scope} takes too many at once: {problem}. "
+            "Lower min_available, or give the scope more update domains."
+        )
+        self.scope = scope
+        self.update_domain = update_domain
+
+
+class WindowTooShortError(PlanError):
+    """A step that fits into no window."""
+
+    def __init__(
+        self,
+        scope: str,
+        *,
+        notice: timedelta,
+        impact: timedelta,
+        longest: timedelta,
+        windows: Sequence[str],
+    ) -> None:
+        super().__init__(
+            f"A step in {scope} needs {_length(notice + impact)} ({_length(notice)} notice and "
+            f"{_length(impact)} impact), but no opening of the windows is longer than "
+            f"{_length(longest)} ({'; '.join(windows)})."
+        )
+        self.scope = scope
+        self.windows = tuple(windows)
+
+
+class UnknownCanaryError(PlanError):
+    """A canary that is not part of it."""
+
+    def __init__(self, canary: str) -> None:
+        super().__init__(f"The canary {canary!r} is not among what was selected.")
+        self.canary = canary
+
+
 class SharedHostError(PlanError):
     """A host carries two update domains of one scope."""
 
@@ -354,44 +394,9 @@ class SharedHostError(PlanError):
         self.vms = tuple(vms)
 
 
-class UnknownCanaryError(PlanError):
-    """A canary that is not part of it."""
-
-    def __init__(self, canary: str) -> None:
-        super().__init__(f"The canary {canary!r} is none of the scopes and hosts selected.")
-        self.canary = canary
-
-
-class UnknownGateError(PlanError):
-    """A gate the server does not know."""
-
-    def __init__(self, gate: str, known: Iterable[str]) -> None:
-        others = ", ".join(sorted(known)) or "none"
-        super().__init__(f"There is no gate called {gate!r}; the server knows {others}.")
-        self.gate = gate
-
-
-class CapacityError(PlanError):
-    """A step that takes more of a scope than may be taken."""
-
-    def __init__(self, step: str, scope: str, vms: Sequence[str], *, members: int, percent: int):
-        super().__init__(
-            f"{step} takes {len(vms)} of the {members} virtual machines of {scope} at once "
-            f"({', '.join(vms)}), but {percent} % of them have to stay available."
-        )
-        self.scope = scope
-        self.vms = tuple(vms)
-
-
-class NoOpeningError(PlanError):
-    """A step that is longer than the calendar is ever open."""
-
-    def __init__(self, need: str, longest: str, windows: Sequence[str]) -> None:
-        super().__init__(
-            f"{need}, but no opening of the windows is longer than {longest} "
-            f"({'; '.join(windows)})."
-        )
-        self.windows = tuple(windows)
+def _length(length: timedelta) -> str:
+    minutes, rest = divmod(length, timedelta(minutes=1))
+    return f"{length.total_seconds():g} s" if rest else f"{minutes} min"
 
 
 def _date(moment: datetime) -> str:

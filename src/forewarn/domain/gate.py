@@ -33,9 +33,14 @@ class Question:
 class Answer:
     """What was said to a question: *output* is what it said last, for people.
 
-    *ask_again_at* is in maintenance time, and there unless the gate is open.
+    *ask_again_at* is in maintenance time, and there unless the gate is open. *asked_since* is when
+    the question was first put, which whoever asks keeps.
     """
 
     status: GateStatus
     output: str = ""
     ask_again_at: datetime | None = None
+    asked_since: datetime | None = None
+
+    def has_news(self, now: datetime) -> bool:
+        return self.ask_again_at is not None and self.ask_again_at <= now

@@ -15,11 +15,14 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from math import ceil
 
 from forewarn.domain.course import Course
 from forewarn.domain.errors import (
+    CapacityError,
     EmptySelectionError,
     MaintenanceOverError,
+    PlanError,
     SharedHostError,
     UnknownHostError,
     UnknownVirtualMachineError,
@@ -34,6 +37,7 @@ class MaintenanceStatus(StrEnum):
     """Where a Maintenance is."""
 
     RUNNING = "running"
+    WAITING = "waiting"
     PAUSED = "paused"
     HELD = "held"
     ABORTING = "aborting"
@@ -70,10 +74,12 @@ class Step:
 
     host: HostName | None = None
     shares: tuple[Share, ...]
+    scope_ids: frozenset[ScopeId] = field(init=False, repr=False, compare=False)
 
-    @property
-    def scope_ids(self) -> frozenset[ScopeId]:
-        return frozenset(share.scope_id for share in self.shares)
+    def __post_init__(self) -> None:
+        # Made once, for every brake asks for it.
+        scope_ids = frozenset(share.scope_id for share in self.shares)
+        object.__setattr__(self, "scope_ids", scope_ids)
 
     @property
     def is_safe(self) -> bool:
@@ -92,14 +98,32 @@ def plan(maintenance: Maintenance, topology: Topology) -> tuple[Step, ...]:
     steps = remaining_steps(maintenance, topology, events=())
     if not steps:
         raise EmptySelectionError
-    for error in shared_hosts(steps):
+    for error in plan_errors(maintenance, topology, steps):
         raise error
     return steps
 
 
-def shared_hosts(steps: Iterable[Step]) -> Iterator[SharedHostError]:
-    """Yield what is wrong with each host that carries two update domains of a scope."""
-    return (error for step in steps for error in _shared(step))
+def plan_errors(
+    maintenance: Maintenance, topology: Topology, steps: Iterable[Step]
+) -> Iterator[PlanError]:
+    """Yield everything that keeps *steps* from ever being walked, but for the calendar."""
+    members = Counter(vm.scope_id for vm in topology.virtual_machines.values())
+    for step in steps:
+        yield from shared_hosts(step)
+        for share in step.shares:
+            lost = lost_capacity(maintenance.course, members[share.scope_id], share.resources)
+            if lost:
+                yield CapacityError(share.scope_id, share.update_domain, lost)
+
+
+def shared_hosts(step: Step) -> Iterator[SharedHostError]:
+    """Yield each scope of which the host of *step* carries two update domains."""
+    domains = Counter(share.scope_id for share in step.shares)
+    for scope_id, number in domains.items():
+        if step.host is not None and number > 1:
+            shares = (share for share in step.shares if share.scope_id == scope_id)
+            vms = [vm for share in shares for vm in share.resources]
+            yield SharedHostError(step.host, scope_id, vms)
 
 
 def remaining_steps(
@@ -118,45 +142,29 @@ def remaining_steps(
         handled = {vm for event in own for vm in event.resources}
         vms = [vm for vm in maintenance.resources if vm not in handled]
         steps = _scope_steps(vms, topology)
-    # By the lowest update domain they touch; the sort is stable, so the rest stays in fleet order.
-    return tuple(sorted(steps, key=lambda step: min(part.update_domain for part in step.shares)))
+    return tuple(sorted(steps, key=lambda step: _turn(maintenance.course, step)))
 
 
-def next_steps(
-    maintenance: Maintenance,
-    topology: Topology,
-    events: Collection[ScheduledEvent],
-    busy: Collection[ScopeId],
-) -> tuple[Step, ...]:
-    """Return the steps that may be announced now, all of them together.
-
-    *events* are all that *maintenance* has created, *busy* are the scopes that are not quiet.
-    """
-    if maintenance.is_paused or maintenance.is_aborted or maintenance.finished_at:
-        return ()
-    held = held_scopes(maintenance, events).keys()
-    if held and maintenance.course.hold_all:
-        return ()
-    waiting = held | set(busy)
-    allowed = []
-    for step in remaining_steps(maintenance, topology, events):
-        if step.is_safe and waiting.isdisjoint(step.scope_ids):
-            allowed.append(step)
-        # Also when it has to wait: later steps of its scopes must not overtake it.
-        waiting |= step.scope_ids
-    return tuple(allowed)
-
-
-def busy_scopes(events: Iterable[ScheduledEvent]) -> set[ScopeId]:
-    """Return the scopes that have something announced in flight, whoever announced it.
+def is_in_the_way(event: ScheduledEvent) -> bool:
+    """Tell whether no step begins in the scope of *event*: it is announced and in flight.
 
     User operations and failures that went straight to Started do not count: nobody planned them.
     """
-    return {
-        event.scope_id
-        for event in events
-        if event.is_in_flight and event.is_announced and event.event_source is EventSource.PLATFORM
-    }
+    return event.is_in_flight and event.is_announced and event.event_source is EventSource.PLATFORM
+
+
+def is_canary(course: Course, part: Step | ScheduledEvent) -> bool:
+    """Tell whether *part* is, or was, to go first."""
+    scope_ids = part.scope_ids if isinstance(part, Step) else {part.scope_id}
+    return part.host in course.canary or not scope_ids.isdisjoint(course.canary)
+
+
+def lost_capacity(course: Course, members: int, down: Collection[VmName]) -> str | None:
+    """Say how many of *members* are left without those *down*, if they are too few."""
+    left, needed = members - len(down), ceil(members * course.min_available / 100)
+    if left >= needed:
+        return None
+    return f"{left} of {members} would be left, {needed} have to be"
 
 
 def own_events(
@@ -170,29 +178,19 @@ def held_scopes(
     maintenance: Maintenance, events: Iterable[ScheduledEvent]
 ) -> dict[ScopeId, ScheduledEvent]:
     """Return the scopes that do not go on, each with an event that failed or was canceled."""
-    return {event.scope_id: event for event in _unreleased(maintenance, events)}
+    return {event.scope_id: event for event in unreleased(maintenance, events)}
 
 
-def status(
-    maintenance: Maintenance, topology: Topology, events: Collection[ScheduledEvent]
-) -> MaintenanceStatus:
-    """Say where *maintenance* is, from the same facts the walk goes by.
-
-    It is HELD when no step can ever begin unless somebody acts. With no step left it is COMPLETED,
-    also when the last one failed.
-    """
-    if maintenance.finished_at:
-        return MaintenanceStatus.ABORTED if maintenance.is_aborted else MaintenanceStatus.COMPLETED
-    in_flight = any(event.is_in_flight for event in own_events(maintenance, events))
-    if maintenance.is_aborted:
-        return MaintenanceStatus.ABORTING if in_flight else MaintenanceStatus.ABORTED
-    if not remaining_steps(maintenance, topology, events):
-        return MaintenanceStatus.RUNNING if in_flight else MaintenanceStatus.COMPLETED
-    if maintenance.is_paused:
-        return MaintenanceStatus.PAUSED
-    if in_flight or next_steps(maintenance, topology, events, busy=()):
-        return MaintenanceStatus.RUNNING
-    return MaintenanceStatus.HELD
+def unreleased(
+    maintenance: Maintenance, events: Iterable[ScheduledEvent]
+) -> Iterator[ScheduledEvent]:
+    """Yield what failed or was canceled and that nobody has looked after yet."""
+    return (
+        event
+        for event in own_events(maintenance, events)
+        if event.event_id not in maintenance.released
+        and (event.outcome is Outcome.FAILED or event.event_status is EventStatus.CANCELED)
+    )
 
 
 def draft_events(maintenance: Maintenance, step: Step) -> tuple[Draft, ...]:
@@ -222,7 +220,7 @@ def resume(
 ) -> Maintenance:
     """Go on, also in the scopes that hold: the operator has looked after what failed there."""
     _check_under_way(maintenance)
-    looked_after = {event.event_id for event in _unreleased(maintenance, events)}
+    looked_after = {event.event_id for event in unreleased(maintenance, events)}
     return replace(
         maintenance,
         is_paused=False,
@@ -242,6 +240,12 @@ def _check_under_way(maintenance: Maintenance) -> None:
         raise MaintenanceOverError(maintenance.maintenance_id)
 
 
+def _turn(course: Course, step: Step) -> tuple[bool, int]:
+    # Canaries first, then by the lowest update domain they touch; the rest stays in fleet order,
+    # for a sort is stable.
+    return not is_canary(course, step), min(share.update_domain for share in step.shares)
+
+
 def _host_steps(hosts: Iterable[HostName], topology: Topology) -> list[Step]:
     carried: dict[HostName, list[VmName]] = {host: [] for host in hosts}
     for vm in topology.virtual_machines.values():
@@ -257,23 +261,3 @@ def _host_steps(hosts: Iterable[HostName], topology: Topology) -> list[Step]:
 def _scope_steps(vms: Iterable[VmName], topology: Topology) -> list[Step]:
     present = [vm for vm in vms if vm in topology.virtual_machines]
     return [Step(shares=(share,)) for share in split_by_update_domain(topology, present)]
-
-
-def _shared(step: Step) -> Iterator[SharedHostError]:
-    domains = Counter(share.scope_id for share in step.shares)
-    for scope_id, number in domains.items():
-        if step.host is not None and number > 1:
-            shares = (share for share in step.shares if share.scope_id == scope_id)
-            vms = [vm for share in shares for vm in share.resources]
-            yield SharedHostError(step.host, scope_id, vms)
-
-
-def _unreleased(
-    maintenance: Maintenance, events: Iterable[ScheduledEvent]
-) -> Iterator[ScheduledEvent]:
-    return (
-        event
-        for event in own_events(maintenance, events)
-        if event.event_id not in maintenance.released
-        and (event.outcome is Outcome.FAILED or event.event_status is EventStatus.CANCELED)
-    )

@@ -10,46 +10,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cache
 
-from forewarn.domain.conflicts import Conflict, find_conflicts, say_length, say_moment, say_steps
-from forewarn.domain.course import Course
-from forewarn.domain.errors import (
-    CapacityError,
-    EmptySelectionError,
-    NoOpeningError,
-    PlanError,
-    UnknownCanaryError,
-    UnknownGateError,
-)
+from forewarn.domain.brakes import expected_impact
+from forewarn.domain.conflicts import Conflict, find_conflicts, say_length, say_moment
+from forewarn.domain.errors import DomainError
 from forewarn.domain.event import Share
-from forewarn.domain.forecast import HIGH, LOW, Sample, Timing, expect
-from forewarn.domain.maintenance import Maintenance, Step, remaining_steps, shared_hosts
-from forewarn.domain.names import HostName, ScopeId, name_key, names_scope
-from forewarn.domain.notice import minimum_notice
-from forewarn.domain.policy import Policy
-from forewarn.domain.rehearsal import Rehearsed, Stretch, rehearse
-from forewarn.domain.scenario import USUAL_IMPACT
-from forewarn.domain.topology import Topology
-from forewarn.domain.windows import describe, longest_opening, next_opening
-from forewarn.protocol.vocabulary import EventType
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What else a plan depends on.
-
-    Impact takes as long as it was announced with. Without that nobody can say how long, unless it
-    *is_simulated*, and so takes as long as usual. *gates* are those the server knows, *busy* the
-    scopes in which something is in flight, and *samples* what events took before.
-    """
-
-    now: datetime
-    speed: float = 1
-    is_simulated: bool = False
-    gates: frozenset[str] = frozenset()
-    busy: frozenset[ScopeId] = frozenset()
-    samples: Sequence[Sample] = ()
+from forewarn.domain.forecast import HIGH, LOW, Sample, Timing, Timings, expect
+from forewarn.domain.maintenance import Maintenance, Step, is_in_the_way
+from forewarn.domain.names import HostName, ScopeId
+from forewarn.domain.policy import usual_notice
+from forewarn.domain.rehearsal import Stretch, rehearse
+from forewarn.domain.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,27 +81,47 @@ class Plan:
     It ends at *earliest* or at *latest*, or some time between, where that is known.
     """
 
-    steps: tuple[PlannedStep, ...] = ()
-    capacities: tuple[Capacity, ...] = ()
-    earliest: datetime | None = None
-    latest: datetime | None = None
-    forecast: Forecast | None = None
-    conflicts: tuple[Conflict, ...] = ()
-    errors: tuple[PlanError, ...] = ()
-    remarks: tuple[str, ...] = ()
+    steps: tuple[PlannedStep, ...]
+    capacities: tuple[Capacity, ...]
+    earliest: datetime | None
+    latest: datetime | None
+    forecast: Forecast | None
+    conflicts: tuple[Conflict, ...]
+    errors: tuple[DomainError, ...]
+    remarks: tuple[str, ...]
 
 
-def make_plan(maintenance: Maintenance, topology: Topology, terms: Terms) -> Plan:
-    """Return the plan of *maintenance*, which has not begun."""
-    steps = remaining_steps(maintenance, topology, events=())
-    if not steps:
-        return Plan(errors=(EmptySelectionError(),))
-    lengths = _Lengths(maintenance, topology, terms)
-    walk = _walk(maintenance, steps, lengths)
-    earliest = rehearse(walk, lengths.at_once, terms.now)
-    latest = rehearse(walk, lengths.at_last, terms.now)
-    members = Counter(vm.scope_id for vm in topology.virtual_machines.values())
-    planned = tuple(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """What a plan is made of: a Maintenance that has not begun, its *steps* and all around it.
+
+    Impact takes as long as it was announced with. Without that nobody can say how long, unless it
+    *is_simulated*, and so takes as long as usual. *samples* are what events took before.
+    """
+
+    maintenance: Maintenance
+    steps: tuple[Step, ...]
+    snapshot: Snapshot
+    now: datetime
+    is_simulated: bool = False
+    samples: Sequence[Sample] = ()
+
+    @property
+    def impact(self) -> timedelta:
+        return expected_impact(self.maintenance, self.snapshot)
+
+    @property
+    def is_impact_known(self) -> bool:
+        return self.is_simulated or self.maintenance.duration_in_seconds is not None
+
+
+def make_plan(scheme: Scheme, errors: Sequence[DomainError] = ()) -> Plan:
+    """Return the plan of *scheme*; *errors* are what keeps it from being walked."""
+    earliest = _rehearse(scheme, _at_once(scheme))
+    latest = _rehearse(scheme, _at_last(scheme))
+    vms = scheme.snapshot.topology.virtual_machines.values()
+    members = Counter(vm.scope_id for vm in vms)
+    steps = tuple(
         PlannedStep(
             number=number,
             host=step.host,
@@ -139,19 +130,18 @@ def make_plan(maintenance: Maintenance, topology: Topology, terms: Terms) -> Pla
             latest=late,
         )
         for number, (step, early, late) in enumerate(
-            zip(steps, earliest, latest, strict=True), start=1
+            zip(scheme.steps, earliest, latest, strict=True), start=1
         )
     )
-    calendar = maintenance.course.calendar
     return Plan(
-        steps=planned,
-        capacities=_capacities(planned),
+        steps=steps,
+        capacities=_capacities(steps),
         earliest=_end(earliest),
         latest=_end(latest),
-        forecast=_forecast(walk, terms),
-        conflicts=find_conflicts(calendar, earliest, latest),
-        errors=tuple(_errors(maintenance, steps, lengths, terms, members)),
-        remarks=tuple(_remarks(maintenance, steps, lengths, terms)),
+        forecast=_forecast(scheme),
+        conflicts=find_conflicts(scheme.maintenance.course.calendar, earliest, latest),
+        errors=tuple(errors),
+        remarks=tuple(_remarks(scheme)),
     )
 
 
@@ -170,69 +160,28 @@ def summarise(plan: Plan) -> tuple[str, ...]:
     return tuple(summary)
 
 
-class _Lengths:
-    """How long the events of a Maintenance take by the rules."""
-
-    def __init__(self, maintenance: Maintenance, topology: Topology, terms: Terms) -> None:
-        seconds = maintenance.duration_in_seconds
-        usual = USUAL_IMPACT[maintenance.event_type] / terms.speed
-        self._maintenance = maintenance
-        self._topology = topology
-        self._speed = terms.speed
-        self.impact = usual if seconds is None else timedelta(seconds=seconds)
-        self.is_known = terms.is_simulated or seconds is not None
-
-    def at_once(self, scope_id: ScopeId) -> Timing:
-        """Return how long an event takes that is approved as soon as it is announced."""
-        del scope_id
-        return Timing(waits=timedelta(0), lasts=self.impact)
-
-    def at_last(self, scope_id: ScopeId) -> Timing:
-        """Return how long an event takes that is postponed as far as it may be."""
-        postponed = self._topology.scopes[scope_id].policy.postpone_until / self._speed
-        return Timing(
-            waits=self.notice(scope_id) + postponed, lasts=self.impact if self.is_known else None
-        )
-
-    def notice(self, scope_id: ScopeId) -> timedelta:
-        policy = self._topology.scopes[scope_id].policy
-        return policy_notice(policy, self._maintenance.event_type, self._speed)
-
-    def longest_notice(self, step: Step) -> timedelta:
-        return max(map(self.notice, step.scope_ids))
-
-    def needs(self, step: Step) -> timedelta:
-        """Return how long the calendar has to be open for *step*."""
-        return self.longest_notice(step) + self.impact
+def _rehearse(scheme: Scheme, timings: Timings) -> tuple[Stretch | None, ...]:
+    quiet = replace(scheme.snapshot, events={})
+    return rehearse(scheme.maintenance, scheme.steps, quiet, timings, scheme.now)
 
 
-def policy_notice(policy: Policy, event_type: EventType, speed: float) -> timedelta:
-    least = minimum_notice(event_type, terminate_notice=policy.terminate_notice, speed=speed)
-    return max(least, (policy.notice or timedelta(0)) / speed)
+def _at_once(scheme: Scheme) -> Timings:
+    """Return how long events take that are approved as soon as they are announced."""
+    timing = Timing(waits=timedelta(0), lasts=scheme.impact)
+    return lambda _: timing
 
 
-def is_canary(step: Step, course: Course) -> bool:
-    return any(
-        (step.host is not None and name_key(step.host) == name_key(name))
-        or any(names_scope(name, scope_id) for scope_id in step.scope_ids)
-        for name in course.canary
-    )
+def _at_last(scheme: Scheme) -> Timings:
+    """Return how long events take that are postponed as far as they may be."""
+    topology, speed = scheme.snapshot.topology, scheme.snapshot.speed
+    lasts = scheme.impact if scheme.is_impact_known else None
 
+    def timing(scope_id: ScopeId) -> Timing:
+        policy = topology.scopes[scope_id].policy
+        notice = usual_notice(scheme.maintenance.event_type, policy, speed=speed)
+        return Timing(waits=notice + policy.postpone_until / speed, lasts=lasts)
 
-def _walk(maintenance: Maintenance, steps: Sequence[Step], lengths: _Lengths) -> Rehearsed:
-    course = maintenance.course
-
-    @cache
-    def opening(needs: timedelta, moment: datetime) -> datetime | None:
-        return next_opening(course.calendar, moment, needs)
-
-    return Rehearsed(
-        steps=steps,
-        canaries=frozenset(number for number, step in enumerate(steps) if is_canary(step, course)),
-        at_once=course.at_once,
-        soak=course.soak,
-        opening=lambda step, moment: opening(lengths.needs(step), moment) if step.is_safe else None,
-    )
+    return timing
 
 
 def _planned_share(share: Share, members: Mapping[ScopeId, int]) -> PlannedShare:
@@ -259,87 +208,35 @@ def _capacities(steps: Sequence[PlannedStep]) -> tuple[Capacity, ...]:
     )
 
 
-def _forecast(walk: Rehearsed, terms: Terms) -> Forecast | None:
+def _forecast(scheme: Scheme) -> Forecast | None:
     ends = []
     for percent in (LOW, HIGH):
-        timings = expect(terms.samples, percent)
-        end = None if timings is None else _end(rehearse(walk, timings, terms.now))
+        timings = expect(scheme.samples, percent)
+        end = None if timings is None else _end(_rehearse(scheme, timings))
         if end is None:
             return None
         ends.append(end)
-    return Forecast(low=min(ends), high=max(ends), samples=len(terms.samples))
+    return Forecast(low=min(ends), high=max(ends), samples=len(scheme.samples))
 
 
 def _end(stretches: Sequence[Stretch | None]) -> datetime | None:
     """Return when the last of them ends, if each of them does."""
     ends = [stretch.ends for stretch in stretches if stretch is not None and stretch.ends]
-    return max(ends) if len(ends) == len(stretches) else None
+    return max(ends) if ends and len(ends) == len(stretches) else None
 
 
-def _errors(
-    maintenance: Maintenance,
-    steps: Sequence[Step],
-    lengths: _Lengths,
-    terms: Terms,
-    members: Mapping[ScopeId, int],
-) -> Iterator[PlanError]:
-    course = maintenance.course
-    yield from shared_hosts(steps)
-    for name in course.canary:
-        if not any(is_canary(step, replace(course, canary=(name,))) for step in steps):
-            yield UnknownCanaryError(name)
-    for gate in course.gates:
-        if gate not in terms.gates:
-            yield UnknownGateError(gate, terms.gates)
-    yield from _too_large(course, steps, members)
-    yield from _too_long(course, steps, lengths, terms.now)
-
-
-def _too_large(
-    course: Course, steps: Sequence[Step], members: Mapping[ScopeId, int]
-) -> Iterator[CapacityError]:
-    for number, step in enumerate(steps, start=1):
-        for share in step.shares:
-            total = members[share.scope_id]
-            if (total - len(share.resources)) * 100 < course.min_available * total:
-                yield CapacityError(
-                    say_steps([number]),
-                    share.scope_id,
-                    share.resources,
-                    members=total,
-                    percent=course.min_available,
-                )
-
-
-def _too_long(
-    course: Course, steps: Sequence[Step], lengths: _Lengths, now: datetime
-) -> Iterator[NoOpeningError]:
-    numbers: dict[timedelta, list[int]] = {}
-    for number, step in enumerate(steps, start=1):
-        numbers.setdefault(lengths.longest_notice(step), []).append(number)
-    for notice, found in numbers.items():
-        if next_opening(course.calendar, now, notice + lengths.impact) is None:
-            yield NoOpeningError(
-                f"{say_steps(found)} need{'s' if len(found) == 1 else ''} "
-                f"{say_length(notice + lengths.impact)} "
-                f"({say_length(notice)} notice and {say_length(lengths.impact)} impact)",
-                say_length(longest_opening(course.calendar, now)),
-                [describe(window) for window in course.calendar.windows],
-            )
-
-
-def _remarks(
-    maintenance: Maintenance, steps: Sequence[Step], lengths: _Lengths, terms: Terms
-) -> Iterator[str]:
-    if maintenance.course.gates:
-        gates = ", ".join(maintenance.course.gates)
+def _remarks(scheme: Scheme) -> Iterator[str]:
+    gates = ", ".join(scheme.maintenance.course.gates)
+    if gates:
         yield f"Every gate is taken to be open when it is asked: {gates}."
-    if not lengths.is_known:
+    if not scheme.is_impact_known:
         yield (
             "How long the impact takes nobody can say, as it has no duration: at the earliest it "
-            f"is taken for {say_length(lengths.impact)}, and at the latest there is no end."
+            f"is taken for {say_length(scheme.impact)}, and at the latest there is no end."
         )
-    busy = sorted({scope_id for step in steps for scope_id in step.scope_ids} & terms.busy)
+    touched = {scope_id for step in scheme.steps for scope_id in step.scope_ids}
+    events = filter(is_in_the_way, scheme.snapshot.events.values())
+    busy = sorted(touched.intersection(event.scope_id for event in events))
     if busy:
         yield (
             f"Something is in flight in {', '.join(busy)}: "

@@ -13,15 +13,19 @@ from datetime import datetime, timedelta
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
+from typing import Final
 
 from forewarn.domain.brakes import BRAKES, BrakeKind, Facts, Release
-from forewarn.domain.event import Outcome, ScheduledEvent, complete, schedule, start
+from forewarn.domain.event import Outcome, complete, schedule, start
 from forewarn.domain.forecast import Timings
 from forewarn.domain.maintenance import Maintenance, Step, draft_events, is_canary
 from forewarn.domain.names import ScopeId
 from forewarn.domain.notice import earliest_not_before
 from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId
+
+_NOBODY: Final = EventId("")
+"""The id of events that are never created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,7 @@ class _Rehearsal:
     """Where the walk is. Steps are known by their number in the order.
 
     *queues* are the steps that each scope has before it. A step is *ready* when it comes first in
-    each of its scopes, and nothing of the Maintenance is in flight there; the brakes are asked then.
+    each of its scopes, and none of them is *busy* with another; then the brakes are asked.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class _Rehearsal:
         canaries = [step for step in steps if is_canary(maintenance.course, step)]
         self._facts.canaries_ahead = [False] * len(canaries)
         self._ready: list[int] = []
+        self._busy: set[ScopeId] = set()
         self._under_way: dict[int, set[ScopeId]] = {}
         self._waits: dict[int, tuple[datetime, datetime]] = {}
         self._stretches: dict[int, Stretch] = {}
@@ -116,25 +121,10 @@ class _Rehearsal:
                 self._begin(number, step)
 
     def _begin(self, number: int, step: Step) -> None:
-        now, facts = self._facts.now, self._facts
+        now = self._facts.now
         timings = {scope_id: self._timings(scope_id) for scope_id in step.scope_ids}
         starts = max(_start(now, timing.waits) for timing in timings.values())
-        ends: list[datetime] = []
-        for draft in draft_events(self._maintenance, step):
-            scope_id = draft.share.scope_id
-            event_id = EventId(f"{number}/{scope_id}")
-            event = schedule(draft, event_id=event_id, now=now, notice=timedelta(0))
-            facts.in_flight[scope_id] = [event]
-            if is_canary(self._maintenance.course, event):
-                facts.own = (*facts.own, event)
-            lasts = timings[scope_id].lasts
-            if lasts is not None:
-                ends.append(starts + lasts)
-                self._at(ends[-1], partial(self._end, number, event))
-        if is_canary(self._maintenance.course, step):
-            facts.canaries_ahead.pop()
-        facts.places += 1
-        self._under_way[number] = set(timings)
+        ends = [starts + timing.lasts for timing in timings.values() if timing.lasts is not None]
         ready, opens = self._waits.get(number, (now, now))
         self._stretches[number] = Stretch(
             ready=ready,
@@ -143,13 +133,24 @@ class _Rehearsal:
             starts=starts,
             ends=max(ends) if len(ends) == len(timings) else None,
         )
+        self._facts.places += 1
+        self._under_way[number] = set(timings)
+        self._busy |= timings.keys()
+        self._note_canaries(step)
+        for scope_id, timing in timings.items():
+            if timing.lasts is not None:
+                self._at(starts + timing.lasts, partial(self._end, number, scope_id))
 
-    def _end(self, number: int, event: ScheduledEvent) -> None:
-        now, facts, scope_id = self._facts.now, self._facts, event.scope_id
-        ended = complete(start(event, now=now), outcome=Outcome.SUCCEEDED, now=now)
-        facts.own = tuple(ended if each is event else each for each in facts.own)
-        facts.in_flight[scope_id] = []
-        facts.ends[scope_id] = now
+    def _end(self, number: int, scope_id: ScopeId) -> None:
+        facts = self._facts
+        facts.ends[scope_id] = facts.now
+        facts.own = tuple(
+            complete(start(event, now=facts.now), outcome=Outcome.SUCCEEDED, now=facts.now)
+            if event.scope_id == scope_id and event.is_in_flight
+            else event
+            for event in facts.own
+        )
+        self._busy.discard(scope_id)
         self._under_way[number].discard(scope_id)
         if not self._under_way[number]:
             facts.places -= 1
@@ -157,11 +158,21 @@ class _Rehearsal:
         if self._queues[scope_id]:
             self._note_if_ready(self._queues[scope_id][0])
 
+    def _note_canaries(self, step: Step) -> None:
+        """Have the others wait for *step*, if it is a canary: of these the brakes know events."""
+        if not is_canary(self._maintenance.course, step):
+            return
+        self._facts.canaries_ahead.pop()
+        drafts = draft_events(self._maintenance, step)
+        self._facts.own += tuple(
+            schedule(draft, event_id=_NOBODY, now=self._facts.now, notice=timedelta(0))
+            for draft in drafts
+        )
+
     def _note_if_ready(self, number: int) -> None:
-        if all(
-            self._queues[scope_id][0] == number and not self._facts.in_flight.get(scope_id)
-            for scope_id in self._steps[number].scope_ids
-        ):
+        scope_ids = self._steps[number].scope_ids
+        is_first = all(self._queues[scope_id][0] == number for scope_id in scope_ids)
+        if is_first and self._busy.isdisjoint(scope_ids):
             insort(self._ready, number)
 
     def _at(self, moment: datetime, do: Callable[[], None]) -> None:

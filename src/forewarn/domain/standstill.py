@@ -11,13 +11,13 @@ from datetime import datetime
 from typing import Final
 
 from forewarn.domain.blockers import Blocker, BlockerKind, Verdict, VerdictKind
+from forewarn.domain.brakes import Brake, BrakeKind, Release, patience_ends
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.explanation import Reason, ReasonKind, explain
 from forewarn.domain.gate import GateStatus
 from forewarn.domain.maintenance import Maintenance, own_events, shared_hosts
 from forewarn.domain.names import ScopeId
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.brakes import Brake, BrakeKind, Release
 from forewarn.domain.walk import Stage, walk_all
 from forewarn.protocol.vocabulary import EventStatus
 
@@ -35,7 +35,6 @@ _BRAKES: Final[Mapping[tuple[BrakeKind, Release], BlockerKind]] = {
     (BrakeKind.GATE, Release.BY_HAND): BlockerKind.GATE_HOLDS,
 }
 """The brakes that are said with the step they hold; the others say more, or nothing."""
-
 
 
 _RESUME: Final = "forewarn maintenance resume {maintenance}"
@@ -56,6 +55,7 @@ ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
     BlockerKind.GATE_HOLDS: _RESUME,
     ReasonKind.BY_HAND: _COMPLETE,
     ReasonKind.UNKNOWN: _COMPLETE,
+    BlockerKind.ELSEWHERE: "ask whoever is in charge of the other scopes",
 }
 """What somebody has to do about each kind that goes away by hand only."""
 
@@ -111,6 +111,18 @@ def find_standstill(
     return Standstill(blockers=blockers, verdict=_verdict(movers, blockers, now))
 
 
+def actions_for(blockers: Iterable[Blocker]) -> tuple[str, ...]:
+    """Return what somebody has to do about *blockers*, as far as they do not go by themselves."""
+    actions = (
+        ACTIONS[blocker.kind].format(
+            maintenance=blocker.maintenance_id, events=" ".join(blocker.event_ids)
+        )
+        for blocker in blockers
+        if blocker.release is Release.BY_HAND
+    )
+    return tuple(dict.fromkeys(actions))
+
+
 class _Scene:
     """One Maintenance, and what its blockers are made of."""
 
@@ -141,7 +153,10 @@ class _Scene:
             if reason.holds:
                 yield self._of_reason(event, reason)
         if event.overdue_at is not None:
-            yield Blocker(kind=BlockerKind.OVERDUE, release=Release.BY_PROGRESS, maintenance_id=self._maintenance.maintenance_id,
+            yield Blocker(
+                kind=BlockerKind.OVERDUE,
+                release=Release.BY_PROGRESS,
+                maintenance_id=self._maintenance.maintenance_id,
                 event_ids=(event.event_id,),
                 vms=event.resources,
                 since=event.overdue_at,
@@ -158,8 +173,8 @@ class _Scene:
                     yield from self._failures(brake)
                 case BrakeKind.BUSY:
                     yield from self._busy(brake)
-                case _ if not _is_behind(stage):
-                    yield self._of_brake(stage, brake)
+                case _:
+                    yield from self._of_step(stage, brake)
 
     def is_dependent(self, stage: Stage) -> bool:
         """Tell whether *stage* waits for another, or for an event of the same Maintenance."""
@@ -215,6 +230,13 @@ class _Scene:
             return Release.BY_TIME
         return Release.BY_PROGRESS
 
+    def _of_step(self, stage: Stage, brake: Brake) -> Iterator[Blocker]:
+        if any(each.kind is BrakeKind.EARLIER_STEP for each in stage.brakes):
+            return
+        if brake.kind is BrakeKind.CANARY and brake.release is Release.BY_HAND:
+            yield from self._failures(brake)
+        yield self._of_brake(stage, brake)
+
     def _of_brake(self, stage: Stage, brake: Brake) -> Blocker:
         kind, until, about = _BRAKES[brake.kind, brake.release], brake.until, brake.detail
         places: tuple[str, ...] = ()
@@ -242,12 +264,14 @@ class _Scene:
         answer = self._snapshot.answers.get(stage.questions[-1])
         if answer is None or answer.status is GateStatus.ASKING:
             return BlockerKind.GATE_ASKED, None
-        since = patience_since(self._maintenance, answer, self._now)
-        return kind, since + self._maintenance.course.gate_patience
+        return kind, patience_ends(self._maintenance, answer, self._now)
 
     def _shared_host(self, stage: Stage) -> Iterator[Blocker]:
-        for error in shared_hosts([stage.step]):
-            yield Blocker(kind=BlockerKind.SHARED_HOST, release=Release.BY_HAND, maintenance_id=self._maintenance.maintenance_id,
+        for error in shared_hosts(stage.step):
+            yield Blocker(
+                kind=BlockerKind.SHARED_HOST,
+                release=Release.BY_HAND,
+                maintenance_id=self._maintenance.maintenance_id,
                 scope_ids=(ScopeId(error.scope),),
                 vms=error.vms,
                 about=str(error),
@@ -258,7 +282,10 @@ class _Scene:
         for event in map(self._snapshot.events.__getitem__, brake.event_ids):
             ending = "failed" if event.outcome is Outcome.FAILED else "was canceled"
             reason = f": {event.reason}" if event.reason else ""
-            yield Blocker(kind=BlockerKind.FAILURE_HOLDS_ALL if holds_all else BlockerKind.FAILURE, release=Release.BY_HAND, maintenance_id=self._maintenance.maintenance_id,
+            yield Blocker(
+                kind=BlockerKind.FAILURE_HOLDS_ALL if holds_all else BlockerKind.FAILURE,
+                release=Release.BY_HAND,
+                maintenance_id=self._maintenance.maintenance_id,
                 scope_ids=(event.scope_id,),
                 vms=event.resources,
                 event_ids=(event.event_id,),
@@ -268,13 +295,20 @@ class _Scene:
 
     def _busy(self, brake: Brake) -> Iterator[Blocker]:
         if not brake.event_ids:
-            yield Blocker(kind=BlockerKind.BUSY_SOON, release=Release.BY_PROGRESS, maintenance_id=self._maintenance.maintenance_id, scope_ids=brake.scope_ids
+            yield Blocker(
+                kind=BlockerKind.BUSY_SOON,
+                release=Release.BY_PROGRESS,
+                maintenance_id=self._maintenance.maintenance_id,
+                scope_ids=brake.scope_ids,
             )
         for event in map(self._snapshot.events.__getitem__, brake.event_ids):
             if event.maintenance_id == self._maintenance.maintenance_id:
                 continue
             origin = f"maintenance {event.maintenance_id}" if event.maintenance_id else ""
-            yield Blocker(kind=BlockerKind.BUSY, release=Release.BY_HAND if self._is_by_hand(event) else Release.BY_PROGRESS, maintenance_id=self._maintenance.maintenance_id,
+            yield Blocker(
+                kind=BlockerKind.BUSY,
+                release=Release.BY_HAND if self._is_by_hand(event) else Release.BY_PROGRESS,
+                maintenance_id=self._maintenance.maintenance_id,
                 scope_ids=(event.scope_id,),
                 vms=event.resources,
                 event_ids=(event.event_id,),
@@ -289,10 +323,6 @@ class _Scene:
     def _vms(self, brake: Brake) -> Iterator[str]:
         for event in map(self._snapshot.events.__getitem__, brake.event_ids):
             yield from event.resources
-
-
-def _is_behind(stage: Stage) -> bool:
-    return any(brake.kind is BrakeKind.EARLIER_STEP for brake in stage.brakes)
 
 
 def _merged(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
@@ -324,17 +354,7 @@ def _verdict(
         return Verdict(kind=VerdictKind.BY_TIME, until=min(moments))
     if any(Release.BY_HAND not in found for found in releases):
         return Verdict(kind=VerdictKind.BY_PROGRESS)
-    return Verdict(kind=VerdictKind.NEVER, actions=tuple(_actions(blockers)))
-
-
-def _actions(blockers: Iterable[Blocker]) -> Iterable[str]:
-    by_hand = (blocker for blocker in blockers if blocker.release is Release.BY_HAND)
-    return dict.fromkeys(
-        ACTIONS[blocker.kind].format(
-            maintenance=blocker.maintenance_id, events=" ".join(blocker.event_ids)
-        )
-        for blocker in by_hand
-    )
+    return Verdict(kind=VerdictKind.NEVER, actions=actions_for(blockers))
 
 
 def _say(moment: datetime | None) -> str:

@@ -28,7 +28,7 @@ def explain_event(
 ) -> Explanation:
     """Say why the event is where it is, or refuse one that never existed."""
     event = find_event(reading, event_id)
-    snapshot = look(reading, impacts)
+    snapshot = look(reading, impacts, {}, context.rules)
     reasons = explain(event, snapshot, context.now, speed=context.rules.speed)
     return Explanation(event=event, reasons=reasons)
 

@@ -1,26 +1,38 @@
 """Maintenances: an operator's intent over many virtual machines."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from forewarn.domain.course import Course
-from forewarn.domain.errors import DomainError, PlanError, UnknownHostError
+from forewarn.domain.errors import (
+    DomainError,
+    EmptySelectionError,
+    PlanError,
+    UnknownCanaryError,
+    UnknownHostError,
+)
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import (
     Maintenance,
     MaintenanceStatus,
     Step,
+    abort,
     held_scopes,
-    plan,
+    own_events,
+    pause,
+    plan_errors,
     remaining_steps,
-    status,
+    resume,
 )
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name_key
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Host, Topology, VirtualMachine
+from forewarn.domain.walk import Stage, calendar_errors, status, walk
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import find_scope_ids, find_vms
 from forewarn.operations.recording import record_audit
+from forewarn.operations.snapshots import Answers, look
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventType
 
@@ -43,6 +55,14 @@ class UnknownSelectionError(DomainError):
             f"There is no set, service, scale set or virtual machine called {scope!r}."
         )
         self.scope = scope
+
+
+class UnknownGateError(DomainError):
+    """A gate that is not among the server's."""
+
+    def __init__(self, gate: str) -> None:
+        super().__init__(f"There is no gate {gate!r}; gates are set up with the server.")
+        self.gate = gate
 
 
 class UnknownLabelsError(DomainError):
@@ -74,33 +94,49 @@ class MaintenanceOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceReport:
-    """Where a Maintenance is."""
+    """Where a Maintenance is: what it has created, and what remains with what holds it back."""
 
     maintenance: Maintenance
     status: MaintenanceStatus
     events: tuple[ScheduledEvent, ...]
-    remaining: tuple[Step, ...]
+    stages: tuple[Stage, ...]
     held: dict[ScopeId, ScheduledEvent]
 
 
-def start_maintenance(tx: Transaction, context: Context, order: MaintenanceOrder) -> Maintenance:
-    """Begin a Maintenance, or refuse with the reason it cannot be walked."""
-    topology = tx.topology()
-    maintenance = draft_maintenance(topology, context, order)
-    plan(maintenance, topology)
+def start_maintenance(
+    tx: Transaction, context: Context, order: MaintenanceOrder, *, gates: Collection[str] = ()
+) -> Maintenance:
+    """Begin a Maintenance, or refuse with the reason it cannot be walked.
+
+    *gates* are those that the server knows.
+    """
+    draft = draft_maintenance(look(tx, {}, {}, context.rules), context, order, gates=gates)
+    for error in draft.errors:
+        raise error
+    maintenance = draft.maintenance
     tx.put_maintenance(maintenance)
     record_audit(tx, context, "maintenance start", maintenance.maintenance_id)
     return maintenance
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A Maintenance before it is begun: its steps, and all that keeps it from being walked."""
+
+    maintenance: Maintenance
+    steps: tuple[Step, ...]
+    errors: tuple[DomainError, ...]
+
+
 def draft_maintenance(
-    topology: Topology, context: Context, order: MaintenanceOrder
-) -> Maintenance:
-    """Return the Maintenance that *order* asks for, with what it selects; nothing has begun."""
+    snapshot: Snapshot, context: Context, order: MaintenanceOrder, *, gates: Collection[str] = ()
+) -> Draft:
+    """Return the Maintenance that *order* asks for; what it selects has to be there."""
     by_host = order.hosts or order.host_labels
     if by_host and (order.scopes or order.virtual_machines or order.labels):
         raise PlanError("Select hosts, or scopes and virtual machines, but not both.")
-    return Maintenance(
+    topology = snapshot.topology
+    maintenance = Maintenance(
         maintenance_id=MaintenanceId(context.new_id().lower()),
         event_type=order.event_type,
         started_at=context.now,
@@ -108,34 +144,96 @@ def draft_maintenance(
         duration_in_seconds=order.duration_in_seconds,
         resources=_selected_vms(topology, order),
         hosts=_selected_hosts(topology, order),
-        course=order.course,
+    )
+    canaries = _find_canaries(topology, order, remaining_steps(maintenance, topology, events=()))
+    found = dict.fromkeys(name for names in canaries.values() for name in names)
+    maintenance = replace(maintenance, course=replace(order.course, canary=tuple(found)))
+    steps = remaining_steps(maintenance, topology, events=())
+    errors: list[DomainError] = [] if steps else [EmptySelectionError()]
+    errors += [UnknownGateError(gate) for gate in order.course.gates if gate not in gates]
+    errors += [UnknownCanaryError(name) for name, names in canaries.items() if not names]
+    errors += plan_errors(maintenance, topology, steps)
+    errors += calendar_errors(maintenance, steps, snapshot, context.now)
+    return Draft(maintenance=maintenance, steps=steps, errors=tuple(errors))
+
+
+def pause_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
+    """Begin no further step until somebody resumes."""
+    tx.put_maintenance(pause(find_maintenance(tx, maintenance_id)))
+    record_audit(tx, context, "maintenance pause", maintenance_id)
+
+
+def resume_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
+    """Go on, also where something failed or a gate stayed shut."""
+    maintenance = find_maintenance(tx, maintenance_id)
+    events = tx.events_of([maintenance.maintenance_id])
+    tx.put_maintenance(resume(maintenance, events, now=context.now))
+    record_audit(tx, context, "maintenance resume", maintenance_id)
+
+
+def abort_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
+    """Begin no further step, ever, and withdraw what has not started."""
+    tx.put_maintenance(abort(find_maintenance(tx, maintenance_id)))
+    record_audit(tx, context, "maintenance abort", maintenance_id)
+
+
+def report_maintenance(
+    reading: Reading, context: Context, maintenance_id: str, answers: Answers
+) -> MaintenanceReport:
+    """Say where a Maintenance is, what it has done and what remains."""
+    maintenance = find_maintenance(reading, maintenance_id)
+    return _report(reading, look(reading, {}, answers, context.rules), context, maintenance)
+
+
+def report_maintenances(
+    reading: Reading, context: Context, answers: Answers
+) -> tuple[MaintenanceReport, ...]:
+    """Say where every Maintenance is, oldest first."""
+    snapshot = look(reading, {}, answers, context.rules)
+    return tuple(
+        _report(reading, snapshot, context, maintenance) for maintenance in reading.maintenances()
     )
 
 
-def report_maintenance(reading: Reading, maintenance_id: str) -> MaintenanceReport:
-    """Say where a Maintenance is, what it has done and what remains."""
+def find_maintenance(reading: Reading, maintenance_id: str) -> Maintenance:
+    """Return the Maintenance, or refuse if nobody has started it."""
     maintenance = reading.maintenance(MaintenanceId(maintenance_id))
     if maintenance is None:
         raise UnknownMaintenanceError(maintenance_id)
-    return _report(reading, maintenance)
+    return maintenance
 
 
-def report_maintenances(reading: Reading) -> tuple[MaintenanceReport, ...]:
-    """Say where every Maintenance is, oldest first."""
-    return tuple(_report(reading, maintenance) for maintenance in reading.maintenances())
-
-
-def _report(reading: Reading, maintenance: Maintenance) -> MaintenanceReport:
-    topology = reading.topology()
-    events = reading.events_of([maintenance.maintenance_id])
-    is_over = maintenance.is_aborted or maintenance.finished_at is not None
+def _report(
+    reading: Reading, snapshot: Snapshot, context: Context, maintenance: Maintenance
+) -> MaintenanceReport:
+    events = (
+        tuple(own_events(maintenance, snapshot.events.values()))
+        if maintenance.finished_at is None
+        else reading.events_of([maintenance.maintenance_id])
+    )
     return MaintenanceReport(
         maintenance=maintenance,
-        status=status(maintenance, topology, events),
+        status=status(maintenance, snapshot, context.now),
         events=events,
-        remaining=() if is_over else remaining_steps(maintenance, topology, events),
+        stages=walk(maintenance, snapshot, context.now),
         held=held_scopes(maintenance, events),
     )
+
+
+def _find_canaries(
+    topology: Topology, order: MaintenanceOrder, steps: Iterable[Step]
+) -> dict[str, tuple[str, ...]]:
+    """Return what each name stands for that is to go first: ids of scopes, and hosts."""
+    walked = list(steps)
+    scope_ids = {scope_id for step in walked for scope_id in step.scope_ids}
+    hosts = {step.host for step in walked}
+    return {
+        wanted: (
+            *(scope_id for scope_id in find_scope_ids(topology, wanted) if scope_id in scope_ids),
+            *(host for host in hosts if host and name_key(host) == name_key(wanted)),
+        )
+        for wanted in order.course.canary
+    }
 
 
 def _selected_vms(topology: Topology, order: MaintenanceOrder) -> tuple[VmName, ...]:

@@ -1,12 +1,13 @@
 """What a Maintenance would do, before anybody begins it. Nothing is changed."""
 
+from collections.abc import Collection
 from typing import Final
 
 from forewarn.domain.forecast import measure
-from forewarn.domain.maintenance import is_in_the_way
-from forewarn.domain.planning import Plan, Terms, make_plan
+from forewarn.domain.planning import Plan, Scheme, make_plan
 from forewarn.operations.context import Context
 from forewarn.operations.maintenances import MaintenanceOrder, draft_maintenance
+from forewarn.operations.snapshots import look
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventStatus
 
@@ -15,22 +16,20 @@ _HISTORY: Final = 1_000
 
 
 def plan_maintenance(
-    reading: Reading, context: Context, order: MaintenanceOrder, *, gates: frozenset[str]
+    reading: Reading, context: Context, order: MaintenanceOrder, *, gates: Collection[str] = ()
 ) -> Plan:
     """Return the plan of what *order* asks for; *gates* are those that the server knows."""
-    topology = reading.topology()
-    maintenance = draft_maintenance(topology, context, order)
+    snapshot = look(reading, {}, {}, context.rules)
+    draft = draft_maintenance(snapshot, context, order, gates=gates)
     ended = reading.events(
         status=[EventStatus.COMPLETED], event_type=order.event_type, limit=_HISTORY
     )
-    terms = Terms(
+    scheme = Scheme(
+        maintenance=draft.maintenance,
+        steps=draft.steps,
+        snapshot=snapshot,
         now=context.now,
-        speed=context.rules.speed,
         is_simulated=context.rules.is_simulated,
-        gates=gates,
-        busy=frozenset(
-            event.scope_id for event in reading.events_in_flight() if is_in_the_way(event)
-        ),
         samples=measure(ended),
     )
-    return make_plan(maintenance, topology, terms)
+    return make_plan(scheme, draft.errors)

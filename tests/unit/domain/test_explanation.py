@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from forewarn.domain.decisions import Snapshot
 from forewarn.domain.event import (
     Approval,
     Approver,
@@ -29,6 +28,7 @@ from forewarn.domain.maintenance import Maintenance, abort, pause
 from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.scenario import Intervention, ScenarioRun
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 

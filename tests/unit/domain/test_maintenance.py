@@ -1,4 +1,4 @@
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -26,19 +26,20 @@ from forewarn.domain.maintenance import (
     MaintenanceStatus,
     Step,
     abort,
-    busy_scopes,
     draft_events,
     held_scopes,
-    next_steps,
+    is_in_the_way,
     own_events,
     pause,
     plan,
     remaining_steps,
     resume,
-    status,
 )
-from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, VmName
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology, VirtualMachine, build_topology
+from forewarn.domain.walk import next_steps
+from forewarn.domain.walk import status as status_of
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -69,10 +70,20 @@ def names(steps: Iterable[Step]) -> list[str]:
     ]
 
 
+def seen(fleet: Topology, events: Iterable[ScheduledEvent] = ()) -> Snapshot:
+    return Snapshot(topology=fleet, events={event.event_id: event for event in events})
+
+
 def due(
-    maintenance: Maintenance, fleet: Topology, events: Collection[ScheduledEvent] = ()
+    maintenance: Maintenance, fleet: Topology, events: Iterable[ScheduledEvent] = ()
 ) -> list[str]:
-    return names(next_steps(maintenance, fleet, events, busy_scopes(events)))
+    return names(next_steps(maintenance, seen(fleet, events), NOW))
+
+
+def status(
+    maintenance: Maintenance, fleet: Topology, events: Iterable[ScheduledEvent]
+) -> MaintenanceStatus:
+    return status_of(maintenance, seen(fleet, events), NOW)
 
 
 def announced(maintenance: Maintenance, fleet: Topology, *vms: str) -> list[ScheduledEvent]:
@@ -273,17 +284,17 @@ def test_unannounced_failure_does_not_hold_a_step(fleet: Topology) -> None:
     assert due(BY_SCOPE, fleet, [failure]) == ["web-0 web-2", "db-0"]
 
 
-def test_busy_scopes_are_those_announced_by_the_platform_and_in_flight(
+def test_scope_is_busy_with_what_the_platform_announced_and_is_in_flight(
     event: ScheduledEvent,
 ) -> None:
     events = [
         event,
-        replace(event, scope_id=ScopeId("b"), event_source=EventSource.USER),
-        replace(event, scope_id=ScopeId("c"), is_announced=False),
-        replace(event, scope_id=ScopeId("d"), event_status=EventStatus.COMPLETED),
+        replace(event, event_source=EventSource.USER),
+        replace(event, is_announced=False),
+        replace(event, event_status=EventStatus.COMPLETED),
     ]
 
-    assert busy_scopes(events) == {event.scope_id}
+    assert list(map(is_in_the_way, events)) == [True, False, False, False]
 
 
 def test_own_events_are_those_the_maintenance_created(
