@@ -142,6 +142,7 @@ class _Scene:
         self._is_simulated = is_simulated
         events = own_events(maintenance, snapshot.events.values())
         self.in_flight = tuple(event for event in events if event.is_in_flight)
+        self._own = {event.event_id for event in self.in_flight}
 
     def of_interruption(self) -> Iterator[Blocker]:
         """Say who has paused or aborted it, if somebody has."""
@@ -178,14 +179,13 @@ class _Scene:
 
     def is_dependent(self, stage: Stage) -> bool:
         """Tell whether *stage* waits for another, or for an event of the same Maintenance."""
-        own = {event.event_id for event in self.in_flight}
         return any(
             brake.kind in {BrakeKind.EARLIER_STEP, BrakeKind.AT_ONCE}
             or (brake.kind is BrakeKind.CANARY and not (brake.until or brake.event_ids))
             or (
                 brake.release is Release.BY_PROGRESS
                 and bool(brake.event_ids)
-                and own.issuperset(brake.event_ids)
+                and self._own.issuperset(brake.event_ids)
             )
             for brake in stage.brakes
         )
@@ -231,11 +231,19 @@ class _Scene:
         return Release.BY_PROGRESS
 
     def _of_step(self, stage: Stage, brake: Brake) -> Iterator[Blocker]:
-        if any(each.kind is BrakeKind.EARLIER_STEP for each in stage.brakes):
+        if self._is_behind(stage):
             return
         if brake.kind is BrakeKind.CANARY and brake.release is Release.BY_HAND:
             yield from self._failures(brake)
         yield self._of_brake(stage, brake)
+
+    def _is_behind(self, stage: Stage) -> bool:
+        """Tell whether *stage* comes after another, or after one that is in flight."""
+        return any(
+            brake.kind is BrakeKind.EARLIER_STEP
+            or (brake.kind is BrakeKind.BUSY and not self._own.isdisjoint(brake.event_ids))
+            for brake in stage.brakes
+        )
 
     def _of_brake(self, stage: Stage, brake: Brake) -> Blocker:
         kind, until, about = _BRAKES[brake.kind, brake.release], brake.until, brake.detail
