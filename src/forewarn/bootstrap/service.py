@@ -12,6 +12,7 @@ from forewarn.domain.names import VmName
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.gates.asking import AskedGates, KnownGate
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.http import MetadataServer, make_server
@@ -39,6 +40,7 @@ def assemble(
     store: Store,
     beginning: Beginning,
     notifications: Notifications | None = None,
+    gates: Mapping[str, KnownGate] | None = None,
 ) -> "Service":
     """Put a server together on top of *store*; nothing is served yet."""
     told = notifications or Notifications()
@@ -55,11 +57,19 @@ def assemble(
     store.listen(board.take)
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     store.listen(faults.note)
+    asked = AskedGates(
+        gates or {},
+        clock=clock,
+        wall=wall,
+        woken=lambda: scheduler.wake(),  # noqa: PLW0108 - it is made after them, to ask them
+        waits=isinstance(clock, VirtualClock),
+    )
     scheduler = Scheduler(
         store=store,
         executor=_make_executor(settings, store, clock),
         context=lambda: context(SCHEDULER),
         epoch=beginning.epoch,
+        gates=asked,
     )
     return Service(
         settings=settings,
@@ -68,6 +78,7 @@ def assemble(
         clock=clock,
         faults=faults,
         scheduler=scheduler,
+        gates=asked,
         context=context,
         polls=Polls(store, board, clock, is_eager=isinstance(clock, VirtualClock)),
         notifiers=told.notifiers,
@@ -88,6 +99,7 @@ class Service:
     clock: Clock
     faults: MemoryFaults
     scheduler: Scheduler
+    gates: AskedGates
     context: Callable[[str], Context]
     polls: Polls
     notifiers: Mapping[str, Notifier]

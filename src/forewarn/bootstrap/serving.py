@@ -5,7 +5,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
@@ -22,11 +22,13 @@ from forewarn.bootstrap.starting import (
 )
 from forewarn.bootstrap.tls import check_control
 from forewarn.clocks import SystemClock
+from forewarn.gates.asking import KnownGate
+from forewarn.gates.configuration import read_gates
 from forewarn.notifications.configuration import read_notifications
 from forewarn.notifications.outbox import Notifications
 from forewarn.operations.notifications import give_up_orphans
 from forewarn.ports.store import Store
-from forewarn.settings import Settings
+from forewarn.settings import Settings, environment_with
 from forewarn.storage.schema import remove_files
 from forewarn.storage.sqlite import open_sqlite
 from forewarn.telemetry.logs import configure_logging
@@ -45,10 +47,11 @@ def serve(settings: Settings) -> None:
     configure_logging(settings.log_format)
     fleet = read_fleet_declaration(settings.fleet)
     notifications = read_notifications(settings.notifications)
+    gates = read_gates(settings.gates, environment_with({}))
     with ExitStack() as closing:
         listeners = open_listeners(settings, closing)
         check_control(settings, listeners.control)
-        service = closing.enter_context(_service(settings, fleet, notifications))
+        service = closing.enter_context(_service(settings, fleet, notifications, gates))
         _run(service, listeners, _until_signalled)
 
 
@@ -59,7 +62,8 @@ def serve_during(
     configure_logging(settings.log_format, level=logging.WARNING)
     fleet = read_fleet_declaration(settings.fleet)
     notifications = read_notifications(settings.notifications)
-    with _service(settings, fleet, notifications) as service:
+    gates = read_gates(settings.gates, environment_with({}))
+    with _service(settings, fleet, notifications, gates) as service:
         _run(service, listeners, errand)
 
 
@@ -74,7 +78,10 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @contextmanager
 def _service(
-    settings: Settings, fleet: FleetDeclaration | None, notifications: Notifications
+    settings: Settings,
+    fleet: FleetDeclaration | None,
+    notifications: Notifications,
+    gates: Mapping[str, KnownGate],
 ) -> Iterator[Service]:
     is_new = not settings.database_path.exists()
     store = open_sqlite(settings.database_path, migrate=settings.migrate)
@@ -87,7 +94,7 @@ def _service(
                 remove_files(settings.database_path)
             raise
         _give_up_orphans(store, notifications)
-        yield assemble(settings, store, beginning, notifications)
+        yield assemble(settings, store, beginning, notifications, gates)
     finally:
         store.close()
 
@@ -142,6 +149,7 @@ async def _serve(
         service.upkeep.stop()
         for courier in service.couriers:
             courier.stop()
+        await asyncio.to_thread(service.gates.close)
         for thread in threads:
             await asyncio.to_thread(thread.join)
         for thread in couriers:

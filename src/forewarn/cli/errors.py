@@ -66,6 +66,7 @@ HINTS: Final[Mapping[str, str]] = {
     "unknown-notification": "try: forewarn notification list",
     "notification-not-failed": "try: forewarn notification list --failed",
     "unknown-target": "try: forewarn notification targets",
+    "gate-not-found": "try: forewarn gate list",
     "illegal-transition": "try: forewarn event show {event_id}",
     "postpone-refused": "try: forewarn event show {event_id}",
     "user-operation-in-flight": "try: forewarn event list --vm {vm}",

@@ -28,6 +28,7 @@ _METAVARS: Final = {
     "trusted_proxies": "ADDRESS",
     "notifications": "FILE",
     "overdue_after": "DURATION",
+    "gates": "FILE",
 }
 
 

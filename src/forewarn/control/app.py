@@ -16,6 +16,7 @@ from forewarn.control import (
     explanations,
     faults,
     fleet,
+    gates,
     health,
     maintenances,
     metrics,
@@ -47,6 +48,7 @@ _NOUNS: Final = (
     plans,  # before a Maintenance that could be called so
     blockers,
     maintenances,
+    gates,
     scenarios,
     clock,
     notifications,

@@ -47,7 +47,7 @@ def begin(caller: Operating, request: MaintenanceOrderRequest) -> MaintenanceVie
     order, services = maintenance_order(request), caller.services
 
     def operation(tx: Transaction, context: Context) -> MaintenanceReport:
-        begun = start_maintenance(tx, context, order, gates=services.gates)
+        begun = start_maintenance(tx, context, order, gates=services.gates.kinds())
         return report_maintenance(tx, context, begun.maintenance_id, services.answers())
 
     return maintenance_view(caller.write(operation))

@@ -104,7 +104,7 @@ def plan(caller: Viewing, request: MaintenanceOrderRequest) -> PlanView:
     order, services = maintenance_order(request), caller.services
     context = replace(services.context(caller.principal.name), where=caller.where)
     made = caller.read(
-        lambda reading: plan_maintenance(reading, context, order, gates=services.gates)
+        lambda reading: plan_maintenance(reading, context, order, gates=services.gates.kinds())
     )
     return _plan_view(made)
 

@@ -7,9 +7,11 @@ from typing import Protocol
 
 from forewarn.control.feed import Feed
 from forewarn.domain.access import Principal
+from forewarn.domain.gate import Answer
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
+from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.snapshots import Answers, Impacts
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
@@ -57,13 +59,37 @@ class FaultControl(Protocol):
         ...
 
 
+class GateControl(Protocol):
+    """The gates, as an operator sees and tries them."""
+
+    def kinds(self) -> Mapping[str, str]:
+        """Return the kind of each gate, in the order of the file."""
+        ...
+
+    def test(self, name: str) -> Answer:
+        """Ask the gate of that *name* at once, and wait for the answer."""
+        ...
+
+
+class NoGates:
+    """A server without a file of gates."""
+
+    def kinds(self) -> Mapping[str, str]:
+        """Return none."""
+        return {}
+
+    def test(self, name: str) -> Answer:
+        """Refuse: there is none to ask."""
+        raise GateNotFoundError(name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """Everything the routes use. *changed* is called after each write, to wake the scheduler.
 
     *impacts* is what the executors last said and *answers* what the gates did, as far as the
-    scheduler knows; *gates* are those that there are; *feed* has to be told
-    of the changes of the store; *metrics* writes the figures for Prometheus.
+    scheduler knows; *feed* has to be told of the changes of the store; *metrics* writes the figures
+    for Prometheus.
     """
 
     store: Store
@@ -79,4 +105,4 @@ class Services:
     scenarios: Mapping[str, Scenario]
     metrics: Callable[[], bytes]
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
-    gates: frozenset[str] = frozenset()
+    gates: GateControl = field(default_factory=NoGates)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from forewarn.domain.event import ScheduledEvent
@@ -108,6 +109,25 @@ class Facts:
         """Go by what is so at a later moment."""
         self.now = now
         self._openings.clear()
+        self.__dict__.pop("canary_brake", None)
+
+    @cached_property
+    def canary_brake(self) -> Brake | None:
+        """What holds everybody but the canaries, which all come first."""
+        if self.canaries_ahead:
+            release = Release.BY_HAND if any(self.canaries_ahead) else Release.BY_PROGRESS
+            return Brake(kind=BrakeKind.CANARY, release=release)
+        failed = [event for event in self.failures if is_canary(self.course, event)]
+        if failed:
+            return Brake(kind=BrakeKind.CANARY, release=Release.BY_HAND, event_ids=_ids(failed))
+        canaries = [event for event in self.own if is_canary(self.course, event)]
+        flying = [event for event in canaries if event.is_in_flight]
+        if flying:
+            return Brake(kind=BrakeKind.CANARY, release=Release.BY_PROGRESS, event_ids=_ids(flying))
+        until = max((end + self.soak for end in _last_ends(canaries).values()), default=self.now)
+        if until <= self.now:
+            return None
+        return Brake(kind=BrakeKind.CANARY, release=Release.BY_TIME, until=until)
 
     def opening(self, lasting: timedelta) -> datetime | None:
         """Return when a step that takes so long may begin."""
@@ -163,20 +183,7 @@ def _earlier_step(facts: Facts, step: Step) -> Brake | None:
 def _canary(facts: Facts, step: Step) -> Brake | None:
     if not facts.course.canary or is_canary(facts.course, step):
         return None
-    if facts.canaries_ahead:
-        release = Release.BY_HAND if any(facts.canaries_ahead) else Release.BY_PROGRESS
-        return Brake(kind=BrakeKind.CANARY, release=release)
-    canaries = [event for event in facts.own if is_canary(facts.course, event)]
-    failed = [event for event in facts.failures if is_canary(facts.course, event)]
-    if failed:
-        return Brake(kind=BrakeKind.CANARY, release=Release.BY_HAND, event_ids=_ids(failed))
-    flying = [event for event in canaries if event.is_in_flight]
-    if flying:
-        return Brake(kind=BrakeKind.CANARY, release=Release.BY_PROGRESS, event_ids=_ids(flying))
-    until = max((end + facts.soak for end in _last_ends(canaries).values()), default=facts.now)
-    if until <= facts.now:
-        return None
-    return Brake(kind=BrakeKind.CANARY, release=Release.BY_TIME, until=until)
+    return facts.canary_brake
 
 
 def _busy(facts: Facts, step: Step) -> Brake | None:

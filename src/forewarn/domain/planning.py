@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 
 from forewarn.domain.brakes import expected_impact
 from forewarn.domain.conflicts import Conflict, find_conflicts, say_length, say_moment
-from forewarn.domain.errors import DomainError
 from forewarn.domain.event import Share
 from forewarn.domain.forecast import HIGH, LOW, Sample, Timing, Timings, expect
 from forewarn.domain.maintenance import Maintenance, Step, is_in_the_way
@@ -21,6 +20,7 @@ from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.policy import usual_notice
 from forewarn.domain.rehearsal import Stretch, rehearse
 from forewarn.domain.snapshot import Snapshot
+from forewarn.protocol.errors import ForewarnError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Plan:
     latest: datetime | None
     forecast: Forecast | None
     conflicts: tuple[Conflict, ...]
-    errors: tuple[DomainError, ...]
+    errors: tuple[ForewarnError, ...]
     remarks: tuple[str, ...]
 
 
@@ -115,7 +115,7 @@ class Scheme:
         return self.is_simulated or self.maintenance.duration_in_seconds is not None
 
 
-def make_plan(scheme: Scheme, errors: Sequence[DomainError] = ()) -> Plan:
+def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
     """Return the plan of *scheme*; *errors* are what keeps it from being walked."""
     earliest = _rehearse(scheme, _at_once(scheme))
     latest = _rehearse(scheme, _at_last(scheme))

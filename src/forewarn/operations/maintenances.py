@@ -30,10 +30,12 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Host, Topology, VirtualMachine
 from forewarn.domain.walk import Stage, calendar_errors, status, walk
 from forewarn.operations.context import Context
+from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import find_scope_ids, find_vms
 from forewarn.operations.recording import record_audit
 from forewarn.operations.snapshots import Answers, look
 from forewarn.ports.store import Reading, Transaction
+from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventType
 
 Labelled = TypeVar("Labelled", VirtualMachine, Host)
@@ -55,14 +57,6 @@ class UnknownSelectionError(DomainError):
             f"There is no set, service, scale set or virtual machine called {scope!r}."
         )
         self.scope = scope
-
-
-class UnknownGateError(DomainError):
-    """A gate that is not among the server's."""
-
-    def __init__(self, gate: str) -> None:
-        super().__init__(f"There is no gate {gate!r}; gates are set up with the server.")
-        self.gate = gate
 
 
 class UnknownLabelsError(DomainError):
@@ -125,7 +119,7 @@ class Draft:
 
     maintenance: Maintenance
     steps: tuple[Step, ...]
-    errors: tuple[DomainError, ...]
+    errors: tuple[ForewarnError, ...]
 
 
 def draft_maintenance(
@@ -146,11 +140,16 @@ def draft_maintenance(
         hosts=_selected_hosts(topology, order),
     )
     canaries = _find_canaries(topology, order, remaining_steps(maintenance, topology, events=()))
-    found = dict.fromkeys(name for names in canaries.values() for name in names)
-    maintenance = replace(maintenance, course=replace(order.course, canary=tuple(found)))
+    found = _find_gates(gates, order)
+    course = replace(
+        order.course,
+        canary=tuple(dict.fromkeys(name for names in canaries.values() for name in names)),
+        gates=tuple(dict.fromkeys(filter(None, found.values()))),
+    )
+    maintenance = replace(maintenance, course=course)
     steps = remaining_steps(maintenance, topology, events=())
-    errors: list[DomainError] = [] if steps else [EmptySelectionError()]
-    errors += [UnknownGateError(gate) for gate in order.course.gates if gate not in gates]
+    errors: list[ForewarnError] = [] if steps else [EmptySelectionError()]
+    errors += [GateNotFoundError(name) for name, gate in found.items() if gate is None]
     errors += [UnknownCanaryError(name) for name, names in canaries.items() if not names]
     errors += plan_errors(maintenance, topology, steps)
     errors += calendar_errors(maintenance, steps, snapshot, context.now)
@@ -234,6 +233,12 @@ def _find_canaries(
         )
         for wanted in order.course.canary
     }
+
+
+def _find_gates(gates: Collection[str], order: MaintenanceOrder) -> dict[str, str | None]:
+    """Return the gate that each name stands for, in any case."""
+    known = {name_key(gate): gate for gate in gates}
+    return {wanted: known.get(name_key(wanted)) for wanted in order.course.gates}
 
 
 def _selected_vms(topology: Topology, order: MaintenanceOrder) -> tuple[VmName, ...]:

@@ -55,8 +55,8 @@ def test_every_change_is_written_under_the_name_of_its_route(
     assert {entry["action"] for entry in done} == {
         route.name
         for route in api_routes()
-        # Those of notifications need a target: test_notifications.py.
-        if route.methods != {"GET"} and not route.name.startswith("notification ")
+        # These need a target or a gate: test_notifications.py, test_gates.py.
+        if route.methods != {"GET"} and not route.name.startswith(("notification ", "gate "))
     }
     assert {entry["outcome"] for entry in done} == {"done"}
     assert {(entry["who"], entry["where"]) for entry in done} == {("alice", "testclient")}
