@@ -30,6 +30,7 @@ class BlockerView(_View):
     since: datetime | None
     until: datetime | None
     about: str
+    places: tuple[str, ...]
 
 
 class VerdictView(_View):
