@@ -1,11 +1,12 @@
 #!/bin/sh
-# Install the programs that tests/conformance, tests/e2e, tests/gates, tests/sdk and tests/examples run. Packages
-# need root and Debian; the rest goes into .venv. What is there already is left alone.
+# Install the programs that tests/cli, tests/conformance, tests/e2e, tests/gates, tests/sdk and
+# tests/examples run. Packages need root and Debian; the rest goes into .venv. What is there already
+# is left alone.
 set -eu
 cd "$(dirname "$0")/.."
 
-packages="curl dnsmasq-base golang-go hostname iproute2 jq libmono-system-net-http4.0-cil
-libmono-system-runtime-serialization4.0-cil libnewtonsoft-json5.0-cil mono-mcs mono-runtime nodejs openssl python3 util-linux"
+packages="curl dnsmasq-base fish golang-go hostname iproute2 jq libmono-system-net-http4.0-cil
+libmono-system-runtime-serialization4.0-cil libnewtonsoft-json5.0-cil mono-mcs mono-runtime nodejs openssl python3 util-linux zsh"
 clients=.venv/clients
 uv=$(command -v uv || echo .venv/bin/uv)
 

@@ -62,6 +62,15 @@ class ExecutorKind(StrEnum):
     SIMULATED = "simulated"
 
 
+class Origin(StrEnum):
+    """Where a setting is from; what comes later wins."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    FLAG = "flag"
+
+
 class LogFormat(StrEnum):
     """How log lines are written."""
 
@@ -267,13 +276,18 @@ class Settings(BaseSettings):
 
 def load_settings(flags: Mapping[str, object], config: Path | None = None) -> Settings:
     """Return the settings from *flags*, the environment and *config*, or refuse in one sentence."""
-    file = _read_file(config)
-    for key in file:
-        if key not in Settings.model_fields:
-            problem = f"{config or CONFIG_FILE}: there is no setting called {key!r}."
-            raise SettingsError(problem, key)
-    given = {name: value for name, value in flags.items() if value is not None}
-    return make_settings({**file, **EnvSettingsSource(Settings)(), **given})
+    given: dict[str, Any] = {}
+    for values in _sources(flags, config).values():
+        given |= values
+    return make_settings(given)
+
+
+def find_origins(flags: Mapping[str, object], config: Path | None = None) -> dict[str, Origin]:
+    """Return where `load_settings` has each setting from."""
+    origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT)
+    for origin, values in _sources(flags, config).items():
+        origins |= dict.fromkeys(values, origin)
+    return origins
 
 
 def make_settings(values: Mapping[str, Any]) -> Settings:
@@ -294,12 +308,17 @@ class CliSettings(BaseSettings):
     state_dir: Path = Path()
     ca_file: Path | None = None
 
+    @property
+    def token_file(self) -> Path:
+        """Where a server on this machine leaves its admin token."""
+        return self.state_dir / ADMIN_TOKEN_FILE
+
     def find_token(self) -> str | None:
         """Return the token: the one given, else the one a server on this machine has left."""
         if self.token is not None:
             return self.token
         try:
-            text = (self.state_dir / ADMIN_TOKEN_FILE).read_text(encoding="ascii")
+            text = self.token_file.read_text(encoding="ascii")
         except (OSError, ValueError):
             return None
         return text.strip() or None
@@ -319,6 +338,18 @@ def load_cli_settings() -> CliSettings:
     return CliSettings(**{**found, **EnvSettingsSource(CliSettings)()})
 
 
+def find_cli_origins() -> dict[str, tuple[Origin, str]]:
+    """Return where `load_cli_settings` has what only commands need from, and by which name."""
+    has_token_file = load_cli_settings().find_token() is not None
+    found = {
+        "server": (find_origins({})["control"], "control"),
+        "token": (Origin.FILE if has_token_file else Origin.DEFAULT, "token"),
+        "ca_file": (Origin.DEFAULT, "ca_file"),
+    }
+    given = EnvSettingsSource(CliSettings)()
+    return found | {name: (Origin.ENVIRONMENT, name) for name in found if name in given}
+
+
 def environment_with(more: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for a process that is started here, with *more* in it.
 
@@ -331,6 +362,21 @@ def environment_with(more: Mapping[str, str]) -> dict[str, str]:
 def _is_about_us(name: str) -> bool:
     # Settings are found in any case; the other one the client has from Microsoft's sample.
     return name.upper().startswith("FOREWARN_") or name == "SCHEDULEDEVENTSIP"
+
+
+def _sources(
+    flags: Mapping[str, object], config: Path | None
+) -> dict[Origin, Mapping[str, object]]:
+    file = _read_file(config)
+    for key in file:
+        if key not in Settings.model_fields:
+            problem = f"{config or CONFIG_FILE}: there is no setting called {key!r}."
+            raise SettingsError(problem, key)
+    return {
+        Origin.FILE: file,
+        Origin.ENVIRONMENT: EnvSettingsSource(Settings)(),
+        Origin.FLAG: {name: value for name, value in flags.items() if value is not None},
+    }
 
 
 def _read_file(config: Path | None) -> dict[str, Any]:

@@ -42,9 +42,10 @@ WITHOUT_END = {
     "demo": "tests/e2e/test_demo.py",
     "emulator netns": "tests/e2e/test_netns.py",
     "event watch": "tests/cli/test_watch.py",
+    "doctor": "tests/cli/test_doctor.py",
 }
-"""Commands whose success does not end, or takes long: which test has it."""
-ALIKE = {"event seen", "calendar", "db upgrade"}
+"""Commands whose success does not end, takes long or is of the machine: which test has it."""
+ALIKE = {"event seen", "calendar", "completion", "db upgrade"}
 """Commands that print the same thing however it is asked for."""
 
 

@@ -21,6 +21,7 @@ NOUNS = {
     "token",
     "notification",
     "gate",
+    "config",
 }
 VERBS = {
     "fleet": {"apply", "export", "show"},
@@ -38,6 +39,7 @@ VERBS = {
     "gate": {"list", "test"},
     "db": {"upgrade"},
     "emulator": {"netns"},
+    "config": {"show"},
 }  # fmt: skip
 
 
@@ -46,6 +48,8 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield ("serve",)
     yield ("audit",)
     yield ("calendar",)
+    yield ("completion",)
+    yield ("doctor",)
     for noun, verbs in VERBS.items():
         yield from ((noun, verb) for verb in sorted(verbs))
 

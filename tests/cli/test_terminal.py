@@ -65,6 +65,41 @@ def test_starting_without_notice_is_asked_for(
     assert ("Started" in run("event", "list").stdout) == (code == 0)
 
 
+@pytest.mark.parametrize(("typed", "code"), [("n\n", 1), ("y\n", 0)])
+@pytest.mark.parametrize(
+    ("order", "question"),
+    [
+        ("vm remove solo", "Take solo out of the fleet? [y/N]"),
+        (
+            "fleet apply less.toml --prune",
+            "Remove every virtual machine that less.toml leaves out?",
+        ),
+    ],
+    ids=["vm-remove", "fleet-apply"],
+)
+def test_removing_is_asked_for(
+    run: Run, environment: dict[str, str], order: str, question: str, typed: str, code: int
+) -> None:
+    assert run("vm", "list").exit_code == 0
+    Path("less.toml").write_text('[[virtual_machine]]\nname = "other"\n')
+
+    ended, seen = on_terminal(environment, *order.split(), typed=typed)
+
+    assert ended == code
+    assert question in seen
+    assert ("solo" in run("vm", "list").stdout) == (code != 0)
+
+
+@pytest.mark.parametrize("flag", ["--yes", "--dry-run"])
+def test_removing_is_not_asked_for_with(run: Run, environment: dict[str, str], flag: str) -> None:
+    assert run("vm", "list").exit_code == 0
+
+    ended, seen = on_terminal(environment, "vm", "remove", "solo", flag)
+
+    assert (ended, "[y/N]" in seen) == (0, False)
+    assert ("solo" in run("vm", "list").stdout) == (flag == "--dry-run")
+
+
 def test_times_are_told_from_the_servers_clock(run: Run, environment: dict[str, str]) -> None:
     run("event", "create", "--type", "Reboot", "--resource", "web-0")
     run("clock", "advance", "1m")

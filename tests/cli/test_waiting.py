@@ -1,5 +1,6 @@
 """--wait: until it has ended, until --timeout, or until Ctrl-C; it goes on all the same."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,12 +9,20 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from typer.testing import Result
+
+from forewarn.cli.errors import CommandError
+from forewarn.cli.waiting import require_walked
 
 Run = Callable[..., Result]
 FOREWARN = Path(sys.executable).with_name("forewarn")
 TIMEOUT = 30
 FIRST = "00000000-0000-4000-8000-000000000003"
+STANDS = (
+    "The clock is virtual and stands still; let it pass, in another terminal, "
+    "with: forewarn clock advance 15m"
+)
 CREATE = ("event", "create", "--type", "Reboot", "--resource", "solo")
 
 
@@ -28,8 +37,39 @@ def test_wait_returns_when_the_event_has_ended(run: Run, environment: dict[str, 
 
     completing.join(TIMEOUT)
     assert result.exit_code == 0
-    assert result.stderr.splitlines() == [f"Reboot {FIRST}: Started", f"Reboot {FIRST}: Completed"]
+    assert result.stderr.splitlines() == [
+        f"Reboot {FIRST}: Started",
+        STANDS,
+        f"Reboot {FIRST}: Completed",
+    ]
     assert "Completed" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("before", "verb", "said"),
+    [
+        ("start", ("complete", "--failed", "--reason", "no boot"), "failed: no boot."),
+        ("approve", ("cancel",), "was canceled."),
+    ],
+)
+def test_wait_fails_when_the_event_has_not_succeeded(
+    run: Run, environment: dict[str, str], before: str, verb: tuple[str, ...], said: str
+) -> None:
+    run(*CREATE)
+    ending = [FOREWARN, "event", verb[0], FIRST, *verb[1:]]
+    timer = threading.Timer(1, subprocess.run, [ending], {"env": environment})
+    timer.start()
+    yes = ("--yes",) if before == "start" else ()
+
+    result = run("event", before, FIRST, *yes, "--wait", "--timeout", "30s", "-o", "json")
+
+    timer.join(TIMEOUT)
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["event_id"] == FIRST
+    assert result.stderr.splitlines()[-2:] == [
+        f"forewarn: Reboot of solo {said}",
+        f"  try: forewarn event show {FIRST}",
+    ]
 
 
 def test_wait_gives_up_and_the_event_goes_on(run: Run) -> None:
@@ -37,6 +77,7 @@ def test_wait_gives_up_and_the_event_goes_on(run: Run) -> None:
 
     assert (result.exit_code, result.stdout) == (5, "")
     assert result.stderr.splitlines()[1:] == [
+        STANDS,
         "forewarn: It has not ended within 1s; it goes on.",
         f"  try: forewarn event explain {FIRST}",
     ]
@@ -52,6 +93,23 @@ def test_wait_gives_up_on_a_maintenance(run: Run) -> None:
         f"Maintenance {FIRST}: running, 0 events ended, 2 steps left"
     )
     assert "running" in run("maintenance", "list").stdout
+
+
+def test_maintenance_that_is_held_says_what_holds_it() -> None:
+    event = {"event_type": "Freeze", "resources": ["web-0"], "event_id": "E1", "reason": "no boot"}
+    ended = {**event, "ended_at": "2026-01-05T08:00:00Z", "outcome": "failed"}
+
+    with pytest.raises(CommandError) as refusal:
+        require_walked({"maintenance_id": "m", "status": "held", "events": [ended]})
+
+    assert str(refusal.value) == "Maintenance m is held. Freeze of web-0 failed: no boot."
+    assert (refusal.value.code, refusal.value.hint) == (1, "try: forewarn maintenance status m")
+
+
+def test_maintenance_that_went_well_is_no_failure() -> None:
+    event = {"ended_at": "2026-01-05T08:00:00Z", "outcome": "succeeded"}
+
+    require_walked({"maintenance_id": "m", "status": "completed", "events": [event]})
 
 
 def test_bad_timeout_is_refused_before_anything_begins(run: Run) -> None:
@@ -71,6 +129,7 @@ def test_interrupt_detaches_and_cancels_nothing(run: Run, environment: dict[str,
     assert process.stderr is not None
     with process.stderr as said:
         assert said.readline() == f"Reboot {FIRST}: Scheduled\n"
+        assert said.readline() == f"{STANDS}\n"
         process.send_signal(signal.SIGINT)
 
         assert said.read() == f"forewarn: It goes on.\n  try: forewarn event explain {FIRST}\n"

@@ -104,6 +104,21 @@ def test_watch_of_an_event_that_never_existed_is_an_error(run: Run) -> None:
     assert "try: forewarn event list" in answer.stderr
 
 
+def test_watch_of_a_machine_that_never_was_is_an_error(run: Run) -> None:
+    answer = run("event", "watch", "--vm", "nobody")
+
+    assert answer.exit_code == 3
+    assert "try: forewarn vm list" in answer.stderr
+
+
+def test_machine_that_has_left_can_still_be_watched(run: Run, watch: Watch) -> None:
+    run("event", "create", "--type", "Reboot", "--resource", "solo")
+    run("event", "cancel", FIRST)
+    assert run("vm", "remove", "solo").exit_code == 0
+
+    assert "scheduled by alice" in next_line(watch("--vm", "SOLO"))
+
+
 def test_watch_goes_on_where_it_broke_off(watch: Watch) -> None:
     head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
     line: dict[str, object] = {

@@ -201,7 +201,7 @@ def test_interrupted_command_leaves_the_run_going(start_server: ServerMaker) -> 
         run.send_signal(signal.SIGINT)
         said = run.communicate(timeout=ANSWER_SECONDS)[1]
 
-    assert run.returncode == 1
+    assert run.returncode == 130
     assert said == (
         f"forewarn: The run goes on.\n  stop it with: forewarn scenario stop {run_id}\n"
     )

@@ -74,8 +74,10 @@ def read_fleet_declaration(path: Path | None) -> FleetDeclaration | None:
         return None
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StartError(f"The fleet file {path} cannot be read: {error}.") from error
+    except OSError as error:
+        raise StartError(f"The fleet file {path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise StartError(f"The fleet file {path} is not UTF-8 text.") from error
     try:
         return FleetDeclaration(path=path, text=text, fleet=read_fleet_file(text))
     except FleetError as error:

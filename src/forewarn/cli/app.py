@@ -1,12 +1,15 @@
 """The commands of `forewarn`, one file per noun."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from typer._click import Context, HelpFormatter
+from typer.core import TyperGroup
 
 import forewarn
 from forewarn.cli import (
     clock,
+    config,
     db,
     emulator,
     event,
@@ -21,11 +24,30 @@ from forewarn.cli import (
 )
 from forewarn.cli.audit import audit
 from forewarn.cli.calendar import calendar
+from forewarn.cli.completion import completion
 from forewarn.cli.demo import demo
+from forewarn.cli.doctor import doctor
 from forewarn.cli.serve import serve
 from forewarn.cli.session import command
 
+_RARE: Final = frozenset({"clock", "completion", "config", "db", "emulator", "fault"})
+"""The commands that the help only names, so that it fits a screen."""
+
+
+class _Screenful(TyperGroup):
+    """The commands, the rare ones below the others in one line."""
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        known = self.commands
+        self.commands = {name: known[name] for name in known if name not in _RARE}
+        super().format_commands(ctx, formatter)
+        self.commands = known
+        formatter.write_paragraph()
+        formatter.write_text(f"Also, each with --help: {', '.join(sorted(_RARE & known.keys()))}.")
+
+
 app = typer.Typer(
+    cls=_Screenful,
     help="Scheduled Events, self-hosted: tell machines what is about to happen.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -36,10 +58,13 @@ app.command(short_help="Watch a roll-out go through a fleet.")(demo)
 app.command()(serve)
 for noun in (
     fleet, vm, event, maintenance, gate, scenario, clock, notification, fault, emulator, token, db,
+    config,
 ):  # fmt: skip
     app.add_typer(noun.app)
 command(app, "calendar")(calendar)
 command(app, "audit")(audit)
+command(app, "doctor")(doctor)
+app.command()(completion)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value

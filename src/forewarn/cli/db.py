@@ -29,7 +29,7 @@ def upgrade(
 
     Example: forewarn db upgrade --database sqlite:///forewarn.db
     """
-    with reported_errors():
+    with reported_errors("db upgrade"):
         from forewarn.storage import sqlite  # noqa: PLC0415 - needs the server install
 
         settings = load_settings({"database": database}, config)

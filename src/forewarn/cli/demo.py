@@ -67,8 +67,10 @@ def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
         keep.mkdir(parents=True, exist_ok=True)
         is_ours = not fleet.exists() or fleet.read_text(encoding="utf-8") == fleet_file()
     except (OSError, UnicodeDecodeError) as error:
-        message = f"Nothing can be kept in {keep}: {error}."
-        raise CommandError(message, code=ExitCode.FAILED) from error
+        problem = error.strerror if isinstance(error, OSError) else "it is not text"
+        message = f"Nothing can be kept in {keep}: {problem}."
+        hint = "try: --keep with a new folder"
+        raise CommandError(message, code=ExitCode.FAILED, hint=hint) from error
     if not is_ours:
         message = f"{fleet} is not the fleet of the demo."
         raise CommandError(message, code=ExitCode.REFUSED, hint="try: --keep with a new folder")

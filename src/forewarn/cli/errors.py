@@ -76,10 +76,10 @@ HINTS: Final[Mapping[str, str]] = {
     "precondition-failed": "it has changed since you looked; look again, then decide",
     "notice-too-short": "try: leave out --not-before, which takes the earliest",
     "moment": "try: a duration such as 20m",
-    "past-moment": "try: --at '10m ago'",
+    "past-moment": "try: a moment such as '10m ago'",
     "not-seen": "try: --at {since}",
     "unknown-api-version": "try: leave out --api-version, which takes the newest",
-    "empty-selection": "try: forewarn maintenance start --scope NAME",
+    "empty-selection": "try: forewarn maintenance start --type TYPE --scope NAME",
     "plan": "try: forewarn maintenance start --help",
     "shared-host": "try: forewarn vm list",
     "clock": "try: forewarn clock show",
@@ -129,6 +129,11 @@ def confirm(question: str, *, yes: bool) -> None:
         raise CommandError(message, code=ExitCode.USAGE, hint="add --yes if you mean it")
     if not typer.confirm(question, err=True):
         raise CommandError("Nothing was done.", code=ExitCode.FAILED)
+
+
+def confirm_on_terminal(question: str, *, yes: bool) -> None:
+    """Ask as `confirm` does, if somebody is there; a script has thought of it before."""
+    confirm(question, yes=yes or not sys.stdin.isatty())
 
 
 def _report(message: str, hint: str, *, place: str = "forewarn") -> None:

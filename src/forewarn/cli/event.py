@@ -1,23 +1,33 @@
 """`forewarn event`: announcing events, following them, and changing their course."""
 
 import json
-from collections.abc import Iterable
 from typing import Annotated, Final, TypeVar
 
 import typer
 
+from forewarn.cli.completing import event_ids, vm_names
 from forewarn.cli.errors import CommandError, ExitCode, confirm
+from forewarn.cli.event_tables import (
+    one_line,
+    print_event,
+    print_events,
+    print_reasons,
+    print_rehearsed,
+)
 from forewarn.cli.following import follow
-from forewarn.cli.output import Columns, Output, Row, print_fields, print_table, time_of
+from forewarn.cli.output import Columns, Output, Row, print_table, time_of
+from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
-from forewarn.cli.waiting import Timeout, Wait, wait_for_events
+from forewarn.cli.waiting import Timeout, Wait, require_success, wait_for_events
 from forewarn.protocol.vocabulary import EventStatus, EventType
 
 T = TypeVar("T")
 
 app = noun("event", "Announce events, follow them, and change their course.")
 
-EventIdArgument = Annotated[str, typer.Argument(metavar="ID", help="The EventId.")]
+EventIdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The EventId.", autocompletion=event_ids)
+]
 NotBefore = Annotated[
     str | None,
     typer.Option(metavar="20m|TIME", help="From now on, or a time like 2026-01-05T08:15:00Z."),
@@ -28,20 +38,15 @@ TypeOption = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")]
-Vm = Annotated[str | None, typer.Option("--vm", metavar="NAME", help="Only its events.")]
+Vm = Annotated[
+    str | None,
+    typer.Option("--vm", metavar="NAME", help="Only its events.", autocompletion=vm_names),
+]
 Scope = Annotated[
     str | None, typer.Option(metavar="NAME", help="Only of this set, service or scale set.")
 ]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Not more than this many.")]
 
-_COLUMNS: Final[Columns] = {
-    "EVENT ID": "event_id",
-    "TYPE": "event_type",
-    "STATUS": "event_status",
-    "SOURCE": "event_source",
-    "NOT BEFORE": lambda event: time_of(event["not_before"]),
-    "RESOURCES": "resources",
-}
 _HISTORY: Final[Columns] = {
     "EVENT ID": "event_id",
     "TYPE": "event_type",
@@ -51,39 +56,20 @@ _HISTORY: Final[Columns] = {
     "RESOURCES": "resources",
     "REASON": "reason",
 }
-_FIELDS: Final[Columns] = {
-    "event id": "event_id",
-    "type": "event_type",
-    "status": "event_status",
-    "source": "event_source",
-    "scope": "scope_id",
-    "update domain": "update_domain",
-    "resources": "resources",
-    "description": "description",
-    "duration": lambda event: _seconds(event["duration_in_seconds"]),
-    "maintenance": "maintenance_id",
-    "host": "host",
-    "created": lambda event: time_of(event["created_at"]),
-    "not before": lambda event: time_of(event["not_before"]),
-    "approved by": lambda event: [approval["name"] for approval in event["approvals"]],
-    "started": lambda event: time_of(event["started_at"]),
-    "overdue": lambda event: time_of(event["overdue_at"]),
-    "ended": lambda event: time_of(event["ended_at"]),
-    "outcome": "outcome",
-    "reason": "reason",
-}
-_LEDGER: Final[Columns] = {
-    "AT": lambda entry: time_of(entry["at"]),
-    "WHAT": "what",
-    "WHO": "who",
-    "WHERE": "where",
-    "DETAIL": "detail",
-}
 
 
-def print_events(events: Iterable[Row]) -> None:
-    """Print one line for each of *events*."""
-    print_table(events, _COLUMNS)
+def show_begun(
+    session: Session, event: Row, *, dry_run: bool, wait: bool, timeout: str | None
+) -> None:
+    """Show *event*, which was just begun: as it is, or would be, or as it ended."""
+    if dry_run:
+        show_rehearsed(session, event, lambda row: print_rehearsed([row]))
+        return
+    if wait:
+        (event,) = wait_for_events(session, [event], timeout)
+    session.show(event, lambda row: print_events([row]))
+    if wait:
+        require_success([event])
 
 
 @command(app, "create")
@@ -92,7 +78,10 @@ def create(  # noqa: PLR0913 - one for each flag
     *,
     event_type: TypeOption,
     resource: Annotated[
-        list[str], typer.Option(metavar="VM", help="To which virtual machine; repeat it.")
+        list[str],
+        typer.Option(
+            metavar="VM", help="To which virtual machine; repeat it.", autocompletion=vm_names
+        ),
     ],
     not_before: NotBefore = None,
     duration: Annotated[
@@ -101,6 +90,7 @@ def create(  # noqa: PLR0913 - one for each flag
     description: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
     started: Annotated[bool, typer.Option("--started", help="It has begun: no notice.")] = False,
     yes: Yes = False,
+    dry_run: DryRun = False,
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> None:
@@ -108,7 +98,7 @@ def create(  # noqa: PLR0913 - one for each flag
 
     Example: forewarn event create --type Reboot --resource web-0 --not-before 20m
     """
-    if started:
+    if started and not dry_run:
         confirm(f"Start {event_type} of {', '.join(resource)} without notice?", yes=yes)
     order = {
         "event_type": event_type,
@@ -118,10 +108,15 @@ def create(  # noqa: PLR0913 - one for each flag
         "description": description,
         "started": started,
     }
-    answer = session.post("events", body=order)
+    answer = session.post("events", body=order, dry_run=dry_run)
+    if dry_run:
+        _show_rehearsed(session, answer)
+        return
     if wait:
         answer = {"events": wait_for_events(session, answer["events"], timeout)}
     _show_several(session, answer)
+    if wait:
+        require_success(answer["events"])
 
 
 @command(app, "list")
@@ -181,7 +176,7 @@ def show(session: Session, event_id: EventIdArgument) -> None:
 
     Example: forewarn event show 602D9444-D2CD-49C7-8624-8643E7171297
     """
-    session.show(session.get("events", event_id), _print_one)
+    session.show(session.get("events", event_id), print_event)
 
 
 @command(app, "explain")
@@ -190,7 +185,7 @@ def explain(session: Session, event_id: EventIdArgument) -> None:
 
     Example: forewarn event explain 602D9444-D2CD-49C7-8624-8643E7171297
     """
-    session.show(session.get("events", event_id, "explain"), _print_reasons)
+    session.show(session.get("events", event_id, "explain"), print_reasons)
 
 
 @command(app, "watch")
@@ -198,7 +193,9 @@ def watch(
     session: Session,
     *,
     vm: Vm = None,
-    event: Annotated[str | None, typer.Option(metavar="ID", help="Only this event.")] = None,
+    event: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only this event.", autocompletion=event_ids)
+    ] = None,
     after: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="From the line after this one on; 0 is all."),
@@ -212,7 +209,7 @@ def watch(
     try:
         for line in follow(session, "events", "watch", **query):
             is_read_by_people = session.output is Output.TABLE
-            typer.echo(_one_line(line) if is_read_by_people else json.dumps(line))
+            typer.echo(one_line(line) if is_read_by_people else json.dumps(line))
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
@@ -221,7 +218,10 @@ def watch(
 def seen(
     session: Session,
     *,
-    vm: Annotated[str, typer.Option("--vm", metavar="NAME", help="Who could read it.")],
+    vm: Annotated[
+        str,
+        typer.Option("--vm", metavar="NAME", help="Who could read it.", autocompletion=vm_names),
+    ],
     at: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="14:05 (GMT, today), '10m ago' or a time; else now."),
@@ -240,13 +240,19 @@ def seen(
 
 @command(app, "approve")
 def approve(
-    session: Session, event_id: EventIdArgument, *, wait: Wait = False, timeout: Timeout = None
+    session: Session,
+    event_id: EventIdArgument,
+    *,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    timeout: Timeout = None,
 ) -> None:
     """Approve for everybody; it starts as soon as it may.
 
     Example: forewarn event approve 602D9444-D2CD-49C7-8624-8643E7171297
     """
-    _begin(session, event_id, "approve", wait=wait, timeout=timeout)
+    event = session.post("events", event_id, "approve", dry_run=dry_run)
+    show_begun(session, event, dry_run=dry_run, wait=wait, timeout=timeout)
 
 
 @command(app, "postpone")
@@ -258,12 +264,13 @@ def postpone(
         str,
         typer.Option(metavar="20m|TIME", help="From now on, or a time like 2026-01-05T08:15:00Z."),
     ],
+    dry_run: DryRun = False,
 ) -> None:
     """Move to a later time, as far as the policy of its scope allows.
 
     Example: forewarn event postpone 602D9444-D2CD-49C7-8624-8643E7171297 --not-before 1h
     """
-    _change(session, event_id, "postpone", {"not_before": not_before})
+    _change(session, event_id, "postpone", {"not_before": not_before}, dry_run=dry_run)
 
 
 @command(app, "start")
@@ -272,6 +279,7 @@ def start(
     event_id: EventIdArgument,
     *,
     yes: Yes = False,
+    dry_run: DryRun = False,
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> None:
@@ -279,18 +287,22 @@ def start(
 
     Example: forewarn event start 602D9444-D2CD-49C7-8624-8643E7171297 --yes
     """
-    confirm(f"Start {event_id} now, whoever is not ready?", yes=yes)
-    _begin(session, event_id, "start", wait=wait, timeout=timeout)
+    confirm(f"Start {event_id} now, whoever is not ready?", yes=yes or dry_run)
+    event = session.post("events", event_id, "start", dry_run=dry_run)
+    show_begun(session, event, dry_run=dry_run, wait=wait, timeout=timeout)
 
 
 @command(app, "complete")
 def complete(
     session: Session,
-    event_id: Annotated[str | None, typer.Argument(metavar="ID", help="The EventId.")] = None,
+    event_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The EventId.", autocompletion=event_ids)
+    ] = None,
     *,
     every: Annotated[bool, typer.Option("--all", help="Every Started event.")] = False,
     failed: Annotated[bool, typer.Option("--failed", help="It did not succeed.")] = False,
     reason: Reason = "",
+    dry_run: DryRun = False,
 ) -> None:
     """End a Started event, or all of them.
 
@@ -300,59 +312,37 @@ def complete(
         message = "Name one event, or say --all and nothing else."
         raise CommandError(message, code=ExitCode.USAGE, hint="try: forewarn event complete --help")
     if event_id is None:
-        _show_several(session, session.post("events", "complete-all"))
+        answer = session.post("events", "complete-all", dry_run=dry_run)
+        (_show_rehearsed if dry_run else _show_several)(session, answer)
         return
     outcome = "failed" if failed else "succeeded"
-    _change(session, event_id, "complete", {"outcome": outcome, "reason": reason})
+    body = {"outcome": outcome, "reason": reason}
+    _change(session, event_id, "complete", body, dry_run=dry_run)
 
 
 @command(app, "cancel")
-def cancel(session: Session, event_id: EventIdArgument, *, reason: Reason = "") -> None:
+def cancel(
+    session: Session, event_id: EventIdArgument, *, reason: Reason = "", dry_run: DryRun = False
+) -> None:
     """Withdraw a Scheduled event.
 
     Example: forewarn event cancel 602D9444-D2CD-49C7-8624-8643E7171297
     """
-    _change(session, event_id, "cancel", {"reason": reason})
+    _change(session, event_id, "cancel", {"reason": reason}, dry_run=dry_run)
 
 
-def _begin(session: Session, event_id: str, verb: str, *, wait: bool, timeout: str | None) -> None:
-    event = session.post("events", event_id, verb)
-    if wait:
-        (event,) = wait_for_events(session, [event], timeout)
-    session.show(event, lambda row: print_events([row]))
-
-
-def _change(session: Session, event_id: str, verb: str, body: object = None) -> None:
-    event = session.post("events", event_id, verb, body=body)
-    session.show(event, lambda row: print_events([row]))
+def _change(session: Session, event_id: str, verb: str, body: object, *, dry_run: bool) -> None:
+    event = session.post("events", event_id, verb, body=body, dry_run=dry_run)
+    show_begun(session, event, dry_run=dry_run, wait=False, timeout=None)
 
 
 def _show_several(session: Session, answer: Row) -> None:
     session.show(answer, lambda got: print_events(got["events"]))
 
 
+def _show_rehearsed(session: Session, answer: Row) -> None:
+    show_rehearsed(session, answer, lambda got: print_rehearsed(got["events"]))
+
+
 def _given(**query: T | None) -> dict[str, T]:
     return {name: value for name, value in query.items() if value is not None}
-
-
-def _print_one(event: Row) -> None:
-    print_fields(event, _FIELDS)
-    typer.echo()
-    print_table(event["ledger"], _LEDGER)
-
-
-def _print_reasons(explanation: Row) -> None:
-    typer.echo(f"{explanation['event_id']} is {explanation['event_status']}.")
-    for reason in explanation["reasons"]:
-        typer.echo(f"{'-' if reason['holds'] else ' '} {reason['sentence']}")
-
-
-def _one_line(line: Row) -> str:
-    of = f"{line['event_type']} of {','.join(line['resources'])}"
-    detail = f": {line['detail']}" if line["detail"] else ""
-    said = f"{line['what']} by {line['who']}"
-    return f"{time_of(line['at'])}  {line['event_id']}  {said}  {of}{detail}"
-
-
-def _seconds(duration: int | None) -> str:
-    return "" if duration is None else f"{duration} s"

@@ -5,13 +5,16 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.completing import vm_names
 from forewarn.cli.output import Columns, Row, print_table
 from forewarn.cli.session import Session, command, noun
 from forewarn.ports.faults import UNKNOWN_TYPE, Fault, FaultError, FaultKind
 
 app = noun("fault", "Misbehave towards a virtual machine, to test its clients.")
 
-Vm = Annotated[str, typer.Argument(metavar="VM", help="The virtual machine.")]
+Vm = Annotated[
+    str, typer.Argument(metavar="VM", help="The virtual machine.", autocompletion=vm_names)
+]
 
 _COLUMNS: Final[Columns] = {
     "VM": "vm",

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from forewarn.cli.errors import CommandError, ExitCode
+from forewarn.cli.errors import CommandError, ExitCode, confirm_on_terminal
+from forewarn.cli.event import Yes
 from forewarn.cli.files import read_text
 from forewarn.cli.output import Row, print_table
 from forewarn.cli.session import RefusedError, Session, command, noun
@@ -30,6 +31,7 @@ def apply(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only tell what would change.")
     ] = False,
+    yes: Yes = False,
 ) -> None:
     """Make the fleet as a file declares it, all of it or nothing.
 
@@ -37,6 +39,8 @@ def apply(
     """
     text = read_text(file, command="fleet apply")
     fleet = _decode(file, text)
+    if prune and not dry_run:
+        confirm_on_terminal(f"Remove every virtual machine that {file} leaves out?", yes=yes)
     body = {"fleet": fleet, "prune": prune, "dry_run": dry_run}
     try:
         with _shown_progress() as note:

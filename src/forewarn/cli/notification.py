@@ -53,7 +53,8 @@ def list_some(
     """
     if failed and waiting:
         message = "Say --failed or --waiting, and not both."
-        raise CommandError(message, code=ExitCode.USAGE)
+        hint = "try: forewarn notification list --failed"
+        raise CommandError(message, code=ExitCode.USAGE, hint=hint)
     query = {"status": "failed"} if failed else {"status": "waiting"} if waiting else {}
     answer = session.get("notifications", limit=limit, **query)
     session.show(answer, lambda got: _print(got["notifications"]))

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -27,6 +27,10 @@ class Output(StrEnum):
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print it.")]
+"""How a command asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,16 @@ def told_from(now: datetime) -> Generator[None]:
         yield
     finally:
         _now.reset(token)
+
+
+def print_answer(answer: Any, output: Output, print_it: Callable[[Any], None]) -> None:
+    """Print *answer* as asked for: with *print_it*, or as it is."""
+    if output is Output.JSON:
+        print_json(answer)
+    elif output is Output.YAML:
+        print_yaml(answer)
+    else:
+        print_it(answer)
 
 
 def print_json(answer: object) -> None:

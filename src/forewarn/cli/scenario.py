@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from forewarn.cli.completing import vm_names
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.files import read_text
 from forewarn.cli.output import (
@@ -77,7 +78,10 @@ def run(
         str, typer.Argument(metavar="NAME|FILE.toml", help="A built-in one, or a file.")
     ],
     *,
-    vm: Annotated[list[str], typer.Option(metavar="VM", help="To whom it happens; repeat it.")],
+    vm: Annotated[
+        list[str],
+        typer.Option(metavar="VM", help="To whom it happens; repeat it.", autocompletion=vm_names),
+    ],
     speed: Annotated[
         float, typer.Option(min=1, max=FASTEST, metavar="N", help="N times as fast.")
     ] = 1,
@@ -180,7 +184,7 @@ def _interruptible(run_id: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         hint = f"stop it with: forewarn scenario stop {run_id}"
-        raise CommandError("The run goes on.", code=ExitCode.FAILED, hint=hint) from None
+        raise CommandError("The run goes on.", code=ExitCode.INTERRUPTED, hint=hint) from None
 
 
 def _tell(run: Row, entry: Row) -> str:

@@ -1,6 +1,7 @@
 """`forewarn serve`: the service. Its flags are the settings."""
 
 import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, get_args, get_origin
@@ -43,9 +44,20 @@ def serve(config: Path | None = None, **flags: object) -> None:
     with reported_errors():
         from forewarn.bootstrap.serving import serve as run  # noqa: PLC0415 - needs the server install
 
-        # What can be repeated is an empty list, not None, when it is not given.
-        given = {name: flag for name, flag in flags.items() if flag != []}
-        run(load_settings(given, config))
+        run(load_settings(given(flags), config))
+
+
+def given(flags: Mapping[str, object]) -> dict[str, object]:
+    """Return those of *flags* that were given."""
+    # What can be repeated is an empty list, not None, when it is not.
+    return {name: flag for name, flag in flags.items() if flag not in (None, [])}
+
+
+def take_flags(command: Callable[..., None]) -> None:
+    """Have *command*, which has `config` and `**flags`, take the flags of the server."""
+    own = inspect.signature(command).parameters.values()
+    others = [each for each in own if each.name != "config" and each.kind is not each.VAR_KEYWORD]
+    command.__dict__["__signature__"] = inspect.Signature([*others, *_FLAGS])
 
 
 def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
@@ -94,13 +106,12 @@ _CONFIG: Final = inspect.Parameter(
         Path | None, typer.Option(metavar="FILE", help="Settings; else forewarn.toml, if there.")
     ],
 )
-serve.__dict__["__signature__"] = inspect.Signature(
-    [
-        *(
-            _flag(name, field)
-            for name, field in Settings.model_fields.items()
-            if name not in _WITHOUT_FLAG
-        ),
-        _CONFIG,
-    ]
+_FLAGS: Final = (
+    *(
+        _flag(name, field)
+        for name, field in Settings.model_fields.items()
+        if name not in _WITHOUT_FLAG
+    ),
+    _CONFIG,
 )
+take_flags(serve)

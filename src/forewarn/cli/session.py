@@ -17,18 +17,19 @@ import httpx2
 import typer
 
 from forewarn.cli.errors import EXIT_CODES, CommandError, ExitCode, hint_for, reported_errors
-from forewarn.cli.output import Output, Row, print_json, print_yaml, told_from
+from forewarn.cli.output import Output, OutputOption, Row, print_answer, told_from
 from forewarn.settings import load_cli_settings
 
 P = ParamSpec("P")
 
-_TIMEOUT: Final = httpx2.Timeout(60, connect=5)
+_PATIENCE: Final = 60.0
+_CONNECTING: Final = 5.0
 _OPTIONS: Final = (
     inspect.Parameter(
         "output",
         inspect.Parameter.KEYWORD_ONLY,
         default=Output.TABLE,
-        annotation=Annotated[Output, typer.Option("--output", "-o", help="How to print it.")],
+        annotation=OutputOption,
     ),
     inspect.Parameter(
         "utc",
@@ -87,6 +88,7 @@ class Session:
     output: Output
     ca_file: Path | None = None
     utc: bool = False
+    patience: float = _PATIENCE
 
     def get(self, *path: str, **query: object) -> Any:
         """Return what is at *path*."""
@@ -96,9 +98,24 @@ class Session:
         """Return what is at *path*, which is not JSON."""
         return self._send("GET", path, params=query).text
 
-    def post(self, *path: str, body: object = None, timeout: httpx2.Timeout = _TIMEOUT) -> Any:
-        """Have something done at *path* and return the answer."""
-        return self._ask("POST", path, json=body, timeout=timeout)
+    def fetch(self, name: str) -> httpx2.Response:
+        """Return the answer of what the server has beside the API, such as /healthz."""
+        url, headers = f"{self.server}/{name}", self._address(())[1]
+        with self._reported(), self._client() as client:
+            answer = client.get(url, headers=headers)
+        self._check(answer)
+        return answer
+
+    def post(
+        self,
+        *path: str,
+        body: object = None,
+        timeout: httpx2.Timeout | None = None,
+        dry_run: bool = False,
+    ) -> Any:
+        """Have something done at *path* and return the answer; or what it would be."""
+        request = {"json": body, "timeout": timeout or self._timeout()}
+        return self._ask("POST", path, params=_dryness(dry_run=dry_run), **request)
 
     def post_followed(self, *path: str, body: object, note: Callable[[Row], None]) -> Any:
         """Have something done that takes long: tell *note* how far it is, return the answer."""
@@ -125,18 +142,14 @@ class Session:
         """Have what is at *path* be as *body* says."""
         return self._ask("PUT", path, json=body)
 
-    def delete(self, *path: str) -> Any:
-        """Remove what is at *path*."""
-        return self._ask("DELETE", path)
+    def delete(self, *path: str, dry_run: bool = False) -> Any:
+        """Remove what is at *path*, or tell what that would do."""
+        return self._ask("DELETE", path, params=_dryness(dry_run=dry_run))
 
     def show(self, answer: Any, print_it: Callable[[Any], None]) -> None:
         """Print *answer* as asked for: with *print_it*, or as it is."""
-        if self.output is Output.JSON:
-            print_json(answer)
-        elif self.output is Output.YAML:
-            print_yaml(answer)
-        elif self.utc or not sys.stdout.isatty():
-            print_it(answer)
+        if self.output is not Output.TABLE or self.utc or not sys.stdout.isatty():
+            print_answer(answer, self.output, print_it)
         else:
             # Not by the clock of this machine: theirs may be virtual, or ours wrong.
             with told_from(datetime.fromisoformat(self.get("clock")["now"])):
@@ -178,7 +191,10 @@ class Session:
 
     def _client(self) -> httpx2.Client:
         # No proxies or credentials from the environment: only settings.py reads that.
-        return httpx2.Client(trust_env=False, timeout=_TIMEOUT, verify=self._trusted())
+        return httpx2.Client(trust_env=False, timeout=self._timeout(), verify=self._trusted())
+
+    def _timeout(self) -> httpx2.Timeout:
+        return httpx2.Timeout(self.patience, connect=min(_CONNECTING, self.patience))
 
     def _address(self, path: tuple[str, ...]) -> tuple[str, dict[str, str]]:
         place = "/".join(quote(part, safe="") for part in path)
@@ -192,7 +208,8 @@ class Session:
         except httpx2.TimeoutException as error:
             raise self._timed_out(error) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, UnicodeError) as error:
-            message = f"{self.server} is no server to connect to: {error}."
+            problem = str(error).rstrip(".")
+            message = f"{self.server} is no server to connect to: {problem}."
             raise CommandError(
                 message, code=ExitCode.USAGE, hint="try: --server http://127.0.0.1:8170"
             ) from error
@@ -251,6 +268,20 @@ class Session:
         )
 
 
+def open_session(options: Mapping[str, Any], *, patience: float = _PATIENCE) -> Session:
+    """Return the session that *options* ask for, and the environment where they do not."""
+    settings = load_cli_settings()
+    server: str = options.get("server") or settings.server
+    return Session(
+        server=(server if "://" in server else f"http://{server}").rstrip("/"),
+        token=options.get("token") or settings.find_token(),
+        output=options.get("output", Output.TABLE),
+        ca_file=options.get("ca_file") or settings.ca_file,
+        utc=options.get("utc", False),
+        patience=patience,
+    )
+
+
 def command(
     app: typer.Typer, name: str
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
@@ -265,7 +296,7 @@ def command(
         def run(*_: Any, **given: Any) -> None:
             options = {option.name: given.pop(option.name) for option in _OPTIONS}
             with reported_errors():
-                verb(_open(options), **given)
+                verb(open_session(options), **given)
 
         own = list(inspect.signature(function).parameters.values())[1:]
         keywords = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own]
@@ -287,13 +318,5 @@ def noun(name: str, help_text: str) -> typer.Typer:
     )
 
 
-def _open(options: Mapping[str, Any]) -> Session:
-    settings = load_cli_settings()
-    server: str = options["server"] or settings.server
-    return Session(
-        server=(server if "://" in server else f"http://{server}").rstrip("/"),
-        token=options["token"] or settings.find_token(),
-        output=options["output"],
-        ca_file=options["ca_file"] or settings.ca_file,
-        utc=options["utc"],
-    )
+def _dryness(*, dry_run: bool) -> dict[str, bool]:
+    return {"dry_run": True} if dry_run else {}

@@ -4,14 +4,21 @@ from typing import Annotated, Final
 
 import typer
 
-from forewarn.cli.event import print_events
+from forewarn.cli.completing import vm_names
+from forewarn.cli.errors import confirm_on_terminal
+from forewarn.cli.event import Yes, show_begun
 from forewarn.cli.output import Columns, Row, print_fields, print_table
+from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
-from forewarn.cli.waiting import Timeout, Wait, wait_for_events
+from forewarn.cli.waiting import Timeout, Wait
 
 app = noun("vm", "Add, see, remove, restart and redeploy virtual machines.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The virtual machine.")]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="The virtual machine.")]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="The virtual machine.", autocompletion=vm_names),
+]
 
 COLUMNS: Final[Columns] = {
     "NAME": "name",
@@ -42,7 +49,7 @@ _FIELDS: Final[Columns] = {
 @command(app, "add")
 def add(  # noqa: PLR0913 - one for each flag
     session: Session,
-    name: Name,
+    name: NewName,
     *,
     availability_set: Annotated[str | None, typer.Option(help="The set it is in.")] = None,
     cloud_service: Annotated[str | None, typer.Option(help="The service it is in.")] = None,
@@ -53,6 +60,7 @@ def add(  # noqa: PLR0913 - one for each flag
     host: Annotated[str | None, typer.Option(help="The host that carries it.")] = None,
     address: Annotated[list[str] | None, typer.Option(help="An IP address; repeat it.")] = None,
     vm_id: Annotated[str | None, typer.Option(help="Else one is made.")] = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Add one virtual machine to the fleet.
 
@@ -70,7 +78,11 @@ def add(  # noqa: PLR0913 - one for each flag
         "addresses": address,
         "vm_id": vm_id,
     }
-    session.show(session.post("virtual-machines", body=declared), _print_one)
+    added = session.post("virtual-machines", body=declared, dry_run=dry_run)
+    if dry_run:
+        show_rehearsed(session, added, _print_one)
+    else:
+        session.show(added, _print_one)
 
 
 @command(app, "list")
@@ -94,40 +106,56 @@ def show(session: Session, name: Name) -> None:
 
 
 @command(app, "remove")
-def remove(session: Session, name: Name) -> None:
+def remove(session: Session, name: Name, *, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Take one virtual machine out of the fleet.
 
     Example: forewarn vm remove web-0
     """
-    session.show(
-        session.delete("virtual-machines", name),
-        lambda change: typer.echo(f"removed {', '.join(change['removed'])}"),
-    )
+    if not dry_run:
+        confirm_on_terminal(f"Take {name} out of the fleet?", yes=yes)
+    change = session.delete("virtual-machines", name, dry_run=dry_run)
+    if dry_run:
+        show_rehearsed(session, change, lambda got: _print_removed("would remove", got))
+    else:
+        session.show(change, lambda got: _print_removed("removed", got))
 
 
 @command(app, "restart")
-def restart(session: Session, name: Name, *, wait: Wait = False, timeout: Timeout = None) -> None:
+def restart(
+    session: Session,
+    name: Name,
+    *,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
     """Restart as its owner would: announce a Reboot and wait for its approval or NotBefore.
 
     Example: forewarn vm restart web-0
     """
-    _operate(session, name, "restart", wait=wait, timeout=timeout)
+    event = session.post("virtual-machines", name, "restart", dry_run=dry_run)
+    show_begun(session, event, dry_run=dry_run, wait=wait, timeout=timeout)
 
 
 @command(app, "redeploy")
-def redeploy(session: Session, name: Name, *, wait: Wait = False, timeout: Timeout = None) -> None:
+def redeploy(
+    session: Session,
+    name: Name,
+    *,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
     """Redeploy as its owner would: announce a Redeploy.
 
     Example: forewarn vm redeploy web-0
     """
-    _operate(session, name, "redeploy", wait=wait, timeout=timeout)
+    event = session.post("virtual-machines", name, "redeploy", dry_run=dry_run)
+    show_begun(session, event, dry_run=dry_run, wait=wait, timeout=timeout)
 
 
-def _operate(session: Session, name: str, verb: str, *, wait: bool, timeout: str | None) -> None:
-    event = session.post("virtual-machines", name, verb)
-    if wait:
-        (event,) = wait_for_events(session, [event], timeout)
-    session.show(event, lambda row: print_events([row]))
+def _print_removed(said: str, change: Row) -> None:
+    typer.echo(f"{said} {', '.join(change['removed'])}")
 
 
 def _print_one(vm: Row) -> None:

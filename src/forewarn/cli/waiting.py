@@ -2,17 +2,22 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Annotated, Final
 
 import typer
+from rich.console import Console
 
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import Row
+from forewarn.cli.progress import Teller, shown_as_bars
 from forewarn.cli.session import Session
+from forewarn.domain.event import Outcome
+from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.operations.durations import DurationError, parse_duration
 
 
-def _check_duration(text: str | None) -> str | None:
+def check_duration(text: str | None) -> str | None:
     try:
         if text is not None:
             parse_duration(text)
@@ -27,7 +32,7 @@ Timeout = Annotated[
     typer.Option(
         metavar="DURATION",
         help="Wait no longer; it goes on all the same.",
-        callback=_check_duration,
+        callback=check_duration,
     ),
 ]
 
@@ -36,22 +41,57 @@ _ASK_EVERY: Final = 0.5
 
 def wait_for_events(session: Session, events: Sequence[Row], timeout: str | None) -> list[Row]:
     """Return *events* as they are when all have ended."""
-    patience = _Patience(timeout, f"forewarn event explain {events[0]['event_id']}")
+    patience = _Patience(session, timeout, f"forewarn event explain {events[0]['event_id']}")
     return [_wait_for_event(session, event, patience) for event in events]
 
 
 def wait_for_maintenance(session: Session, maintenance: Row, timeout: str | None) -> Row:
-    """Return *maintenance* as it is when it is over."""
+    """Return *maintenance* as it is when it is over, or does not go on by itself."""
     name: str = maintenance["maintenance_id"]
-    patience = _Patience(timeout, f"forewarn maintenance status {name}")
-    return patience.wait(
-        lambda: session.get("maintenances", name),
-        is_over=lambda row: row["finished_at"] is not None,
-        describe=lambda row: (
-            f"Maintenance {name}: {row['status']}, {row['events_ended']} events ended, "
-            f"{row['steps_remaining']} steps left"
-        ),
-    )
+    patience = _Patience(session, timeout, f"forewarn maintenance status {name}")
+    console = Console(stderr=True)
+    with ExitStack() as drawing:
+        tell = drawing.enter_context(shown_as_bars(console)) if console.is_terminal else None
+        return patience.wait(
+            lambda: session.get("maintenances", name),
+            is_over=lambda row: (
+                row["finished_at"] is not None or row["status"] == MaintenanceStatus.HELD
+            ),
+            describe=lambda row: (
+                f"Maintenance {name}: {row['status']}, {row['events_ended']} events ended, "
+                f"{row['steps_remaining']} steps left"
+            ),
+            tell=tell,
+        )
+
+
+def require_success(events: Sequence[Row]) -> None:
+    """Fail if any of *events*, which have been waited for, did not do what it was for."""
+    for event in filter(_has_gone_wrong, events):
+        hint = f"try: forewarn event show {event['event_id']}"
+        raise CommandError(_say_what(event), code=ExitCode.FAILED, hint=hint)
+
+
+def require_walked(maintenance: Row) -> None:
+    """Fail if *maintenance*, which has been waited for, was not walked to a good end."""
+    name, status = maintenance["maintenance_id"], maintenance["status"]
+    said = [_say_what(event) for event in filter(_has_gone_wrong, maintenance["events"])]
+    if said or status != MaintenanceStatus.COMPLETED:
+        raise CommandError(
+            " ".join([f"Maintenance {name} is {status}.", *said]),
+            code=ExitCode.FAILED,
+            hint=f"try: forewarn maintenance status {name}",
+        )
+
+
+def _has_gone_wrong(event: Row) -> bool:
+    return event["ended_at"] is not None and event["outcome"] != Outcome.SUCCEEDED
+
+
+def _say_what(event: Row) -> str:
+    ended = "failed" if event["outcome"] else "was canceled"
+    reason = f": {event['reason']}".rstrip(".") if event["reason"] else ""
+    return f"{event['event_type']} of {', '.join(event['resources'])} {ended}{reason}."
 
 
 def _wait_for_event(session: Session, event: Row, patience: "_Patience") -> Row:
@@ -66,27 +106,48 @@ def _wait_for_event(session: Session, event: Row, patience: "_Patience") -> Row:
 class _Patience:
     """How long to wait, in real time, and what to say to whoever will not."""
 
-    def __init__(self, timeout: str | None, next_command: str) -> None:
+    def __init__(self, session: Session, timeout: str | None, next_command: str) -> None:
+        self._session = session
+        self._has_told_clock = False
         seconds = None if timeout is None else parse_duration(timeout).total_seconds()
         self._timeout = timeout
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._hint = f"try: {next_command}"
 
     def wait(
-        self, ask: Callable[[], Row], is_over: Callable[[Row], bool], describe: Callable[[Row], str]
+        self,
+        ask: Callable[[], Row],
+        is_over: Callable[[Row], bool],
+        describe: Callable[[Row], str],
+        tell: Teller | None = None,
     ) -> Row:
         """Ask until it is over, and tell each time that something is different."""
         told = ""
         try:
             while not is_over(row := ask()):
                 if (said := describe(row)) != told:
-                    typer.echo(said, err=True)
+                    if tell is None:
+                        typer.echo(said, err=True)
+                    else:
+                        tell(row)
                     told = said
+                self._tell_clock()
                 self._pause()
         except KeyboardInterrupt:
             raise CommandError("It goes on.", code=ExitCode.INTERRUPTED, hint=self._hint) from None
         typer.echo(describe(row), err=True)
         return row
+
+    def _tell_clock(self) -> None:
+        if self._has_told_clock:
+            return
+        self._has_told_clock = True
+        if self._session.get("clock")["kind"] == "virtual":
+            typer.echo(
+                "The clock is virtual and stands still; let it pass, in another terminal, "
+                "with: forewarn clock advance 15m",
+                err=True,
+            )
 
     def _pause(self) -> None:
         left = _ASK_EVERY if self._deadline is None else self._deadline - time.monotonic()

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from forewarn.control.conditional import answer_with_tag, require_match
 from forewarn.control.confined import confine_reading, confine_transaction
+from forewarn.control.rehearsal import rehearse
 from forewarn.control.services import Services
 from forewarn.domain.access import MAY, Principal, Role
 from forewarn.operations.context import Context
@@ -39,6 +40,7 @@ class Caller:
     services: Services
     if_match: str | None = None
     if_none_match: str | None = None
+    is_dry_run: bool = False
 
     def write(
         self,
@@ -49,6 +51,7 @@ class Caller:
         """Do *operation* in a transaction, then have the scheduler look at what it left.
 
         It is refused if *current*, which is what it changes, is not what the caller asks it to be.
+        In a dry run it is undone, and nobody hears of it.
         """
 
         def work(tx: Transaction) -> T:
@@ -59,6 +62,8 @@ class Caller:
                 require_match(current(confined), self.if_match)
             return operation(confined, context)
 
+        if self.is_dry_run:
+            return rehearse(self.services.store, work)
         result = self.services.store.write(work)
         self.services.changed()
         return result
@@ -89,6 +94,7 @@ def _caller(
         services=request.app.state.services,
         if_match=request.headers.get("if-match"),
         if_none_match=request.headers.get("if-none-match"),
+        is_dry_run=getattr(request.state, "is_dry_run", False),
     )
 
 

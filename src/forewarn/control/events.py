@@ -11,6 +11,7 @@ from starlette.responses import Response
 from forewarn.control.caller import Caller, Operating, Viewing
 from forewarn.control.moments import parse_moment, parse_past, resolve
 from forewarn.control.paging import Paged, Paging
+from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.control.schemas import (
     CancelRequest,
     CompleteRequest,
@@ -103,7 +104,13 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     )
 
 
-@router.post("", status_code=201, name="event create")
+@router.post(
+    "",
+    status_code=201,
+    name="event create",
+    dependencies=CAN_BE_DRY,
+    responses=would_answer(EventsView),
+)
 def create(caller: Operating, request: EventOrderRequest) -> EventsView:
     """Announce an event, in as many as it takes to name one update domain in each."""
     order = EventOrder(
@@ -117,7 +124,7 @@ def create(caller: Operating, request: EventOrderRequest) -> EventsView:
     return events_view(caller.write(lambda tx, context: create_events(tx, context, order)))
 
 
-@router.post("/complete-all", name="event complete")
+@router.post("/complete-all", name="event complete", dependencies=CAN_BE_DRY)
 def complete_all(caller: Operating) -> EventsView:
     """End every Started event."""
     return events_view(caller.write(complete_all_events))
@@ -129,13 +136,13 @@ def show_event(caller: Viewing, event_id: EventIdPath) -> Response:
     return caller.show(lambda reading: _detail(reading, event_id))
 
 
-@router.post("/{event_id}/approve", name="event approve")
+@router.post("/{event_id}/approve", name="event approve", dependencies=CAN_BE_DRY)
 def approve(caller: Operating, event_id: EventIdPath) -> EventView:
     """Approve for everybody."""
     return _change(caller, event_id, approve_event)
 
 
-@router.post("/{event_id}/postpone", name="event postpone")
+@router.post("/{event_id}/postpone", name="event postpone", dependencies=CAN_BE_DRY)
 def postpone(caller: Operating, event_id: EventIdPath, request: PostponeRequest) -> EventView:
     """Move to a later time, as far as the policy of its scope allows."""
     moment = parse_moment(request.not_before)
@@ -148,13 +155,13 @@ def postpone(caller: Operating, event_id: EventIdPath, request: PostponeRequest)
     )
 
 
-@router.post("/{event_id}/start", name="event start")
+@router.post("/{event_id}/start", name="event start", dependencies=CAN_BE_DRY)
 def start(caller: Operating, event_id: EventIdPath) -> EventView:
     """Start now, past policy, NotBefore and host operation."""
     return _change(caller, event_id, start_event)
 
 
-@router.post("/{event_id}/complete", name="event complete")
+@router.post("/{event_id}/complete", name="event complete", dependencies=CAN_BE_DRY)
 def complete(
     caller: Operating, event_id: EventIdPath, request: CompleteRequest | None = None
 ) -> EventView:
@@ -167,7 +174,7 @@ def complete(
     )
 
 
-@router.post("/{event_id}/cancel", name="event cancel")
+@router.post("/{event_id}/cancel", name="event cancel", dependencies=CAN_BE_DRY)
 def cancel(
     caller: Operating, event_id: EventIdPath, request: CancelRequest | None = None
 ) -> EventView:

@@ -1,10 +1,10 @@
 """Maintenances as they travel over the control API."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, event_view
 from forewarn.domain.brakes import BrakeKind, Release
@@ -12,6 +12,7 @@ from forewarn.domain.course import GATE_PATIENCE, Course
 from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.walk import Stage
 from forewarn.domain.windows import Calendar, describe, read_blackout, read_window
+from forewarn.operations.holidays import read_holidays
 from forewarn.operations.maintenances import MaintenanceOrder, MaintenanceReport
 from forewarn.protocol.vocabulary import EventType
 
@@ -44,6 +45,10 @@ class MaintenanceOrderRequest(BaseModel):
     gate_patience_in_seconds: Seconds = int(GATE_PATIENCE.total_seconds())
     windows: Parts = []
     blackouts: Parts = []
+    holidays: Annotated[StrictStr, Field(description="The text of an iCalendar file.")] | None = (
+        None
+    )
+    holidays_zone: Text = "UTC"
     hold_all: StrictBool = False
 
 
@@ -117,8 +122,11 @@ class MaintenancesView(_View):
     maintenances: tuple[MaintenanceSummaryView, ...]
 
 
-def maintenance_order(request: MaintenanceOrderRequest) -> MaintenanceOrder:
-    """Return what *request* asks for."""
+def maintenance_order(request: MaintenanceOrderRequest, today: date) -> MaintenanceOrder:
+    """Return what *request* asks for; holidays that are over *today* are left out."""
+    blackouts = tuple(map(read_blackout, request.blackouts))
+    if request.holidays is not None:
+        blackouts += read_holidays(request.holidays, zone=request.holidays_zone, today=today)
     course = Course(
         canary=tuple(request.canary),
         at_once=request.at_once,
@@ -128,7 +136,7 @@ def maintenance_order(request: MaintenanceOrderRequest) -> MaintenanceOrder:
         gate_patience=timedelta(seconds=request.gate_patience_in_seconds),
         calendar=Calendar(
             windows=tuple(map(read_window, request.windows)),
-            blackouts=tuple(map(read_blackout, request.blackouts)),
+            blackouts=blackouts,
         ),
         hold_all=request.hold_all,
     )

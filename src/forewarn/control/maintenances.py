@@ -15,6 +15,7 @@ from forewarn.control.maintenance_views import (
     maintenance_summary,
     maintenance_view,
 )
+from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.operations.context import Context
 from forewarn.operations.maintenances import (
     MaintenanceReport,
@@ -41,10 +42,17 @@ def list_maintenances(caller: Viewing) -> MaintenancesView:
     return MaintenancesView(maintenances=tuple(map(maintenance_summary, reports)))
 
 
-@router.post("", status_code=201, name="maintenance start")
+@router.post(
+    "",
+    status_code=201,
+    name="maintenance start",
+    dependencies=CAN_BE_DRY,
+    responses=would_answer(MaintenanceView),
+)
 def begin(caller: Operating, request: MaintenanceOrderRequest) -> MaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
-    order, services = maintenance_order(request), caller.services
+    services = caller.services
+    order = maintenance_order(request, services.clock.now().date())
 
     def operation(tx: Transaction, context: Context) -> MaintenanceReport:
         begun = start_maintenance(tx, context, order, gates=services.gates.kinds())

@@ -101,7 +101,8 @@ class PlanView(_View):
 @router.post("/plan", name="maintenance plan")
 def plan(caller: Viewing, request: MaintenanceOrderRequest) -> PlanView:
     """Return what a Maintenance would do, with every reason it cannot; nothing is changed."""
-    order, services = maintenance_order(request), caller.services
+    services = caller.services
+    order = maintenance_order(request, services.clock.now().date())
     context = replace(services.context(caller.principal.name), where=caller.where)
     made = caller.read(
         lambda reading: plan_maintenance(reading, context, order, gates=services.gates.kinds())

@@ -7,6 +7,7 @@ from forewarn.control.caller import Administering, Caller, Operating, Viewing
 from forewarn.control.declarations import virtual_machine_view
 from forewarn.control.paging import Paged
 from forewarn.control.problems import VirtualMachineExistsError
+from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.control.schemas import (
     EventView,
     FleetChangeView,
@@ -41,7 +42,13 @@ def list_virtual_machines(caller: Viewing, paging: Paged) -> VirtualMachinesView
     )
 
 
-@router.post("", status_code=201, name="vm add")
+@router.post(
+    "",
+    status_code=201,
+    name="vm add",
+    dependencies=CAN_BE_DRY,
+    responses=would_answer(VirtualMachineView),
+)
 def add_virtual_machine(
     caller: Administering, request: VirtualMachineRequest
 ) -> VirtualMachineView:
@@ -57,7 +64,7 @@ def show_virtual_machine(caller: Viewing, name: str) -> Response:
     return caller.show(lambda reading: _shown(reading, name))
 
 
-@router.delete("/{name}", name="vm remove")
+@router.delete("/{name}", name="vm remove", dependencies=CAN_BE_DRY)
 def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
     """Take one virtual machine out of the fleet."""
     change = caller.write(
@@ -67,13 +74,25 @@ def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
     return FleetChangeView.model_validate(change)
 
 
-@router.post("/{name}/restart", status_code=201, name="vm restart")
+@router.post(
+    "/{name}/restart",
+    status_code=201,
+    name="vm restart",
+    dependencies=CAN_BE_DRY,
+    responses=would_answer(EventView),
+)
 def restart_virtual_machine(caller: Operating, name: str) -> EventView:
     """Restart as its owner: a Reboot with EventSource User."""
     return _operate(caller, name, EventType.REBOOT)
 
 
-@router.post("/{name}/redeploy", status_code=201, name="vm redeploy")
+@router.post(
+    "/{name}/redeploy",
+    status_code=201,
+    name="vm redeploy",
+    dependencies=CAN_BE_DRY,
+    responses=would_answer(EventView),
+)
 def redeploy_virtual_machine(caller: Operating, name: str) -> EventView:
     """Redeploy as its owner: a Redeploy with EventSource User."""
     return _operate(caller, name, EventType.REDEPLOY)

@@ -12,6 +12,7 @@ from starlette.responses import StreamingResponse
 from forewarn.control.caller import Caller, Viewing
 from forewarn.control.confined import confine_lines
 from forewarn.control.feed import Growth
+from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.names import name_key
 from forewarn.operations.events import find_event
 from forewarn.ports.store import LedgerLine, Reading
@@ -72,6 +73,9 @@ def watch(
     def look(reading: Reading) -> int:
         if event_id is not None:
             find_event(reading, event_id)
+        # Who has left the fleet has a past to be read.
+        if vm is not None and not reading.memberships(vm):
+            raise UnknownVirtualMachineError(vm)
         last = reading.last_sequence()
         # A place beyond the end is that of a database that was since replaced by an older one.
         return last if wanted is None else min(wanted, last)

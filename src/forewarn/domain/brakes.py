@@ -136,6 +136,19 @@ class Facts:
         return self._openings[lasting]
 
 
+def earlier_step(facts: Facts, step: Step) -> Brake | None:
+    """Return what holds *step* if another one comes first in one of its scopes."""
+    waiting = [scope_id for scope_id in step.scope_ids if scope_id in facts.ahead]
+    if not waiting:
+        return None
+    is_stuck = any(facts.ahead[scope_id] for scope_id in waiting)
+    return Brake(
+        kind=BrakeKind.EARLIER_STEP,
+        release=Release.BY_HAND if is_stuck else Release.BY_PROGRESS,
+        scope_ids=tuple(sorted(waiting)),
+    )
+
+
 def _paused(facts: Facts, step: Step) -> Brake | None:
     del step
     if not facts.maintenance.is_paused:
@@ -165,18 +178,6 @@ def _failure(facts: Facts, step: Step) -> Brake | None:
         release=Release.BY_HAND,
         scope_ids=_scopes(concerned),
         event_ids=_ids(concerned),
-    )
-
-
-def _earlier_step(facts: Facts, step: Step) -> Brake | None:
-    waiting = [scope_id for scope_id in step.scope_ids if scope_id in facts.ahead]
-    if not waiting:
-        return None
-    is_stuck = any(facts.ahead[scope_id] for scope_id in waiting)
-    return Brake(
-        kind=BrakeKind.EARLIER_STEP,
-        release=Release.BY_HAND if is_stuck else Release.BY_PROGRESS,
-        scope_ids=tuple(sorted(waiting)),
     )
 
 
@@ -266,7 +267,6 @@ BRAKES: Final[tuple[Callable[[Facts, Step], Brake | None], ...]] = (
     _paused,
     _shared_host,
     _failure,
-    _earlier_step,
     _canary,
     _busy,
     _capacity,
@@ -274,7 +274,7 @@ BRAKES: Final[tuple[Callable[[Facts, Step], Brake | None], ...]] = (
     _calendar,
     _at_once,
 )
-"""Every brake but the gates, which are asked when none of these holds."""
+"""What may hold the next step of a scope. Gates are asked when none of these does."""
 
 
 def longest_notice(maintenance: Maintenance, step: Step, snapshot: Snapshot) -> timedelta:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from forewarn.domain.rehearsal import Stretch
+from forewarn.domain.timetable import Stretch
 from forewarn.domain.windows import Blackout, Calendar, closes_at, describe
 
 _NAMED: Final = 3
@@ -18,7 +18,7 @@ class Conflict:
     """Steps that are *ready* at a moment, and have no room before the calendar *opens*.
 
     Before it *closes* there is too little; without that it is closed. *blackouts* are between the
-    two moments. *pace* says in which rehearsal it came up, if not in each.
+    two moments. *pace* says in which timetable it came up, if not in each.
     """
 
     steps: tuple[int, ...]
@@ -49,7 +49,7 @@ def find_conflicts(
     earliest: Sequence[Stretch | None],
     latest: Sequence[Stretch | None],
 ) -> tuple[Conflict, ...]:
-    """Return what the calendar moves in the two rehearsals of a plan."""
+    """Return what the calendar moves in the two timetables of a plan."""
     of_earliest, of_latest = _moved(earliest), _moved(latest)
     paces = {
         **dict.fromkeys(of_earliest.items(), " if all approve at once"),

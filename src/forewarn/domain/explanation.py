@@ -33,6 +33,7 @@ class ReasonKind(StrEnum):
     RUNNING = "running"
     BY_HAND = "by-hand"
     UNKNOWN = "unknown"
+    OVERDUE = "overdue"
     NOT_BEFORE = "not-before"
     POSTPONABLE = "postponable"
     ABOUT_TO_START = "about-to-start"
@@ -72,6 +73,9 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.UNKNOWN: (
         "How far the impact on {vms} is cannot be found out{about}; it is never begun twice, "
         "so it waits{until}."
+    ),
+    ReasonKind.OVERDUE: (
+        "It has been overdue since {since}: it takes longer than was announced and is tolerated."
     ),
     ReasonKind.NOT_BEFORE: "It starts at {until} at the latest.",
     ReasonKind.POSTPONABLE: "It may be postponed until {until}, and no further.",
@@ -184,7 +188,7 @@ def explain(
             own = tuple(_waiting(event, snapshot, now, speed))
             otherwise = ReasonKind.ABOUT_TO_START
         case EventStatus.STARTED:
-            own = tuple(_impacts(event, snapshot))
+            own = (*_impacts(event, snapshot), *_overdue(event))
             otherwise = ReasonKind.ABOUT_TO_COMPLETE
         case EventStatus.COMPLETED | EventStatus.CANCELED:
             return (_ending(event), *_origins(event, snapshot))
@@ -267,6 +271,11 @@ def _impact(event: ScheduledEvent, impact: Impact | None, vms: tuple[VmName, ...
         until=impact.ask_again_at,
         about=impact.reason,
     )
+
+
+def _overdue(event: ScheduledEvent) -> Iterator[Reason]:
+    if event.overdue_at is not None:
+        yield Reason(kind=ReasonKind.OVERDUE, since=event.overdue_at)
 
 
 def _overlaps(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:

@@ -1,6 +1,6 @@
 """The plan of a Maintenance: what it would do and when, before anybody begins it.
 
-The steps are those of the walk, and so are the rules they wait by. Times come from rehearsals: the
+The steps are those of the walk, and so are the rules they wait by. Times come from timetables: the
 earliest if everybody approves at once, the latest if nobody ever does, and what is likely from
 what events took before. Whatever keeps the Maintenance from being walked is said, not only the
 first of it.
@@ -18,8 +18,8 @@ from forewarn.domain.forecast import HIGH, LOW, Sample, Timing, Timings, expect
 from forewarn.domain.maintenance import Maintenance, Step, is_in_the_way
 from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.policy import usual_notice
-from forewarn.domain.rehearsal import Stretch, rehearse
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.timetable import Stretch, make_timetable
 from forewarn.protocol.errors import ForewarnError
 
 
@@ -117,8 +117,8 @@ class Scheme:
 
 def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
     """Return the plan of *scheme*; *errors* are what keeps it from being walked."""
-    earliest = _rehearse(scheme, _at_once(scheme))
-    latest = _rehearse(scheme, _at_last(scheme))
+    earliest = _timetable(scheme, _at_once(scheme))
+    latest = _timetable(scheme, _at_last(scheme))
     vms = scheme.snapshot.topology.virtual_machines.values()
     members = Counter(vm.scope_id for vm in vms)
     steps = tuple(
@@ -160,9 +160,9 @@ def summarise(plan: Plan) -> tuple[str, ...]:
     return tuple(summary)
 
 
-def _rehearse(scheme: Scheme, timings: Timings) -> tuple[Stretch | None, ...]:
+def _timetable(scheme: Scheme, timings: Timings) -> tuple[Stretch | None, ...]:
     quiet = replace(scheme.snapshot, events={})
-    return rehearse(scheme.maintenance, scheme.steps, quiet, timings, scheme.now)
+    return make_timetable(scheme.maintenance, scheme.steps, quiet, timings, scheme.now)
 
 
 def _at_once(scheme: Scheme) -> Timings:
@@ -212,7 +212,7 @@ def _forecast(scheme: Scheme) -> Forecast | None:
     ends = []
     for percent in (LOW, HIGH):
         timings = expect(scheme.samples, percent)
-        end = None if timings is None else _end(_rehearse(scheme, timings))
+        end = None if timings is None else _end(_timetable(scheme, timings))
         if end is None:
             return None
         ends.append(end)

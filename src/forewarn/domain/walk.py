@@ -1,8 +1,9 @@
 """Which steps of a Maintenance may begin, and what holds back the others.
 
 A step that no brake holds may begin. The brakes are tried in the order in which the steps come, for
-what comes first holds what comes later. The gates come last: a question is put only when nothing
-else holds the step, so that the answer is fresh when it counts.
+what comes first holds what comes later: a step behind another one of its scope waits for that, and
+for nothing else yet. The gates come last: a question is put only when nothing else holds the step,
+so that the answer is fresh when it counts.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ from forewarn.domain.brakes import (
     Brake,
     Facts,
     Release,
+    earlier_step,
     expected_impact,
     gate_brakes,
     gate_questions,
@@ -136,7 +138,8 @@ def status(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> Maint
 
 
 def _reach(facts: Facts, step: Step) -> Stage:
-    brakes = tuple(brake for rule in BRAKES if (brake := rule(facts, step)))
+    first = earlier_step(facts, step)
+    brakes = (first,) if first else tuple(brake for rule in BRAKES if (brake := rule(facts, step)))
     questions: tuple[Question, ...] = ()
     if not brakes:
         questions = gate_questions(facts, step)

@@ -240,6 +240,21 @@ def test_machines_of_which_the_same_is_known_share_a_sentence(
     ]
 
 
+def test_overdue_event_says_since_when(
+    event: ScheduledEvent, fleet: Topology, now: datetime
+) -> None:
+    late = replace(start(event, now=now), overdue_at=now)
+    known = {(event.event_id, vm): Impact(status=ImpactStatus.RUNNING) for vm in event.resources}
+
+    (_, reason) = explain(late, snapshot(fleet, late, impacts=known), now)
+
+    assert (reason.kind, reason.holds, reason.since) == (ReasonKind.OVERDUE, False, now)
+    assert reason.sentence == (
+        "It has been overdue since 2026-03-02 12:00:00 GMT: "
+        "it takes longer than was announced and is tolerated."
+    )
+
+
 def test_overlap_of_update_domains_is_shown(
     event: ScheduledEvent, draft: Draft, fleet: Topology, now: datetime
 ) -> None:

@@ -11,7 +11,7 @@ from forewarn.domain.maintenance import Maintenance, plan_errors, remaining_step
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.planning import Capacity, Plan, Scheme, make_plan, summarise
 from forewarn.domain.policy import Policy
-from forewarn.domain.rehearsal import Stretch
+from forewarn.domain.timetable import Stretch
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
 from forewarn.domain.walk import calendar_errors

@@ -42,7 +42,7 @@ class Stretch:
     ends: datetime | None
 
 
-def rehearse(
+def make_timetable(
     maintenance: Maintenance,
     steps: Sequence[Step],
     snapshot: Snapshot,
@@ -53,10 +53,10 @@ def rehearse(
 
     *snapshot* is the fleet with nothing in flight.
     """
-    return _Rehearsal(maintenance, steps, snapshot, timings, now).run()
+    return _Timetable(maintenance, steps, snapshot, timings, now).run()
 
 
-class _Rehearsal:
+class _Timetable:
     """Where the walk is. Steps are known by their number in the order.
 
     *queues* are the steps that each scope has before it. A step is *ready* when it comes first in

@@ -1,0 +1,68 @@
+"""Names that a command line is completed with: asked of the server, and none if it is not there.
+
+Whatever goes wrong, nothing is said: somebody is in the middle of a line.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeAlias
+
+import typer
+
+from forewarn.cli.errors import CommandError
+from forewarn.cli.output import Row
+from forewarn.cli.session import Session, open_session
+from forewarn.protocol.errors import ForewarnError
+
+Names: TypeAlias = Iterable[tuple[str, str]]
+"""Names, each with a few words about it."""
+
+_PATIENCE: Final = 1.0
+_MOST: Final = 1000
+
+
+def vm_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the virtual machines that *incomplete* may become."""
+    return _complete(ctx, incomplete, _vms)
+
+
+def event_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the events in flight that *incomplete* may become."""
+    return _complete(ctx, incomplete, _events)
+
+
+def maintenance_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the Maintenances that *incomplete* may become."""
+    return _complete(ctx, incomplete, _maintenances)
+
+
+def _complete(
+    ctx: typer.Context, incomplete: str, ask: Callable[[Session], Names]
+) -> list[tuple[str, str]]:
+    beginning = incomplete.lower()
+    try:
+        session = open_session(ctx.params, patience=_PATIENCE)
+        return [each for each in ask(session) if each[0].lower().startswith(beginning)]
+    except (CommandError, ForewarnError):
+        return []
+
+
+def _vms(session: Session) -> Iterator[tuple[str, str]]:
+    for vm in _several(session, "virtual-machines"):
+        yield vm["name"], vm["scope_id"]
+
+
+def _events(session: Session) -> Iterator[tuple[str, str]]:
+    for event in _several(session, "events", status=["Scheduled", "Started"]):
+        of = f"{event['event_type']} of {', '.join(event['resources'])}"
+        yield event["event_id"], f"{event['event_status']} {of}"
+
+
+def _maintenances(session: Session) -> Iterator[tuple[str, str]]:
+    for maintenance in session.get("maintenances")["maintenances"]:
+        yield maintenance["maintenance_id"], f"{maintenance['status']} {maintenance['event_type']}"
+
+
+def _several(session: Session, noun: str, **query: Any) -> Iterable[Row]:
+    answer: Row = session.get(noun, limit=_MOST, **query)
+    rows: Iterable[Row] = answer[noun.replace("-", "_")]
+    return rows

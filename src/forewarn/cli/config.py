@@ -1,0 +1,117 @@
+"""`forewarn config`: what is set, and where that is from."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from pydantic_settings import BaseSettings
+
+from forewarn.cli.errors import reported_errors
+from forewarn.cli.output import Columns, Output, OutputOption, print_answer, print_table
+from forewarn.cli.serve import given, take_flags
+from forewarn.cli.session import noun
+from forewarn.settings import (
+    CONFIG_FILE,
+    Origin,
+    find_cli_origins,
+    find_origins,
+    load_cli_settings,
+    load_settings,
+)
+
+app = noun("config", "See what is set, and where that is from.")
+
+_MASK: Final = "********"
+_COLUMNS: Final[Columns] = {
+    "SETTING": "name",
+    "VALUE": "value",
+    "FROM": lambda row: f"{row['origin']} {row['place']}".rstrip(),
+    "USED BY": "used_by",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingView:
+    """One setting as it takes effect. *place* is the flag, the variable or the file it is from."""
+
+    name: str
+    value: object
+    origin: str
+    place: str
+    used_by: str
+
+
+@app.callback()
+def _group() -> None:
+    """See what is set, and where that is from."""
+
+
+def show(
+    *,
+    effective: Annotated[
+        bool, typer.Option("--effective", help="Also what is not set, with its default.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+    config: Path | None = None,
+    **flags: object,
+) -> None:
+    """Show what is set, and where that is from; secrets are masked.
+
+    That is in forewarn.toml, by variables FOREWARN_… and by flags, which are those
+    of serve: it shows what a server would be started with.
+
+    Example: forewarn config show --effective
+    """
+    with reported_errors("config show"):
+        views = (*_of_server(given(flags), config), *_of_commands())
+        shown = [view for view in views if effective or view.origin != Origin.DEFAULT]
+        answer = {"settings": list(map(asdict, shown))}
+        print_answer(answer, output, lambda got: print_table(got["settings"], _COLUMNS))
+
+
+def _of_server(flags: dict[str, object], config: Path | None) -> Iterator[SettingView]:
+    settings = load_settings(flags, config)
+    for name, origin in find_origins(flags, config).items():
+        yield SettingView(
+            name=name,
+            value=_plain(settings, name),
+            origin=str(origin),
+            place=_place(name, origin, config or CONFIG_FILE),
+            used_by="serve",
+        )
+
+
+def _of_commands() -> Iterator[SettingView]:
+    settings = load_cli_settings()
+    settings = settings.model_copy(update={"token": settings.find_token()})
+    for name, (origin, known_as) in find_cli_origins().items():
+        file = settings.token_file if name == "token" else CONFIG_FILE
+        yield SettingView(
+            name=name,
+            value=_plain(settings, name),
+            origin=str(origin),
+            place=_place(known_as, origin, file),
+            used_by="commands",
+        )
+
+
+def _plain(settings: BaseSettings, name: str) -> object:
+    value = settings.model_dump(mode="json")[name]
+    is_secret = not type(settings).model_fields[name].repr
+    return _MASK if is_secret and value is not None else value
+
+
+def _place(name: str, origin: Origin, file: Path) -> str:
+    places = {
+        Origin.FLAG: f"--{name.replace('_', '-')}",
+        Origin.ENVIRONMENT: f"FOREWARN_{name.upper()}",
+        Origin.FILE: str(file),
+        Origin.DEFAULT: "",
+    }
+    return places[origin]
+
+
+take_flags(show)
+app.command("show")(show)

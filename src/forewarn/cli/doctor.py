@@ -1,0 +1,71 @@
+"""`forewarn doctor`: what an operator stumbles on, and what to do about it."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.errors import ExitCode
+from forewarn.cli.examination.findings import Finding, Verdict, fine, wrong
+from forewarn.cli.examination.machine import examine_machine
+from forewarn.cli.examination.server import examine_server
+from forewarn.cli.output import Row
+from forewarn.cli.session import Session
+from forewarn.clocks import SystemClock
+from forewarn.settings import CONFIG_FILE, SettingsError, load_settings
+
+
+def doctor(
+    session: Session,
+    *,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings; else forewarn.toml.")
+    ] = None,
+    remote: Annotated[
+        bool, typer.Option("--remote", help="Only the server, not this machine.")
+    ] = False,
+) -> None:
+    """Look for what keeps a server from working, and say what to do.
+
+    It looks at the settings, files, disk, database and addresses of this machine, and
+    at the server that answers. It changes nothing, and fails if anything has failed.
+
+    Example: forewarn doctor
+    """
+    findings = [
+        *(() if remote else _of_machine(config)),
+        *examine_server(session, SystemClock().now()),
+    ]
+    has_failed = any(finding.verdict is Verdict.FAIL for finding in findings)
+    answer = {"is_well": not has_failed, "findings": [_plain(finding) for finding in findings]}
+    session.show(answer, _print)
+    if has_failed:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _of_machine(config: Path | None) -> Iterator[Finding]:
+    try:
+        settings = load_settings({}, config)
+    except SettingsError as error:
+        yield wrong("configuration", str(error), "try: forewarn serve --help")
+        return
+    yield fine("configuration", _say_file(config))
+    yield from examine_machine(settings)
+
+
+def _say_file(config: Path | None) -> str:
+    file = config or CONFIG_FILE
+    return f"{file} can be read." if file.exists() else f"There is no {file}; the rest is default."
+
+
+def _plain(finding: Finding) -> Row:
+    return {**asdict(finding), "verdict": str(finding.verdict)}
+
+
+def _print(answer: Row) -> None:
+    for finding in answer["findings"]:
+        typer.echo(f"{finding['verdict']:<4}  {finding['check']:<16}  {finding['sentence']}")
+        if finding["hint"]:
+            typer.echo(f"{'':<24}{finding['hint']}")

@@ -1,0 +1,89 @@
+"""How events are printed: in tables, one by one, and line by line as things happen."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import typer
+
+from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
+
+_COLUMNS: Final[Columns] = {
+    "EVENT ID": "event_id",
+    "TYPE": "event_type",
+    "STATUS": "event_status",
+    "SOURCE": "event_source",
+    "NOT BEFORE": lambda event: time_of(event["not_before"]),
+    "RESOURCES": "resources",
+}
+_REHEARSED: Final[Columns] = {
+    "TYPE": "event_type",
+    "STATUS": "event_status",
+    "NOT BEFORE": lambda event: time_of(event["not_before"]),
+    "SCOPE": "scope_id",
+    "UPDATE DOMAIN": "update_domain",
+    "RESOURCES": "resources",
+}
+_FIELDS: Final[Columns] = {
+    "event id": "event_id",
+    "type": "event_type",
+    "status": "event_status",
+    "source": "event_source",
+    "scope": "scope_id",
+    "update domain": "update_domain",
+    "resources": "resources",
+    "description": "description",
+    "duration": lambda event: _seconds(event["duration_in_seconds"]),
+    "maintenance": "maintenance_id",
+    "host": "host",
+    "created": lambda event: time_of(event["created_at"]),
+    "not before": lambda event: time_of(event["not_before"]),
+    "approved by": lambda event: [approval["name"] for approval in event["approvals"]],
+    "started": lambda event: time_of(event["started_at"]),
+    "overdue": lambda event: time_of(event["overdue_at"]),
+    "ended": lambda event: time_of(event["ended_at"]),
+    "outcome": "outcome",
+    "reason": "reason",
+}
+_LEDGER: Final[Columns] = {
+    "AT": lambda entry: time_of(entry["at"]),
+    "WHAT": "what",
+    "WHO": "who",
+    "WHERE": "where",
+    "DETAIL": "detail",
+}
+
+
+def print_events(events: Iterable[Row]) -> None:
+    """Print one line for each of *events*."""
+    print_table(events, _COLUMNS)
+
+
+def print_rehearsed(events: Iterable[Row]) -> None:
+    """Print one line for each of *events*, of which none is there; so they have no ids."""
+    print_table(events, _REHEARSED)
+
+
+def print_event(event: Row) -> None:
+    """Print everything about *event*."""
+    print_fields(event, _FIELDS)
+    typer.echo()
+    print_table(event["ledger"], _LEDGER)
+
+
+def print_reasons(explanation: Row) -> None:
+    """Print why an event is where it is; what it waits for has a dash."""
+    typer.echo(f"{explanation['event_id']} is {explanation['event_status']}.")
+    for reason in explanation["reasons"]:
+        typer.echo(f"{'-' if reason['holds'] else ' '} {reason['sentence']}")
+
+
+def one_line(line: Row) -> str:
+    """Return a *line* of the ledger as people read it."""
+    of = f"{line['event_type']} of {','.join(line['resources'])}"
+    detail = f": {line['detail']}" if line["detail"] else ""
+    said = f"{line['what']} by {line['who']}"
+    return f"{time_of(line['at'])}  {line['event_id']}  {said}  {of}{detail}"
+
+
+def _seconds(duration: int | None) -> str:
+    return "" if duration is None else f"{duration} s"

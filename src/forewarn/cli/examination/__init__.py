@@ -1,0 +1,1 @@
+"""What `forewarn doctor` looks at."""

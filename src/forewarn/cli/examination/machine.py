@@ -1,0 +1,219 @@
+"""What is looked at on this machine: files, disk, database and addresses."""
+
+import errno
+import os
+import shutil
+import socket
+import ssl
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+import httpx2
+
+from forewarn.cli.examination.findings import Finding, doubtful, fine, wrong
+from forewarn.settings import ADMIN_TOKEN_FILE, Settings, TcpAddress, UnixAddress, parse_address
+
+MOUNTS: Final = Path("/proc/self/mounts")
+LITTLE_SPACE: Final = 1024**3
+"""So many bytes are worth a warning."""
+NO_SPACE: Final = 16 * 1024**2
+"""With less than this the next busy hour may fill the disk."""
+
+_ELSEWHERE: Final = ("nfs", "cifs", "smb", "ceph", "glusterfs", "lustre", "fuse.sshfs", "afs")
+_TIMEOUT: Final = 2.0
+
+
+def examine_machine(settings: Settings, *, mounts: Path = MOUNTS) -> Iterator[Finding]:
+    """Look at everything a server with *settings* needs here."""
+    yield _state_directory(settings.state_directory)
+    yield from _token_file(settings.state_directory / ADMIN_TOKEN_FILE)
+    yield _disk(settings.database_path.absolute().parent, mounts)
+    yield _space(settings.database_path.absolute().parent)
+    yield _database(settings)
+    for address in settings.metadata:
+        yield from _metadata_address(address)
+        yield _listener("metadata port", address, is_ours=_is_metadata)
+    yield _listener("control port", settings.control, is_ours=_control_asker(settings))
+
+
+def _state_directory(directory: Path) -> Finding:
+    check, where = "state directory", directory.absolute()
+    if not where.is_dir():
+        hint = f"try: mkdir -p {where}"
+        return wrong(check, f"{where} does not exist.", hint)
+    try:
+        with tempfile.TemporaryFile(dir=where):
+            pass
+    except OSError as error:
+        hint = f"give the server permission to write {where}"
+        return wrong(check, f"{where} cannot be written: {error.strerror}.", hint)
+    return fine(check, f"{where} can be written.")
+
+
+def _token_file(path: Path) -> Iterator[Finding]:
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return  # the first start makes it
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        sentence = f"Others on this machine can read {path}, which lets them do everything."
+        yield wrong("admin token", sentence, f"try: chmod 600 {path}")
+    else:
+        yield fine("admin token", f"{path} is for its owner only.")
+
+
+def _disk(directory: Path, mounts: Path) -> Finding:
+    kind = _file_system_of(directory, mounts)
+    if kind is not None and kind.startswith(_ELSEWHERE):
+        sentence = f"{directory} is on {kind}; SQLite needs a disk of this machine."
+        return wrong("local disk", sentence, "set FOREWARN_DATABASE to a file on a local disk")
+    return fine("local disk", f"{directory} is on {kind or 'a disk whose kind is not known here'}.")
+
+
+def _file_system_of(directory: Path, mounts: Path) -> str | None:
+    """Return the kind of the file system that is mounted nearest above *directory*."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None  # not Linux
+    resolved = directory.resolve()
+    above = {
+        Path(place.replace("\\040", " ")): kind for _, place, kind, *_ in map(str.split, lines)
+    }
+    return next((above[each] for each in (resolved, *resolved.parents) if each in above), None)
+
+
+def _space(directory: Path) -> Finding:
+    check = "disk space"
+    try:
+        free = shutil.disk_usage(directory).free
+    except OSError as error:
+        return wrong(check, f"{directory}: {error.strerror}.", f"try: mkdir -p {directory}")
+    sentence = f"{free // 1024**2:,} MiB are free in {directory}."
+    hint = f"try: df -h {directory}"
+    if free < NO_SPACE:
+        return wrong(check, sentence, hint)
+    return doubtful(check, sentence, hint) if free < LITTLE_SPACE else fine(check, sentence)
+
+
+def _database(settings: Settings) -> Finding:
+    from forewarn.storage.errors import (  # noqa: PLC0415 - needs the server install
+        DatabaseError,
+        DatabaseOutdatedError,
+    )
+    from forewarn.storage.schema import HEAD, bring_up_to_date, check_file  # noqa: PLC0415
+
+    check, path = "database", settings.database_path
+    if not path.exists():
+        return fine(check, f"{path} does not exist yet; serve makes it.")
+    try:
+        check_file(path)
+        bring_up_to_date(path, migrate=False)
+    except DatabaseOutdatedError:
+        sentence = f"{path} is sound, and of an older release."
+        return doubtful(check, sentence, f"try: forewarn db upgrade --database {settings.database}")
+    except DatabaseError as error:
+        return wrong(check, str(error), "try: forewarn config show --effective")
+    return fine(check, f"{path} is sound and has schema {HEAD}, that of this release.")
+
+
+def _metadata_address(address: str) -> Iterator[Finding]:
+    """Look for the address of a metadata listener on the interfaces of this machine."""
+    where = parse_address(address)
+    if not isinstance(where, TcpAddress) or not _is_particular(where.host):
+        return
+    check = "metadata address"
+    if _problem_with_binding(TcpAddress(where.host, 0)) == errno.EADDRNOTAVAIL:
+        hint = f"try: ip address add {where.host} dev INTERFACE"
+        yield wrong(check, f"{where.host} is on no interface of this machine.", hint)
+    else:
+        yield fine(check, f"{where.host} is on an interface of this machine.")
+
+
+def _listener(check: str, address: str, *, is_ours: Callable[[TcpAddress], bool]) -> Finding:
+    where = parse_address(address)
+    if isinstance(where, UnixAddress):
+        return _unix_listener(check, where.path)
+    problem = _problem_with_binding(where)
+    if problem is None:
+        return fine(check, f"{address} is free.")
+    if problem == errno.EADDRINUSE:
+        if is_ours(where):
+            return fine(check, f"{address} is held by a forewarn that runs.")
+        hint = f"try: ss -ltnp 'sport = :{where.port}'"
+        return wrong(check, f"Another program has {address}.", hint)
+    hint = "try: forewarn config show --effective"
+    return wrong(check, f"Nobody can listen on {address}: {os.strerror(problem)}.", hint)
+
+
+def _unix_listener(check: str, path: Path) -> Finding:
+    if path.absolute().parent.is_dir() and os.access(path.absolute().parent, os.W_OK):
+        return fine(check, f"{path} can be made.")
+    hint = f"try: mkdir -p {path.absolute().parent}"
+    return wrong(check, f"{path} cannot be made in its directory.", hint)
+
+
+def _problem_with_binding(where: TcpAddress) -> int | None:
+    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        if os.name == "posix":
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((where.host, where.port))
+            probe.listen()
+        except OSError as error:
+            return error.errno if isinstance(error.errno, int) else errno.EINVAL
+    return None
+
+
+def _is_particular(host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_unspecified)
+
+
+def _is_metadata(where: TcpAddress) -> bool:
+    from forewarn.metadata.http import SERVER  # noqa: PLC0415 - needs the server install
+
+    # It may not know this machine, and answers nevertheless.
+    answer = _ask(f"http://{_reachable(where)}/metadata/versions")
+    return answer is not None and answer.headers.get("server") == SERVER
+
+
+def _control_asker(settings: Settings) -> Callable[[TcpAddress], bool]:
+    certificate = settings.control_certificate
+    scheme = "http" if certificate is None else "https"
+
+    def is_control(where: TcpAddress) -> bool:
+        answer = _ask(f"{scheme}://{_reachable(where)}/healthz", certificate)
+        return answer is not None and '"status"' in answer.text
+
+    return is_control
+
+
+def _ask(url: str, certificate: Path | None = None) -> httpx2.Response | None:
+    try:
+        trust = True if certificate is None else _trust_only(certificate)
+        with httpx2.Client(trust_env=False, timeout=_TIMEOUT, verify=trust) as client:
+            return client.get(url, headers={"Metadata": "true"})
+    except (OSError, httpx2.HTTPError):
+        return None
+
+
+def _trust_only(certificate: Path) -> ssl.SSLContext:
+    # It is asked by its address here, and whoever signed it does not matter.
+    context = ssl.create_default_context(cafile=certificate)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
+def _reachable(where: TcpAddress) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(where.host, where.host)  # noqa: S104
+    return f"[{host}]:{where.port}" if ":" in host else f"{host}:{where.port}"

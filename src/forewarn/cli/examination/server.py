@@ -1,0 +1,119 @@
+"""What is looked at in the server that answers: may we, does its time agree, is it up to date."""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from forewarn.cli.errors import CommandError
+from forewarn.cli.examination.findings import Finding, doubtful, fine, wrong
+from forewarn.cli.session import RefusedError, Session
+from forewarn.operations.durations import format_duration
+
+SKEWED: Final = timedelta(seconds=5)
+"""By so much two clocks may differ before it is worth a warning."""
+UNUSABLY_SKEWED: Final = timedelta(minutes=1)
+"""From here on NotBefore means something else there than here."""
+SLOW_DELIVERY: Final = timedelta(minutes=5)
+"""A message that has waited for so long is not just under way."""
+
+_SAMPLE: Final = re.compile(r"^(\w+(?:\{[^}]*\})?) (\S+)$", re.MULTILINE)
+
+
+def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
+    """Look at the server of *session*; *now* is the time of this machine."""
+    try:
+        answer = session.fetch("healthz")
+    except CommandError as error:
+        yield wrong("control endpoint", str(error), error.hint)
+        return
+    yield fine("control endpoint", f"{session.server} answers.")
+    yield _skew(answer.headers.get("date"), now)
+    yield _token(session)
+    try:
+        figures = _read_figures(session.fetch("metrics").text)
+    except CommandError as error:
+        yield wrong("metrics", str(error), error.hint)
+        return
+    yield _store(figures)
+    yield _lease(figures, now)
+    yield _outbox(figures)
+    yield _overdue(figures)
+
+
+def _skew(date: str | None, now: datetime) -> Finding:
+    check = "clock skew"
+    if date is None:
+        return doubtful(check, "The server does not tell its time.", "try: forewarn clock show")
+    skew = abs(parsedate_to_datetime(date) - now)
+    sentence = f"The clocks of the server and of this machine differ by {_say(skew)}."
+    hint = "try: timedatectl status, here and there"
+    if skew > UNUSABLY_SKEWED:
+        return wrong(check, sentence, hint)
+    if skew > SKEWED:
+        return doubtful(check, sentence, hint)
+    return fine(check, "The clocks of the server and of this machine agree.")
+
+
+def _token(session: Session) -> Finding:
+    role = "admin"
+    try:
+        session.get("tokens")  # which only an admin may see; who may not is told what they are
+    except RefusedError as refusal:
+        if "role" not in refusal.problem:
+            return wrong("token", str(refusal), refusal.hint)
+        role = str(refusal.problem["role"])
+    except CommandError as error:
+        return wrong("token", str(error), error.hint)
+    return fine("token", f"It is valid, with the role {role}.")
+
+
+def _store(figures: Mapping[str, float]) -> Finding:
+    check = "writes"
+    if figures.get("forewarn_store_writable") != 1:
+        hint = "free its disk, or see its log"
+        return wrong(check, "The server cannot write its database.", hint)
+    return fine(check, "The server can write its database.")
+
+
+def _lease(figures: Mapping[str, float], now: datetime) -> Finding:
+    check, epoch = "scheduler lease", int(figures.get("forewarn_lease_epoch", 0))
+    if figures.get("forewarn_leader") != 1:
+        sentence = f"The server has lost its lease, epoch {epoch}; it starts and completes nothing."
+        return wrong(check, sentence, "stop this server, or start it again")
+    since = figures.get("process_start_time_seconds")  # a server takes the lease when it starts
+    age = "" if since is None else f", for {_say(timedelta(seconds=now.timestamp() - since))}"
+    return fine(check, f"The server holds it, epoch {epoch}{age}.")
+
+
+def _outbox(figures: Mapping[str, float]) -> Finding:
+    check = "outbox"
+    waiting, failed = (
+        int(figures.get(f'forewarn_outbox_messages{{status="{status}"}}', 0))
+        for status in ("waiting", "failed")
+    )
+    oldest = timedelta(seconds=figures.get("forewarn_outbox_oldest_seconds", 0))
+    if waiting and oldest > SLOW_DELIVERY:
+        sentence = f"Messages that wait: {waiting}, the oldest for {_say(oldest)}."
+        return doubtful(check, sentence, "try: forewarn notification list --waiting")
+    if failed:
+        sentence = f"Messages that were given up: {failed}."
+        return doubtful(check, sentence, "try: forewarn notification list --failed")
+    return fine(check, f"Messages that wait: {waiting}.")
+
+
+def _overdue(figures: Mapping[str, float]) -> Finding:
+    overdue = int(figures.get("forewarn_events_overdue", 0))
+    if overdue:
+        sentence = f"Events that take longer than announced and tolerated: {overdue}."
+        return doubtful("overdue events", sentence, "try: forewarn event list --status Started")
+    return fine("overdue events", "There are none.")
+
+
+def _read_figures(text: str) -> dict[str, float]:
+    return {found[1]: float(found[2]) for found in _SAMPLE.finditer(text)}
+
+
+def _say(span: timedelta) -> str:
+    return format_duration(timedelta(seconds=max(round(span.total_seconds()), 0)))

@@ -1,0 +1,20 @@
+"""--dry-run: the server says what would come of it, and nothing does."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from forewarn.cli.session import Session
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would come of it.")]
+
+
+def show_rehearsed(session: Session, answer: Any, print_it: Callable[[Any], None]) -> None:
+    """Show the *answer* to a dry run; on a terminal or in a pipe, say that it was one."""
+
+    def print_and_say(got: Any) -> None:
+        print_it(got)
+        typer.echo("Nothing was written.")
+
+    session.show(answer, print_and_say)

@@ -1,0 +1,417 @@
+"""`forewarn doctor`: each check, well and in the trouble it is there for."""
+
+import json
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from tests.cli.test_golden import serving
+from typer.testing import CliRunner
+
+from forewarn.cli.app import app
+from forewarn.cli.examination.findings import Verdict
+from forewarn.cli.examination.machine import examine_machine
+from forewarn.domain.notification import Notification
+from forewarn.operations.notifications import example_notification
+from forewarn.ports.store import Transaction
+from forewarn.settings import (
+    CliSettings,
+    ClockKind,
+    Settings,
+    environment_with,
+    make_settings,
+)
+from forewarn.storage.sqlite import open_sqlite
+
+FOREWARN = Path(sys.executable).with_name("forewarn")
+TIMEOUT = 30
+UNSHARE = "/usr/bin/unshare"
+Found = Mapping[str, tuple[str, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in (*Settings.model_fields, *CliSettings.model_fields):
+        monkeypatch.delenv(f"FOREWARN_{name.upper()}", raising=False)
+    monkeypatch.setenv("FOREWARN_METADATA", f"127.0.0.1:{free_port()}")
+    monkeypatch.setenv("FOREWARN_CONTROL", f"127.0.0.1:{free_port()}")
+    return tmp_path
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def examine(*arguments: str, **environment: str) -> tuple[int, Found]:
+    command = ["doctor", "-o", "json", *arguments]
+    result = CliRunner().invoke(app, command, env=environment)
+    answer = json.loads(result.stdout)
+    found = {
+        each["check"]: (each["verdict"], each["sentence"], each["hint"])
+        for each in answer["findings"]
+    }
+    has_failed = any(verdict == "fail" for verdict, _, _ in found.values())
+    assert (result.exit_code, answer["is_well"]) == (int(has_failed), not has_failed)
+    return result.exit_code, found
+
+
+@pytest.fixture
+def database() -> Path:
+    path = Path("forewarn.db")
+    open_sqlite(path).close()
+    return path
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return make_settings({"clock": ClockKind.VIRTUAL})
+
+
+@contextmanager
+def served(settings: Settings) -> Iterator[str]:
+    """Run a server; its address."""
+    try:
+        with serving(settings) as address:
+            yield address
+    finally:
+        structlog.reset_defaults()
+
+
+def test_running_server_is_well(database: Path, settings: Settings) -> None:
+    with served(settings) as address:
+        code, found = examine(FOREWARN_SERVER=address)
+
+    assert {verdict for verdict, _, _ in found.values()} == {"ok"}, found
+    assert code == 0
+    assert found["token"][1] == "It is valid, with the role admin."
+    assert found["scheduler lease"][1].startswith("The server holds it, epoch 1, for ")
+    assert found["database"][1].startswith(f"{database} is sound")
+
+
+def test_every_check_is_documented(settings: Settings) -> None:
+    with served(settings) as address:
+        _, found = examine(FOREWARN_SERVER=address, FOREWARN_METADATA="203.0.113.7:80")
+
+    page = (Path(__file__).parents[2] / "docs/reference/operating.md").read_text(encoding="utf-8")
+    documented = {
+        name
+        for line in page.partition("## What doctor looks at")[2].splitlines()
+        if line.startswith("| ")
+        for name in line.split(" | ")[0].removeprefix("| ").split(", ")
+    }
+    assert found.keys() <= documented
+
+
+def test_it_prints_a_line_each_and_what_to_do() -> None:
+    result = CliRunner().invoke(app, ["doctor"])
+
+    lines = result.stdout.splitlines()
+    assert lines[0] == "ok    configuration     There is no forewarn.toml; the rest is default."
+    assert lines[-2].startswith("fail  control endpoint  There is no server at http://127.0.0.1:")
+    assert lines[-1].strip() == "try: forewarn serve, or --server URL"
+    assert result.exit_code == 1
+
+
+def test_configuration_that_cannot_be_read_fails(folder: Path) -> None:
+    (folder / "bad.toml").write_text("speed = fast")
+
+    _, found = examine("--config", "bad.toml")
+
+    verdict, sentence, hint = found["configuration"]
+    assert (verdict, hint) == ("fail", "try: forewarn serve --help")
+    assert sentence.startswith("bad.toml is not TOML")
+    assert "state directory" not in found
+
+
+def test_missing_state_directory_fails() -> None:
+    _, found = examine(FOREWARN_STATE_DIR="nowhere")
+
+    assert found["state directory"][0] == "fail"
+    assert found["state directory"][2].startswith("try: mkdir -p ")
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv of util-linux")
+def test_state_directory_that_cannot_be_written_fails(folder: Path) -> None:
+    (folder / "locked").mkdir(mode=0o555)
+    drop = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    code = (
+        "from pathlib import Path; from forewarn.cli.examination.machine import _state_directory; "
+        "print(_state_directory(Path('locked')).verdict)"
+    )
+    said = subprocess.run(
+        [*drop, sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=True,
+    )
+
+    assert said.stdout == "fail\n"
+
+
+def test_token_that_others_can_read_fails(folder: Path) -> None:
+    (folder / "admin.token").write_text("open-sesame")
+    (folder / "admin.token").chmod(0o644)
+
+    _, found = examine()
+
+    assert found["admin token"] == (
+        "fail",
+        "Others on this machine can read admin.token, which lets them do everything.",
+        "try: chmod 600 admin.token",
+    )
+
+
+def test_network_disk_fails(folder: Path) -> None:
+    (folder / "mounts").write_text(f"/dev/sda1 / ext4 rw 0 0\nnas:/x {folder} nfs4 rw 0 0\n")
+
+    findings = examine_machine(make_settings({}), mounts=folder / "mounts")
+    (found,) = (each for each in findings if each.check == "local disk")
+
+    assert found.verdict is Verdict.FAIL
+    assert found.sentence == f"{folder} is on nfs4; SQLite needs a disk of this machine."
+
+
+@pytest.mark.parametrize(("size", "verdict"), [("1m", "fail"), ("100m", "warn")])
+def test_disk_with_little_space_is_told(folder: Path, size: str, verdict: str) -> None:
+    (folder / "small").mkdir()
+    script = f'mount -t tmpfs -o size={size} none small && exec "$0" doctor -o json'
+    environment = environment_with({"FOREWARN_DATABASE": "sqlite:///small/forewarn.db"})
+    said = subprocess.run(
+        [UNSHARE, "--map-root-user", "--mount", "sh", "-c", script, FOREWARN],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+
+    found = {each["check"]: each["verdict"] for each in json.loads(said.stdout)["findings"]}
+    assert found["disk space"] == verdict
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+
+
+def say_version(version: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE alembic_version SET version_num = ?", [version])
+        connection.close()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "said"),
+    [
+        (damage, "fail", "is damaged"),
+        (lambda path: path.write_text("notes"), "fail", "is not a forewarn database"),
+        (say_version("9999"), "fail", "has schema 9999"),
+        (say_version("0001"), "warn", "of an older release"),
+    ],
+)
+def test_database_that_cannot_be_served_is_told(
+    database: Path, change: Callable[[Path], object], verdict: str, said: str
+) -> None:
+    change(database)
+
+    _, found = examine()
+
+    assert found["database"][0] == verdict
+    assert said in found["database"][1]
+
+
+@pytest.mark.parametrize("name", ["metadata", "control"])
+def test_port_of_another_program_fails(name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        _, found = examine(**{f"FOREWARN_{name.upper()}": f"127.0.0.1:{port}"})
+
+    assert found[f"{name} port"] == (
+        "fail",
+        f"Another program has 127.0.0.1:{port}.",
+        f"try: ss -ltnp 'sport = :{port}'",
+    )
+
+
+def test_ports_of_a_forewarn_that_runs_are_fine(settings: Settings) -> None:
+    with served(settings) as control:
+        _, found = examine(FOREWARN_CONTROL=control)
+
+    assert found["control port"][:2] == ("ok", f"{control} is held by a forewarn that runs.")
+
+
+def test_metadata_address_on_no_interface_fails() -> None:
+    _, found = examine(FOREWARN_METADATA="203.0.113.7:80")
+
+    assert found["metadata address"] == (
+        "fail",
+        "203.0.113.7 is on no interface of this machine.",
+        "try: ip address add 203.0.113.7 dev INTERFACE",
+    )
+    assert found["metadata port"][0] == "fail"
+
+
+def test_metadata_address_on_an_interface_is_fine() -> None:
+    script = (
+        'ip link set lo up && ip address add 169.254.169.254 dev lo && exec "$0" doctor -o json'
+    )
+    said = subprocess.run(
+        [UNSHARE, "--map-root-user", "--net", "sh", "-c", script, FOREWARN],
+        env=environment_with({"FOREWARN_METADATA": "169.254.169.254:80"}),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+
+    found = {each["check"]: each["verdict"] for each in json.loads(said.stdout)["findings"]}
+    assert (found["metadata address"], found["metadata port"]) == ("ok", "ok")
+
+
+def test_socket_without_a_directory_fails() -> None:
+    _, found = examine(FOREWARN_METADATA="unix:nowhere/metadata.sock")
+
+    assert found["metadata port"][0] == "fail"
+
+
+def test_remote_looks_at_the_server_only() -> None:
+    _, found = examine("--remote")
+
+    assert found.keys() == {"control endpoint"}
+    assert found["control endpoint"][0] == "fail"
+
+
+def test_unknown_token_fails(settings: Settings) -> None:
+    with served(settings) as address:
+        _, found = examine("--remote", FOREWARN_SERVER=address, FOREWARN_TOKEN="wrong")  # noqa: S106
+
+    assert found["token"][0] == "fail"
+    assert found["token"][1].startswith("The token is not known here.")
+
+
+def test_role_is_told(settings: Settings) -> None:
+    with served(settings) as address:
+        order = ["token", "create", "grafana", "--role", "viewer", "-o", "json"]
+        made = CliRunner().invoke(app, order, env={"FOREWARN_SERVER": address})
+        secret = json.loads(made.stdout)["secret"]
+        _, found = examine("--remote", FOREWARN_SERVER=address, FOREWARN_TOKEN=secret)
+
+    assert found["token"][:2] == ("ok", "It is valid, with the role viewer.")
+
+
+@pytest.mark.parametrize(
+    ("ahead", "verdict"),
+    [(timedelta(seconds=30), "warn"), (timedelta(hours=-1), "fail")],
+)
+def test_clock_that_is_off_is_told(ahead: timedelta, verdict: str) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def date_time_string(self, _timestamp: float | None = None) -> str:
+            return f"{datetime.now(UTC) + ahead:%a, %d %b %Y %H:%M:%S} GMT"  # noqa: TID251
+
+        def do_GET(self) -> None:
+            body = b'{"status":"ok"}'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        _, found = examine("--remote", FOREWARN_SERVER=f"127.0.0.1:{server.server_port}")
+        server.shutdown()
+        thread.join(TIMEOUT)
+
+    assert found["clock skew"][0] == verdict
+    # It counts nothing either, as a server with its disk away.
+    assert found["writes"][0] == found["scheduler lease"][0] == "fail"
+
+
+def test_lost_lease_fails(settings: Settings) -> None:
+    with served(settings) as address:
+        with sqlite3.connect(settings.database_path) as connection:
+            connection.execute("UPDATE leases SET epoch = epoch + 1")
+        connection.close()
+        _, found = examine("--remote", FOREWARN_SERVER=address)
+
+    assert found["scheduler lease"][0] == "fail"
+    assert "epoch 1" in found["scheduler lease"][1]
+
+
+def message(name: str, now: datetime) -> Notification:
+    return example_notification("pager", notification_id=name, who="admin", now=now, at=now)
+
+
+def test_messages_that_were_given_up_are_told(settings: Settings) -> None:
+    store = open_sqlite(settings.database_path)
+    now = datetime(2026, 1, 5, 8, tzinfo=UTC)
+    store.write(lambda tx: tx.put_notification(message("m", now)))
+    store.close()
+
+    with served(settings) as address:  # which knows no pager
+        _, found = examine("--remote", FOREWARN_SERVER=address)
+
+    assert found["outbox"] == (
+        "warn",
+        "Messages that were given up: 1.",
+        "try: forewarn notification list --failed",
+    )
+
+
+def test_messages_that_wait_for_long_are_told(settings: Settings) -> None:
+    def put(tx: Transaction) -> None:
+        tx.put_notification(message("m", datetime(2026, 1, 5, 8, tzinfo=UTC)))
+
+    Path("notifications.toml").write_text(
+        '[[target]]\nname = "pager"\nkind = "webhook"\nurl = "http://127.0.0.1:1/"\n'
+    )
+    store = open_sqlite(settings.database_path)
+    store.write(put)
+    store.close()
+
+    told = make_settings({"clock": ClockKind.VIRTUAL, "notifications": "notifications.toml"})
+    with served(told) as address:
+        _, found = examine("--remote", FOREWARN_SERVER=address)
+
+    assert found["outbox"][0] == "warn"
+    assert found["outbox"][2] == "try: forewarn notification list --waiting"
+
+
+def test_overdue_events_are_told(settings: Settings) -> None:
+    with served(settings) as address:
+        for order in (
+            "vm add solo",
+            "event create --type Reboot --resource solo --started --yes",
+            "clock advance 2h",
+        ):
+            done = CliRunner().invoke(app, order.split(), env={"FOREWARN_SERVER": address})
+            assert done.exit_code == 0, done.output
+        _, found = examine("--remote", FOREWARN_SERVER=address)
+
+    assert found["overdue events"] == (
+        "warn",
+        "Events that take longer than announced and tolerated: 1.",
+        "try: forewarn event list --status Started",
+    )

@@ -1,0 +1,120 @@
+"""?dry_run=true: what would come of it, and nothing of it is written."""
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from tests.http.control.conftest import Tables
+
+from forewarn.control.app import api_routes
+from forewarn.control.rehearsal import CAN_BE_DRY
+
+FIRST = "00000000-0000-4000-8000-000000000004"
+REBOOT = {"event_type": "Reboot", "resources": ["web-0", "web-1"]}
+DRY = {"dry_run": "true"}
+CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
+    ("POST", "events", REBOOT),
+    ("POST", "events/complete-all", None),
+    ("POST", "events/{event}/approve", None),
+    ("POST", "events/{event}/postpone", {"not_before": "30m"}),
+    ("POST", "events/{event}/start", None),
+    ("POST", "events/{started}/complete", {"outcome": "failed", "reason": "no boot"}),
+    ("POST", "events/{event}/cancel", {"reason": "not today"}),
+    ("POST", "maintenances", {"event_type": "Freeze", "scopes": ["web"]}),
+    ("POST", "virtual-machines", {"name": "web-9", "availability_set": "web"}),
+    ("DELETE", "virtual-machines/web-1", None),
+    ("POST", "virtual-machines/web-1/restart", None),
+    ("POST", "virtual-machines/web-1/redeploy", None),
+]
+
+
+@pytest.fixture
+def ids(api: httpx2.Client) -> dict[str, str]:
+    """An event that is Scheduled, and one that is Started."""
+    orders = {"event": {}, "started": {"started": True}}
+    return {
+        name: api.post("events", json={"event_type": "Reboot", "resources": [vm], **more}).json()[
+            "events"
+        ][0]["event_id"]
+        for (name, more), vm in zip(orders.items(), ("web-0", "solo"), strict=True)
+    }
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CHANGES, ids=[path for _, path, _ in CHANGES])
+def test_nothing_is_written_and_nobody_woken(  # noqa: PLR0913, PLR0917 - fixtures
+    api: httpx2.Client,
+    tables: Callable[[], Tables],
+    wakeups: list[str],
+    ids: dict[str, str],
+    method: str,
+    path: str,
+    body: object,
+) -> None:
+    before, woken, audited = tables(), len(wakeups), audit(api)
+
+    dry = api.request(method, path.format(**ids), params=DRY, json=body)
+
+    assert dry.status_code == 200
+    assert (tables(), audit(api)) == (before, audited)
+    assert len(wakeups) == woken
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CHANGES, ids=[path for _, path, _ in CHANGES])
+def test_answer_is_the_one_that_would_come(
+    api: httpx2.Client, ids: dict[str, str], method: str, path: str, body: object
+) -> None:
+    dry = api.request(method, path.format(**ids), params=DRY, json=body)
+    real = api.request(method, path.format(**ids), json=body)
+
+    assert real.is_success
+    assert without_new_ids(dry.json()) == without_new_ids(real.json())
+
+
+def audit(api: httpx2.Client) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = api.get("audit").json()["audit"]
+    return entries
+
+
+def without_new_ids(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: without_new_ids(each)
+            for key, each in value.items()
+            if key not in {"event_id", "maintenance_id", "vm_id"}
+        }
+    return [without_new_ids(each) for each in value] if isinstance(value, list) else value
+
+
+def test_events_are_split_as_they_would_be(api: httpx2.Client) -> None:
+    events = api.post("events", params=DRY, json=REBOOT).json()["events"]
+
+    assert [(event["update_domain"], event["resources"]) for event in events] == [
+        (0, ["web-0"]),
+        (1, ["web-1"]),
+    ]
+    assert {event["not_before"] for event in events} == {"2026-01-05T08:15:00Z"}
+
+
+def test_what_would_be_refused_is_refused_and_audited(
+    api: httpx2.Client, tables: Callable[[], Tables]
+) -> None:
+    before, audited = tables(), audit(api)
+
+    dry = api.post("events", params=DRY, json={**REBOOT, "resources": ["nobody"]})
+
+    assert dry.status_code == 404
+    assert tables() == before
+    assert [each["outcome"] for each in audit(api)[len(audited) :]] == ["refused"]
+
+
+def test_other_routes_do_not_pretend_to_be_dry(api: httpx2.Client) -> None:
+    answer = api.post("clock/advance", params=DRY, json={"duration": "1m"})
+
+    assert answer.status_code == 422
+
+
+def test_every_route_that_can_be_dry_is_tried() -> None:
+    marked = [route for route in api_routes() if {*CAN_BE_DRY} <= {*route.dependencies}]
+
+    assert len(marked) == len(CHANGES)
