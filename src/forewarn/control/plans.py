@@ -49,7 +49,7 @@ class PlannedStepView(_View):
 
 
 class CapacityView(_View):
-    """How many of a scope's members are up in its worst step."""
+    """How many of a set's members are up in its worst step."""
 
     scope_id: str
     available: int

@@ -20,6 +20,8 @@ from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.policy import usual_notice
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.timetable import Stretch, make_timetable
+from forewarn.domain.topology import ScopeKind, Topology
+from forewarn.domain.windows import ALWAYS
 from forewarn.protocol.errors import ForewarnError
 
 
@@ -47,7 +49,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """How many of a scope's members are up in its worst step."""
+    """How many of a set's members are up in its worst step."""
 
     scope_id: ScopeId
     available: int
@@ -135,7 +137,7 @@ def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
     )
     return Plan(
         steps=steps,
-        capacities=_capacities(steps),
+        capacities=tuple(_capacities(steps, scheme.snapshot.topology)),
         earliest=_end(earliest),
         latest=_end(latest),
         forecast=_forecast(scheme),
@@ -148,7 +150,8 @@ def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
 def summarise(plan: Plan) -> tuple[str, ...]:
     """Return what matters most of *plan*, in sentences."""
     vms = sum(len(share.resources) for step in plan.steps for share in step.shares)
-    summary = [f"Steps: {len(plan.steps)}, for {vms} virtual machines."]
+    machines = "virtual machine" if vms == 1 else "virtual machines"
+    summary = [f"Steps: {len(plan.steps)}, for {vms} {machines}."]
     if plan.earliest is not None:
         last = "nobody can say when" if plan.latest is None else say_moment(plan.latest)
         summary.append(f"Ends {say_moment(plan.earliest)} at the earliest, {last} at the latest.")
@@ -195,17 +198,17 @@ def _planned_share(share: Share, members: Mapping[ScopeId, int]) -> PlannedShare
     )
 
 
-def _capacities(steps: Sequence[PlannedStep]) -> tuple[Capacity, ...]:
+def _capacities(steps: Sequence[PlannedStep], topology: Topology) -> Iterator[Capacity]:
+    # Of a standalone virtual machine nothing is left, whatever the plan.
     least: dict[ScopeId, PlannedShare] = {}
     for step in steps:
         for share in step.shares:
             known = least.setdefault(share.scope_id, share)
             if share.available < known.available:
                 least[share.scope_id] = share
-    return tuple(
-        Capacity(scope_id=scope_id, available=share.available, members=share.members)
-        for scope_id, share in least.items()
-    )
+    for scope_id, share in least.items():
+        if topology.scopes[scope_id].kind is not ScopeKind.VIRTUAL_MACHINE:
+            yield Capacity(scope_id=scope_id, available=share.available, members=share.members)
 
 
 def _forecast(scheme: Scheme) -> Forecast | None:
@@ -235,6 +238,11 @@ def _remarks(scheme: Scheme) -> Iterator[str]:
             f"is taken for {say_length(scheme.impact)}, and at the latest there is no end."
         )
     touched = {scope_id for step in scheme.steps for scope_id in step.scope_ids}
+    scopes = scheme.snapshot.topology.scopes
+    if scheme.maintenance.course.calendar != ALWAYS and any(
+        scopes[scope_id].policy.postpone_until for scope_id in touched
+    ):
+        yield "What is postponed may take place when the calendar is closed."
     events = filter(is_in_the_way, scheme.snapshot.events.values())
     busy = sorted(touched.intersection(event.scope_id for event in events))
     if busy:

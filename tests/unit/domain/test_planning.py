@@ -11,8 +11,8 @@ from forewarn.domain.maintenance import Maintenance, plan_errors, remaining_step
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.planning import Capacity, Plan, Scheme, make_plan, summarise
 from forewarn.domain.policy import Policy
-from forewarn.domain.timetable import Stretch
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.timetable import Stretch
 from forewarn.domain.topology import Topology
 from forewarn.domain.walk import calendar_errors
 from forewarn.domain.windows import Calendar, read_blackout, read_window
@@ -202,6 +202,22 @@ def test_capacity_is_what_stays_up_in_the_worst_step(fleet: Topology) -> None:
         Capacity(scope_id=DB, available=1, members=2),
     )
     assert [capacity.percent for capacity in plan.capacities] == [33, 50]
+
+
+def test_standalone_virtual_machine_has_no_capacity(fleet: Topology) -> None:
+    plan = plan_of(replace(BY_SCOPE, resources=(VmName("solo"),)), fleet)
+
+    assert [(share.available, share.members) for share in plan.steps[0].shares] == [(0, 1)]
+    assert plan.capacities == ()
+    assert summarise(plan)[0] == "Steps: 1, for 1 virtual machine."
+
+
+def test_postponement_past_the_window_is_said(fleet: Topology) -> None:
+    lenient = with_policy(fleet, WEB, Policy(postpone_until=timedelta(hours=1)))
+
+    plan = plan_of(WEB_ONLY, lenient, calendar=windows("daily 22:00-23:00 UTC"))
+
+    assert plan.remarks == ("What is postponed may take place when the calendar is closed.",)
 
 
 def test_worst_step_of_a_scope_need_not_be_its_first(fleet: Topology) -> None:
