@@ -37,7 +37,6 @@ class BlockerKind(StrEnum):
     GATE_ASKED = "gate-asked"
     GATE_SHUT = "gate-shut"
     GATE_HOLDS = "gate-holds"
-    OVERDUE = "overdue"
     ELSEWHERE = "elsewhere"
 
 
@@ -112,7 +111,6 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
         "The next step in {scopes} is held by gate {about}; nobody asks it any more. "
         "Have it asked again with: forewarn maintenance resume {maintenance}"
     ),
-    BlockerKind.OVERDUE: "Event {events} for {vms} takes longer than expected, since {since}.",
     BlockerKind.ELSEWHERE: "Something in other scopes holds it.",
 }
 """How each kind is said; what is in braces is filled from the blocker."""

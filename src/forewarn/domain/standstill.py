@@ -150,18 +150,10 @@ class _Scene:
             yield self._interrupted(BlockerKind.ABORTED, Release.BY_PROGRESS)
 
     def of_event(self, event: ScheduledEvent) -> Iterator[Blocker]:
+        """Yield what holds *event*, and whether that takes longer than expected."""
         for reason in explain(event, self._snapshot, self._now, speed=self._snapshot.speed):
-            if reason.holds:
+            if reason.holds or reason.kind is ReasonKind.OVERDUE:
                 yield self._of_reason(event, reason)
-        if event.overdue_at is not None:
-            yield Blocker(
-                kind=BlockerKind.OVERDUE,
-                release=Release.BY_PROGRESS,
-                maintenance_id=self._maintenance.maintenance_id,
-                event_ids=(event.event_id,),
-                vms=event.resources,
-                since=event.overdue_at,
-            )
 
     def of_stage(self, stage: Stage) -> Iterator[Blocker]:
         for brake in stage.brakes:
@@ -350,7 +342,7 @@ def _verdict(
         return Verdict(kind=VerdictKind.NOW, until=now)
     # That something takes longer than expected is good to know, but does not hold it.
     releases = [
-        {blocker.release for blocker in mover if blocker.kind is not BlockerKind.OVERDUE}
+        {blocker.release for blocker in mover if blocker.kind is not ReasonKind.OVERDUE}
         for mover in movers
     ]
     moments = [

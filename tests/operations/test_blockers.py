@@ -348,8 +348,9 @@ def test_event_that_takes_longer_than_expected(world: World) -> None:
 
     blockers = world.blockers()
 
-    assert blockers[BlockerKind.OVERDUE].sentence == (
-        f"Event {E1} for db-0 takes longer than expected, since 2026-01-05 08:10:00 GMT."
+    assert blockers[ReasonKind.OVERDUE].sentence == (
+        f"Event {E1} in {DB}: It has been overdue since 2026-01-05 08:10:00 GMT: it takes longer "
+        "than was announced and is tolerated."
     )
     assert "never" in world.verdict()
 
