@@ -371,6 +371,16 @@ def test_pause(world: World) -> None:
     assert world.explain().status is MaintenanceStatus.PAUSED
 
 
+def test_pause_is_that_of_the_maintenance(world: World) -> None:
+    world.start("db")
+    other = world.start("web")
+    world.store.write(lambda tx: pause_maintenance(tx, world.context(), M1))
+    world.advance(minutes=1)
+    world.store.write(lambda tx: pause_maintenance(tx, world.context(), other.maintenance_id))
+
+    assert "at 2026-01-05 08:00:00 GMT" in world.blockers()[BlockerKind.PAUSED].sentence
+
+
 def test_pause_that_nobody_is_known_to_have_ordered(world: World) -> None:
     """The audit may have been kept elsewhere."""
     begun = world.start("db")

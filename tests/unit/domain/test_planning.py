@@ -13,7 +13,7 @@ from forewarn.domain.planning import Capacity, Plan, Scheme, make_plan, summaris
 from forewarn.domain.policy import Policy
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.timetable import Stretch
-from forewarn.domain.topology import Topology
+from forewarn.domain.topology import Topology, standalone
 from forewarn.domain.walk import calendar_errors
 from forewarn.domain.windows import Calendar, read_blackout, read_window
 from forewarn.protocol.vocabulary import EventType
@@ -282,6 +282,19 @@ def test_all_steps_that_wait_for_a_window_are_one_conflict(fleet: Topology) -> N
         "Steps 1 and 2 could begin at 2026-03-02 12:00:00 GMT, but it is closed, "
         "so they wait until 2026-03-02 22:00:00 GMT."
     )
+
+
+def test_many_steps_in_one_conflict_are_counted(fleet: Topology) -> None:
+    vms = {
+        name: replace(vm, scope_id=standalone(name).scope_id, update_domain=0)
+        for name, vm in fleet.virtual_machines.items()
+    }
+    scopes = {scope.scope_id: scope for scope in map(standalone, vms)}
+    alone = replace(fleet, virtual_machines=vms, scopes=scopes)
+
+    (conflict,) = plan_of(BY_SCOPE, alone, calendar=windows("daily 22:00-06:00 UTC")).conflicts
+
+    assert conflict.sentence.startswith("Steps 1, 2, 3 and 2 more could begin")
 
 
 def test_window_shorter_than_notice_and_impact_is_an_error_with_both(fleet: Topology) -> None:
