@@ -24,6 +24,8 @@ SAYS_ENOUGH = {
     "duration": "it says what to write",
     "fault": "it says what the fault needs",
     "user-operation": "its kinds have hints",
+    "calendar": "its kinds say what to write",
+    "holidays": "it is about a file, and says what is wrong with it",
     "api-version": "no command asks there",
     "resource-type": "no command asks there",
     "unknown-resource": "no command asks there",

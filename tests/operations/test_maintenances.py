@@ -1,3 +1,5 @@
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -6,18 +8,23 @@ from forewarn.domain.course import Course
 from forewarn.domain.errors import PlanError, UnknownHostError
 from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.operations.context import Context
+from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.fleet import read_fleet_file
+from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (
     MaintenanceOrder,
     UnknownLabelsError,
     UnknownMaintenanceError,
     UnknownSelectionError,
+    abort_maintenance,
+    pause_maintenance,
     report_maintenance,
     report_maintenances,
+    resume_maintenance,
     start_maintenance,
 )
-from forewarn.ports.store import Store
+from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventType
 
 FREEZE = EventType.FREEZE
@@ -122,3 +129,87 @@ def test_maintenance_keeps_its_course_and_when_it_began(fleet: Store, operator: 
     assert kept == started
     assert kept is not None
     assert (kept.course, kept.started_at) == (course, operator.now)
+
+
+def test_steering_is_recorded_with_who_did_it(fleet: Store, operator: Context) -> None:
+    order = MaintenanceOrder(event_type=FREEZE, scopes=("web",))
+    started = fleet.write(lambda tx: start_maintenance(tx, operator, order))
+    name = started.maintenance_id
+
+    def steered(steer: Callable[[Transaction, Context, str], None]) -> MaintenanceStatus:
+        fleet.write(lambda tx: steer(tx, operator, name))
+        report = fleet.read(lambda reading: report_maintenance(reading, operator, name, {}))
+        return report.status
+
+    seen = list(map(steered, (pause_maintenance, resume_maintenance, abort_maintenance)))
+
+    assert seen == [
+        MaintenanceStatus.PAUSED,
+        MaintenanceStatus.RUNNING,
+        MaintenanceStatus.ABORTED,
+    ]
+    entries = fleet.read(lambda reading: reading.audit())
+    assert [entry.action for entry in entries if entry.subject == name] == [
+        "maintenance start",
+        "maintenance pause",
+        "maintenance resume",
+        "maintenance abort",
+    ]
+
+
+def test_canary_may_be_named_by_scope_or_host(fleet: Store, operator: Context) -> None:
+    by_scope = MaintenanceOrder(
+        event_type=FREEZE, scopes=("web", "batch"), course=Course(canary=("BATCH", "batch"))
+    )
+    by_host = MaintenanceOrder(
+        event_type=FREEZE, hosts=("kvm-0", "kvm-1"), course=Course(canary=("KVM-1",))
+    )
+
+    first = fleet.write(lambda tx: start_maintenance(tx, operator, by_scope))
+    second = fleet.write(lambda tx: start_maintenance(tx, operator, by_host))
+
+    assert first.course.canary == ("scale-set/batch/pg1",)
+    assert second.course.canary == ("kvm-1",)
+
+
+def test_gates_are_those_of_the_server_in_any_case(fleet: Store, operator: Context) -> None:
+    course = Course(gates=("SMOKE", "smoke", "ticket"))
+    order = MaintenanceOrder(event_type=FREEZE, scopes=("web",), course=course)
+    known = ("smoke", "ticket")
+
+    started = fleet.write(lambda tx: start_maintenance(tx, operator, order, gates=known))
+
+    assert started.course.gates == known
+    with pytest.raises(GateNotFoundError, match="'SMOKE'"):
+        fleet.write(lambda tx: start_maintenance(tx, operator, order))
+
+
+def test_finished_maintenance_is_reported_with_its_events(fleet: Store, operator: Context) -> None:
+    order = MaintenanceOrder(event_type=FREEZE, scopes=("web",))
+    started = fleet.write(lambda tx: start_maintenance(tx, operator, order))
+    over = replace(started, finished_at=operator.now)
+    fleet.write(lambda tx: tx.put_maintenance(over))
+
+    report = fleet.read(
+        lambda reading: report_maintenance(reading, operator, started.maintenance_id, {})
+    )
+
+    assert (report.status, report.stages, report.events) == (MaintenanceStatus.COMPLETED, (), ())
+
+
+def test_events_of_a_scope_are_announced_with_its_own_notice(
+    fleet: Store, operator: Context
+) -> None:
+    fleet.write(
+        lambda tx: apply_fleet(
+            tx, operator, read_fleet_file('[[virtual_machine]]\nname = "solo"\nnotice = "2h"\n')
+        )
+    )
+    order = EventOrder(event_type=FREEZE, resources=("solo",))
+    sooner = replace(order, not_before=timedelta(minutes=20))
+
+    (usual,) = fleet.write(lambda tx: create_events(tx, operator, order))
+    (said,) = fleet.write(lambda tx: create_events(tx, operator, sooner))
+
+    assert usual.not_before == operator.now + timedelta(hours=2)
+    assert said.not_before == operator.now + timedelta(minutes=20)

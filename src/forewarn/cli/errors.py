@@ -58,6 +58,7 @@ HINTS: Final[Mapping[str, str]] = {
     "unknown-virtual-machine": "try: forewarn vm list",
     "unknown-host": "try: forewarn vm list",
     "unknown-selection": "try: forewarn fleet show",
+    "unknown-labels": "try: forewarn fleet export",
     "unknown-maintenance": "try: forewarn maintenance list",
     "maintenance-over": "try: forewarn maintenance status {maintenance_id}",
     "unknown-scenario": "try: forewarn scenario list",

@@ -19,7 +19,7 @@ def _check_labels(labels: list[str] | None) -> list[str] | None:
     given = [label.partition("=") for label in labels or ()]
     for key, sign, value in given:
         if not (key and sign):
-            raise typer.BadParameter(f"{key}{sign}{value!r} is not KEY=VALUE")
+            raise typer.BadParameter(f"{key + sign + value!r} is not KEY=VALUE")
     if len({key for key, _, _ in given}) < len(given):
         raise typer.BadParameter("nothing carries two values of one label")
     return labels

@@ -301,7 +301,10 @@ class ConfinedReading:
         vms = tuple(vm for vm in maintenance.resources if vm in topology.virtual_machines)
         hosts = tuple(host for host in maintenance.hosts if host in topology.hosts)
         if vms or hosts or self.events_of([maintenance.maintenance_id]):
-            return replace(maintenance, resources=vms, hosts=hosts)
+            known = {*topology.scopes, *topology.hosts}
+            canary = tuple(name for name in maintenance.course.canary if name in known)
+            course = replace(maintenance.course, canary=canary)
+            return replace(maintenance, resources=vms, hosts=hosts, course=course)
         return None
 
     def _part_of_run(self, run: ScenarioRun) -> ScenarioRun | None:

@@ -17,6 +17,7 @@ from forewarn.domain.maintenance import (
     is_in_the_way,
     lost_capacity,
     own_events,
+    set_sizes,
     unreleased,
 )
 from forewarn.domain.names import HostName, ScopeId
@@ -95,11 +96,7 @@ class Facts:
         self.in_flight = _by_scope(snapshot.events.values())
         self.ends = _last_ends(self.own)
         self.steps_done = Counter(event.scope_id for event in self.own)
-        self.members = (
-            Counter(vm.scope_id for vm in snapshot.topology.virtual_machines.values())
-            if self.course.min_available
-            else Counter[ScopeId]()
-        )
+        self.sizes = set_sizes(snapshot.topology) if self.course.min_available else {}
         self.places = len({_place(event) for event in self.own if event.is_in_flight})
         self.ahead: dict[ScopeId, bool] = {}
         self.canaries_ahead: list[bool] = []
@@ -206,10 +203,8 @@ def _busy(facts: Facts, step: Step) -> Brake | None:
 
 
 def _capacity(facts: Facts, step: Step) -> Brake | None:
-    if not facts.course.min_available:
-        return None
-    for share in step.shares:
-        members = facts.members[share.scope_id]
+    for share in (share for share in step.shares if share.scope_id in facts.sizes):
+        members = facts.sizes[share.scope_id]
         in_flight = facts.in_flight.get(share.scope_id, ())
         down = {vm for event in in_flight for vm in event.resources}
         lost = lost_capacity(facts.course, members, down.union(share.resources))

@@ -18,7 +18,8 @@ class Course:
     - *at_once*: in how many scopes it is under way at the same time (by host: on how many hosts).
     - *soak*: how long a scope is left alone after a step before its next, and everybody else after
       the last canary.
-    - *min_available*: the percentage of a scope that is not in any event in flight, at least.
+    - *min_available*: the percentage of a set that is not in any event in flight, at least. It says
+      nothing about standalone virtual machines, for which there are no others.
     - *gates*: names of gates, each asked before every step but the first; one that stays shut for
       *gate_patience* holds the step until somebody resumes.
     - *calendar*: a step begins only where notice and impact fit in.

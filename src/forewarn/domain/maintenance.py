@@ -29,7 +29,7 @@ from forewarn.domain.errors import (
 )
 from forewarn.domain.event import Draft, Outcome, ScheduledEvent, Share
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
-from forewarn.domain.topology import Topology, split_by_update_domain
+from forewarn.domain.topology import ScopeKind, Topology, split_by_update_domain
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 
@@ -107,11 +107,11 @@ def plan_errors(
     maintenance: Maintenance, topology: Topology, steps: Iterable[Step]
 ) -> Iterator[PlanError]:
     """Yield everything that keeps *steps* from ever being walked, but for the calendar."""
-    members = Counter(vm.scope_id for vm in topology.virtual_machines.values())
+    sizes = set_sizes(topology)
     for step in steps:
         yield from shared_hosts(step)
-        for share in step.shares:
-            lost = lost_capacity(maintenance.course, members[share.scope_id], share.resources)
+        for share in (share for share in step.shares if share.scope_id in sizes):
+            lost = lost_capacity(maintenance.course, sizes[share.scope_id], share.resources)
             if lost:
                 yield CapacityError(share.scope_id, share.update_domain, lost)
 
@@ -157,6 +157,15 @@ def is_canary(course: Course, part: Step | ScheduledEvent) -> bool:
     """Tell whether *part* is, or was, to go first."""
     scope_ids = part.scope_ids if isinstance(part, Step) else {part.scope_id}
     return part.host in course.canary or not scope_ids.isdisjoint(course.canary)
+
+
+def set_sizes(topology: Topology) -> Counter[ScopeId]:
+    """Return how many are in each set. A standalone virtual machine is in none."""
+    return Counter(
+        vm.scope_id
+        for vm in topology.virtual_machines.values()
+        if topology.scopes[vm.scope_id].kind is not ScopeKind.VIRTUAL_MACHINE
+    )
 
 
 def lost_capacity(course: Course, members: int, down: Collection[VmName]) -> str | None:

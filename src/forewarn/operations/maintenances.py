@@ -215,7 +215,7 @@ def _report(
         status=status(maintenance, snapshot, context.now),
         events=events,
         stages=walk(maintenance, snapshot, context.now),
-        held=held_scopes(maintenance, events),
+        held={} if maintenance.is_aborted else held_scopes(maintenance, events),
     )
 
 

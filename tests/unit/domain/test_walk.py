@@ -372,6 +372,13 @@ def test_plan_that_leaves_enough_is_made(fleet: Topology) -> None:
     assert len(plan(maintenance_of(min_available=33), fleet)) == 4
 
 
+def test_standalone_machine_has_no_capacity_to_keep(fleet: Topology) -> None:
+    maintenance = replace(maintenance_of(min_available=99), resources=(VmName("solo"),))
+
+    assert len(plan(maintenance, fleet)) == 1
+    assert begun(walk(maintenance, seen(maintenance, fleet), NOW)) == ["solo"]
+
+
 NIGHTS = Calendar(
     windows=(Window(days=frozenset({0}), opens=time(22), closes=time(23), zone="UTC"),)
 )
