@@ -244,11 +244,13 @@ def _find_gates(gates: Collection[str], order: MaintenanceOrder) -> dict[str, st
 def _selected_vms(topology: Topology, order: MaintenanceOrder) -> tuple[VmName, ...]:
     names = dict.fromkeys(vm.name for vm in find_vms(topology, order.virtual_machines))
     vms = topology.virtual_machines.values()
+    scope_ids: set[ScopeId] = set()
     for wanted in order.scopes:
-        scope_ids = find_scope_ids(topology, wanted)
-        if not scope_ids:
+        found = find_scope_ids(topology, wanted)
+        if not found:
             raise UnknownSelectionError(wanted)
-        names |= dict.fromkeys(vm.name for vm in vms if vm.scope_id in scope_ids)
+        scope_ids.update(found)
+    names |= dict.fromkeys(vm.name for vm in vms if vm.scope_id in scope_ids)
     if order.labels:
         names |= dict.fromkeys(vm.name for vm in _labelled("virtual machine", vms, order.labels))
     return tuple(names)
