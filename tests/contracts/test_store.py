@@ -6,7 +6,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -37,6 +37,7 @@ from forewarn.domain.windows import Blackout, Calendar, Window
 from forewarn.ports.changes import Change
 from forewarn.ports.store import (
     AuditEntry,
+    KeptAnswer,
     LeaseLostError,
     LedgerEntry,
     LedgerLine,
@@ -1265,6 +1266,83 @@ def test_removed_documents_leave_the_current_one_and_its_number(store: Store) ->
     assert store.read(lambda reading: reading.document(WEB)) == _document(3)
     with pytest.raises(DocumentIncarnationError):
         store.write(lambda tx: tx.put_document(WEB, _document(1, _event()), at=NOW))
+
+
+def test_prepared_topology_is_written_as_if_it_had_not_been(store: Store) -> None:
+    store.write(_apply(_fleet("web-0", "gone")))
+    wanted = _fleet("web-0", "new")
+    prepared = store.read(lambda reading: reading.prepare_topology(wanted))
+
+    store.write(lambda tx: tx.put_topology(wanted, prepared))
+
+    assert prepared.topology is wanted
+    assert store.read(lambda reading: reading.topology()) == wanted
+
+
+@pytest.mark.parametrize("meanwhile", [("web-0", "other"), ("web-0", "gone")])
+def test_topology_prepared_on_top_of_another_one_leaves_nothing_of_it(
+    store: Store, tmp_path: Path, meanwhile: tuple[str, ...]
+) -> None:
+    store.write(_apply(_fleet("web-0", "gone")))
+    wanted = _fleet("web-0", "new")
+    prepared = store.read(lambda reading: reading.prepare_topology(wanted))
+    store.write(_apply(_fleet(*meanwhile)))
+
+    store.write(lambda tx: tx.put_topology(wanted, prepared))
+    store.write(lambda tx: tx.put_topology(wanted, prepared))
+
+    with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
+        rows = connection.execute("SELECT name FROM virtual_machines ORDER BY position").fetchall()
+    assert rows == [("web-0",), ("new",)]
+    assert store.read(lambda reading: reading.topology()) == wanted
+
+
+def test_membership_is_superseded_by_a_later_one_or_by_leaving_for_good(store: Store) -> None:
+    def at(vm: str, hour: int, scope: str | None = "availability-set/web") -> Membership:
+        since = NOW.replace(hour=hour)
+        return Membership(
+            vm=VmName(vm), since=since, scope_id=None if scope is None else ScopeId(scope)
+        )
+
+    store.write(
+        lambda tx: tx.put_memberships(
+            [
+                *(at("moved", 1), at("moved", 2, "availability-set/app"), at("moved", 9)),
+                at("stayed", 1),
+                *(at("gone", 1), at("gone", 2, None)),
+                *(at("back", 1), at("back", 2, None), at("back", 9)),
+                *(at("left", 1), at("left", 9, None)),
+            ]
+        )
+    )
+    before = NOW.replace(hour=8)
+
+    def forget(tx: Transaction) -> set[tuple[str, int]]:
+        found = tx.superseded_memberships(before, limit=100)
+        assert len(tx.superseded_memberships(before, limit=1)) == 1
+        tx.remove_memberships(found)
+        tx.remove_memberships([])
+        assert tx.superseded_memberships(before, limit=100) == ()
+        return {(vm, since.hour) for vm, since in found}
+
+    assert store.write(forget) == {("moved", 1), ("gone", 1), ("gone", 2), ("back", 1)}
+    kept = store.read(lambda reading: reading.memberships("MOVED"))
+    assert [each.since.hour for each in kept] == [2, 9]
+
+
+def test_answer_is_kept_for_who_was_answered_until_it_is_pruned(store: Store) -> None:
+    first = KeptAnswer(who="alice", key="k", fingerprint="f", answered_at=NOW, body="{}")
+    other = replace(first, who="bob", body="[]")
+    store.write(lambda tx: tx.put_answer(replace(first, body="before")))
+    store.write(lambda tx: tx.put_answer(first))
+    store.write(lambda tx: tx.put_answer(other))
+
+    assert store.read(lambda reading: reading.kept_answer("alice", "k")) == first
+    assert store.read(lambda reading: reading.kept_answer("bob", "k")) == other
+    assert store.read(lambda reading: reading.kept_answer("bob", "K")) is None
+    assert store.write(lambda tx: tx.prune_answers(before=NOW)) == 0
+    assert store.write(lambda tx: tx.prune_answers(before=NOW + timedelta(seconds=1))) == 2
+    assert store.read(lambda reading: reading.kept_answer("alice", "k")) is None
 
 
 def test_memberships_are_kept_in_order_and_in_any_case(store: Store) -> None:

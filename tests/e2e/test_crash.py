@@ -304,3 +304,44 @@ def test_server_that_is_killed_while_it_makes_its_database_starts_again(
     assert server.poll("web-0").events == []
     with contextlib.closing(_open(server)) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_request_that_was_not_answered_is_done_once_when_it_is_repeated(
+    start_server: ServerMaker,
+) -> None:
+    server = start_server()
+    answered: dict[str, bytes] = {}
+    asked: set[str] = set()
+
+    def announce_until_killed(number: int) -> None:
+        with (
+            contextlib.closing(server.operator_client()) as operator,
+            contextlib.suppress(OSError, HTTPException),
+        ):
+            for count in range(10_000):
+                key = f"{number}-{count}"
+                asked.add(key)
+                answered[key] = _announce(operator, key)
+
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(announce_until_killed, number) for number in range(4)]
+        wait_until(lambda: len(answered) > 40, "nothing was answered", ANSWER_SECONDS)
+        server.kill()
+        for client in running:
+            client.result(ANSWER_SECONDS)
+    server.start()
+
+    with contextlib.closing(server.operator_client()) as operator:
+        again = {key: _announce(operator, key) for key in asked}
+    assert {key: again[key] for key in answered} == answered
+    with contextlib.closing(_open(server)) as database:
+        done = database.execute("SELECT description, count(*) FROM events GROUP BY description")
+        assert dict(done) == dict.fromkeys(asked, 1)
+    assert len(asked) > len(answered), "every request was answered before the kill"
+
+
+def _announce(operator: Client, key: str) -> bytes:
+    order = {"event_type": "Reboot", "resources": ["solo-0"], "description": key}
+    answer = operator.ask("POST", "/api/v1/events", order, {"Idempotency-Key": key})
+    assert answer.status == 201, answer
+    return answer.body

@@ -71,6 +71,24 @@ def test_maintenance_that_cannot_be_walked_is_refused(
     assert fleet.read(lambda reading: report_maintenances(reading, operator, {})) == ()
 
 
+def test_maintenances_are_reported_page_by_page(fleet: Store, operator: Context) -> None:
+    order = MaintenanceOrder(event_type=FREEZE, scopes=("web",))
+    ids = [
+        fleet.write(lambda tx: start_maintenance(tx, operator, order)).maintenance_id
+        for _ in range(3)
+    ]
+
+    def page(older_than: str | None) -> list[str]:
+        found = fleet.read(
+            lambda at: report_maintenances(at, operator, {}, older_than=older_than, limit=2)
+        )
+        return [report.maintenance.maintenance_id for report in found]
+
+    assert [page(None), page(ids[1]), page(ids[0])] == [ids[1:], ids[:1], []]
+    with pytest.raises(UnknownMaintenanceError, match="'none'"):
+        page("none")
+
+
 def test_unknown_maintenance_is_refused(fleet: Store, operator: Context) -> None:
     with pytest.raises(UnknownMaintenanceError, match="'none'"):
         fleet.read(lambda reading: report_maintenance(reading, operator, "none", {}))

@@ -31,6 +31,7 @@ from forewarn.operations.notifications import (
     NotificationNotFailedError,
     UnknownNotificationError,
     UnknownTargetError,
+    find_notifications,
     give_up_orphans,
     prepare_test,
     prune_outbox,
@@ -132,6 +133,23 @@ def test_message_given_up_is_tried_again(fleet: Store, told: Context) -> None:
     assert replace(again, problem="") == message
     audit = fleet.read(lambda reading: reading.audit())
     assert (audit[-1].action, audit[-1].subject) == ("notification retry", message.notification_id)
+
+
+def test_messages_are_found_page_by_page(fleet: Store, told: Context) -> None:
+    for _ in range(3):
+        create(fleet, told, "solo")
+    ids = [message.notification_id for message in outbox(fleet)]
+
+    def page(older_than: str | None) -> list[str]:
+        waiting = NotificationStatus.WAITING
+        found = fleet.read(
+            lambda at: find_notifications(at, status=waiting, older_than=older_than, limit=2)
+        )
+        return [message.notification_id for message in found]
+
+    assert [page(None), page(ids[1])] == [ids[1:], ids[:1]]
+    with pytest.raises(UnknownNotificationError):
+        page("nothing")
 
 
 def test_unknown_message_is_refused(fleet: Store, told: Context) -> None:

@@ -12,6 +12,7 @@ from forewarn.operations.scenarios import (
     UnknownScenarioError,
     UnknownScenarioRunError,
     find_scenario,
+    find_scenario_runs,
     report_scenario_run,
     start_scenario,
     stop_scenario,
@@ -121,3 +122,18 @@ def test_unknown_run_and_scenario_are_refused(fleet: Store, operator: Context) -
         fleet.read(lambda reading: report_scenario_run(reading, "none"))
     with pytest.raises(UnknownScenarioRunError, match="'none'"):
         fleet.write(lambda tx: stop_scenario(tx, operator, "none"))
+
+
+def test_runs_are_found_page_by_page(fleet: Store, operator: Context) -> None:
+    ids = [
+        fleet.write(lambda tx: start_scenario(tx, operator, SCENARIO, ["solo"])).run_id
+        for _ in range(3)
+    ]
+
+    def page(older_than: str | None) -> list[str]:
+        found = fleet.read(lambda at: find_scenario_runs(at, older_than=older_than, limit=2))
+        return [run.run_id for run in found]
+
+    assert [page(None), page(ids[1])] == [ids[1:], ids[:1]]
+    with pytest.raises(UnknownScenarioRunError, match="'none'"):
+        page("none")

@@ -79,8 +79,8 @@ def test_what_was_forgotten_stays_so_when_more_is_kept(fleet: Store, operator: C
     before = operator.now + timedelta(hours=1)
     now = replace(operator, now=operator.now + timedelta(days=1))
 
-    fleet.write(lambda tx: forget(tx, [], before=before))
-    fleet.write(lambda tx: forget(tx, [], before=before - MINUTE))
+    fleet.write(lambda tx: forget(tx, before=before))
+    fleet.write(lambda tx: forget(tx, before=before - MINUTE))
 
     with pytest.raises(NotSeenError, match="from 2026-01-05 09:00:00 GMT on"):
         seen(fleet, now, "web-0", before - MINUTE)

@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.domain.names import ScopeId
+from forewarn.domain.names import ScopeId, VmName
 from forewarn.operations.context import Context
-from forewarn.ports.store import Reading, Store, StoreUnavailableError, Transaction
+from forewarn.ports.store import (
+    KeptAnswer,
+    Membership,
+    Reading,
+    Store,
+    StoreUnavailableError,
+    Transaction,
+)
 from forewarn.protocol.document import Document
 from forewarn.protocol.vocabulary import event_id
 from forewarn.scheduler.upkeep import Upkeep
@@ -56,6 +63,42 @@ def test_upkeep_forgets_in_batches_and_keeps_what_can_be_asked_for(store: Store)
         )
 
     assert store.read(look) == ((), 450, 450, (NOW - timedelta(days=30)).isoformat())
+
+
+def test_upkeep_forgets_where_machines_were_before_what_can_be_asked_for(store: Store) -> None:
+    long_ago, recently = NOW - timedelta(days=40), NOW - timedelta(days=3)
+    web = ScopeId("availability-set/web")
+    moves = [
+        Membership(vm=VmName("solo"), since=long_ago, scope_id=SCOPE),
+        Membership(vm=VmName("solo"), since=long_ago + timedelta(days=1), scope_id=web),
+        Membership(vm=VmName("solo"), since=recently, scope_id=SCOPE),
+        Membership(vm=VmName("gone"), since=long_ago, scope_id=web),
+        Membership(vm=VmName("gone"), since=long_ago + timedelta(days=1), scope_id=None),
+    ]
+    store.write(lambda tx: tx.put_memberships(moves))
+
+    Upkeep(store, context).tidy_up()
+
+    def look(reading: Reading) -> tuple[object, ...]:
+        return (
+            [membership.since for membership in reading.memberships("solo")],
+            reading.memberships("gone"),
+            reading.setting("documents_forgotten_before"),
+        )
+
+    kept = [long_ago + timedelta(days=1), recently]
+    assert store.read(look) == (kept, (), (NOW - timedelta(days=30)).isoformat())
+
+
+def test_upkeep_forgets_answers_after_a_day_of_real_time(store: Store) -> None:
+    for key, age in (("old", timedelta(hours=24, seconds=1)), ("new", timedelta(hours=24))):
+        answer = KeptAnswer(who="a", key=key, fingerprint="", answered_at=NOW - age, body="{}")
+        store.write(lambda tx, answer=answer: tx.put_answer(answer))  # type: ignore[misc]
+
+    Upkeep(store, context).tidy_up()
+
+    assert store.read(lambda reading: reading.kept_answer("a", "old")) is None
+    assert store.read(lambda reading: reading.kept_answer("a", "new")) is not None
 
 
 def test_upkeep_goes_on_when_the_store_is_away_and_ends_when_told() -> None:

@@ -147,6 +147,22 @@ def test_what_virtual_machines_ask_is_counted(emulator: Emulator) -> None:
     assert scrape("forewarn_metadata_refusals_total", status="404") == 1
 
 
+def test_what_operators_are_refused_is_counted_by_the_kind_of_problem(emulator: Emulator) -> None:
+    assert "forewarn_control_refusals" in Scrape(emulator).families
+
+    for path, method in (("clock", "GET"), ("events", "POST"), ("nothing", "GET")):
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(
+                Request(f"{emulator.control_url}/api/v1/{path}", method=method), timeout=TIMEOUT
+            )
+    with pytest.raises(HTTPError, match="404"):
+        urlopen(f"{emulator.control_url}/nothing", timeout=TIMEOUT)
+
+    scrape = Scrape(emulator)
+    assert scrape("forewarn_control_refusals_total", problem="unauthorized") == 3
+    assert len(scrape.families["forewarn_control_refusals"].samples) == 1
+
+
 def test_plain_polls_are_counted_like_the_others() -> None:
     # Found by address and without a prefix, which is the short way through the server.
     fleet = {"virtual_machine": [{"name": "web-0", "addresses": ["127.0.0.1"]}]}
@@ -227,6 +243,7 @@ def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> 
             watchers=lambda: 0,
             lateness=Distribution(()),
             epoch=1,
+            refused={},
         )
     )
     tally.polls["2020-07-01"] += 7

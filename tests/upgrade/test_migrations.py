@@ -169,7 +169,7 @@ INSERT INTO audit VALUES (1, 0, 1767600000000000, 'admin', 'maintenance start', 
 
 def test_maintenances_keep_holding_all_scopes_and_learn_when_they_began(tmp_path: Path) -> None:
     path = tmp_path / "forewarn.db"
-    _migrate(path, "0005")
+    _migrate(path, "0006")
     connection = sqlite3.connect(path)
     connection.executescript(OLD_MAINTENANCE)
     connection.close()

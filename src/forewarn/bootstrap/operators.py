@@ -1,7 +1,8 @@
 """The server that answers operators."""
 
 import socket
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import uvicorn
@@ -57,6 +58,7 @@ def control_server(
     """Return the server of the control API of *service* on *listeners*."""
     feed = Feed(service.store)
     service.store.listen(feed.note)
+    refused = Counter[str]()
     services = Services(
         store=service.store,
         context=service.context,
@@ -73,7 +75,8 @@ def control_server(
         scenarios=built_in_scenarios(),
         notifiers=service.notifiers,
         gates=service.gates,
-        metrics=exporter(_sources(service, feed)),
+        metrics=exporter(_sources(service, feed, refused)),
+        refused=refused,
     )
     app = create_app(services)
     config = uvicorn.Config(
@@ -90,7 +93,7 @@ def control_server(
     return ControlServer(config, listeners, feed=feed, refusals=app.state.refusals)
 
 
-def _sources(service: Service, feed: Feed) -> Sources:
+def _sources(service: Service, feed: Feed, refused: Mapping[str, int]) -> Sources:
     return Sources(
         version=forewarn.__version__,
         store=service.store,
@@ -101,4 +104,5 @@ def _sources(service: Service, feed: Feed) -> Sources:
         watchers=lambda: feed.watchers,
         lateness=service.scheduler.lateness,
         epoch=service.scheduler.epoch,
+        refused=refused,
     )

@@ -8,10 +8,7 @@ from typing import Final
 
 from forewarn.bootstrap.starting import Beginning, make_rules, new_id
 from forewarn.clocks import SystemClock, VirtualClock
-from forewarn.domain.names import VmName
 from forewarn.emulator.faults import MemoryFaults
-from forewarn.executors.manual import ManualExecutor
-from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.gates.asking import AskedGates, KnownGate
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
@@ -30,7 +27,7 @@ from forewarn.ports.store import Store
 from forewarn.protocol.versions import served_versions
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.scheduler.upkeep import Upkeep
-from forewarn.settings import ExecutorKind, Settings
+from forewarn.settings import Settings
 
 SCHEDULER: Final = "scheduler"
 
@@ -39,6 +36,7 @@ def assemble(
     settings: Settings,
     store: Store,
     beginning: Beginning,
+    executor: Executor,
     notifications: Notifications | None = None,
     gates: Mapping[str, KnownGate] | None = None,
 ) -> "Service":
@@ -66,7 +64,7 @@ def assemble(
     )
     scheduler = Scheduler(
         store=store,
-        executor=_make_executor(settings, store, clock),
+        executor=executor,
         context=lambda: context(SCHEDULER),
         epoch=beginning.epoch,
         gates=asked,
@@ -153,14 +151,3 @@ def _make_couriers(
     for courier in couriers:
         store.listen(courier.note)
     return couriers
-
-
-def _make_executor(settings: Settings, store: Store, clock: Clock) -> Executor:
-    if settings.executor is ExecutorKind.MANUAL:
-        return ManualExecutor()
-
-    def failure_of(vm: VmName) -> str:
-        known = store.read(lambda reading: reading.topology().virtual_machines.get(vm))
-        return known.labels.get("simulated-failure", "") if known else ""
-
-    return SimulatedExecutor(store, clock, speed=settings.speed, failure_of=failure_of)

@@ -7,10 +7,12 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
+from forewarn.bootstrap.executing import ExecutorMaker, choose_executor
 from forewarn.bootstrap.operators import control_server
 from forewarn.bootstrap.service import Service, assemble
 from forewarn.bootstrap.starting import (
@@ -46,12 +48,11 @@ def serve(settings: Settings) -> None:
     """
     configure_logging(settings.log_format)
     fleet = read_fleet_declaration(settings.fleet)
-    notifications = read_notifications(settings.notifications)
-    gates = read_gates(settings.gates, environment_with({}))
+    parts = _read_parts(settings)
     with ExitStack() as closing:
         listeners = open_listeners(settings, closing)
         check_control(settings, listeners.control)
-        service = closing.enter_context(_service(settings, fleet, notifications, gates))
+        service = closing.enter_context(_service(settings, fleet, parts))
         _run(service, listeners, _until_signalled)
 
 
@@ -61,9 +62,7 @@ def serve_during(
     """Run a server on *listeners* as long as *errand* takes, which has the terminal to itself."""
     configure_logging(settings.log_format, level=logging.WARNING)
     fleet = read_fleet_declaration(settings.fleet)
-    notifications = read_notifications(settings.notifications)
-    gates = read_gates(settings.gates, environment_with({}))
-    with _service(settings, fleet, notifications, gates) as service:
+    with _service(settings, fleet, _read_parts(settings)) as service:
         _run(service, listeners, errand)
 
 
@@ -76,12 +75,26 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What the operator's files ask for, read and checked before anything is written."""
+
+    notifications: Notifications
+    gates: Mapping[str, KnownGate]
+    make_executor: ExecutorMaker
+
+
+def _read_parts(settings: Settings) -> _Parts:
+    return _Parts(
+        notifications=read_notifications(settings.notifications),
+        gates=read_gates(settings.gates, environment_with({})),
+        make_executor=choose_executor(settings),
+    )
+
+
 @contextmanager
 def _service(
-    settings: Settings,
-    fleet: FleetDeclaration | None,
-    notifications: Notifications,
-    gates: Mapping[str, KnownGate],
+    settings: Settings, fleet: FleetDeclaration | None, parts: _Parts
 ) -> Iterator[Service]:
     is_new = not settings.database_path.exists()
     store = open_sqlite(settings.database_path, migrate=settings.migrate)
@@ -93,8 +106,9 @@ def _service(
             if is_new:
                 remove_files(settings.database_path)
             raise
-        _give_up_orphans(store, notifications)
-        yield assemble(settings, store, beginning, notifications, gates)
+        _give_up_orphans(store, parts.notifications)
+        with parts.make_executor(store, beginning.clock) as executor:
+            yield assemble(settings, store, beginning, executor, parts.notifications, parts.gates)
     finally:
         store.close()
 

@@ -28,7 +28,9 @@ def audit(
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="From then on: 2026-01-05T08:15:00Z.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Not more than this many.")] = 1000,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Only the newest, this many.")
+    ] = None,
 ) -> None:
     """List who did what, from where, and who was refused.
 
@@ -36,5 +38,5 @@ def audit(
     """
     filters = {"who": who, "action": action, "since": since}
     given = {name: value for name, value in filters.items() if value is not None}
-    answer = session.get("audit", limit=limit, **given)
+    answer = session.list("audit", "audit", limit=limit, **given)
     session.show(answer, lambda got: print_table(got["audit"], _COLUMNS))

@@ -13,6 +13,7 @@ from forewarn.cli.event_tables import (
     print_events,
     print_reasons,
     print_rehearsed,
+    say_how_split,
 )
 from forewarn.cli.following import follow
 from forewarn.cli.output import Columns, Output, Row, print_table, time_of
@@ -45,7 +46,7 @@ Vm = Annotated[
 Scope = Annotated[
     str | None, typer.Option(metavar="NAME", help="Only of this set, service or scale set.")
 ]
-Limit = Annotated[int, typer.Option(min=1, max=10_000, help="Not more than this many.")]
+Limit = Annotated[int | None, typer.Option(min=1, max=10_000, help="Only the newest, this many.")]
 
 _HISTORY: Final[Columns] = {
     "EVENT ID": "event_id",
@@ -109,6 +110,8 @@ def create(  # noqa: PLR0913 - one for each flag
         "started": started,
     }
     answer = session.post("events", body=order, dry_run=dry_run)
+    if session.output is Output.TABLE:
+        say_how_split(answer["events"])
     if dry_run:
         _show_rehearsed(session, answer)
         return
@@ -133,15 +136,15 @@ def list_some(
     ] = None,
     vm: Vm = None,
     scope: Scope = None,
-    limit: Limit = 1000,
+    limit: Limit = None,
 ) -> None:
     """List the events in flight.
 
     Example: forewarn event list --status Started
     """
     wanted = status or [EventStatus.SCHEDULED, EventStatus.STARTED]
-    query = _given(vm=vm, scope=scope, limit=limit, status=list(wanted))
-    _show_several(session, session.get("events", **query))
+    query = _given(vm=vm, scope=scope, status=list(wanted))
+    _show_several(session, session.list("events", "events", limit=limit, **query))
 
 
 @command(app, "history")
@@ -159,14 +162,14 @@ def history(  # noqa: PLR0913 - one for each flag
         typer.Option(metavar="TIME", help="Ended at 14:05, '2h ago' or a time, or later."),
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Ended before that.")] = None,
-    limit: Limit = 1000,
+    limit: Limit = None,
 ) -> None:
     """List the events that have ended: Completed, with what came of it, or Canceled.
 
     Example: forewarn event history --vm web-0 --since '2h ago'
     """
-    query = _given(vm=vm, scope=scope, event_type=event_type, since=since, until=until, limit=limit)
-    answer = session.get("events", "history", **query)
+    query = _given(vm=vm, scope=scope, event_type=event_type, since=since, until=until)
+    answer = session.list("events", "events", "history", limit=limit, **query)
     session.show(answer, lambda got: print_table(got["events"], _HISTORY))
 
 

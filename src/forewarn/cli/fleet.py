@@ -69,7 +69,7 @@ def show(session: Session) -> None:
 
 
 def _print_fleet(session: Session) -> None:
-    print_table(session.get("virtual-machines")["virtual_machines"], COLUMNS)
+    print_table(session.list("virtual_machines", "virtual-machines")["virtual_machines"], COLUMNS)
 
 
 @contextmanager

@@ -150,9 +150,8 @@ def list_all(session: Session) -> None:
 
     Example: forewarn maintenance list
     """
-    session.show(
-        session.get("maintenances"), lambda got: print_table(got["maintenances"], _COLUMNS)
-    )
+    found = session.list("maintenances", "maintenances")
+    session.show(found, lambda got: print_table(got["maintenances"], _COLUMNS))
 
 
 def _print_one(maintenance: Row) -> None:

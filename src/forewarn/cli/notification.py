@@ -45,7 +45,9 @@ def list_some(
     *,
     failed: Annotated[bool, typer.Option("--failed", help="Only those given up.")] = False,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only those on their way.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Not more than this many.")] = 1000,
+    limit: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Only the newest, this many.")
+    ] = None,
 ) -> None:
     """List the messages of the last days, oldest first.
 
@@ -56,7 +58,7 @@ def list_some(
         hint = "try: forewarn notification list --failed"
         raise CommandError(message, code=ExitCode.USAGE, hint=hint)
     query = {"status": "failed"} if failed else {"status": "waiting"} if waiting else {}
-    answer = session.get("notifications", limit=limit, **query)
+    answer = session.list("notifications", "notifications", limit=limit, **query)
     session.show(answer, lambda got: _print(got["notifications"]))
 
 

@@ -95,6 +95,8 @@ def run(
     narrator = _Narrator(is_silent=session.output is not Output.TABLE)
     narrator.say(f"Run {begun['run_id']} of {begun['name']} has begun.")
     with _interruptible(begun["run_id"]):
+        # What falls due at once may have happened since it was begun.
+        begun = session.get("scenario-runs", begun["run_id"])
         narrator.tell(begun)
         if not no_wait:
             begun = _follow(session, begun, narrator)
@@ -112,7 +114,7 @@ def status(
     Example: forewarn scenario status
     """
     if run_id is None:
-        runs = session.get("scenario-runs")
+        runs = session.list("scenario_runs", "scenario-runs")
         session.show(runs, lambda got: print_table(got["scenario_runs"], _RUNS))
     else:
         session.show(session.get("scenario-runs", run_id), _print_one)

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Final, ParamSpec
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import httpx2
 import typer
@@ -22,6 +22,8 @@ from forewarn.settings import load_cli_settings
 
 P = ParamSpec("P")
 
+_ONWARD: Final = frozenset({"virtual_machines"})
+"""The lists that are in fleet order."""
 _PATIENCE: Final = 60.0
 _CONNECTING: Final = 5.0
 _OPTIONS: Final = (
@@ -93,6 +95,19 @@ class Session:
     def get(self, *path: str, **query: object) -> Any:
         """Return what is at *path*."""
         return self._ask("GET", path, params=query)
+
+    def list(self, noun: str, *path: str, limit: int | None = None, **query: object) -> Row:
+        """Return the list *noun* at *path*: the page of *limit*, or every page there is.
+
+        Pages of what has a history go back in time; a fleet goes on in its order.
+        """
+        answer = self._send("GET", path, params={**query, **({"limit": limit} if limit else {})})
+        found: dict[str, Any] = self._decode(answer)
+        while limit is None and (link := answer.links.get("next")):
+            answer = self._send("GET", path, params=parse_qsl(urlsplit(link["url"]).query))
+            page = self._decode(answer)[noun]
+            found[noun] = [*found[noun], *page] if noun in _ONWARD else [*page, *found[noun]]
+        return found
 
     def text(self, *path: str, **query: object) -> str:
         """Return what is at *path*, which is not JSON."""
@@ -176,7 +191,9 @@ class Session:
             yield answer.iter_lines()
 
     def _ask(self, method: str, path: tuple[str, ...], **request: Any) -> Any:
-        answer = self._send(method, path, **request)
+        return self._decode(self._send(method, path, **request))
+
+    def _decode(self, answer: httpx2.Response) -> Any:
         try:
             return answer.json()
         except ValueError:

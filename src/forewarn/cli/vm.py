@@ -91,9 +91,8 @@ def list_all(session: Session) -> None:
 
     Example: forewarn vm list -o json
     """
-    session.show(
-        session.get("virtual-machines"), lambda got: print_table(got["virtual_machines"], COLUMNS)
-    )
+    found = session.list("virtual_machines", "virtual-machines")
+    session.show(found, lambda got: print_table(got["virtual_machines"], COLUMNS))
 
 
 @command(app, "show")

@@ -1,13 +1,16 @@
 """/audit: who did what, and who was refused."""
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
 
 from forewarn.control.caller import Administering
 from forewarn.control.moments import parse_past
+from forewarn.control.paging import LINKED, Paged
 
 router = APIRouter(prefix="/audit", tags=["audit"])
 
@@ -35,18 +38,22 @@ class AuditView(BaseModel):
     audit: tuple[AuditEntryView, ...]
 
 
-@router.get("")
+@router.get("", response_model=AuditView, responses=LINKED)
 def show_audit(
     caller: Administering,
     who: Annotated[str | None, Query()] = None,
     action: Annotated[str | None, Query(examples=["event approve"])] = None,
     since: Annotated[str | None, Query(description=_SINCE)] = None,
-    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-) -> AuditView:
-    """Return the newest of what was done and refused, oldest first."""
+    *,
+    paging: Paged,
+) -> Response:
+    """Return the newest of what was done and refused, oldest first; the next page is older."""
     now = caller.services.context(caller.principal.name).at
     moment = None if since is None else parse_past(since, now)
+    seen = paging.place()
     entries = caller.read(
-        lambda reading: reading.audit(who=who, action=action, since=moment, limit=limit)
+        lambda reading: reading.audit(
+            who=who, action=action, since=moment, older_than=seen, limit=paging.limit + 1
+        )
     )
-    return AuditView(audit=tuple(map(AuditEntryView.model_validate, entries)))
+    return paging.newest("audit", entries, AuditEntryView.model_validate, attrgetter("sequence"))

@@ -75,11 +75,15 @@ class FloodGate:
 
 
 class Refusals:
-    """Writes refusals into the audit."""
+    """Counts refusals, and writes those of changes into the audit."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._gate = FloodGate()
+
+    def count(self, problem: Problem) -> None:
+        """Count *problem*, whoever has it."""
+        self._services.refused[problem.kind] += 1
 
     async def note(self, refusal: Refusal) -> None:
         """Write *refusal*, or count it if there are too many of its kind."""
@@ -138,15 +142,14 @@ class Auditing:
             await self._app(scope, receive, send)
             return
         await self._refusals.settle()
-        if scope["method"] in _CHANGES_NOTHING:
-            await self._app(scope, receive, send)
-            return
         state = scope.setdefault("state", {})
 
         async def send_audited(message: Message) -> None:
             problem: Problem | None = state.pop("problem", None)
-            if problem is not None and problem.status < 500:
-                await self._refusals.note(self._refusal(scope, problem))
+            if problem is not None:
+                self._refusals.count(problem)
+                if scope["method"] not in _CHANGES_NOTHING and problem.status < 500:
+                    await self._refusals.note(self._refusal(scope, problem))
             await send(message)
 
         await self._app(scope, receive, send_audited)

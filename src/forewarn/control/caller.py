@@ -10,6 +10,7 @@ from typing import Annotated, Final, TypeVar
 
 from fastapi import Request, Security
 from fastapi.security import HTTPBearer, SecurityScopes
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from forewarn.control.conditional import answer_with_tag, require_match
@@ -18,9 +19,11 @@ from forewarn.control.rehearsal import rehearse
 from forewarn.control.services import Services
 from forewarn.domain.access import MAY, Principal, Role
 from forewarn.operations.context import Context
+from forewarn.operations.repeats import RequestKey, do_once
 from forewarn.ports.store import Reading, Transaction
 
 T = TypeVar("T")
+V = TypeVar("V", bound=BaseModel)
 
 # The middleware has looked at the token; this only tells OpenAPI about it.
 _BEARER: Final = HTTPBearer(
@@ -58,8 +61,7 @@ class Caller:
             # The time is taken inside the transaction, so that it never runs backwards between two.
             context = replace(self.services.context(self.principal.name), where=self.where)
             confined = confine_transaction(tx, self.principal)
-            if current is not None and self.if_match is not None:
-                require_match(current(confined), self.if_match)
+            self._require_match(confined, current)
             return operation(confined, context)
 
         if self.is_dry_run:
@@ -67,6 +69,27 @@ class Caller:
         result = self.services.store.write(work)
         self.services.changed()
         return result
+
+    def write_once(
+        self,
+        key: RequestKey | None,
+        view: type[V],
+        operation: Callable[[Transaction, Context], V],
+        *,
+        current: Callable[[Reading], bytes] | None = None,
+    ) -> V:
+        """Do as `write` does; but what was done under *key* before is only answered again."""
+        if key is None:
+            return self.write(operation, current=current)
+
+        def work(tx: Transaction, context: Context) -> str:
+            def do() -> str:
+                self._require_match(tx, current)
+                return operation(tx, context).model_dump_json()
+
+            return do_once(tx, context, key, do)
+
+        return view.model_validate_json(self.write(work))
 
     def read(self, look: Callable[[Reading], T]) -> T:
         """Return what *look* sees in one consistent snapshot."""
@@ -77,6 +100,10 @@ class Caller:
     def show(self, look: Callable[[Reading], bytes]) -> Response:
         """Answer with what *look* sees, unless the caller has it already."""
         return answer_with_tag(self.read(look), self.if_none_match)
+
+    def _require_match(self, reading: Reading, current: Callable[[Reading], bytes] | None) -> None:
+        if current is not None and self.if_match is not None:
+            require_match(current(reading), self.if_match)
 
 
 def _caller(

@@ -5,13 +5,22 @@ The tag is made from what is answered, so that it is the same for as long as the
 
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Final
+from typing import Annotated, Any, Final
 
+from fastapi import Depends, Header
 from starlette.responses import Response
 
 from forewarn.protocol.errors import ForewarnError
 
 _WEAK: Final = "W/"
+_TAG: Final[dict[str, Any]] = {
+    "ETag": {"description": "A strong tag of the answer.", "schema": {"type": "string"}}
+}
+TAGGED: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"headers": _TAG},
+    304: {"description": "It is what the caller has already.", "headers": _TAG},
+}
+"""What OpenAPI tells of an answer with a tag."""
 
 
 class PreconditionFailedError(ForewarnError):
@@ -19,6 +28,28 @@ class PreconditionFailedError(ForewarnError):
 
     def __init__(self) -> None:
         super().__init__("It has changed since it was read; read it again, then decide.")
+
+
+# The caller has looked at the headers; these only tell OpenAPI about them.
+def _if_match(
+    _tag: Annotated[
+        str | None,
+        Header(alias="If-Match", description="Do it only if this is its ETag; otherwise 412."),
+    ] = None,
+) -> None: ...
+
+
+def _if_none_match(
+    _tag: Annotated[
+        str | None,
+        Header(alias="If-None-Match", description="Answer 304 if this is its ETag."),
+    ] = None,
+) -> None: ...
+
+
+TAKES_IF_MATCH: Final = Depends(_if_match)
+TAKES_IF_NONE_MATCH: Final = Depends(_if_none_match)
+"""How a route says that it takes a condition."""
 
 
 def answer_with_tag(body: bytes, if_none_match: str | None) -> Response:

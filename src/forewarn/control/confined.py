@@ -5,10 +5,11 @@ as unknown (404). A change that would touch other scopes as well is refused nami
 touch (403). Everything that is not about scopes is refused as the admin's.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import NoReturn
+from itertools import islice
+from typing import NoReturn, TypeVar
 
 from forewarn.domain.access import Principal, Role
 from forewarn.domain.blockers import NAMES_OTHERS, Blocker, BlockerKind
@@ -34,6 +35,7 @@ from forewarn.operations.maintenances import find_maintenance
 from forewarn.operations.snapshots import Answers, Impacts
 from forewarn.ports.store import (
     AuditEntry,
+    KeptAnswer,
     LedgerEntry,
     LedgerLine,
     Membership,
@@ -44,6 +46,8 @@ from forewarn.ports.store import (
 from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
+
+T = TypeVar("T")
 
 
 def confine_reading(reading: Reading, principal: Principal) -> Reading:
@@ -200,20 +204,32 @@ class ConfinedReading:
         maintenance = self._all.maintenance(maintenance_id)
         return None if maintenance is None else self._part_of(maintenance)
 
-    def maintenances(self, *, finished: bool | None = None) -> tuple[Maintenance, ...]:
+    def maintenances(
+        self,
+        *,
+        finished: bool | None = None,
+        older_than: MaintenanceId | None = None,
+        limit: int | None = None,
+    ) -> tuple[Maintenance, ...]:
         """Return the parts of Maintenances that are in the scopes."""
-        parts = map(self._part_of, self._all.maintenances(finished=finished))
-        return tuple(part for part in parts if part is not None)
+        every = self._all.maintenances(finished=finished, older_than=older_than)
+        return _newest(map(self._part_of, reversed(every)), limit)
 
     def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None:
         """Return the part of a run that is in the scopes."""
         run = self._all.scenario_run(run_id)
         return None if run is None else self._part_of_run(run)
 
-    def scenario_runs(self, *, finished: bool | None = None) -> tuple[ScenarioRun, ...]:
+    def scenario_runs(
+        self,
+        *,
+        finished: bool | None = None,
+        older_than: ScenarioRunId | None = None,
+        limit: int | None = None,
+    ) -> tuple[ScenarioRun, ...]:
         """Return the parts of runs that are in the scopes."""
-        parts = map(self._part_of_run, self._all.scenario_runs(finished=finished))
-        return tuple(part for part in parts if part is not None)
+        every = self._all.scenario_runs(finished=finished, older_than=older_than)
+        return _newest(map(self._part_of_run, reversed(every)), limit)
 
     def document(self, scope_id: ScopeId) -> Document:
         """Return what one of the scopes is shown."""
@@ -262,21 +278,29 @@ class ConfinedReading:
         *,
         status: NotificationStatus | None = None,
         scope_ids: Iterable[ScopeId] | None = None,
+        older_than: str | None = None,
         limit: int = 1000,
     ) -> tuple[Notification, ...]:
         """Return the newest messages about events of the scopes."""
         chosen = self._chosen(scope_ids)
-        return self._all.notifications(status=status, scope_ids=chosen, limit=limit)
+        return self._all.notifications(
+            status=status, scope_ids=chosen, older_than=older_than, limit=limit
+        )
 
     def setting(self, name: str) -> str | None:
         """Return what holds for the whole server."""
         return self._all.setting(name)
+
+    def kept_answer(self, who: str, key: str) -> KeptAnswer | None:
+        """Return what the caller was answered before."""
+        return self._all.kept_answer(who, key)
 
     def refuse(self, *_: object, **__: object) -> NoReturn:
         """Refuse what only an admin may, who is never limited to scopes."""
         raise RoleTooLowError(self._principal.name, self._principal.role, Role.ADMIN)
 
     audit = token = tokens = ledger_after = superseded_documents = refuse
+    superseded_memberships = prepare_topology = refuse
     next_notifications = targets_waited_for = refuse
 
     def _chosen(self, asked: Iterable[ScopeId] | None) -> tuple[ScopeId, ...]:
@@ -367,7 +391,18 @@ class ConfinedTransaction(ConfinedReading):
         """Add to the audit."""
         self._tx.append_audit(entry)
 
+    def put_answer(self, answer: KeptAnswer) -> None:
+        """Keep what the caller was answered."""
+        self._tx.put_answer(answer)
+
     put_topology = put_scenario_run = put_token = put_setting = ConfinedReading.refuse
     put_polled_at = put_simulated_impact = next_epoch = check_epoch = ConfinedReading.refuse
+    remove_memberships = ConfinedReading.refuse
     remove_documents = put_memberships = put_preview_wire = ConfinedReading.refuse
-    prune_notifications = ConfinedReading.refuse
+    prune_notifications = prune_answers = ConfinedReading.refuse
+
+
+def _newest(parts: Iterator[T | None], limit: int | None) -> tuple[T, ...]:
+    """Return the first *limit* of *parts*, which are newest first, in the order of creation."""
+    seen = (part for part in parts if part is not None)
+    return tuple(islice(seen, limit))[::-1]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Final, TypedDict, Unpack
 
 from fastapi import APIRouter, Path, Query
@@ -9,8 +10,10 @@ from pydantic import AfterValidator
 from starlette.responses import Response
 
 from forewarn.control.caller import Caller, Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
+from forewarn.control.idempotency import Key
 from forewarn.control.moments import parse_moment, parse_past, resolve
-from forewarn.control.paging import Paged, Paging
+from forewarn.control.paging import LINKED, Paged, Paging
 from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.control.schemas import (
     CancelRequest,
@@ -40,6 +43,7 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.inventory import find_scope_ids, find_vm
+from forewarn.operations.repeats import RequestKey
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol import vocabulary
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
@@ -57,7 +61,6 @@ Past = Annotated[
     str | None,
     Query(max_length=64, description="14:05 today, 10m ago, or 2026-01-05T08:15:00Z."),
 ]
-_PAGE: Final = 1000
 _ENDED: Final = (EventStatus.COMPLETED, EventStatus.CANCELED)
 
 
@@ -67,7 +70,7 @@ class _Narrowing(TypedDict, total=False):
     ended: tuple[datetime | None, datetime | None]
 
 
-@router.get("")
+@router.get("", response_model=EventsView, responses=LINKED)
 def list_events(
     caller: Viewing,
     status: Statuses = (),
@@ -75,12 +78,12 @@ def list_events(
     scope: Scope = None,
     *,
     paging: Paged,
-) -> EventsView:
+) -> Response:
     """Return the newest events of any status, or of those given; the next page has older ones."""
     return _list(caller, vm, scope, paging, status=status)
 
 
-@router.get("/history")
+@router.get("/history", response_model=EventsView, responses=LINKED)
 def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     caller: Viewing,
     *,
@@ -90,7 +93,7 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     since: Past = None,
     until: Past = None,
     paging: Paged,
-) -> EventsView:
+) -> Response:
     """Return the events that have ended, since a moment and before another if wanted."""
     now = caller.services.clock.now()
     return _list(
@@ -111,7 +114,7 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     dependencies=CAN_BE_DRY,
     responses=would_answer(EventsView),
 )
-def create(caller: Operating, request: EventOrderRequest) -> EventsView:
+def create(caller: Operating, key: Key, request: EventOrderRequest) -> EventsView:
     """Announce an event, in as many as it takes to name one update domain in each."""
     order = EventOrder(
         event_type=request.event_type,
@@ -121,33 +124,49 @@ def create(caller: Operating, request: EventOrderRequest) -> EventsView:
         description=request.description,
         started=request.started,
     )
-    return events_view(caller.write(lambda tx, context: create_events(tx, context, order)))
+    return caller.write_once(
+        key, EventsView, lambda tx, context: events_view(create_events(tx, context, order))
+    )
 
 
 @router.post("/complete-all", name="event complete", dependencies=CAN_BE_DRY)
-def complete_all(caller: Operating) -> EventsView:
+def complete_all(caller: Operating, key: Key) -> EventsView:
     """End every Started event."""
-    return events_view(caller.write(complete_all_events))
+    return caller.write_once(
+        key, EventsView, lambda tx, context: events_view(complete_all_events(tx, context))
+    )
 
 
-@router.get("/{event_id}", response_model=EventDetailView)
+@router.get(
+    "/{event_id}",
+    response_model=EventDetailView,
+    dependencies=[TAKES_IF_NONE_MATCH],
+    responses=TAGGED,
+)
 def show_event(caller: Viewing, event_id: EventIdPath) -> Response:
     """Return one event and what has happened to it."""
     return caller.show(lambda reading: _detail(reading, event_id))
 
 
-@router.post("/{event_id}/approve", name="event approve", dependencies=CAN_BE_DRY)
-def approve(caller: Operating, event_id: EventIdPath) -> EventView:
+@router.post(
+    "/{event_id}/approve", name="event approve", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY]
+)
+def approve(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
     """Approve for everybody."""
-    return _change(caller, event_id, approve_event)
+    return _change(caller, key, event_id, approve_event)
 
 
-@router.post("/{event_id}/postpone", name="event postpone", dependencies=CAN_BE_DRY)
-def postpone(caller: Operating, event_id: EventIdPath, request: PostponeRequest) -> EventView:
+@router.post(
+    "/{event_id}/postpone", name="event postpone", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY]
+)
+def postpone(
+    caller: Operating, key: Key, event_id: EventIdPath, request: PostponeRequest
+) -> EventView:
     """Move to a later time, as far as the policy of its scope allows."""
     moment = parse_moment(request.not_before)
     return _change(
         caller,
+        key,
         event_id,
         lambda tx, context, wanted: postpone_event(
             tx, context, wanted, resolve(moment, context.now)
@@ -155,46 +174,51 @@ def postpone(caller: Operating, event_id: EventIdPath, request: PostponeRequest)
     )
 
 
-@router.post("/{event_id}/start", name="event start", dependencies=CAN_BE_DRY)
-def start(caller: Operating, event_id: EventIdPath) -> EventView:
+@router.post("/{event_id}/start", name="event start", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+def start(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
     """Start now, past policy, NotBefore and host operation."""
-    return _change(caller, event_id, start_event)
+    return _change(caller, key, event_id, start_event)
 
 
-@router.post("/{event_id}/complete", name="event complete", dependencies=CAN_BE_DRY)
+@router.post(
+    "/{event_id}/complete", name="event complete", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY]
+)
 def complete(
-    caller: Operating, event_id: EventIdPath, request: CompleteRequest | None = None
+    caller: Operating, key: Key, event_id: EventIdPath, request: CompleteRequest | None = None
 ) -> EventView:
     """End a Started event."""
     how = request or CompleteRequest()
     return _change(
         caller,
+        key,
         event_id,
         lambda tx, context, wanted: complete_event(tx, context, wanted, how.outcome, how.reason),
     )
 
 
-@router.post("/{event_id}/cancel", name="event cancel", dependencies=CAN_BE_DRY)
+@router.post("/{event_id}/cancel", name="event cancel", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
 def cancel(
-    caller: Operating, event_id: EventIdPath, request: CancelRequest | None = None
+    caller: Operating, key: Key, event_id: EventIdPath, request: CancelRequest | None = None
 ) -> EventView:
     """Withdraw a Scheduled event."""
     reason = request.reason if request else ""
     return _change(
-        caller, event_id, lambda tx, context, wanted: cancel_event(tx, context, wanted, reason)
+        caller, key, event_id, lambda tx, context, wanted: cancel_event(tx, context, wanted, reason)
     )
 
 
 def _change(
     caller: Caller,
+    key: RequestKey | None,
     event_id: EventId,
     operation: Callable[[Transaction, Context, EventId], ScheduledEvent],
 ) -> EventView:
-    changed = caller.write(
-        lambda tx, context: operation(tx, context, event_id),
+    return caller.write_once(
+        key,
+        EventView,
+        lambda tx, context: event_view(operation(tx, context, event_id)),
         current=lambda reading: _detail(reading, event_id),
     )
-    return event_view(changed)
 
 
 def _detail(reading: Reading, event_id: EventId) -> bytes:
@@ -208,8 +232,7 @@ def _list(
     scope: str | None,
     paging: Paging,
     **narrowing: Unpack[_Narrowing],
-) -> EventsView:
-    limit = paging.limit or _PAGE
+) -> Response:
     seen = None if paging.after is None else vocabulary.event_id(paging.after)
 
     def look(reading: Reading) -> tuple[ScheduledEvent, ...]:
@@ -217,15 +240,11 @@ def _list(
             vm=None if vm is None else _known_as(reading, vm),
             scope_ids=None if scope is None else _scopes_called(reading, scope),
             older_than=None if seen is None else find_event(reading, seen).event_id,
-            limit=limit + 1,
+            limit=paging.limit + 1,
             **narrowing,
         )
 
-    found = caller.read(look)
-    shown = found[-limit:]
-    if len(found) > limit:
-        paging.link_next(shown[0].event_id)
-    return events_view(shown)
+    return paging.newest("events", caller.read(look), event_view, attrgetter("event_id"))
 
 
 def _moment(text: str | None, now: datetime) -> datetime | None:

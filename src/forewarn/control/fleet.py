@@ -6,6 +6,7 @@ checked and written: on threads, in steps after each of which others get their t
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -16,6 +17,7 @@ from starlette.responses import Response, StreamingResponse
 
 from forewarn.control.bulk import Progress, Step, calmly, follow, let_go, read_declaration
 from forewarn.control.caller import Administering, Caller, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.declarations import declare_fleet
 from forewarn.control.problems import Problem, problem_document, problem_of, problem_of_request
 from forewarn.control.schemas import FleetChangeView, FleetRequest
@@ -44,13 +46,21 @@ _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-@router.get("", response_model=dict[str, JsonValue])
+@router.get(
+    "", response_model=dict[str, JsonValue], dependencies=[TAKES_IF_NONE_MATCH], responses=TAGGED
+)
 def show_fleet(caller: Viewing) -> Response:
     """Return the whole fleet; applied again, it changes nothing."""
     return caller.show(_shown)
 
 
-@router.post("", name="fleet apply", openapi_extra=_BODY, responses=_ANSWER)
+@router.post(
+    "",
+    name="fleet apply",
+    openapi_extra=_BODY,
+    responses=_ANSWER,
+    dependencies=[TAKES_IF_MATCH],
+)
 async def apply(caller: Administering, request: Request) -> Response:
     """Make the fleet as declared, all of it or nothing; or tell what that would change."""
     body = [chunk async for chunk in request.stream()]
@@ -100,6 +110,10 @@ def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progres
         )
     before = caller.read(lambda reading: reading.topology())
     plan = plan_fleet(before, fleet, context, prune=order.prune)
+    # Whoever else has something to write waits for the transaction, so that as little as can be is
+    # done in it.
+    prepared = caller.read(lambda reading: reading.prepare_topology(plan.after))
+    plan = replace(plan, prepared=prepared)
     progress(Step.WRITING, len(fleet.virtual_machines))
     return caller.write(
         lambda tx, context: apply_fleet(tx, context, fleet, prune=order.prune, plan=plan),

@@ -1,12 +1,15 @@
 """/maintenances: beginning them, steering them, and where each of them is."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from operator import attrgetter
+from typing import Final, TypeAlias
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Caller, Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
+from forewarn.control.idempotency import Key
 from forewarn.control.maintenance_views import (
     MaintenanceOrderRequest,
     MaintenancesView,
@@ -15,10 +18,10 @@ from forewarn.control.maintenance_views import (
     maintenance_summary,
     maintenance_view,
 )
+from forewarn.control.paging import LINKED, Paged
 from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.operations.context import Context
 from forewarn.operations.maintenances import (
-    MaintenanceReport,
     abort_maintenance,
     pause_maintenance,
     report_maintenance,
@@ -26,20 +29,29 @@ from forewarn.operations.maintenances import (
     resume_maintenance,
     start_maintenance,
 )
+from forewarn.operations.repeats import RequestKey
 from forewarn.ports.store import Reading, Transaction
 
 router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 
 Steering: TypeAlias = Callable[[Transaction, Context, str], None]
 
+_STEERED: Final = [TAKES_IF_MATCH, *CAN_BE_DRY]
 
-@router.get("")
-def list_maintenances(caller: Viewing) -> MaintenancesView:
-    """Return every Maintenance, oldest first."""
+
+@router.get("", response_model=MaintenancesView, responses=LINKED)
+def list_maintenances(caller: Viewing, paging: Paged) -> Response:
+    """Return the newest Maintenances, oldest first; the next page has older ones."""
     services = caller.services
     context, answers = services.context(caller.principal.name), services.answers()
-    reports = caller.read(lambda reading: report_maintenances(reading, context, answers))
-    return MaintenancesView(maintenances=tuple(map(maintenance_summary, reports)))
+    seen = None if paging.after is None else paging.after.lower()
+    reports = caller.read(
+        lambda reading: report_maintenances(
+            reading, context, answers, older_than=seen, limit=paging.limit + 1
+        )
+    )
+    cursor = attrgetter("maintenance.maintenance_id")
+    return paging.newest("maintenances", reports, maintenance_summary, cursor)
 
 
 @router.post(
@@ -49,55 +61,68 @@ def list_maintenances(caller: Viewing) -> MaintenancesView:
     dependencies=CAN_BE_DRY,
     responses=would_answer(MaintenanceView),
 )
-def begin(caller: Operating, request: MaintenanceOrderRequest) -> MaintenanceView:
+def begin(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> MaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
     services = caller.services
     order = maintenance_order(request, services.clock.now().date())
 
-    def operation(tx: Transaction, context: Context) -> MaintenanceReport:
+    def operation(tx: Transaction, context: Context) -> MaintenanceView:
         begun = start_maintenance(tx, context, order, gates=services.gates.kinds())
-        return report_maintenance(tx, context, begun.maintenance_id, services.answers())
+        return _view(caller, tx, context, begun.maintenance_id)
 
-    return maintenance_view(caller.write(operation))
+    return caller.write_once(key, MaintenanceView, operation)
 
 
-@router.get("/{maintenance_id}", response_model=MaintenanceView)
+@router.get(
+    "/{maintenance_id}",
+    response_model=MaintenanceView,
+    dependencies=[TAKES_IF_NONE_MATCH],
+    responses=TAGGED,
+)
 def show_maintenance(caller: Viewing, maintenance_id: str) -> Response:
     """Return one Maintenance: what it has done, what remains and what holds it."""
-    return caller.show(lambda reading: _show(caller, reading, maintenance_id))
+    return caller.show(lambda reading: _show(caller, reading, maintenance_id.lower()))
 
 
-@router.post("/{maintenance_id}/pause", name="maintenance pause")
-def pause(caller: Operating, maintenance_id: str) -> MaintenanceView:
+@router.post("/{maintenance_id}/pause", name="maintenance pause", dependencies=_STEERED)
+def pause(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
     """Begin no further step until it is resumed; what is announced takes its course."""
-    return _steer(caller, pause_maintenance, maintenance_id)
+    return _steer(caller, key, pause_maintenance, maintenance_id)
 
 
-@router.post("/{maintenance_id}/resume", name="maintenance resume")
-def resume(caller: Operating, maintenance_id: str) -> MaintenanceView:
+@router.post("/{maintenance_id}/resume", name="maintenance resume", dependencies=_STEERED)
+def resume(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
     """Go on, also in scopes held by a failure or a gate: somebody has looked after them."""
-    return _steer(caller, resume_maintenance, maintenance_id)
+    return _steer(caller, key, resume_maintenance, maintenance_id)
 
 
-@router.post("/{maintenance_id}/abort", name="maintenance abort")
-def abort(caller: Operating, maintenance_id: str) -> MaintenanceView:
+@router.post("/{maintenance_id}/abort", name="maintenance abort", dependencies=_STEERED)
+def abort(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
     """Begin no further step, ever; what has not started is withdrawn, what has runs out."""
-    return _steer(caller, abort_maintenance, maintenance_id)
+    return _steer(caller, key, abort_maintenance, maintenance_id)
 
 
-def _steer(caller: Caller, steer: Steering, maintenance_id: str) -> MaintenanceView:
-    wanted, answers = maintenance_id.lower(), caller.services.answers()
+def _steer(
+    caller: Caller, key: RequestKey | None, steer: Steering, maintenance_id: str
+) -> MaintenanceView:
+    wanted = maintenance_id.lower()
 
-    def operation(tx: Transaction, context: Context) -> MaintenanceReport:
+    def operation(tx: Transaction, context: Context) -> MaintenanceView:
         steer(tx, context, wanted)
-        return report_maintenance(tx, context, wanted, answers)
+        return _view(caller, tx, context, wanted)
 
-    current = caller.write(operation, current=lambda reading: _show(caller, reading, wanted))
-    return maintenance_view(current)
+    return caller.write_once(
+        key, MaintenanceView, operation, current=lambda reading: _show(caller, reading, wanted)
+    )
 
 
 def _show(caller: Caller, reading: Reading, maintenance_id: str) -> bytes:
-    services = caller.services
-    context = services.context(caller.principal.name)
-    report = report_maintenance(reading, context, maintenance_id.lower(), services.answers())
-    return maintenance_view(report).model_dump_json().encode()
+    context = caller.services.context(caller.principal.name)
+    return _view(caller, reading, context, maintenance_id).model_dump_json().encode()
+
+
+def _view(
+    caller: Caller, reading: Reading, context: Context, maintenance_id: str
+) -> MaintenanceView:
+    answers = caller.services.answers()
+    return maintenance_view(report_maintenance(reading, context, maintenance_id, answers))

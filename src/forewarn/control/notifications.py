@@ -1,15 +1,20 @@
 """/notifications and /notification-targets: what people were told, and whether it arrived."""
 
 from datetime import datetime
-from typing import Annotated
+from operator import attrgetter
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.confined import confine_targets
+from forewarn.control.idempotency import Key
+from forewarn.control.paging import LINKED, Paged
 from forewarn.domain.notification import NotificationStatus, Phase
-from forewarn.operations.notifications import prepare_test, retry_notification
+from forewarn.operations.context import Context
+from forewarn.operations.notifications import find_notifications, prepare_test, retry_notification
+from forewarn.ports.store import Transaction
 from forewarn.protocol.vocabulary import EventType
 
 router = APIRouter(tags=["notifications"])
@@ -64,22 +69,29 @@ class DeliveryView(_View):
     answer: str
 
 
-@router.get("/notifications")
+@router.get("/notifications", response_model=NotificationsView, responses=LINKED)
 def list_notifications(
-    caller: Viewing,
-    status: NotificationStatus | None = None,
-    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-) -> NotificationsView:
-    """Return messages of any status, or of the one given."""
-    found = caller.read(lambda reading: reading.notifications(status=status, limit=limit))
-    return NotificationsView(notifications=tuple(map(NotificationView.model_validate, found)))
+    caller: Viewing, status: NotificationStatus | None = None, *, paging: Paged
+) -> Response:
+    """Return the newest messages of any status, or of the one given; the next page is older."""
+    found = caller.read(
+        lambda reading: find_notifications(
+            reading, status=status, older_than=paging.after, limit=paging.limit + 1
+        )
+    )
+    cursor = attrgetter("notification_id")
+    return paging.newest("notifications", found, NotificationView.model_validate, cursor)
 
 
 @router.post("/notifications/{notification_id}/retry", name="notification retry")
-def retry(caller: Administering, notification_id: str) -> NotificationView:
+def retry(caller: Administering, key: Key, notification_id: str) -> NotificationView:
     """Try a message again that was given up."""
-    again = caller.write(lambda tx, context: retry_notification(tx, context, notification_id))
-    return NotificationView.model_validate(again)
+
+    def operation(tx: Transaction, context: Context) -> NotificationView:
+        again = retry_notification(tx, context, notification_id)
+        return NotificationView.model_validate(again)
+
+    return caller.write_once(key, NotificationView, operation)
 
 
 @router.get("/notification-targets")

@@ -1,4 +1,4 @@
-"""What may be asked in a query. A name that is not known is refused, so that no typo passes."""
+"""What may be asked besides a body. What is not known is refused, so that no typo passes."""
 
 from collections.abc import Iterator
 
@@ -7,18 +7,26 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
+from forewarn.control.idempotency import IDEMPOTENCY_KEY, IdempotencyKeyNotTakenError
+
 
 def refuse_unknown_parameters(request: Request) -> None:
-    """Refuse a query with names that the route does not know."""
+    """Refuse a query with names that the route does not know, and a key that it would ignore."""
     route = request.scope["route"]
-    known = set(_parameters(route.dependant)) if isinstance(route, APIRoute) else set()
+    dependants = list(_dependants(route.dependant)) if isinstance(route, APIRoute) else []
+    known = {field.alias for each in dependants for field in each.query_params}
     unknown = sorted(request.query_params.keys() - known)
     if unknown:
         problem = f"there is no such parameter; there is {', '.join(sorted(known)) or 'none'}"
         raise RequestValidationError([{"loc": ("query", name), "msg": problem} for name in unknown])
+    headers = {field.alias for each in dependants for field in each.header_params}
+    # All other methods may be repeated anyway.
+    is_lost = request.method == "POST" and IDEMPOTENCY_KEY not in headers
+    if is_lost and IDEMPOTENCY_KEY in request.headers:
+        raise IdempotencyKeyNotTakenError(route.name)
 
 
-def _parameters(dependant: Dependant) -> Iterator[str]:
-    yield from (field.alias for field in dependant.query_params)
+def _dependants(dependant: Dependant) -> Iterator[Dependant]:
+    yield dependant
     for dependency in dependant.dependencies:
-        yield from _parameters(dependency)
+        yield from _dependants(dependency)

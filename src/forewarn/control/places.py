@@ -1,17 +1,21 @@
 """/availability-sets, /cloud-services, /scale-sets and /hosts: where virtual machines are."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from operator import attrgetter
 
 from fastapi import APIRouter
 from pydantic import BaseModel
+from starlette.responses import Response
 
 from forewarn.control.caller import Caller, Viewing
+from forewarn.control.paging import LINKED, Paged, Paging
 from forewarn.domain.errors import UnknownHostError
 from forewarn.domain.names import name_key
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology
 from forewarn.operations.maintenances import UnknownSelectionError
+from forewarn.protocol.errors import ForewarnError
 
 router = APIRouter(tags=["places"])
 
@@ -51,10 +55,10 @@ class HostsView(BaseModel):
     hosts: tuple[HostView, ...]
 
 
-@router.get("/availability-sets")
-def list_availability_sets(caller: Viewing) -> SetsView:
+@router.get("/availability-sets", response_model=SetsView, responses=LINKED)
+def list_availability_sets(caller: Viewing, paging: Paged) -> Response:
     """Return every availability set."""
-    return _list(caller, ScopeKind.AVAILABILITY_SET)
+    return _list(caller, paging, ScopeKind.AVAILABILITY_SET)
 
 
 @router.get("/availability-sets/{name}")
@@ -63,10 +67,10 @@ def show_availability_set(caller: Viewing, name: str) -> SetView:
     return _show(caller, ScopeKind.AVAILABILITY_SET, name)
 
 
-@router.get("/cloud-services")
-def list_cloud_services(caller: Viewing) -> SetsView:
+@router.get("/cloud-services", response_model=SetsView, responses=LINKED)
+def list_cloud_services(caller: Viewing, paging: Paged) -> Response:
     """Return every cloud service."""
-    return _list(caller, ScopeKind.CLOUD_SERVICE)
+    return _list(caller, paging, ScopeKind.CLOUD_SERVICE)
 
 
 @router.get("/cloud-services/{name}")
@@ -75,10 +79,10 @@ def show_cloud_service(caller: Viewing, name: str) -> SetView:
     return _show(caller, ScopeKind.CLOUD_SERVICE, name)
 
 
-@router.get("/scale-sets")
-def list_scale_sets(caller: Viewing) -> SetsView:
+@router.get("/scale-sets", response_model=SetsView, responses=LINKED)
+def list_scale_sets(caller: Viewing, paging: Paged) -> Response:
     """Return every scale set."""
-    return _list(caller, ScopeKind.SCALE_SET)
+    return _list(caller, paging, ScopeKind.SCALE_SET)
 
 
 @router.get("/scale-sets/{name}")
@@ -87,31 +91,55 @@ def show_scale_set(caller: Viewing, name: str) -> SetView:
     return _show(caller, ScopeKind.SCALE_SET, name)
 
 
-@router.get("/hosts")
-def list_hosts(caller: Viewing) -> HostsView:
+@router.get("/hosts", response_model=HostsView, responses=LINKED)
+def list_hosts(caller: Viewing, paging: Paged) -> Response:
     """Return every host."""
-    return HostsView(hosts=tuple(_hosts(caller.read(lambda reading: reading.topology()))))
+    return _page("hosts", list(_all_hosts(caller)), paging, UnknownHostError)
 
 
 @router.get("/hosts/{name}")
 def show_host(caller: Viewing, name: str) -> HostView:
     """Return one host."""
-    for host in list_hosts(caller).hosts:
-        if name_key(host.name) == name_key(name):
-            return host
-    raise UnknownHostError(name)
+    hosts = list(_all_hosts(caller))
+    return hosts[_find(hosts, name, UnknownHostError)]
 
 
-def _list(caller: Caller, kind: ScopeKind) -> SetsView:
-    topology = caller.read(lambda reading: reading.topology())
-    return SetsView(sets=tuple(_sets(topology, kind)))
+def _list(caller: Caller, paging: Paging, kind: ScopeKind) -> Response:
+    return _page("sets", list(_all_sets(caller, kind)), paging, UnknownSelectionError)
 
 
 def _show(caller: Caller, kind: ScopeKind, name: str) -> SetView:
-    for found in _list(caller, kind).sets:
-        if name_key(found.name) == name_key(name):
-            return found
-    raise UnknownSelectionError(name)
+    sets = list(_all_sets(caller, kind))
+    return sets[_find(sets, name, UnknownSelectionError)]
+
+
+def _page(
+    noun: str,
+    views: Sequence[SetView | HostView],
+    paging: Paging,
+    unknown: Callable[[str], ForewarnError],
+) -> Response:
+    begin = 0 if paging.after is None else _find(views, paging.after, unknown) + 1
+    return paging.first(noun, views[begin:], lambda view: view, attrgetter("name"))
+
+
+def _find(
+    views: Sequence[SetView | HostView],
+    name: str,
+    unknown: Callable[[str], ForewarnError],
+) -> int:
+    for place, view in enumerate(views):
+        if name_key(view.name) == name_key(name):
+            return place
+    raise unknown(name)
+
+
+def _all_sets(caller: Caller, kind: ScopeKind) -> Iterator[SetView]:
+    return _sets(caller.read(lambda reading: reading.topology()), kind)
+
+
+def _all_hosts(caller: Caller) -> Iterator[HostView]:
+    return _hosts(caller.read(lambda reading: reading.topology()))
 
 
 def _sets(topology: Topology, kind: ScopeKind) -> Iterator[SetView]:

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from forewarn.control.conditional import PreconditionFailedError
+from forewarn.control.idempotency import IdempotencyKeyNotTakenError
 from forewarn.control.services import ClockError
 from forewarn.domain.errors import (
     AccessError,
@@ -52,6 +53,7 @@ from forewarn.operations.notifications import (
     UnknownNotificationError,
     UnknownTargetError,
 )
+from forewarn.operations.repeats import IdempotencyKeyReusedError
 from forewarn.operations.scenario_file import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError, UnknownScenarioRunError
 from forewarn.operations.seen import NotSeenError, UnknownApiVersionError
@@ -149,6 +151,8 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     VirtualMachineExistsError: HTTPStatus.CONFLICT,
     ClockError: HTTPStatus.CONFLICT,
     PreconditionFailedError: HTTPStatus.PRECONDITION_FAILED,
+    IdempotencyKeyReusedError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    IdempotencyKeyNotTakenError: HTTPStatus.UNPROCESSABLE_ENTITY,
     NotSeenError: HTTPStatus.CONFLICT,
     UnknownApiVersionError: HTTPStatus.UNPROCESSABLE_ENTITY,
     PastMomentError: HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -1,8 +1,13 @@
 """/scenarios and /scenario-runs: timelines, and beginning, following and stopping them."""
 
+from operator import attrgetter
+
 from fastapi import APIRouter
+from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
+from forewarn.control.idempotency import Key
+from forewarn.control.paging import LINKED, Paged
 from forewarn.control.scenario_views import (
     ScenarioRunRequest,
     ScenarioRunsView,
@@ -15,8 +20,8 @@ from forewarn.control.scenario_views import (
 from forewarn.operations.context import Context
 from forewarn.operations.scenario_file import read_scenario
 from forewarn.operations.scenarios import (
-    ScenarioReport,
     find_scenario,
+    find_scenario_runs,
     report_scenario_run,
     start_scenario,
     stop_scenario,
@@ -32,15 +37,18 @@ def list_scenarios(caller: Viewing) -> ScenariosView:
     return ScenariosView(scenarios=tuple(map(scenario_view, caller.services.scenarios.values())))
 
 
-@router.get("/scenario-runs")
-def list_scenario_runs(caller: Viewing) -> ScenarioRunsView:
-    """Return every run, oldest first."""
-    runs = caller.read(lambda reading: reading.scenario_runs())
-    return ScenarioRunsView(scenario_runs=tuple(map(scenario_run_summary, runs)))
+@router.get("/scenario-runs", response_model=ScenarioRunsView, responses=LINKED)
+def list_scenario_runs(caller: Viewing, paging: Paged) -> Response:
+    """Return the newest runs, oldest first; the next page has older ones."""
+    seen = None if paging.after is None else paging.after.lower()
+    runs = caller.read(
+        lambda reading: find_scenario_runs(reading, older_than=seen, limit=paging.limit + 1)
+    )
+    return paging.newest("scenario_runs", runs, scenario_run_summary, attrgetter("run_id"))
 
 
 @router.post("/scenario-runs", status_code=201, name="scenario start")
-def run_scenario(caller: Administering, request: ScenarioRunRequest) -> ScenarioRunView:
+def run_scenario(caller: Administering, key: Key, request: ScenarioRunRequest) -> ScenarioRunView:
     """Begin a scenario; its events need no minimum notice."""
     scenario = (
         find_scenario(caller.services.scenarios, request.name or "")
@@ -48,8 +56,12 @@ def run_scenario(caller: Administering, request: ScenarioRunRequest) -> Scenario
         else read_scenario(request.toml)
     )
     vms, speed = request.virtual_machines, request.speed
-    run = caller.write(lambda tx, context: start_scenario(tx, context, scenario, vms, speed))
-    return show_scenario_run(caller, run.run_id)
+
+    def operation(tx: Transaction, context: Context) -> ScenarioRunView:
+        run = start_scenario(tx, context, scenario, vms, speed)
+        return scenario_run_view(report_scenario_run(tx, run.run_id))
+
+    return caller.write_once(key, ScenarioRunView, operation)
 
 
 @router.get("/scenario-runs/{run_id}")
@@ -60,10 +72,11 @@ def show_scenario_run(caller: Viewing, run_id: str) -> ScenarioRunView:
 
 
 @router.post("/scenario-runs/{run_id}/stop", name="scenario stop")
-def stop_scenario_run(caller: Administering, run_id: str) -> ScenarioRunView:
+def stop_scenario_run(caller: Administering, key: Key, run_id: str) -> ScenarioRunView:
     """Do no more steps, and cancel what is Scheduled."""
 
-    def operation(tx: Transaction, context: Context) -> ScenarioReport:
-        return report_scenario_run(tx, stop_scenario(tx, context, run_id.lower()).run_id)
+    def operation(tx: Transaction, context: Context) -> ScenarioRunView:
+        run = stop_scenario(tx, context, run_id.lower())
+        return scenario_run_view(report_scenario_run(tx, run.run_id))
 
-    return scenario_run_view(caller.write(operation))
+    return caller.write_once(key, ScenarioRunView, operation)

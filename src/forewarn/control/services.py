@@ -1,5 +1,6 @@
 """What the control API needs from the rest of the server."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -106,3 +107,5 @@ class Services:
     metrics: Callable[[], bytes]
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     gates: GateControl = field(default_factory=NoGates)
+    refused: Counter[str] = field(default_factory=Counter)
+    """How often each kind of problem was answered. The event loop counts; others only read."""

@@ -1,11 +1,15 @@
 """/virtual-machines: one by one, and what their owners ask for."""
 
+from operator import attrgetter
+
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Caller, Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.declarations import virtual_machine_view
-from forewarn.control.paging import Paged
+from forewarn.control.idempotency import Key
+from forewarn.control.paging import LINKED, Paged
 from forewarn.control.problems import VirtualMachineExistsError
 from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.control.schemas import (
@@ -21,24 +25,25 @@ from forewarn.operations.context import Context
 from forewarn.operations.events import operate
 from forewarn.operations.fleet import Fleet, read_fleet
 from forewarn.operations.inventory import apply_fleet, find_vm, remove_vm
+from forewarn.operations.repeats import RequestKey
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventType
 
 router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
 
 
-@router.get("")
-def list_virtual_machines(caller: Viewing, paging: Paged) -> VirtualMachinesView:
+@router.get("", response_model=VirtualMachinesView, responses=LINKED)
+def list_virtual_machines(caller: Viewing, paging: Paged) -> Response:
     """Return the virtual machines, in fleet order."""
     topology = caller.read(lambda reading: reading.topology())
     vms = list(topology.virtual_machines.values())
     if paging.after is not None:
         vms = vms[vms.index(find_vm(topology, paging.after)) + 1 :]
-    if paging.limit is not None and len(vms) > paging.limit:
-        vms = vms[: paging.limit]
-        paging.link_next(vms[-1].name)
-    return VirtualMachinesView(
-        virtual_machines=tuple(virtual_machine_view(vm, topology) for vm in vms)
+    return paging.first(
+        "virtual_machines",
+        vms,
+        lambda vm: virtual_machine_view(vm, topology),
+        attrgetter("name"),
     )
 
 
@@ -50,21 +55,28 @@ def list_virtual_machines(caller: Viewing, paging: Paged) -> VirtualMachinesView
     responses=would_answer(VirtualMachineView),
 )
 def add_virtual_machine(
-    caller: Administering, request: VirtualMachineRequest
+    caller: Administering, key: Key, request: VirtualMachineRequest
 ) -> VirtualMachineView:
     """Add one virtual machine to the fleet."""
     declared = request.model_dump(exclude_none=True)
     fleet = read_fleet({"virtual_machine": [declared]})
-    return caller.write(lambda tx, context: _add(tx, context, fleet, request.name))
+    return caller.write_once(
+        key, VirtualMachineView, lambda tx, context: _add(tx, context, fleet, request.name)
+    )
 
 
-@router.get("/{name}", response_model=VirtualMachineView)
+@router.get(
+    "/{name}",
+    response_model=VirtualMachineView,
+    dependencies=[TAKES_IF_NONE_MATCH],
+    responses=TAGGED,
+)
 def show_virtual_machine(caller: Viewing, name: str) -> Response:
     """Return one virtual machine."""
     return caller.show(lambda reading: _shown(reading, name))
 
 
-@router.delete("/{name}", name="vm remove", dependencies=CAN_BE_DRY)
+@router.delete("/{name}", name="vm remove", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
 def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
     """Take one virtual machine out of the fleet."""
     change = caller.write(
@@ -78,24 +90,24 @@ def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
     "/{name}/restart",
     status_code=201,
     name="vm restart",
-    dependencies=CAN_BE_DRY,
+    dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY],
     responses=would_answer(EventView),
 )
-def restart_virtual_machine(caller: Operating, name: str) -> EventView:
+def restart_virtual_machine(caller: Operating, key: Key, name: str) -> EventView:
     """Restart as its owner: a Reboot with EventSource User."""
-    return _operate(caller, name, EventType.REBOOT)
+    return _operate(caller, key, name, EventType.REBOOT)
 
 
 @router.post(
     "/{name}/redeploy",
     status_code=201,
     name="vm redeploy",
-    dependencies=CAN_BE_DRY,
+    dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY],
     responses=would_answer(EventView),
 )
-def redeploy_virtual_machine(caller: Operating, name: str) -> EventView:
+def redeploy_virtual_machine(caller: Operating, key: Key, name: str) -> EventView:
     """Redeploy as its owner: a Redeploy with EventSource User."""
-    return _operate(caller, name, EventType.REDEPLOY)
+    return _operate(caller, key, name, EventType.REDEPLOY)
 
 
 def _add(tx: Transaction, context: Context, fleet: Fleet, name: str) -> VirtualMachineView:
@@ -113,9 +125,10 @@ def _shown(reading: Reading, name: str) -> bytes:
     return virtual_machine_view(find_vm(topology, name), topology).model_dump_json().encode()
 
 
-def _operate(caller: Caller, name: str, event_type: EventType) -> EventView:
-    event = caller.write(
-        lambda tx, context: operate(tx, context, name, event_type),
+def _operate(caller: Caller, key: RequestKey | None, name: str, event_type: EventType) -> EventView:
+    return caller.write_once(
+        key,
+        EventView,
+        lambda tx, context: event_view(operate(tx, context, name, event_type)),
         current=lambda reading: _shown(reading, name),
     )
-    return event_view(event)

@@ -27,7 +27,7 @@ from forewarn.domain.topology import (
 from forewarn.operations.context import Context
 from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet
 from forewarn.operations.recording import record_audit
-from forewarn.ports.store import Membership, Reading, Transaction
+from forewarn.ports.store import Membership, PreparedTopology, Reading, Transaction
 from forewarn.protocol.vocabulary import EventId
 
 _MANY: Final = 100
@@ -62,6 +62,7 @@ class FleetPlan:
     before: Topology
     after: Topology
     change: FleetChange
+    prepared: PreparedTopology | None = None
 
 
 def find_vm(topology: Topology, name: str) -> VirtualMachine:
@@ -110,7 +111,7 @@ def apply_fleet(
     after = plan.after
     _check_idle(tx.events_in_flight(), before, after)
     if after != before:
-        tx.put_topology(after)
+        tx.put_topology(after, plan.prepared)
         _keep_incarnations_rising(tx, context, before, after)
         _record_moves(tx, context, before, after)
         record_audit(tx, context, action, _summary(plan.change))

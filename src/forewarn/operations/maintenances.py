@@ -185,12 +185,19 @@ def report_maintenance(
 
 
 def report_maintenances(
-    reading: Reading, context: Context, answers: Answers
+    reading: Reading,
+    context: Context,
+    answers: Answers,
+    *,
+    older_than: str | None = None,
+    limit: int | None = None,
 ) -> tuple[MaintenanceReport, ...]:
-    """Say where every Maintenance is, oldest first."""
+    """Say where every Maintenance is, or the newest before one that was seen, oldest first."""
+    seen = None if older_than is None else find_maintenance(reading, older_than).maintenance_id
     snapshot = look(reading, {}, answers, context.rules)
     return tuple(
-        _report(reading, snapshot, context, maintenance) for maintenance in reading.maintenances()
+        _report(reading, snapshot, context, maintenance)
+        for maintenance in reading.maintenances(older_than=seen, limit=limit)
     )
 
 

@@ -21,7 +21,7 @@ from forewarn.domain.notification import (
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
 from forewarn.operations.views import describe_change
-from forewarn.ports.store import Transaction
+from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventSource, EventType, event_id
 
 KEPT: Final = {
@@ -60,15 +60,22 @@ class UnknownTargetError(DomainError):
 
 def retry_notification(tx: Transaction, context: Context, notification_id: str) -> Notification:
     """Have a message that was given up tried again, at once and as often as a new one."""
-    found = tx.notification(notification_id)
-    if found is None:
-        raise UnknownNotificationError(notification_id)
+    found = _find(tx, notification_id)
     if found.status is not NotificationStatus.FAILED:
         raise NotificationNotFailedError(found)
     again = try_again(found, now=context.at)
     tx.put_notification(again)
     record_audit(tx, context, "notification retry", notification_id)
     return again
+
+
+def find_notifications(
+    reading: Reading, *, status: NotificationStatus | None, older_than: str | None, limit: int
+) -> tuple[Notification, ...]:
+    """Return the newest messages, or the newest before one that was seen, oldest first."""
+    if older_than is not None:
+        _find(reading, older_than)
+    return reading.notifications(status=status, older_than=older_than, limit=limit)
 
 
 def prepare_test(tx: Transaction, context: Context, name: str) -> Notification:
@@ -156,3 +163,10 @@ def prune_outbox(tx: Transaction, *, now: datetime) -> int:
 
 _NOT_CONFIGURED: Final = "The target is not configured any more."
 _NO_EVENT: Final = "00000000-0000-0000-0000-000000000000"
+
+
+def _find(reading: Reading, notification_id: str) -> Notification:
+    found = reading.notification(notification_id)
+    if found is None:
+        raise UnknownNotificationError(notification_id)
+    return found

@@ -101,6 +101,14 @@ def report_scenario_run(reading: Reading, run_id: str) -> ScenarioReport:
     )
 
 
+def find_scenario_runs(
+    reading: Reading, *, older_than: str | None, limit: int
+) -> tuple[ScenarioRun, ...]:
+    """Return the newest runs, or the newest before one that was seen, oldest first."""
+    seen = None if older_than is None else _find_run(reading, older_than).run_id
+    return reading.scenario_runs(older_than=seen, limit=limit)
+
+
 def _find_run(reading: Reading, run_id: str) -> ScenarioRun:
     run = reading.scenario_run(ScenarioRunId(run_id))
     if run is None:

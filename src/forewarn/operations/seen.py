@@ -11,7 +11,7 @@ from itertools import takewhile
 from forewarn.domain.errors import DomainError, UnknownVirtualMachineError
 from forewarn.domain.names import ScopeId
 from forewarn.operations.context import Context
-from forewarn.ports.store import DocumentKey, Reading, Transaction
+from forewarn.ports.store import DocumentKey, MembershipKey, Reading, Transaction
 from forewarn.protocol.document import encode_document
 from forewarn.protocol.versions import PreviewWire, served_versions
 
@@ -48,9 +48,16 @@ def kept_since(context: Context) -> datetime:
     return context.now - context.rules.document_retention
 
 
-def forget(tx: Transaction, documents: Iterable[DocumentKey], *, before: datetime) -> None:
-    """Forget *documents*, and that anybody could ask for a moment before *before*."""
+def forget(
+    tx: Transaction,
+    *,
+    documents: Iterable[DocumentKey] = (),
+    memberships: Iterable[MembershipKey] = (),
+    before: datetime,
+) -> None:
+    """Forget these, and that anybody could ask for a moment before *before*."""
     tx.remove_documents(documents)
+    tx.remove_memberships(memberships)
     tx.put_setting(_FORGOTTEN_BEFORE, max(before, _forgotten_before(tx) or before).isoformat())
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -85,6 +85,9 @@ class Membership:
 DocumentKey: TypeAlias = tuple[ScopeId, int]
 """A scope and a DocumentIncarnation."""
 
+MembershipKey: TypeAlias = tuple[VmName, datetime]
+"""A virtual machine and since when it reads somebody's document."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
@@ -98,6 +101,19 @@ class AuditEntry:
     subject: str
     outcome: str = DONE
     detail: str = ""
+    sequence: int = field(default=0, compare=False)
+    """Its place in the audit, once it is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptAnswer:
+    """What a request with an Idempotency-Key was answered, for when it comes again."""
+
+    who: str
+    key: str
+    fingerprint: str
+    answered_at: datetime
+    body: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +138,21 @@ class Figures:
     epoch: int
 
 
+class PreparedTopology(Protocol):
+    """A topology, with the work that it takes to write it in place of another one."""
+
+    @property
+    def topology(self) -> Topology: ...
+
+
 class Reading(Protocol):
     """A consistent look at everything. Sequences are in the order of creation."""
 
     def topology(self) -> Topology: ...
+
+    def prepare_topology(self, topology: Topology) -> PreparedTopology:
+        """Do all the work for `put_topology` that need not be done while others wait."""
+        ...
 
     def simulated_impact(self, event_id: EventId, vm: VmName) -> SimulatedImpact | None: ...
 
@@ -173,11 +200,27 @@ class Reading(Protocol):
 
     def maintenance(self, maintenance_id: MaintenanceId) -> Maintenance | None: ...
 
-    def maintenances(self, *, finished: bool | None = None) -> tuple[Maintenance, ...]: ...
+    def maintenances(
+        self,
+        *,
+        finished: bool | None = None,
+        older_than: MaintenanceId | None = None,
+        limit: int | None = None,
+    ) -> tuple[Maintenance, ...]:
+        """Return the newest *limit* of these, before the one of the page before, or all."""
+        ...
 
     def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None: ...
 
-    def scenario_runs(self, *, finished: bool | None = None) -> tuple[ScenarioRun, ...]: ...
+    def scenario_runs(
+        self,
+        *,
+        finished: bool | None = None,
+        older_than: ScenarioRunId | None = None,
+        limit: int | None = None,
+    ) -> tuple[ScenarioRun, ...]:
+        """Return the newest *limit* of these, before the one of the page before, or all."""
+        ...
 
     def document(self, scope_id: ScopeId) -> Document:
         """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
@@ -199,6 +242,10 @@ class Reading(Protocol):
         """Return in which scopes a virtual machine was, in any case of its name, oldest first."""
         ...
 
+    def superseded_memberships(self, before: datetime, *, limit: int) -> tuple[MembershipKey, ...]:
+        """Return those that held for no moment from *before* on, and of machines gone by then."""
+        ...
+
     def preview_wires(self) -> tuple[tuple[datetime, PreviewWire], ...]:
         """Return which account of 2017-03-01 was served from when on, oldest first."""
         ...
@@ -211,9 +258,10 @@ class Reading(Protocol):
         who: str | None = None,
         action: str | None = None,
         since: datetime | None = None,
+        older_than: int | None = None,
         limit: int = 1000,
     ) -> tuple[AuditEntry, ...]:
-        """Return the newest *limit* entries of these, oldest first."""
+        """Return the newest *limit* entries of these, oldest first; *older_than* is a sequence."""
         ...
 
     def token(self, token_hash: str) -> Token | None: ...
@@ -222,6 +270,8 @@ class Reading(Protocol):
 
     def setting(self, name: str) -> str | None: ...
 
+    def kept_answer(self, who: str, key: str) -> KeptAnswer | None: ...
+
     def notification(self, notification_id: str) -> Notification | None: ...
 
     def notifications(
@@ -229,9 +279,10 @@ class Reading(Protocol):
         *,
         status: NotificationStatus | None = None,
         scope_ids: Iterable[ScopeId] | None = None,
+        older_than: str | None = None,
         limit: int = 1000,
     ) -> tuple[Notification, ...]:
-        """Return the newest *limit* of these, in scopes as for `events`."""
+        """Return the newest *limit* of these, in scopes and before another as for `events`."""
         ...
 
     def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
@@ -246,7 +297,9 @@ class Reading(Protocol):
 class Transaction(Reading, Protocol):
     """A look that may also change things: all of it is committed, or nothing."""
 
-    def put_topology(self, topology: Topology) -> None: ...
+    def put_topology(self, topology: Topology, prepared: PreparedTopology | None = None) -> None:
+        """Make *topology* the fleet. What was *prepared* for another one is of no use, nor harm."""
+        ...
 
     def put_event(self, event: ScheduledEvent) -> None: ...
 
@@ -260,6 +313,8 @@ class Transaction(Reading, Protocol):
 
     def put_memberships(self, memberships: Iterable[Membership]) -> None: ...
 
+    def remove_memberships(self, memberships: Iterable[MembershipKey]) -> None: ...
+
     def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None: ...
 
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None: ...
@@ -267,6 +322,14 @@ class Transaction(Reading, Protocol):
     def put_setting(self, name: str, value: str) -> None: ...
 
     def put_token(self, token: Token) -> None: ...
+
+    def put_answer(self, answer: KeptAnswer) -> None:
+        """Keep *answer*, in place of what was kept for the same caller and key."""
+        ...
+
+    def prune_answers(self, *, before: datetime) -> int:
+        """Forget what was answered before then, and tell how many answers those were."""
+        ...
 
     def append_ledger(self, entry: LedgerEntry) -> None: ...
 

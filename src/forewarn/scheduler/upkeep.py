@@ -2,16 +2,19 @@
 
 import threading
 from collections.abc import Callable
-from datetime import datetime
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import structlog
 
 from forewarn.operations.context import Context
+from forewarn.operations.repeats import answers_kept_since
 from forewarn.operations.seen import forget, kept_since
-from forewarn.ports.store import DocumentKey, Store, StoreError
+from forewarn.ports.store import Reading, Store, StoreError, Transaction
 
 _log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 _EVERY: Final = 3600.0
 _LOOK: Final = 10_000
@@ -20,7 +23,7 @@ _PAUSE: Final = 0.05
 
 
 class Upkeep:
-    """Forgets documents that are older than they are kept, in small batches with pauses between."""
+    """Forgets what is older than it is kept, in small batches with pauses between."""
 
     def __init__(self, store: Store, context: Callable[[], Context]) -> None:
         self._store = store
@@ -42,16 +45,31 @@ class Upkeep:
 
     def tidy_up(self) -> None:
         """Forget all that is too old by now."""
-        before = kept_since(self._context())
+        context = self._context()
+        before = kept_since(context)
+        self._forget(
+            "documents",
+            lambda reading: reading.superseded_documents(before, limit=_LOOK),
+            lambda found, tx: forget(tx, documents=found, before=before),
+        )
+        self._forget(
+            "memberships",
+            lambda reading: reading.superseded_memberships(before, limit=_LOOK),
+            lambda found, tx: forget(tx, memberships=found, before=before),
+        )
+        self._store.write(lambda tx: tx.prune_answers(before=answers_kept_since(context)))
+
+    def _forget(
+        self,
+        what: str,
+        find: Callable[[Reading], tuple[T, ...]],
+        remove: Callable[[tuple[T, ...], Transaction], None],
+    ) -> None:
         # Found by a reader, so that the writer is not held up while the history is looked through.
-        while found := self._store.read(
-            lambda reading: reading.superseded_documents(before, limit=_LOOK)
-        ):
+        while found := self._store.read(find):
             for begin in range(0, len(found), _BATCH):
-                self._forget(found[begin : begin + _BATCH], before)
+                batch = found[begin : begin + _BATCH]
+                self._store.write(partial(remove, batch))
                 if self._stopping.wait(_PAUSE):
                     return
-            _log.info("documents_forgotten", documents=len(found), before=before.isoformat())
-
-    def _forget(self, documents: tuple[DocumentKey, ...], before: datetime) -> None:
-        self._store.write(lambda tx: forget(tx, documents, before=before))
+            _log.info("history_forgotten", what=what, number=len(found))

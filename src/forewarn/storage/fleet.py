@@ -4,16 +4,16 @@ A fleet may have a hundred thousand virtual machines, so it is read once and kep
 database tells whether the copy still holds; what is written are the rows that differ.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
-from sqlalchemy import Connection, Delete, Insert, Select, Table, bindparam, delete, select
+from sqlalchemy import Connection, Delete, Select, Table, bindparam, delete, select
 
 from forewarn.domain.policy import Policy
 from forewarn.domain.topology import DeliveryScope, Host, Topology, VirtualMachine
-from forewarn.storage.statements import PUT_SETTING, SETTING, in_chunks, upsert
+from forewarn.storage.statements import PUT_SETTING, SETTING, PreparedInsert, upsert
 from forewarn.storage.tables import delivery_scopes, hosts, virtual_machines
 
 TOPOLOGY_VERSION: Final = "topology_version"
@@ -63,33 +63,56 @@ class TopologyCache:
             self._stored = stored
 
 
-def save_topology(
-    connection: Connection, topology: Topology, known: StoredTopology
-) -> StoredTopology:
-    """Write what differs between *topology* and the *known* one; return it as it is stored now.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyChange:
+    """What has to be written so that *topology* is stored where *known* is.
 
-    Where nothing differs, *known* itself is returned.
+    *changed* has the rows that differ, as the driver takes them, and *gone* the keys of those that
+    are no more, by table.
     """
+
+    known: StoredTopology
+    topology: Topology
+    positions: Mapping[str, Mapping[str, int]]
+    changed: Mapping[str, Sequence[Sequence[object]]]
+    gone: Mapping[str, Collection[str]]
+
+
+def prepare_topology(topology: Topology, known: StoredTopology) -> TopologyChange:
+    """Return what differs between *topology* and the *known* one; it takes longer than writing."""
     positions = {
         part.table.name: _place(part.things(topology), known.positions.get(part.table.name, {}))
         for part in _PARTS
     }
-    is_changed = False
+    return TopologyChange(
+        known=known,
+        topology=topology,
+        positions=positions,
+        changed={part.table.name: part.changed_rows(topology, positions, known) for part in _PARTS},
+        gone={
+            part.table.name: part.things(known.topology).keys() - part.things(topology).keys()
+            for part in _PARTS
+        },
+    )
+
+
+def save_topology(connection: Connection, change: TopologyChange) -> StoredTopology:
+    """Write *change*, and return the topology as it is stored now.
+
+    Where nothing differs, the known one itself is returned.
+    """
+    if not any(change.changed.values()) and not any(change.gone.values()):
+        return change.known
     # Virtual machines refer to scopes and hosts: those come first and go last.
     for part in _PARTS:
-        for rows in in_chunks(part.changed_rows(topology, positions, known)):
-            connection.execute(part.upsert, rows)
-            is_changed = True
+        part.upsert.run_many(connection, change.changed[part.table.name])
     for part in reversed(_PARTS):
-        keys = part.things(known.topology).keys() - part.things(topology).keys()
+        keys = change.gone[part.table.name]
         if keys:
             connection.execute(part.delete, [{"gone": key} for key in keys])
-            is_changed = True
-    if not is_changed:
-        return known
-    version = known.version + 1
+    version = change.known.version + 1
     PUT_SETTING.run(connection, TOPOLOGY_VERSION, str(version))
-    return StoredTopology(version=version, topology=topology, positions=positions)
+    return StoredTopology(version=version, topology=change.topology, positions=change.positions)
 
 
 def _place(keys: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
@@ -192,7 +215,7 @@ class _Part:
     ) -> None:
         self.table = table
         self.things = things
-        self.upsert: Insert = upsert(table, key)
+        self.upsert = PreparedInsert(upsert(table, key))
         self.delete: Delete = delete(table).where(table.c[key] == bindparam("gone"))
         self._key = key
         self._write = write
@@ -201,14 +224,20 @@ class _Part:
 
     def changed_rows(
         self, topology: Topology, positions: Mapping[str, Mapping[str, int]], known: StoredTopology
-    ) -> Iterator[dict[str, object]]:
-        """Yield the rows of *topology* that are not the same in *known*."""
+    ) -> list[list[object]]:
+        """Return the rows of *topology* that are not the same in *known*, as they are written."""
         known_things = self.things(known.topology)
         known_places = known.positions.get(self.table.name, {})
         places = positions[self.table.name]
-        for key, thing in self.things(topology).items():
-            if known_places.get(key) != places[key] or known_things[key] != thing:
-                yield {self._key: key, "position": places[key], **self._write(thing)}
+        return [
+            self.upsert.prepare(self._values(key, places[key], self._write(thing)))
+            for key, thing in self.things(topology).items()
+            if known_places.get(key) != places[key] or known_things[key] != thing
+        ]
+
+    def _values(self, key: str, position: int, fields: Mapping[str, object]) -> Iterator[object]:
+        row = {self._key: key, "position": position, **fields}
+        return (row[name] for name in self.upsert.names)
 
     def load(self, connection: Connection) -> tuple[dict[Any, Any], dict[str, int]]:
         """Return everything in the table and its places, by key, in fleet order."""

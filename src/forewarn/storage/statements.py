@@ -1,12 +1,13 @@
 """The statements, built once, as SQLite writes them."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from json import JSONEncoder
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Insert,
@@ -30,6 +31,7 @@ from forewarn.storage.tables import (
     delivery_scopes,
     documents,
     events,
+    kept_answers,
     leases,
     ledger,
     maintenances,
@@ -71,12 +73,22 @@ class PreparedInsert:
 
     def run(self, connection: Connection, *values: object) -> int:
         """Write the row of *values*, and return how many rows that were: one, or none."""
+        cursor = connection.connection.cursor()
+        cursor.execute(self.text, self.prepare(values))
+        return cursor.rowcount
+
+    def run_many(self, connection: Connection, rows: Iterable[Sequence[object]]) -> None:
+        """Write *rows*, which are prepared, in chunks that nobody has to wait for."""
+        cursor = connection.connection.cursor()
+        for chunk in in_chunks(rows):
+            cursor.executemany(self.text, chunk)
+
+    def prepare(self, values: Iterable[object]) -> list[object]:
+        """Return *values* as the driver takes them."""
         parameters = list(values)
         for place, process in self._processors:
             parameters[place] = process(parameters[place])
-        cursor = connection.connection.cursor()
-        cursor.execute(self.text, parameters)
-        return cursor.rowcount
+        return parameters
 
 
 def upsert(table: Table, *key: str) -> Insert:
@@ -96,6 +108,20 @@ def in_chunks(rows: Iterable[T]) -> Iterator[list[T]]:
 def columns_select(table: Table) -> Select[Any]:
     """Return the look at every field, and none of the columns that only keep the order."""
     return select(*(table.c[name] for name in _given_columns(table)))
+
+
+def newest(look: Select[Any], key: Column[Any], older_than: object = None) -> Select[Any]:
+    """Return *look* at the newest rows of the table of *key* first, before the one seen if any.
+
+    *older_than* is the key of that one.
+    """
+    table = key.table
+    look = look.order_by(None).order_by(table.c.sequence.desc())
+    if older_than is None:
+        return look
+    seen = table.alias("seen")
+    place = select(seen.c.sequence).where(seen.c[key.name] == older_than).scalar_subquery()
+    return look.where(table.c.sequence < place)
 
 
 def in_scopes(scope_ids: Collection[str]) -> ColumnElement[bool]:
@@ -124,11 +150,12 @@ PUT_MAINTENANCE: Final = PreparedInsert(upsert(maintenances, "maintenance_id"))
 PUT_SCENARIO_RUN: Final = PreparedInsert(upsert(scenario_runs, "run_id"))
 PUT_NOTIFICATION: Final = PreparedInsert(upsert(outbox, "notification_id"))
 PUT_DOCUMENT: Final = PreparedInsert(_next_document())
-PUT_MEMBERSHIP: Final = upsert(memberships, "vm", "since")
+PUT_MEMBERSHIP: Final = PreparedInsert(upsert(memberships, "vm", "since"))
 PUT_PREVIEW_WIRE: Final = PreparedInsert(upsert(preview_wires, "since"))
 PUT_POLL: Final = PreparedInsert(upsert(polls, "scope_id"))
 PUT_SETTING: Final = PreparedInsert(upsert(settings, "name"))
 PUT_TOKEN: Final = PreparedInsert(upsert(tokens, "token_hash"))
+PUT_ANSWER: Final = PreparedInsert(upsert(kept_answers, "who", "key"))
 PUT_LEASE: Final = PreparedInsert(upsert(leases, "name"))
 APPEND_LEDGER: Final = PreparedInsert(insert(ledger))
 APPEND_AUDIT: Final = PreparedInsert(insert(audit))
@@ -200,16 +227,19 @@ LEDGER_AFTER: Final = (
     .limit(bindparam("limit"))
 )
 LAST_SEQUENCE: Final = select(func.max(ledger.c.sequence))
-NEWEST_AUDIT: Final = (
-    columns_select(audit).order_by(audit.c.sequence.desc()).limit(bindparam("limit"))
-)
+NEWEST_AUDIT: Final = select(audit).order_by(audit.c.sequence.desc()).limit(bindparam("limit"))
 AUDIT_FILTERS: Final = {
     "who": audit.c.who == bindparam("who"),
     "action": audit.c.action == bindparam("action"),
     "since": audit.c.at >= bindparam("since"),
+    "older_than": audit.c.sequence < bindparam("older_than"),
 }
 TOKEN: Final = columns_select(tokens).where(tokens.c.token_hash == bindparam("token_hash"))
 TOKENS: Final = columns_select(tokens).order_by(tokens.c.sequence)
+KEPT_ANSWER: Final = select(kept_answers).where(
+    kept_answers.c.who == bindparam("who"), kept_answers.c.key == bindparam("key")
+)
+PRUNE_ANSWERS: Final = delete(kept_answers).where(kept_answers.c.answered_at < bindparam("before"))
 MAINTENANCE: Final = columns_select(maintenances).where(
     maintenances.c.maintenance_id == bindparam("maintenance_id")
 )
@@ -270,13 +300,28 @@ REMOVE_DOCUMENT: Final = delete(documents).where(
 MEMBERSHIPS: Final = (
     select(memberships).where(memberships.c.vm == bindparam("vm")).order_by(memberships.c.since)
 )
+_LATER: Final = memberships.alias("later")
+_LATER_OF_SAME_VM: Final = (_LATER.c.vm == memberships.c.vm, _LATER.c.since > memberships.c.since)
+SUPERSEDED_MEMBERSHIPS: Final = (
+    select(memberships.c.vm, memberships.c.since)
+    .where(
+        memberships.c.since <= bindparam("before"),
+        or_(
+            exists().where(*_LATER_OF_SAME_VM, _LATER.c.since <= bindparam("before")),
+            # Of one that has left for good nothing stays; one that came back has left until then.
+            memberships.c.scope_id.is_(None) & ~exists().where(*_LATER_OF_SAME_VM),
+        ),
+    )
+    .limit(bindparam("limit"))
+)
+REMOVE_MEMBERSHIP: Final = delete(memberships).where(
+    memberships.c.vm == bindparam("gone_vm"), memberships.c.since == bindparam("gone_since")
+)
 PREVIEW_WIRES: Final = select(preview_wires).order_by(preview_wires.c.since)
 NOTIFICATION: Final = columns_select(outbox).where(
     outbox.c.notification_id == bindparam("notification_id")
 )
-NEWEST_NOTIFICATIONS: Final = (
-    columns_select(outbox).order_by(outbox.c.sequence.desc()).limit(bindparam("limit"))
-)
+NOTIFICATIONS: Final = columns_select(outbox)
 IS_ABOUT_EVENT: Final = outbox.c.event_id == events.c.event_id
 HAS_NOTIFICATION_STATUS: Final = outbox.c.status == bindparam("status")
 _WAITING: Final = literal(NotificationStatus.WAITING, outbox.c.status.type)

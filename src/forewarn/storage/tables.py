@@ -216,6 +216,17 @@ tokens: Final = Table(
     Column("last_used_at", Moment),
 )
 
+kept_answers: Final = Table(
+    "kept_answers",
+    metadata,
+    Column("who", String, nullable=False),
+    Column("key", String, nullable=False),
+    Column("fingerprint", String, nullable=False),
+    Column("answered_at", Moment, nullable=False, index=True),
+    Column("body", String, nullable=False),
+    PrimaryKeyConstraint("who", "key"),
+)
+
 maintenances: Final = Table(
     "maintenances",
     metadata,

@@ -5,7 +5,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select
+from sqlalchemy import Column, Connection, Select
 
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
@@ -18,10 +18,13 @@ from forewarn.domain.topology import Topology
 from forewarn.ports.store import (
     AuditEntry,
     DocumentKey,
+    KeptAnswer,
     LeaseLostError,
     LedgerEntry,
     LedgerLine,
     Membership,
+    MembershipKey,
+    PreparedTopology,
     SimulatedImpact,
 )
 from forewarn.protocol.document import Document
@@ -29,7 +32,14 @@ from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.storage import statements
 from forewarn.storage.errors import DocumentIncarnationError
-from forewarn.storage.fleet import StoredTopology, TopologyCache, save_topology
+from forewarn.storage.fleet import (
+    StoredTopology,
+    TopologyCache,
+    TopologyChange,
+    prepare_topology,
+    save_topology,
+)
+from forewarn.storage.tables import maintenances, outbox, scenario_runs
 
 _LEASE: Final = "scheduler"
 
@@ -45,6 +55,10 @@ class SqlReading:
     def topology(self) -> Topology:
         """Return the fleet."""
         return self._stored_topology().topology
+
+    def prepare_topology(self, topology: Topology) -> PreparedTopology:
+        """Do all the work for `put_topology` that can be done before."""
+        return prepare_topology(topology, self._stored_topology())
 
     def simulated_impact(self, event_id: EventId, vm: VmName) -> SimulatedImpact | None:
         """Return what the simulated executor has begun, if it has."""
@@ -121,18 +135,34 @@ class SqlReading:
         row = self._row(statements.MAINTENANCE, maintenance_id=maintenance_id)
         return None if row is None else Maintenance(**row)
 
-    def maintenances(self, *, finished: bool | None = None) -> tuple[Maintenance, ...]:
+    def maintenances(
+        self,
+        *,
+        finished: bool | None = None,
+        older_than: MaintenanceId | None = None,
+        limit: int | None = None,
+    ) -> tuple[Maintenance, ...]:
         """Return all Maintenances, or only those that are finished, or are not."""
-        return tuple(Maintenance(**row) for row in self._rows(_MAINTENANCES[finished]))
+        look = _MAINTENANCES[finished]
+        rows = self._page(look, maintenances.c.maintenance_id, older_than, limit)
+        return tuple(Maintenance(**row) for row in rows)
 
     def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None:
         """Return one run of a scenario."""
         row = self._row(statements.SCENARIO_RUN, run_id=run_id)
         return None if row is None else ScenarioRun(**row)
 
-    def scenario_runs(self, *, finished: bool | None = None) -> tuple[ScenarioRun, ...]:
+    def scenario_runs(
+        self,
+        *,
+        finished: bool | None = None,
+        older_than: ScenarioRunId | None = None,
+        limit: int | None = None,
+    ) -> tuple[ScenarioRun, ...]:
         """Return all runs, or only those that are finished, or are not."""
-        return tuple(ScenarioRun(**row) for row in self._rows(_SCENARIO_RUNS[finished]))
+        look = _SCENARIO_RUNS[finished]
+        rows = self._page(look, scenario_runs.c.run_id, older_than, limit)
+        return tuple(ScenarioRun(**row) for row in rows)
 
     def document(self, scope_id: ScopeId) -> Document:
         """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
@@ -160,6 +190,12 @@ class SqlReading:
         rows = self._rows(statements.MEMBERSHIPS, vm=name_key(vm))
         return tuple(Membership(**row) for row in rows)
 
+    def superseded_memberships(self, before: datetime, *, limit: int) -> tuple[MembershipKey, ...]:
+        """Return those that held for no moment from *before* on, and of machines gone by then."""
+        values = {"before": before, "limit": limit}
+        rows = self._connection.execute(statements.SUPERSEDED_MEMBERSHIPS, values)
+        return tuple((vm, since) for vm, since in rows)
+
     def preview_wires(self) -> tuple[tuple[datetime, PreviewWire], ...]:
         """Return which account of 2017-03-01 was served from when on, oldest first."""
         rows = self._connection.execute(statements.PREVIEW_WIRES)
@@ -176,10 +212,11 @@ class SqlReading:
         who: str | None = None,
         action: str | None = None,
         since: datetime | None = None,
+        older_than: int | None = None,
         limit: int = 1000,
     ) -> tuple[AuditEntry, ...]:
         """Return the newest *limit* entries of these, oldest first."""
-        filters = {"who": who, "action": action, "since": since}
+        filters = {"who": who, "action": action, "since": since, "older_than": older_than}
         wanted = {name: value for name, value in filters.items() if value is not None}
         look = statements.NEWEST_AUDIT.where(*(statements.AUDIT_FILTERS[name] for name in wanted))
         rows = self._rows(look, limit=limit, **wanted)
@@ -199,6 +236,11 @@ class SqlReading:
         value: str | None = self._value(statements.SETTING, name=name)
         return value
 
+    def kept_answer(self, who: str, key: str) -> KeptAnswer | None:
+        """Return what was answered to the request of *who* that had *key*."""
+        row = self._row(statements.KEPT_ANSWER, who=who, key=key)
+        return None if row is None else KeptAnswer(**row)
+
     def notification(self, notification_id: str) -> Notification | None:
         """Return one message."""
         row = self._row(statements.NOTIFICATION, notification_id=notification_id)
@@ -209,16 +251,18 @@ class SqlReading:
         *,
         status: NotificationStatus | None = None,
         scope_ids: Iterable[ScopeId] | None = None,
+        older_than: str | None = None,
         limit: int = 1000,
     ) -> tuple[Notification, ...]:
         """Return the newest *limit* messages, oldest first."""
-        look, values = statements.NEWEST_NOTIFICATIONS, dict[str, Any](limit=limit)
+        look, values = statements.NOTIFICATIONS, dict[str, Any]()
         if status is not None:
             look, values["status"] = look.where(statements.HAS_NOTIFICATION_STATUS), status
         if scope_ids is not None:
             is_in_scopes = statements.in_scopes(tuple(scope_ids))
             look = look.where(statements.IS_ABOUT_EVENT, is_in_scopes)
-        return self._notifications(look, **values)[::-1]
+        rows = self._page(look, outbox.c.notification_id, older_than, limit, **values)
+        return tuple(Notification(**row) for row in rows)
 
     def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
         """Return the first waiting message of each event for *target*, soonest first."""
@@ -238,6 +282,19 @@ class SqlReading:
 
     def _events(self, look: Select[Any], **values: object) -> tuple[ScheduledEvent, ...]:
         return tuple(ScheduledEvent(**row) for row in self._rows(look, **values))
+
+    def _page(
+        self,
+        look: Select[Any],
+        key: Column[Any],
+        older_than: str | None,
+        limit: int | None,
+        **values: object,
+    ) -> list[dict[str, Any]]:
+        if older_than is None and limit is None:
+            return self._rows(look, **values)
+        newest = statements.newest(look, key, older_than).limit(limit)
+        return self._rows(newest, **values)[::-1]
 
     def _rows(self, look: Select[Any], **values: object) -> list[dict[str, Any]]:
         return [row._asdict() for row in self._connection.execute(look, values)]
@@ -264,10 +321,13 @@ class SqlTransaction(SqlReading):
         self.has_ledger_grown = False
         self.has_outbox_changed = False
 
-    def put_topology(self, topology: Topology) -> None:
-        """Make *topology* the fleet."""
+    def put_topology(self, topology: Topology, prepared: PreparedTopology | None = None) -> None:
+        """Make *topology* the fleet; with less work if it was prepared and nothing came between."""
         known = self._stored_topology()
-        self._stored = save_topology(self._connection, topology, known)
+        change = prepared if isinstance(prepared, TopologyChange) else None
+        if change is None or change.known is not known or change.topology is not topology:
+            change = prepare_topology(topology, known)
+        self._stored = save_topology(self._connection, change)
         if self._stored is not known:
             self.changed_topology = self._stored
 
@@ -303,12 +363,17 @@ class SqlTransaction(SqlReading):
 
     def put_memberships(self, memberships: Iterable[Membership]) -> None:
         """Remember who reads whose document from now on."""
-        rows = (
-            {"vm": name_key(each.vm), "since": each.since, "scope_id": each.scope_id}
-            for each in memberships
+        put = statements.PUT_MEMBERSHIP
+        put.run_many(
+            self._connection,
+            (put.prepare((name_key(each.vm), each.since, each.scope_id)) for each in memberships),
         )
-        for chunk in statements.in_chunks(rows):
-            self._connection.execute(statements.PUT_MEMBERSHIP, chunk)
+
+    def remove_memberships(self, memberships: Iterable[MembershipKey]) -> None:
+        """Forget who read whose document at moments that nobody can ask for any more."""
+        gone = [{"gone_vm": name_key(vm), "gone_since": since} for vm, since in memberships]
+        if gone:
+            self._connection.execute(statements.REMOVE_MEMBERSHIP, gone)
 
     def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None:
         """Remember how 2017-03-01 is written from now on."""
@@ -344,6 +409,14 @@ class SqlTransaction(SqlReading):
         """Forget messages of *status* that ended before then, and tell how many those were."""
         values = {"status": status, "ended_before": ended_before}
         return self._connection.execute(statements.PRUNE_NOTIFICATIONS, values).rowcount
+
+    def put_answer(self, answer: KeptAnswer) -> None:
+        """Keep *answer*, in place of what was kept for the same caller and key."""
+        statements.PUT_ANSWER.run(self._connection, *_answer_values(answer))
+
+    def prune_answers(self, *, before: datetime) -> int:
+        """Forget what was answered before then, and tell how many answers those were."""
+        return self._connection.execute(statements.PRUNE_ANSWERS, {"before": before}).rowcount
 
     def put_simulated_impact(self, impact: SimulatedImpact) -> bool:
         """Remember *impact*, unless one is there already; tell whether it was remembered."""
@@ -383,6 +456,7 @@ _event_values: Final = attrgetter(*statements.PUT_EVENT.names)
 _maintenance_values: Final = attrgetter(*statements.PUT_MAINTENANCE.names)
 _scenario_run_values: Final = attrgetter(*statements.PUT_SCENARIO_RUN.names)
 _token_values: Final = attrgetter(*statements.PUT_TOKEN.names)
+_answer_values: Final = attrgetter(*statements.PUT_ANSWER.names)
 _ledger_values: Final = attrgetter(*statements.APPEND_LEDGER.names)
 _notification_values: Final = attrgetter(*statements.PUT_NOTIFICATION.names)
 _audit_values: Final = attrgetter(*statements.APPEND_AUDIT.names)

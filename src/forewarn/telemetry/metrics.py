@@ -67,6 +67,9 @@ METRICS: Final[Mapping[str, Family]] = {
     "forewarn_metadata_refusals_total": Family(
         "counter", "Requests of virtual machines that were refused.", ("status",)
     ),
+    "forewarn_control_refusals_total": Family(
+        "counter", "Requests of operators that were refused.", ("problem",)
+    ),
     "forewarn_event_watchers": Family("gauge", "Operators that follow events."),
     "forewarn_outbox_messages": Family(
         "gauge", "Notifications that wait, and that were given up.", ("status",)
@@ -99,6 +102,7 @@ class Sources:
     watchers: Callable[[], int]
     lateness: Distribution
     epoch: int
+    refused: Mapping[str, int]
 
 
 def exporter(sources: Sources) -> Callable[[], bytes]:
@@ -146,6 +150,9 @@ class _Figures(Collector):
         known = {int(answer.status) for answer in ERROR_ANSWERS.values()}
         refusals = dict.fromkeys(sorted(known), 0) | dict(tally.refusals)
         yield _by("forewarn_metadata_refusals_total", [((str(s),), n) for s, n in refusals.items()])
+        # A copy, made in one go: a kind may be seen for the first time meanwhile.
+        refused = dict(here.refused)
+        yield _by("forewarn_control_refusals_total", [((k,), n) for k, n in refused.items()])
         yield _values("forewarn_event_watchers", here.watchers())
         yield _distributions("forewarn_scheduler_lateness_seconds", [((), here.lateness)])
         yield _values("forewarn_lease_epoch", here.epoch)

@@ -120,6 +120,19 @@ def app(
     impacts: dict[tuple[EventId, VmName], Impact],
     feed: Feed,
 ) -> FastAPI:
+    return make_app(store, clock, wall, wakeups=wakeups, impacts=impacts, feed=feed)
+
+
+def make_app(
+    store: Store,
+    clock: HandClock,
+    wall: Wall,
+    *,
+    wakeups: list[str],
+    impacts: dict[tuple[EventId, VmName], Impact],
+    feed: Feed,
+) -> FastAPI:
+    """Return the control API on *store*, with the ids of its own beginning at one."""
     numbers = count(1)
 
     def context(who: str) -> Context:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 from tests.http.control.conftest import Tables
 
 REBOOT = {"event_type": "Reboot", "resources": ["solo"]}
@@ -89,3 +90,33 @@ def test_of_two_who_have_read_the_same_only_one_changes_it(api: httpx2.Client, e
 
     assert (first.status_code, second.status_code) == (200, 412)
     assert api.get(f"events/{event}").json()["event_status"] == "Scheduled"
+
+
+def test_description_tells_which_routes_take_conditions_and_have_tags(app: FastAPI) -> None:
+    taking: dict[str, set[str]] = {"If-Match": set(), "If-None-Match": set(), "ETag": set()}
+    for path, verbs in app.openapi()["paths"].items():
+        for verb, operation in verbs.items():
+            place = f"{verb.upper()} {path.removeprefix('/api/v1/')}"
+            for parameter in operation.get("parameters", ()):
+                taking.get(parameter["name"], set()).add(place)
+            if "ETag" in operation["responses"].get("200", {}).get("headers", ()):
+                assert "304" in operation["responses"]
+                taking["ETag"].add(place)
+
+    tagged = {
+        "GET events/{event_id}",
+        "GET fleet",
+        "GET maintenances/{maintenance_id}",
+        "GET virtual-machines/{name}",
+    }
+    events = {
+        f"POST events/{{event_id}}/{verb}"
+        for verb in ("approve", "postpone", "start", "complete", "cancel")
+    }
+    assert taking["If-None-Match"] == taking["ETag"] == tagged
+    assert taking["If-Match"] == events | {
+        "POST fleet",
+        "POST virtual-machines/{name}/restart",
+        "POST virtual-machines/{name}/redeploy",
+        "DELETE virtual-machines/{name}",
+    }

@@ -5,11 +5,11 @@ the audit, by one line.
 """
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import httpx2
 import pytest
 import schemathesis
 from fastapi import FastAPI
@@ -18,10 +18,14 @@ from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode, Response
 from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import positive_data_acceptance
+from starlette.testclient import TestClient
+from tests.http.control.conftest import FLEET, HandClock, Wall, make_app
 
 from forewarn.control.app import api_routes
 from forewarn.control.arm import ARM_PATH
 from forewarn.control.authentication import API_PREFIX
+from forewarn.control.feed import Feed
+from forewarn.storage.sqlite import open_sqlite
 
 Document: TypeAlias = Any  # schemathesis has no public name for it
 Rows: TypeAlias = dict[str, list[tuple[object, ...]]]
@@ -50,10 +54,22 @@ SEEDED: Final = settings(
 
 
 class Api:
-    """A server that is watched while requests are made."""
+    """A server with a fleet and an event to do something about, watched while requests are made."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Path, template: bytes) -> None:
+        database.write_bytes(template)
         self._database = database
+        self._store = open_sqlite(database, is_durable=False)
+        self.app = make_app(
+            self._store, HandClock(), Wall(), wakeups=[], impacts={}, feed=Feed(self._store)
+        )
+        client = TestClient(self.app, base_url="http://control/api/v1/", headers=TOKEN)
+        order = {"event_type": "Reboot", "resources": ["web-0"]}
+        assert client.post("fleet", json={"fleet": FLEET}).status_code == 200
+        assert client.post("events", json=order).status_code == 201
+
+    def close(self) -> None:
+        self._store.close()
 
     def call(self, case: Case[Any]) -> Response:
         before = self._rows()
@@ -79,16 +95,16 @@ class Api:
 
 
 @pytest.fixture
-def server(api: httpx2.Client, tmp_path: Path) -> Api:
-    """A server with a fleet, and an event to do something about."""
-    order = {"event_type": "Reboot", "resources": ["web-0"]}
-    assert api.post("events", json=order).status_code == 201
-    return Api(tmp_path / "forewarn.db")
+def server(tmp_path: Path, new_database: bytes) -> Iterator[Api]:
+    made = Api(tmp_path / "server.db", new_database)
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def document(app: FastAPI, pytestconfig: pytest.Config) -> Document:
+def document(server: Api, pytestconfig: pytest.Config) -> Document:
     """What the server says of itself; read once, because that takes longer than the requests."""
+    app = server.app
     known = pytestconfig.stash.get(DOCUMENT, None)
     if known is None:
         config = SchemathesisConfig()
@@ -123,15 +139,26 @@ def test_every_operation_is_tried(app: FastAPI) -> None:
 
 
 def test_what_was_created_is_answered_about_as_the_document_says(
-    server: Api, document: Document
+    document: Document, tmp_path: Path, new_database: bytes
 ) -> None:
-    machine: Any = document.exclude(path=UNENDING).as_state_machine()
+    linked = document.exclude(path=UNENDING)
+    machine: Any = linked.as_state_machine()
 
     class Links(machine):  # type: ignore[misc]
         """Requests that take what they are about from the answers before."""
 
+        def setup(self) -> None:
+            # The same requests have to get the same answers, so that each walk begins anew.
+            self.server = Api(tmp_path / "walk.db", new_database)
+            linked.app = self.server.app
+
+        def teardown(self) -> None:
+            self.server.close()
+            for file in tmp_path.glob("walk.db*"):
+                file.unlink()
+
         def call(self, case: Case[Any], **_: Any) -> Response:
-            return server.call(case)
+            return self.server.call(case)
 
         def validate_response(self, response: Response, case: Case[Any], **_: Any) -> None:
             case.validate_response(response, excluded_checks=EXCLUDED)

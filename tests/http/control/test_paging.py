@@ -2,6 +2,11 @@
 
 import httpx2
 import pytest
+from tests.http.control.conftest import MORNING
+
+from forewarn.domain.notification import Notification, Phase
+from forewarn.ports.store import Store, Transaction
+from forewarn.protocol.vocabulary import EventId
 
 
 def pages(api: httpx2.Client, path: str, noun: str, key: str) -> list[list[str]]:
@@ -45,9 +50,30 @@ def test_what_comes_meanwhile_moves_nothing(api: httpx2.Client) -> None:
     assert "link" not in second.headers
 
 
-@pytest.mark.parametrize("path", ["virtual-machines?after=nobody", "events?after=nothing"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "virtual-machines?after=nobody",
+        "events?after=nothing",
+        "maintenances?after=none",
+        "scenario-runs?after=none",
+        "notifications?after=none",
+        "availability-sets?after=none",
+        "hosts?after=none",
+    ],
+)
 def test_cursor_of_nothing_is_refused(api: httpx2.Client, path: str) -> None:
     assert api.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("cursor", ["first", "-1", "\u0661", "9" * 19])
+def test_cursor_that_is_no_number_is_refused_where_lines_are_numbered(
+    api: httpx2.Client, cursor: str
+) -> None:
+    refused = api.get("audit", params={"after": cursor})
+
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith("after: is no cursor of this list")
 
 
 def test_history_has_pages_too(api: httpx2.Client) -> None:
@@ -56,3 +82,70 @@ def test_history_has_pages_too(api: httpx2.Client) -> None:
         api.post(f"events/{event_id}/cancel")
 
     assert pages(api, "events/history?limit=2", "events", "event_id") == [ids[1:], ids[:1]]
+
+
+def test_pages_of_maintenances_go_back_in_time(api: httpx2.Client) -> None:
+    order = {"event_type": "Freeze", "scopes": ["web"]}
+    ids = [api.post("maintenances", json=order).json()["maintenance_id"] for _ in range(3)]
+
+    found = pages(api, "maintenances?limit=2", "maintenances", "maintenance_id")
+
+    assert found == [ids[1:], ids[:1]]
+
+
+def test_pages_of_scenario_runs_go_back_in_time(api: httpx2.Client) -> None:
+    order = {"name": "spot-eviction", "virtual_machines": ["solo"]}
+    ids = [api.post("scenario-runs", json=order).json()["run_id"] for _ in range(3)]
+
+    assert pages(api, "scenario-runs?limit=2", "scenario_runs", "run_id") == [ids[1:], ids[:1]]
+
+
+def test_pages_of_the_audit_go_back_in_time_and_keep_what_narrows_them(api: httpx2.Client) -> None:
+    ids = [announce(api) for _ in range(3)]
+    api.delete("virtual-machines/web-1")
+
+    found = pages(api, "audit?limit=2&action=event%20create", "audit", "subject")
+
+    assert found == [ids[1:], ids[:1]]
+
+
+def test_pages_of_notifications_go_back_in_time(api: httpx2.Client, store: Store) -> None:
+    ids = [f"n-{number}" for number in range(3)]
+    event_id = EventId(announce(api))
+
+    def put(tx: Transaction) -> None:
+        for each in ids:
+            tx.put_notification(
+                Notification(
+                    notification_id=each,
+                    event_id=event_id,
+                    phase=Phase.SCHEDULED,
+                    target="ops",
+                    data={},
+                    created_at=MORNING,
+                    maintenance_time=MORNING,
+                    next_attempt_at=MORNING,
+                )
+            )
+
+    store.write(put)
+
+    found = pages(api, "notifications?limit=2&status=waiting", "notifications", "notification_id")
+
+    assert found == [ids[1:], ids[:1]]
+
+
+def test_pages_of_places_are_the_whole_list(api: httpx2.Client) -> None:
+    api.post("fleet", json={"fleet": {"availability_set": [{"name": "a"}, {"name": "b"}]}})
+
+    assert pages(api, "availability-sets?limit=2", "sets", "name") == [["web", "a"], ["b"]]
+    assert pages(api, "hosts?limit=1", "hosts", "name") == [["kvm-0"], ["kvm-1"]]
+
+
+def test_page_has_a_thousand_unless_another_number_is_asked_for(api: httpx2.Client) -> None:
+    many = [{"name": f"vm-{number}"} for number in range(1001)]
+    api.post("fleet", json={"fleet": {"virtual_machine": many}, "prune": True})
+
+    found = pages(api, "virtual-machines", "virtual_machines", "name")
+
+    assert [len(page) for page in found] == [1000, 1]

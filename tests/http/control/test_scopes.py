@@ -127,6 +127,25 @@ def test_what_is_in_the_scopes_can_be_handled(admin: httpx2.Client, web: httpx2.
     assert [(line["who"], line["where"]) for line in ledger] == [("web-team", "testclient")] * 2
 
 
+def test_pages_have_as_many_as_asked_for_of_what_is_in_the_scopes(
+    admin: httpx2.Client, web: httpx2.Client
+) -> None:
+    ids = []
+    for scope in ("web", "db", "web", "db", "db", "web"):
+        begun = admin.post("maintenances", json={"event_type": "Freeze", "scopes": [scope]})
+        ids.append(begun.json()["maintenance_id"])
+
+    first = web.get("maintenances?limit=2")
+    second = web.get(f"http://control{first.links['next']['url']}")
+
+    def shown(page: httpx2.Response) -> list[str]:
+        return [each["maintenance_id"] for each in page.json()["maintenances"]]
+
+    assert (shown(first), shown(second)) == ([ids[2], ids[5]], [ids[0]])
+    assert "link" not in second.headers
+    assert web.get(f"maintenances?after={ids[1]}").status_code == 404
+
+
 def test_complete_all_ends_what_is_in_the_scopes(admin: httpx2.Client, web: httpx2.Client) -> None:
     for vm in ("web-0", "db-0"):
         order = {"event_type": "Reboot", "resources": [vm], "started": True}

@@ -1,0 +1,104 @@
+"""What `fleet export` writes, `fleet apply` makes again, on a server that knows nothing of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+Run = Callable[..., Result]
+
+GROUPS = """
+[[scale_set]]
+name = "batch"
+update_domains = 4
+terminate_notice = "7m"
+approval = "all"
+
+[[scale_set]]
+name = "empty"
+
+[[virtual_machine]]
+name = "batch-1"
+scale_set = "batch"
+placement_group = "b"
+
+[[virtual_machine]]
+name = "batch-0"
+scale_set = "batch"
+placement_group = "a"
+update_domain = 3
+
+[[virtual_machine]]
+name = "batch-2"
+scale_set = "batch"
+"""
+TEXTS = """
+[[host]]
+name = "Kvm-1"
+labels = { "rack row" = "R\\u0022 3\\n", "a.b" = "c = d # no comment" }
+
+[[host]]
+name = "spare"
+
+[[virtual_machine]]
+name = "Solo"
+host = "Kvm-1"
+addresses = ["10.0.0.1", "fe80::1"]
+approval = "leader"
+postpone_until = "1h30m"
+auto_approve_user = true
+tags = { "" = "", "\\u00e9\\U0001F600" = "\\u007f\\t\\\\", team = "\'shop\'" }
+"""
+SERVICES = """
+[[cloud_service]]
+name = "shop"
+fault_domains = 3
+
+[[availability_set]]
+name = "Web"
+update_domains = 20
+postpone_until = "90s"
+
+[[virtual_machine]]
+name = "FrontEnd_IN_1"
+cloud_service = "shop"
+role = "FrontEnd"
+
+[[virtual_machine]]
+name = "web-0"
+availability_set = "Web"
+fault_domain = 1
+
+[[virtual_machine]]
+name = "FrontEnd_IN_0"
+cloud_service = "shop"
+zone = "2"
+location = "west"
+resource_group = "rg"
+subscription_id = "5a"
+vm_id = "5F1B6D0E-0000-4000-8000-00000000000A"
+"""
+
+
+@pytest.mark.parametrize("fleet", [GROUPS, TEXTS, SERVICES])
+@pytest.mark.parametrize("output", [(), ("-o", "json")])
+def test_fleet_that_is_exported_and_applied_elsewhere_is_the_same(
+    empty_run: Run, tmp_path: Path, fleet: str, output: tuple[str, ...]
+) -> None:
+    def apply(text: str, *flags: str) -> str:
+        (tmp_path / "fleet.toml").write_text(text, encoding="utf-8")
+        done = empty_run("fleet", "apply", "fleet.toml", *flags)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    apply(fleet)
+    exported = empty_run("fleet", "export").stdout
+    before = empty_run("fleet", "export", *output).stdout
+
+    assert apply(exported) == "0 added, 0 changed, 0 removed\n"
+    apply("", "--prune")
+    assert empty_run("fleet", "export").stdout == ""
+    apply(exported)
+
+    assert empty_run("fleet", "export", *output).stdout == before
