@@ -313,7 +313,7 @@ def test_impact_that_is_carried_out_by_hand(world: World) -> None:
 @pytest.mark.parametrize(
     ("ask_again_at", "ending", "kind"),
     [
-        (MONDAY + timedelta(minutes=1), "waits and asks again at", VerdictKind.BY_TIME),
+        (MONDAY + timedelta(minutes=1), "waits and asks again at", VerdictKind.BY_PROGRESS),
         (None, "so it waits.", VerdictKind.NEVER),
     ],
 )
@@ -640,6 +640,17 @@ def shut(**again: float) -> Answer:
         output="error rate 7 %",
         ask_again_at=MONDAY + timedelta(**again),
     )
+
+
+def test_place_that_is_kept_for_whoever_asks_a_gate(world: World) -> None:
+    world.doors.answer = shut(hours=9)
+    world.start("db", "web", course=Course(gates=("smoke",), at_once=1))
+    world.advance(minutes=21)
+
+    assert world.blockers()[BlockerKind.AT_ONCE].sentence.endswith(
+        "waits, as no more than 1 may be under way at once."
+    )
+    assert BlockerKind.GATE_SHUT in world.blockers()
 
 
 def test_gate_that_is_shut(world: World) -> None:

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from forewarn.control.caller import Viewing
-from forewarn.control.confined import explain_maintenance_confined
+from forewarn.control.confined_explanations import explain_maintenance_confined
 from forewarn.domain.blockers import VerdictKind
 from forewarn.domain.brakes import Release
 from forewarn.domain.maintenance import MaintenanceStatus

@@ -12,27 +12,14 @@ from itertools import islice
 from typing import NoReturn, TypeVar
 
 from forewarn.domain.access import Principal, Role
-from forewarn.domain.blockers import NAMES_OTHERS, Blocker, BlockerKind
 from forewarn.domain.errors import OutsideScopesError, RoleTooLowError
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.explanation import Reason, ReasonKind
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName, names_scope
 from forewarn.domain.notification import Notification, NotificationStatus, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
-from forewarn.domain.standstill import Standstill, actions_for
 from forewarn.domain.topology import Topology
-from forewarn.operations.context import Context
-from forewarn.operations.events import find_event
-from forewarn.operations.explain import (
-    Explanation,
-    MaintenanceExplanation,
-    explain_event,
-    explain_maintenance,
-)
-from forewarn.operations.maintenances import find_maintenance
-from forewarn.operations.snapshots import Answers, Impacts
 from forewarn.ports.store import (
     AuditEntry,
     KeptAnswer,
@@ -77,58 +64,6 @@ def confine_targets(targets: Iterable[Target], principal: Principal) -> tuple[Ta
 def confine_lines(lines: Iterable[LedgerLine], principal: Principal) -> tuple[LedgerLine, ...]:
     """Return those about events that *principal* may see."""
     return tuple(line for line in lines if principal.covers(line.scope_id))
-
-
-def explain_confined(
-    reading: Reading, principal: Principal, context: Context, event_id: EventId, impacts: Impacts
-) -> Explanation:
-    """Explain an event of the scopes of *principal*. What else holds it is said without names."""
-    confined = confine_reading(reading, principal)
-    find_event(confined, event_id)
-    found = explain_event(reading, context, event_id, impacts)
-
-    def without_names(reason: Reason) -> Reason:
-        if all(confined.event(named) for named in reason.event_ids):
-            return reason
-        kind = ReasonKind.HOST_OPERATION_ELSEWHERE
-        return replace(reason, kind=kind, vms=(), event_ids=())
-
-    # Several elsewhere are said once.
-    return replace(found, reasons=tuple(dict.fromkeys(map(without_names, found.reasons))))
-
-
-def explain_maintenance_confined(
-    reading: Reading,
-    principal: Principal,
-    context: Context,
-    maintenance_id: str,
-    impacts: Impacts,
-    answers: Answers,
-) -> MaintenanceExplanation:
-    """Explain a Maintenance with a part in the scopes of *principal*, naming nothing of others."""
-    find_maintenance(confine_reading(reading, principal), maintenance_id)
-    found = explain_maintenance(reading, context, maintenance_id, impacts, answers)
-    if not principal.scopes:
-        return found
-    # Several elsewhere are said once.
-    blockers = tuple(
-        dict.fromkeys(_confine(blocker, principal) for blocker in found.standstill.blockers)
-    )
-    actions = actions_for(blockers) if found.standstill.verdict.actions else ()
-    verdict = replace(found.standstill.verdict, actions=actions)
-    return replace(found, standstill=Standstill(blockers=blockers, verdict=verdict))
-
-
-def _confine(blocker: Blocker, principal: Principal) -> Blocker:
-    covered = tuple(filter(principal.covers, blocker.scope_ids))
-    if (blocker.scope_ids and not covered) or blocker.kind in NAMES_OTHERS:
-        return Blocker(
-            kind=BlockerKind.ELSEWHERE,
-            release=blocker.release,
-            maintenance_id=blocker.maintenance_id,
-            until=blocker.until,
-        )
-    return replace(blocker, scope_ids=covered)
 
 
 class ConfinedReading:

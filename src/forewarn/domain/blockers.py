@@ -1,6 +1,6 @@
 """What may hold a Maintenance, each in a sentence, and what becomes of it all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -9,10 +9,8 @@ from typing import Final
 from forewarn.domain.brakes import Release
 from forewarn.domain.explanation import ReasonKind
 from forewarn.domain.names import MaintenanceId, ScopeId
+from forewarn.domain.wording import say_moment, say_names
 from forewarn.protocol.vocabulary import EventId
-
-_NAMED: Final = 8
-"""How many names a sentence lists."""
 
 
 class BlockerKind(StrEnum):
@@ -100,8 +98,7 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
         "End it with: forewarn maintenance abort {maintenance}"
     ),
     BlockerKind.AT_ONCE: (
-        "The next step in {scopes} waits, as no more than {about} may be under way at once: "
-        "{places}."
+        "The next step in {scopes} waits, as no more than {about} may be under way at once{places}."
     ),
     BlockerKind.GATE_ASKED: "The next step in {scopes} waits for gate {about}, which is asked.",
     BlockerKind.GATE_SHUT: (
@@ -153,13 +150,13 @@ class Blocker:
         text = SENTENCES[self.kind] if isinstance(self.kind, BlockerKind) else _EVENT
         return text.format(
             maintenance=self.maintenance_id,
-            scopes=_list(self.scope_ids),
-            vms=_list(self.vms),
-            events=_list(self.event_ids),
-            since=_say_moment(self.since),
-            until=_say_moment(self.until),
+            scopes=say_names(self.scope_ids),
+            vms=say_names(self.vms),
+            events=say_names(self.event_ids),
+            since=_say(self.since),
+            until=_say(self.until),
             about=self.about,
-            places=_list(self.places),
+            places=f": {say_names(self.places)}" if self.places else "",
         )
 
 
@@ -183,16 +180,8 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        return VERDICTS[self.kind].format(
-            until=_say_moment(self.until), actions="; ".join(self.actions)
-        )
+        return VERDICTS[self.kind].format(until=_say(self.until), actions="; ".join(self.actions))
 
 
-def _list(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    listed = ", ".join(names[:_NAMED])
-    return f"{listed} and {more} more" if more > 0 else listed
-
-
-def _say_moment(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} GMT"
+def _say(moment: datetime | None) -> str:
+    return "" if moment is None else say_moment(moment)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from forewarn.domain.timetable import Stretch
 from forewarn.domain.windows import Blackout, Calendar, closes_at, describe
+from forewarn.domain.wording import say_moment
 
 _NAMED: Final = 3
 """How many steps are named one by one."""
@@ -77,17 +78,6 @@ def say_steps(numbers: Sequence[int]) -> str:
     if more > 0:
         return f"Steps {', '.join(map(str, named))} and {more} more"
     return f"Steps {', '.join(map(str, named[:-1]))} and {named[-1]}"
-
-
-def say_length(length: timedelta) -> str:
-    """Return *length* in minutes, or in seconds if they do not make whole minutes."""
-    minutes, rest = divmod(length, timedelta(minutes=1))
-    return f"{length.total_seconds():g} s" if rest else f"{minutes} min"
-
-
-def say_moment(moment: datetime) -> str:
-    """Return *moment* as a person reads it."""
-    return f"{moment:%Y-%m-%d %H:%M:%S} GMT"
 
 
 def _moved(

@@ -43,6 +43,7 @@ DomainError
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from forewarn.domain.wording import say_length, say_moment
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -273,7 +274,9 @@ class TokenExpiredError(AccessError):
     """A token whose time is over."""
 
     def __init__(self, name: str, expired_at: datetime) -> None:
-        super().__init__(f"The token {name} has expired on {_date(expired_at)}; ask for another.")
+        super().__init__(
+            f"The token {name} has expired on {say_moment(expired_at)}; ask for another."
+        )
         self.name = name
 
 
@@ -281,7 +284,9 @@ class TokenRevokedError(AccessError):
     """A token that was taken back."""
 
     def __init__(self, name: str, revoked_at: datetime) -> None:
-        super().__init__(f"The token {name} was revoked on {_date(revoked_at)}; ask for another.")
+        super().__init__(
+            f"The token {name} was revoked on {say_moment(revoked_at)}; ask for another."
+        )
         self.name = name
 
 
@@ -365,9 +370,9 @@ class WindowTooShortError(PlanError):
         windows: Sequence[str],
     ) -> None:
         super().__init__(
-            f"A step in {scope} needs {_length(notice + impact)} ({_length(notice)} notice and "
-            f"{_length(impact)} impact), but no opening of the windows is longer than "
-            f"{_length(longest)} ({'; '.join(windows)})."
+            f"A step in {scope} needs {say_length(notice + impact)} ({say_length(notice)} notice "
+            f"and {say_length(impact)} impact), but no opening of the windows is longer than "
+            f"{say_length(longest)} ({'; '.join(windows)})."
         )
         self.scope = scope
         self.windows = tuple(windows)
@@ -392,12 +397,3 @@ class SharedHostError(PlanError):
         self.host = host
         self.scope = scope
         self.vms = tuple(vms)
-
-
-def _length(length: timedelta) -> str:
-    minutes, rest = divmod(length, timedelta(minutes=1))
-    return f"{length.total_seconds():g} s" if rest else f"{minutes} min"
-
-
-def _date(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} GMT"

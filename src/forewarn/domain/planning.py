@@ -12,16 +12,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from forewarn.domain.brakes import expected_impact
-from forewarn.domain.conflicts import Conflict, find_conflicts, say_length, say_moment
+from forewarn.domain.conflicts import Conflict, find_conflicts
 from forewarn.domain.event import Share
 from forewarn.domain.forecast import HIGH, LOW, Sample, Timing, Timings, expect
 from forewarn.domain.maintenance import Maintenance, Step, is_in_the_way
 from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.policy import usual_notice
+from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.timetable import Stretch, make_timetable
 from forewarn.domain.topology import ScopeKind, Topology
 from forewarn.domain.windows import ALWAYS
+from forewarn.domain.wording import say_length, say_moment
 from forewarn.protocol.errors import ForewarnError
 
 
@@ -97,8 +99,8 @@ class Plan:
 class Scheme:
     """What a plan is made of: a Maintenance that has not begun, its *steps* and all around it.
 
-    Impact takes as long as it was announced with. Without that nobody can say how long, unless it
-    *is_simulated*, and so takes as long as usual. *samples* are what events took before.
+    Impact that *is_simulated* takes as long as usual, any other as long as it was announced with;
+    without that nobody can say how long. *samples* are what events took before.
     """
 
     maintenance: Maintenance
@@ -110,6 +112,8 @@ class Scheme:
 
     @property
     def impact(self) -> timedelta:
+        if self.is_simulated:
+            return USUAL_IMPACT[self.maintenance.event_type] / self.snapshot.speed
         return expected_impact(self.maintenance, self.snapshot)
 
     @property

@@ -19,6 +19,7 @@ from forewarn.domain.maintenance import Maintenance, own_events, shared_hosts
 from forewarn.domain.names import ScopeId
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Stage, walk_all
+from forewarn.domain.wording import say_moment
 from forewarn.protocol.vocabulary import EventStatus
 
 _BRAKES: Final[Mapping[tuple[BrakeKind, Release], BlockerKind]] = {
@@ -218,9 +219,9 @@ class _Scene:
             return Release.BY_HAND
         if reason.kind is ReasonKind.UNKNOWN and not is_asked_again:
             return Release.BY_HAND
-        if self._is_simulated and is_asked_again:
-            return Release.BY_TIME
-        return Release.BY_PROGRESS
+        # When it is asked again, impact that is simulated has ended.
+        is_over_then = self._is_simulated and reason.kind is ReasonKind.RUNNING and is_asked_again
+        return Release.BY_TIME if is_over_then else Release.BY_PROGRESS
 
     def _of_step(self, stage: Stage, brake: Brake) -> Iterator[Blocker]:
         if self._is_behind(stage):
@@ -358,4 +359,4 @@ def _verdict(
 
 
 def _say(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} GMT"
+    return "" if moment is None else say_moment(moment)

@@ -138,6 +138,12 @@ def test_duration_that_is_announced_is_planned_with(fleet: Topology) -> None:
     assert not plan.remarks
 
 
+def test_simulated_impact_takes_what_is_usual_whatever_was_announced(fleet: Topology) -> None:
+    plan = plan_of(replace(WEB_ONLY, duration_in_seconds=60), fleet)
+
+    assert latest(plan) == ["12:00-12:25", "12:25-12:50"]
+
+
 def test_impact_of_unknown_length_has_no_latest_end_and_it_is_said(fleet: Topology) -> None:
     plan = plan_of(WEB_ONLY, fleet, Terms(is_simulated=False))
 
