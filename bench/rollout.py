@@ -13,6 +13,7 @@ from typing import Any, Final
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.planning import Plan
 from forewarn.operations.fleet import read_fleet
 from forewarn.operations.maintenances import (
     MaintenanceOrder,
@@ -20,6 +21,7 @@ from forewarn.operations.maintenances import (
     report_maintenance,
     start_maintenance,
 )
+from forewarn.operations.planning import plan_maintenance
 from forewarn.protocol.vocabulary import EventType
 from forewarn.testing.engine import Engine, start_engine
 from forewarn.testing.handles import EmulatedClock
@@ -32,6 +34,7 @@ MIN_AVAILABLE: Final = 66
 SOAK: Final = timedelta(minutes=30)
 START: Final = datetime(2027, 1, 4, tzinfo=UTC)
 SECONDS_TARGET: Final = 60.0
+PLAN_TARGET: Final = 2.0
 LONGEST: Final = timedelta(days=7)
 """Of maintenance time: twice what it takes at most."""
 
@@ -59,6 +62,7 @@ def _measure(engine: Engine, name: str, course: Course) -> None:
         scopes=tuple(f"set-{number}" for number in range(SETS)),
         course=course,
     )
+    plan, planned = _plan(engine, order)
     began = time.perf_counter()
     started = engine.write(lambda tx, context: start_maintenance(tx, context, order))
     begun = time.perf_counter() - began
@@ -68,15 +72,28 @@ def _measure(engine: Engine, name: str, course: Course) -> None:
     report = engine.read(
         lambda reading: report_maintenance(reading, context, started.maintenance_id, {})
     )
-    violations = [*_violations(report.events, course), *_left_out(report)]
+    violations = [
+        *_violations(report.events, course),
+        *_left_out(report),
+        *_unplanned(report.events, plan),
+    ]
+    _, foretold = _plan(engine, order)
     print(
         f"a roll-out through {SETS * SET_SIZE} VMs in {SETS} sets of {UPDATE_DOMAINS} update "
-        f"domains, {name}: begun in {begun:.1f} s, walked in {taken:.1f} s (target "
+        f"domains, {name}: planned in {planned:.1f} s, with a forecast in {foretold:.1f} s (target "
+        f"{PLAN_TARGET:.0f} s), begun in {begun:.1f} s, walked in {taken:.1f} s (target "
         f"{SECONDS_TARGET:.0f} s), {len(report.events)} events, {len(report.held)} sets held, "
         f"{len(violations)} rules broken (target 0)"
     )
     for violation in violations[:10]:
         print(f"  {violation}")
+
+
+def _plan(engine: Engine, order: MaintenanceOrder) -> tuple[Plan, float]:
+    context = engine.service.context("bench")
+    began = time.perf_counter()
+    plan = engine.read(lambda reading: plan_maintenance(reading, context, order))
+    return plan, time.perf_counter() - began
 
 
 def _describe_fleet() -> dict[str, Any]:
@@ -125,6 +142,24 @@ def _overlaps(own: Iterable[ScheduledEvent], course: Course) -> Iterator[str]:
         if (SET_SIZE - len(event.resources)) * 100 < needed:
             yield f"{len(event.resources)} of {SET_SIZE} are away"
         last = event
+
+
+def _unplanned(events: Iterable[ScheduledEvent], plan: Plan) -> Iterator[str]:
+    """No event takes more of its set than was planned, or takes place at another time."""
+    least = {capacity.scope_id: capacity.available for capacity in plan.capacities}
+    times = {
+        share.resources: (step.earliest, step.latest)
+        for step in plan.steps
+        for share in step.shares
+    }
+    for event in events:
+        if SET_SIZE - len(event.resources) < least[event.scope_id]:
+            yield f"{event.event_id} takes more than was planned"
+        earliest, latest = times[event.resources]
+        if earliest and event.created_at < earliest.begins:
+            yield f"{event.event_id} begins earlier than at the earliest"
+        if latest and latest.ends and event.ended_at and event.ended_at > latest.ends:
+            yield f"{event.event_id} ends later than at the latest"
 
 
 def _left_out(report: MaintenanceReport) -> Iterator[str]:

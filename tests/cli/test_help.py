@@ -30,7 +30,9 @@ VERBS = {
         "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",
         "explain", "watch", "seen",
     },
-    "maintenance": {"start", "status", "list", "pause", "resume", "abort"},
+    "maintenance": {
+        "plan", "start", "status", "explain", "list", "pause", "resume", "abort"
+    },
     "scenario": {"list", "run", "status", "stop"},
     "fault": {"set", "list", "clear"},
     "clock": {"show", "advance"},

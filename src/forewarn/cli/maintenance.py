@@ -8,10 +8,10 @@ import typer
 
 from forewarn.cli import maintenance_options as options
 from forewarn.cli.completing import maintenance_ids
-from forewarn.cli.errors import confirm
-from forewarn.cli.event import TypeOption, Yes
+from forewarn.cli.errors import CommandError, ExitCode, confirm
+from forewarn.cli.event import Yes
 from forewarn.cli.event_tables import print_events
-from forewarn.cli.files import read_text
+from forewarn.cli.maintenance_tables import print_blockers, print_plan
 from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
@@ -55,31 +55,30 @@ IdArgument = Annotated[
 ]
 
 
+@command(app, "plan")
+@options.ordering
+def plan(session: Session, order: options.Order) -> None:
+    """Show what a Maintenance would do and when, and all that keeps it from it.
+
+    Example: forewarn maintenance plan --type Freeze --scope web
+    """
+    made = session.post("maintenances", "plan", body=order)
+    session.show(made, print_plan)
+    errors = len(made["errors"])
+    if errors:
+        raise CommandError(
+            f"It cannot be begun: {errors} error{'s' if errors > 1 else ''}.",
+            code=ExitCode.REFUSED,
+            hint="try: forewarn maintenance plan --help",
+        )
+
+
 @command(app, "start")
-def start(  # noqa: PLR0913 - one for each flag
+@options.ordering
+def start(
     session: Session,
+    order: options.Order,
     *,
-    event_type: TypeOption,
-    scope: options.Scope = None,
-    vm: options.Vm = None,
-    label: options.Label = None,
-    host: options.Host = None,
-    host_label: options.HostLabel = None,
-    description: Annotated[str | None, typer.Option(metavar="TEXT", help="What it is for.")] = None,
-    duration: Annotated[
-        int | None, typer.Option(min=0, metavar="S", help="How long each takes, in seconds.")
-    ] = None,
-    canary: options.Canary = None,
-    at_once: options.AtOnce = None,
-    soak: options.Soak = "0s",
-    min_available: options.MinAvailable = 0,
-    gate: options.Gate = None,
-    gate_patience: options.GatePatience = "1h",
-    window: options.Window = None,
-    blackout: options.Blackout = None,
-    holidays: options.Holidays = None,
-    holidays_zone: options.HolidaysZone = "UTC",
-    hold_all: options.HoldAll = False,
     dry_run: DryRun = False,
     wait: Wait = False,
     timeout: Timeout = None,
@@ -88,27 +87,6 @@ def start(  # noqa: PLR0913 - one for each flag
 
     Example: forewarn maintenance start --type Freeze --scope web
     """
-    order = {
-        "event_type": event_type,
-        "scopes": scope or [],
-        "virtual_machines": vm or [],
-        "labels": options.read_labels(label),
-        "hosts": host or [],
-        "host_labels": options.read_labels(host_label),
-        "description": description,
-        "duration_in_seconds": duration,
-        "canary": canary or [],
-        "at_once": at_once,
-        "soak_in_seconds": options.read_seconds(soak),
-        "min_available": min_available,
-        "gates": gate or [],
-        "gate_patience_in_seconds": options.read_seconds(gate_patience),
-        "windows": window or [],
-        "blackouts": blackout or [],
-        "holidays": holidays and read_text(holidays, command="maintenance start"),
-        "holidays_zone": holidays_zone,
-        "hold_all": hold_all,
-    }
     begun = session.post("maintenances", body=order, dry_run=dry_run)
     if dry_run:
         show_rehearsed(session, begun, lambda got: _print_one({**got, "maintenance_id": None}))
@@ -155,6 +133,15 @@ def status(session: Session, maintenance_id: IdArgument) -> None:
     Example: forewarn maintenance status 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
     session.show(session.get("maintenances", maintenance_id), _print_one)
+
+
+@command(app, "explain")
+def explain(session: Session, maintenance_id: IdArgument) -> None:
+    """Say everything that holds a Maintenance, and when it goes on by itself, if ever.
+
+    Example: forewarn maintenance explain 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
+    """
+    session.show(session.get("maintenances", maintenance_id, "explain"), print_blockers)
 
 
 @command(app, "list")

@@ -1,12 +1,16 @@
 """The flags that say what a Maintenance is of, and how it goes about it."""
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from forewarn.cli.completing import vm_names
+from forewarn.cli.event import TypeOption
+from forewarn.cli.files import read_text
 from forewarn.cli.waiting import check_duration
 from forewarn.operations.durations import parse_duration
 
@@ -41,6 +45,10 @@ HostLabel = Annotated[
         help="Hosts that carry all of these labels; repeat it.",
         callback=_check_labels,
     ),
+]
+Description = Annotated[str | None, typer.Option(metavar="TEXT", help="What it is for.")]
+Duration = Annotated[
+    int | None, typer.Option(min=0, metavar="S", help="How long each takes, in seconds.")
 ]
 Canary = Annotated[
     list[str] | None,
@@ -92,11 +100,72 @@ HolidaysZone = Annotated[str, typer.Option(metavar="ZONE", help="Where these hol
 HoldAll = Annotated[bool, typer.Option("--hold-all", help="Let one failure hold every scope.")]
 
 
-def read_labels(labels: Iterable[str] | None) -> dict[str, str]:
-    """Return the labels that were typed as KEY=VALUE."""
+Order: TypeAlias = dict[str, object]
+"""What the control API is asked for."""
+
+
+def ordering(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb every flag that says what a Maintenance is to be, and hand it the order."""
+    flags = inspect.signature(_read_order).parameters
+    session, _, *own = inspect.signature(function).parameters.values()
+
+    @wraps(function)
+    def run(*session_only: Any, **given: Any) -> None:
+        order = _read_order(**{name: given.pop(name) for name in flags})
+        function(*session_only, order, **given)
+
+    run.__dict__["__signature__"] = inspect.Signature([session, *flags.values(), *own])
+    return run
+
+
+def _read_order(  # noqa: PLR0913 - one for each flag
+    *,
+    event_type: TypeOption,
+    scope: Scope = None,
+    vm: Vm = None,
+    label: Label = None,
+    host: Host = None,
+    host_label: HostLabel = None,
+    description: Description = None,
+    duration: Duration = None,
+    canary: Canary = None,
+    at_once: AtOnce = None,
+    soak: Soak = "0s",
+    min_available: MinAvailable = 0,
+    gate: Gate = None,
+    gate_patience: GatePatience = "1h",
+    window: Window = None,
+    blackout: Blackout = None,
+    holidays: Holidays = None,
+    holidays_zone: HolidaysZone = "UTC",
+    hold_all: HoldAll = False,
+) -> Order:
+    return {
+        "event_type": event_type,
+        "scopes": scope or [],
+        "virtual_machines": vm or [],
+        "labels": _read_labels(label),
+        "hosts": host or [],
+        "host_labels": _read_labels(host_label),
+        "description": description,
+        "duration_in_seconds": duration,
+        "canary": canary or [],
+        "at_once": at_once,
+        "soak_in_seconds": _read_seconds(soak),
+        "min_available": min_available,
+        "gates": gate or [],
+        "gate_patience_in_seconds": _read_seconds(gate_patience),
+        "windows": window or [],
+        "blackouts": blackout or [],
+        "holidays": holidays and read_text(holidays, command="maintenance start"),
+        "holidays_zone": holidays_zone,
+        "hold_all": hold_all,
+    }
+
+
+def _read_labels(labels: Iterable[str] | None) -> dict[str, str]:
     return {key: value for key, _, value in (label.partition("=") for label in labels or ())}
 
 
-def read_seconds(duration: str) -> int:
-    """Return the seconds of a duration that was typed."""
+def _read_seconds(duration: str) -> int:
     return int(parse_duration(duration).total_seconds())

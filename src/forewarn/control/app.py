@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 import forewarn
 from forewarn.control import (
     audit,
+    blockers,
     calendar,
     clock,
     events,
@@ -21,6 +22,7 @@ from forewarn.control import (
     metrics,
     notifications,
     places,
+    plans,
     scenarios,
     seen,
     tokens,
@@ -43,6 +45,8 @@ _NOUNS: Final = (
     watching,  # before an event that could be called so
     events,
     explanations,
+    plans,  # before a Maintenance that could be called so
+    blockers,
     maintenances,
     gates,
     scenarios,

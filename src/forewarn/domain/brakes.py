@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final
 
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.gate import GateStatus, Question
+from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.maintenance import (
     Maintenance,
     Step,
@@ -22,6 +22,7 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.policy import usual_notice
+from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.windows import ALWAYS, next_opening
 from forewarn.protocol.vocabulary import EventId
@@ -100,6 +101,12 @@ class Facts:
         self.ahead: dict[ScopeId, bool] = {}
         self.canaries_ahead: list[bool] = []
         self._openings: dict[timedelta, datetime | None] = {}
+
+    def move_to(self, now: datetime) -> None:
+        """Go by what is so at a later moment."""
+        self.now = now
+        self._openings.clear()
+        self.__dict__.pop("canary_brake", None)
 
     @cached_property
     def canary_brake(self) -> Brake | None:
@@ -235,7 +242,8 @@ def _soak(facts: Facts, step: Step) -> Brake | None:
 def _calendar(facts: Facts, step: Step) -> Brake | None:
     if facts.course.calendar == ALWAYS:
         return None
-    opening = facts.opening(time_needed(facts.maintenance, step, facts.snapshot))
+    notice = longest_notice(facts.maintenance, step, facts.snapshot)
+    opening = facts.opening(notice + expected_impact(facts.maintenance, facts.snapshot))
     if opening is None:
         return Brake(kind=BrakeKind.CALENDAR, release=Release.BY_HAND)
     if opening <= facts.now:
@@ -264,9 +272,9 @@ BRAKES: Final[tuple[Callable[[Facts, Step], Brake | None], ...]] = (
 """What may hold the next step of a scope. Gates are asked when none of these does."""
 
 
-def time_needed(maintenance: Maintenance, step: Step, snapshot: Snapshot) -> timedelta:
-    """Return how long *step* takes once announced: its notice, and its impact if that is known."""
-    notice = max(
+def longest_notice(maintenance: Maintenance, step: Step, snapshot: Snapshot) -> timedelta:
+    """Return how long after its announcement *step* starts, if nobody approves."""
+    return max(
         usual_notice(
             maintenance.event_type,
             snapshot.topology.scopes[scope_id].policy,
@@ -274,7 +282,13 @@ def time_needed(maintenance: Maintenance, step: Step, snapshot: Snapshot) -> tim
         )
         for scope_id in step.scope_ids
     )
-    return notice + timedelta(seconds=maintenance.duration_in_seconds or 0)
+
+
+def expected_impact(maintenance: Maintenance, snapshot: Snapshot) -> timedelta:
+    """Return how long the impact takes: as announced, or else what is usual."""
+    if maintenance.duration_in_seconds is not None:
+        return timedelta(seconds=maintenance.duration_in_seconds)
+    return USUAL_IMPACT[maintenance.event_type] / snapshot.speed
 
 
 def gate_questions(facts: Facts, step: Step) -> tuple[Question, ...]:
@@ -306,8 +320,9 @@ def gate_brakes(facts: Facts, questions: tuple[Question, ...]) -> tuple[Brake, .
         return (Brake(kind=BrakeKind.GATE, release=Release.BY_PROGRESS, gate=questions[-1].gate),)
     if answer.status is GateStatus.OPEN:
         return ()
-    since = max(filter(None, (answer.asked_since, facts.maintenance.resumed_at)), default=facts.now)
-    is_spent = answer.status is GateStatus.SHUT and facts.now - since >= facts.course.gate_patience
+    is_spent = answer.status is GateStatus.SHUT and facts.now >= patience_ends(
+        facts.maintenance, answer, facts.now
+    )
     brake = Brake(
         kind=BrakeKind.GATE,
         release=Release.BY_HAND if is_spent else Release.BY_PROGRESS,
@@ -316,6 +331,12 @@ def gate_brakes(facts: Facts, questions: tuple[Question, ...]) -> tuple[Brake, .
         detail=answer.output,
     )
     return (brake,)
+
+
+def patience_ends(maintenance: Maintenance, answer: Answer, now: datetime) -> datetime:
+    """Return when a gate that stays shut holds its step until somebody resumes."""
+    since = max(filter(None, (answer.asked_since, maintenance.resumed_at)), default=now)
+    return since + maintenance.course.gate_patience
 
 
 def _by_scope(events: Collection[ScheduledEvent]) -> dict[ScopeId, list[ScheduledEvent]]:

@@ -36,12 +36,14 @@ DomainError
   ├ EmptySelectionError           nothing was selected
   ├ CapacityError                 a step would leave too few of a scope
   ├ WindowTooShortError           a step that fits into no window
+  ├ UnknownCanaryError            a canary that is not part of it
   └ SharedHostError               a host carries two update domains of one scope
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from forewarn.domain.wording import say_length, say_moment
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -272,7 +274,9 @@ class TokenExpiredError(AccessError):
     """A token whose time is over."""
 
     def __init__(self, name: str, expired_at: datetime) -> None:
-        super().__init__(f"The token {name} has expired on {_date(expired_at)}; ask for another.")
+        super().__init__(
+            f"The token {name} has expired on {say_moment(expired_at)}; ask for another."
+        )
         self.name = name
 
 
@@ -280,7 +284,9 @@ class TokenRevokedError(AccessError):
     """A token that was taken back."""
 
     def __init__(self, name: str, revoked_at: datetime) -> None:
-        super().__init__(f"The token {name} was revoked on {_date(revoked_at)}; ask for another.")
+        super().__init__(
+            f"The token {name} was revoked on {say_moment(revoked_at)}; ask for another."
+        )
         self.name = name
 
 
@@ -354,14 +360,30 @@ class CapacityError(PlanError):
 class WindowTooShortError(PlanError):
     """A step that fits into no window."""
 
-    def __init__(self, scope: str, needed: timedelta, longest: timedelta) -> None:
+    def __init__(
+        self,
+        scope: str,
+        *,
+        notice: timedelta,
+        impact: timedelta,
+        longest: timedelta,
+        windows: Sequence[str],
+    ) -> None:
         super().__init__(
-            f"A step in {scope} takes {needed} with its notice, and would never begin: it "
-            f"is open for {longest} at most. Make the windows longer, or the notice shorter."
+            f"A step in {scope} needs {say_length(notice + impact)} ({say_length(notice)} notice "
+            f"and {say_length(impact)} impact), but no opening of the windows is longer than "
+            f"{say_length(longest)} ({'; '.join(windows)})."
         )
         self.scope = scope
-        self.needed = needed
-        self.longest = longest
+        self.windows = tuple(windows)
+
+
+class UnknownCanaryError(PlanError):
+    """A canary that is not part of it."""
+
+    def __init__(self, canary: str) -> None:
+        super().__init__(f"The canary {canary!r} is not among what was selected.")
+        self.canary = canary
 
 
 class SharedHostError(PlanError):
@@ -375,7 +397,3 @@ class SharedHostError(PlanError):
         self.host = host
         self.scope = scope
         self.vms = tuple(vms)
-
-
-def _date(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} GMT"

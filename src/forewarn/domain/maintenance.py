@@ -22,6 +22,7 @@ from forewarn.domain.errors import (
     CapacityError,
     EmptySelectionError,
     MaintenanceOverError,
+    PlanError,
     SharedHostError,
     UnknownHostError,
     UnknownVirtualMachineError,
@@ -73,10 +74,12 @@ class Step:
 
     host: HostName | None = None
     shares: tuple[Share, ...]
+    scope_ids: frozenset[ScopeId] = field(init=False, repr=False, compare=False)
 
-    @property
-    def scope_ids(self) -> frozenset[ScopeId]:
-        return frozenset(share.scope_id for share in self.shares)
+    def __post_init__(self) -> None:
+        # Made once, for every brake asks for it.
+        scope_ids = frozenset(share.scope_id for share in self.shares)
+        object.__setattr__(self, "scope_ids", scope_ids)
 
     @property
     def is_safe(self) -> bool:
@@ -95,10 +98,32 @@ def plan(maintenance: Maintenance, topology: Topology) -> tuple[Step, ...]:
     steps = remaining_steps(maintenance, topology, events=())
     if not steps:
         raise EmptySelectionError
-    for step in steps:
-        _check_host(step)
-    _check_capacity(maintenance.course, steps, topology)
+    for error in plan_errors(maintenance, topology, steps):
+        raise error
     return steps
+
+
+def plan_errors(
+    maintenance: Maintenance, topology: Topology, steps: Iterable[Step]
+) -> Iterator[PlanError]:
+    """Yield everything that keeps *steps* from ever being walked, but for the calendar."""
+    sizes = set_sizes(topology)
+    for step in steps:
+        yield from shared_hosts(step)
+        for share in (share for share in step.shares if share.scope_id in sizes):
+            lost = lost_capacity(maintenance.course, sizes[share.scope_id], share.resources)
+            if lost:
+                yield CapacityError(share.scope_id, share.update_domain, lost)
+
+
+def shared_hosts(step: Step) -> Iterator[SharedHostError]:
+    """Yield each scope of which the host of *step* carries two update domains."""
+    domains = Counter(share.scope_id for share in step.shares)
+    for scope_id, number in domains.items():
+        if step.host is not None and number > 1:
+            shares = (share for share in step.shares if share.scope_id == scope_id)
+            vms = [vm for share in shares for vm in share.resources]
+            yield SharedHostError(step.host, scope_id, vms)
 
 
 def remaining_steps(
@@ -245,25 +270,3 @@ def _host_steps(hosts: Iterable[HostName], topology: Topology) -> list[Step]:
 def _scope_steps(vms: Iterable[VmName], topology: Topology) -> list[Step]:
     present = [vm for vm in vms if vm in topology.virtual_machines]
     return [Step(shares=(share,)) for share in split_by_update_domain(topology, present)]
-
-
-def _check_capacity(course: Course, steps: Iterable[Step], topology: Topology) -> None:
-    if not course.min_available:
-        return
-    sizes = set_sizes(topology)
-    for share in (share for step in steps for share in step.shares):
-        size = sizes[share.scope_id]
-        lost = lost_capacity(course, size, share.resources) if size else None
-        if lost:
-            raise CapacityError(share.scope_id, share.update_domain, lost)
-
-
-def _check_host(step: Step) -> None:
-    if step.host is None or step.is_safe:
-        return
-    carried: dict[ScopeId, list[VmName]] = {}
-    for share in step.shares:
-        carried.setdefault(share.scope_id, []).extend(share.resources)
-    domains = Counter(share.scope_id for share in step.shares)
-    ((scope_id, _),) = domains.most_common(1)
-    raise SharedHostError(step.host, scope_id, carried[scope_id])

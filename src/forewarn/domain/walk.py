@@ -6,9 +6,9 @@ for nothing else yet. The gates come last: a question is put only when nothing e
 so that the answer is fresh when it counts.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from forewarn.domain.brakes import (
@@ -17,9 +17,10 @@ from forewarn.domain.brakes import (
     Facts,
     Release,
     earlier_step,
+    expected_impact,
     gate_brakes,
     gate_questions,
-    time_needed,
+    longest_notice,
 )
 from forewarn.domain.errors import WindowTooShortError
 from forewarn.domain.gate import Question
@@ -33,7 +34,7 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import MaintenanceId, ScopeId
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.windows import ALWAYS, longest_opening, next_opening
+from forewarn.domain.windows import ALWAYS, describe, longest_opening, next_opening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,17 +91,26 @@ def next_steps(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> t
     return tuple(stage.step for stage in walk(maintenance, snapshot, now) if not stage.brakes)
 
 
-def check_calendar(
+def calendar_errors(
     maintenance: Maintenance, steps: Iterable[Step], snapshot: Snapshot, now: datetime
-) -> None:
-    """Refuse a Maintenance with a step that would never begin, for it fits into no window."""
+) -> Iterator[WindowTooShortError]:
+    """Yield what is wrong with steps that would never begin, for they fit into no window."""
     calendar = maintenance.course.calendar
     if calendar == ALWAYS:
         return
-    needs = {time_needed(maintenance, step, snapshot): min(step.scope_ids) for step in steps}
-    for needed, scope_id in needs.items():
-        if next_opening(calendar, now, needed) is None:
-            raise WindowTooShortError(scope_id, needed, longest_opening(calendar, now))
+    impact = expected_impact(maintenance, snapshot)
+    notices: dict[timedelta, ScopeId] = {}
+    for step in steps:
+        notices.setdefault(longest_notice(maintenance, step, snapshot), min(step.scope_ids))
+    for notice, scope_id in notices.items():
+        if next_opening(calendar, now, notice + impact) is None:
+            yield WindowTooShortError(
+                scope_id,
+                notice=notice,
+                impact=impact,
+                longest=longest_opening(calendar, now),
+                windows=[describe(window) for window in calendar.windows],
+            )
 
 
 def status(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> MaintenanceStatus:

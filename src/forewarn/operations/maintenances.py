@@ -5,7 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from forewarn.domain.course import Course
-from forewarn.domain.errors import DomainError, PlanError, UnknownHostError
+from forewarn.domain.errors import (
+    DomainError,
+    EmptySelectionError,
+    PlanError,
+    UnknownCanaryError,
+    UnknownHostError,
+)
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import (
     Maintenance,
@@ -15,19 +21,21 @@ from forewarn.domain.maintenance import (
     held_scopes,
     own_events,
     pause,
-    plan,
+    plan_errors,
+    remaining_steps,
     resume,
 )
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name_key
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Host, Topology, VirtualMachine
-from forewarn.domain.walk import Stage, check_calendar, status, walk
+from forewarn.domain.walk import Stage, calendar_errors, status, walk
 from forewarn.operations.context import Context
-from forewarn.operations.gates import find_gate
+from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import find_scope_ids, find_vms
 from forewarn.operations.recording import record_audit
 from forewarn.operations.snapshots import Answers, look
 from forewarn.ports.store import Reading, Transaction
+from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventType
 
 Labelled = TypeVar("Labelled", VirtualMachine, Host)
@@ -96,17 +104,28 @@ def start_maintenance(
 
     *gates* are those that the server knows.
     """
-    snapshot = look(tx, {}, {}, context.rules)
-    maintenance = draft_maintenance(snapshot, context, order, gates=gates)
+    draft = draft_maintenance(look(tx, {}, {}, context.rules), context, order, gates=gates)
+    for error in draft.errors:
+        raise error
+    maintenance = draft.maintenance
     tx.put_maintenance(maintenance)
     record_audit(tx, context, "maintenance start", maintenance.maintenance_id)
     return maintenance
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A Maintenance before it is begun: its steps, and all that keeps it from being walked."""
+
+    maintenance: Maintenance
+    steps: tuple[Step, ...]
+    errors: tuple[ForewarnError, ...]
+
+
 def draft_maintenance(
     snapshot: Snapshot, context: Context, order: MaintenanceOrder, *, gates: Collection[str] = ()
-) -> Maintenance:
-    """Return the Maintenance that *order* asks for, or refuse it; nothing is begun."""
+) -> Draft:
+    """Return the Maintenance that *order* asks for; what it selects has to be there."""
     by_host = order.hosts or order.host_labels
     if by_host and (order.scopes or order.virtual_machines or order.labels):
         raise PlanError("Select hosts, or scopes and virtual machines, but not both.")
@@ -120,26 +139,32 @@ def draft_maintenance(
         resources=_selected_vms(topology, order),
         hosts=_selected_hosts(topology, order),
     )
-    steps = plan(maintenance, topology)
+    canaries = _find_canaries(topology, order, remaining_steps(maintenance, topology, events=()))
+    found = _find_gates(gates, order)
     course = replace(
         order.course,
-        canary=_selected_canary(topology, order, steps),
-        gates=tuple(dict.fromkeys(find_gate(gates, gate) for gate in order.course.gates)),
+        canary=tuple(dict.fromkeys(name for names in canaries.values() for name in names)),
+        gates=tuple(dict.fromkeys(filter(None, found.values()))),
     )
     maintenance = replace(maintenance, course=course)
-    check_calendar(maintenance, plan(maintenance, topology), snapshot, context.now)
-    return maintenance
+    steps = remaining_steps(maintenance, topology, events=())
+    errors: list[ForewarnError] = [] if steps else [EmptySelectionError()]
+    errors += [GateNotFoundError(name) for name, gate in found.items() if gate is None]
+    errors += [UnknownCanaryError(name) for name, names in canaries.items() if not names]
+    errors += plan_errors(maintenance, topology, steps)
+    errors += calendar_errors(maintenance, steps, snapshot, context.now)
+    return Draft(maintenance=maintenance, steps=steps, errors=tuple(errors))
 
 
 def pause_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
     """Begin no further step until somebody resumes."""
-    tx.put_maintenance(pause(_find(tx, maintenance_id)))
+    tx.put_maintenance(pause(find_maintenance(tx, maintenance_id)))
     record_audit(tx, context, "maintenance pause", maintenance_id)
 
 
 def resume_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
     """Go on, also where something failed or a gate stayed shut."""
-    maintenance = _find(tx, maintenance_id)
+    maintenance = find_maintenance(tx, maintenance_id)
     events = tx.events_of([maintenance.maintenance_id])
     tx.put_maintenance(resume(maintenance, events, now=context.now))
     record_audit(tx, context, "maintenance resume", maintenance_id)
@@ -147,7 +172,7 @@ def resume_maintenance(tx: Transaction, context: Context, maintenance_id: str) -
 
 def abort_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
     """Begin no further step, ever, and withdraw what has not started."""
-    tx.put_maintenance(abort(_find(tx, maintenance_id)))
+    tx.put_maintenance(abort(find_maintenance(tx, maintenance_id)))
     record_audit(tx, context, "maintenance abort", maintenance_id)
 
 
@@ -155,7 +180,7 @@ def report_maintenance(
     reading: Reading, context: Context, maintenance_id: str, answers: Answers
 ) -> MaintenanceReport:
     """Say where a Maintenance is, what it has done and what remains."""
-    maintenance = _find(reading, maintenance_id)
+    maintenance = find_maintenance(reading, maintenance_id)
     return _report(reading, look(reading, {}, answers, context.rules), context, maintenance)
 
 
@@ -168,7 +193,7 @@ def report_maintenances(
     limit: int | None = None,
 ) -> tuple[MaintenanceReport, ...]:
     """Say where every Maintenance is, or the newest before one that was seen, oldest first."""
-    seen = None if older_than is None else _find(reading, older_than).maintenance_id
+    seen = None if older_than is None else find_maintenance(reading, older_than).maintenance_id
     snapshot = look(reading, {}, answers, context.rules)
     return tuple(
         _report(reading, snapshot, context, maintenance)
@@ -176,7 +201,8 @@ def report_maintenances(
     )
 
 
-def _find(reading: Reading, maintenance_id: str) -> Maintenance:
+def find_maintenance(reading: Reading, maintenance_id: str) -> Maintenance:
+    """Return the Maintenance, or refuse if nobody has started it."""
     maintenance = reading.maintenance(MaintenanceId(maintenance_id))
     if maintenance is None:
         raise UnknownMaintenanceError(maintenance_id)
@@ -200,33 +226,38 @@ def _report(
     )
 
 
-def _selected_canary(
+def _find_canaries(
     topology: Topology, order: MaintenanceOrder, steps: Iterable[Step]
-) -> tuple[str, ...]:
-    """Return the ids of scopes and the names of hosts that are to go first."""
+) -> dict[str, tuple[str, ...]]:
+    """Return what each name stands for that is to go first: ids of scopes, and hosts."""
     walked = list(steps)
     scope_ids = {scope_id for step in walked for scope_id in step.scope_ids}
     hosts = {step.host for step in walked}
-    found: dict[str, None] = {}
-    for wanted in order.course.canary:
-        named = [
+    return {
+        wanted: (
             *(scope_id for scope_id in find_scope_ids(topology, wanted) if scope_id in scope_ids),
             *(host for host in hosts if host and name_key(host) == name_key(wanted)),
-        ]
-        if not named:
-            raise PlanError(f"The canary {wanted!r} is not among what was selected.")
-        found |= dict.fromkeys(named)
-    return tuple(found)
+        )
+        for wanted in order.course.canary
+    }
+
+
+def _find_gates(gates: Collection[str], order: MaintenanceOrder) -> dict[str, str | None]:
+    """Return the gate that each name stands for, in any case."""
+    known = {name_key(gate): gate for gate in gates}
+    return {wanted: known.get(name_key(wanted)) for wanted in order.course.gates}
 
 
 def _selected_vms(topology: Topology, order: MaintenanceOrder) -> tuple[VmName, ...]:
     names = dict.fromkeys(vm.name for vm in find_vms(topology, order.virtual_machines))
     vms = topology.virtual_machines.values()
+    scope_ids: set[ScopeId] = set()
     for wanted in order.scopes:
-        scope_ids = find_scope_ids(topology, wanted)
-        if not scope_ids:
+        found = find_scope_ids(topology, wanted)
+        if not found:
             raise UnknownSelectionError(wanted)
-        names |= dict.fromkeys(vm.name for vm in vms if vm.scope_id in scope_ids)
+        scope_ids.update(found)
+    names |= dict.fromkeys(vm.name for vm in vms if vm.scope_id in scope_ids)
     if order.labels:
         names |= dict.fromkeys(vm.name for vm in _labelled("virtual machine", vms, order.labels))
     return tuple(names)

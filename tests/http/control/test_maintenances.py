@@ -57,7 +57,7 @@ def test_maintenance_takes_hosts_or_virtual_machines(api: httpx2.Client) -> None
         ({"host_labels": {"row": "none"}}, 404, "unknown-labels"),
         ({"labels": ["tier"]}, 422, "invalid-request"),
         ({"scopes": ["web"], "gates": ["smoke"]}, 404, "gate-not-found"),
-        ({"scopes": ["web"], "canary": ["solo"]}, 422, "plan"),
+        ({"scopes": ["web"], "canary": ["solo"]}, 422, "unknown-canary"),
         ({"scopes": ["web"], "at_once": 0}, 422, "invalid-request"),
         ({"scopes": ["web"], "soak_in_seconds": -1}, 422, "invalid-request"),
         ({"scopes": ["web"], "min_available": 101}, 422, "invalid-request"),

@@ -28,6 +28,7 @@ from forewarn.domain.errors import (
     TokenNameTakenError,
     TokenOrderError,
     TokenRevokedError,
+    UnknownCanaryError,
     UnknownEventError,
     UnknownHostError,
     UnknownScopeError,
@@ -115,10 +116,17 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
         ["Update domain 2 of availability-set/web", "6 of 9", "min_available"],
     ),
     (
-        WindowTooShortError("availability-set/web", timedelta(minutes=25), timedelta(minutes=10)),
-        {"scope": "availability-set/web", "needed": timedelta(minutes=25)},
-        ["availability-set/web", "0:25:00", "0:10:00"],
+        WindowTooShortError(
+            "availability-set/web",
+            notice=timedelta(minutes=15),
+            impact=timedelta(seconds=90),
+            longest=timedelta(minutes=10),
+            windows=["Sat 22:00-22:10 UTC"],
+        ),
+        {"scope": "availability-set/web", "windows": ("Sat 22:00-22:10 UTC",)},
+        ["availability-set/web", "990 s (15 min notice and 90 s impact)", "longer than 10 min"],
     ),
+    (UnknownCanaryError("web"), {"canary": "web"}, ["'web' is not among"]),
     (
         SharedHostError("kvm-1", "availability-set/web", ["web-0", "web-1"]),
         {"host": "kvm-1", "scope": "availability-set/web", "vms": ("web-0", "web-1")},

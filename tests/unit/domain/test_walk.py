@@ -10,7 +10,7 @@ from forewarn.domain.actions import AskGate, ScheduleStep
 from forewarn.domain.brakes import Brake, BrakeKind, Release
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
-from forewarn.domain.errors import CapacityError, WindowTooShortError
+from forewarn.domain.errors import CapacityError
 from forewarn.domain.event import (
     Draft,
     Outcome,
@@ -36,7 +36,7 @@ from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.policy import Policy
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
-from forewarn.domain.walk import Stage, check_calendar, status, walk, walk_all
+from forewarn.domain.walk import Stage, calendar_errors, status, walk, walk_all
 from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
@@ -420,14 +420,15 @@ def test_longer_notice_of_a_scope_has_to_fit_in_too(fleet: Topology) -> None:
     assert brakes_of(stages, "web-0") == {
         BrakeKind.CALENDAR: Brake(kind=BrakeKind.CALENDAR, release=Release.BY_HAND)
     }
-    with pytest.raises(WindowTooShortError, match=r"availability-set/web takes 1:05:00.*1:00:00"):
-        check_calendar(maintenance, plan(maintenance, patient), snapshot, NOW)
+    (error,) = calendar_errors(maintenance, plan(maintenance, patient), snapshot, NOW)
+    assert "availability-set/web needs 65 min (60 min notice and 5 min impact)" in str(error)
 
 
 def test_calendar_that_has_room_is_accepted(fleet: Topology) -> None:
     for calendar in (NIGHTS, Calendar()):
         maintenance = maintenance_of(calendar=calendar)
-        check_calendar(maintenance, plan(maintenance, fleet), seen(maintenance, fleet), NOW)
+        snapshot = seen(maintenance, fleet)
+        assert not [*calendar_errors(maintenance, plan(maintenance, fleet), snapshot, NOW)]
 
 
 def ask(maintenance: Maintenance, gate: str, scope_id: ScopeId, steps_done: int) -> Question:
