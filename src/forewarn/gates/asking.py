@@ -22,7 +22,7 @@ from forewarn.ports.clock import Clock, WallClock
 
 log = structlog.get_logger()
 
-_LANES: Final = 4
+LANES: Final = 4
 """How many questions a gate is asked at once; a gate that hangs hangs this many threads."""
 _MOST_CASES: Final = 10_000
 _END_SECONDS: Final = 2.0
@@ -181,7 +181,7 @@ class _Lanes:
             case.answered.set()
             return
         self._waiting.put(case)
-        if len(self._threads) < _LANES:
+        if len(self._threads) < LANES:
             # Daemons: who waits for a gate must not keep the server from ending.
             thread = threading.Thread(target=self._run, name=f"gate-{self._name}", daemon=True)
             self._threads.append(thread)
@@ -190,7 +190,7 @@ class _Lanes:
     def stop(self) -> None:
         """Let every thread end after the question it is at."""
         self._is_stopping = True
-        for _ in range(_LANES):
+        for _ in range(LANES):
             self._waiting.put(None)
 
     def join(self, deadline: float) -> None:

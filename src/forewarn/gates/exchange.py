@@ -59,8 +59,8 @@ def send(request: Request) -> Reply:
 
 def _reason(error: BaseException) -> str:
     """Return what was at the bottom of it; those above only say that something was."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    while below := error.__cause__ or error.__context__:
+        error = below
     return str(error) or type(error).__name__
 
 

@@ -40,7 +40,10 @@ def test_every_change_is_written_under_the_name_of_its_route(
     api.post("virtual-machines", json={"name": "new"})
     api.post("virtual-machines/new/restart")
     api.post("virtual-machines/solo/redeploy")
-    api.post("maintenances", json={"event_type": "Freeze", "scopes": ["web"]})
+    freeze = {"event_type": "Freeze", "scopes": ["web"]}
+    maintenance = api.post("maintenances", json=freeze).json()["maintenance_id"]
+    for verb in ("pause", "resume", "abort"):
+        api.post(f"maintenances/{maintenance}/{verb}")
     order = {"name": "spot-eviction", "virtual_machines": ["web-1"]}
     run = api.post("scenario-runs", json=order).json()["run_id"]
     api.post(f"scenario-runs/{run}/stop")
