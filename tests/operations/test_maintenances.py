@@ -60,6 +60,10 @@ def test_maintenance_selects_by_scope_machine_or_host(
         (MaintenanceOrder(event_type=FREEZE, scopes=("web",), hosts=("kvm-0",)), PlanError),
         (MaintenanceOrder(event_type=FREEZE, scopes=("nothing",)), UnknownSelectionError),
         (MaintenanceOrder(event_type=FREEZE, hosts=("kvm-9",)), UnknownHostError),
+        (
+            MaintenanceOrder(event_type=FREEZE, scopes=("web",), course=Course(canary=("batch",))),
+            PlanError,
+        ),
     ],
 )
 def test_maintenance_that_cannot_be_walked_is_refused(

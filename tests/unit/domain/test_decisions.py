@@ -31,7 +31,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, abort, pause, plan
 from forewarn.domain.names import HostName, MaintenanceId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
-from forewarn.domain.recording import record
+from forewarn.domain.recording import record, without_ended
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
@@ -608,3 +608,17 @@ def test_running_impact_is_asked_again_when_it_has_news(
     assert next_deadline(snapshot, now) == over
     assert decide(snapshot, now) == NOTHING
     assert asked == set(event.resources)
+
+
+def test_what_is_over_is_not_looked_at_anew(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    over = replace(BY_SCOPE, finished_at=now)
+    (own,) = announce(look(fleet, maintenances=[BY_SCOPE]), now)
+    withdrawn = cancel(event, now=now)
+    ended = cancel(
+        replace(own, event_id=EventId("E9"), maintenance_id=BY_HOST.maintenance_id), now=now
+    )
+    snapshot = look(fleet, [withdrawn, own, ended], [over, BY_HOST])
+
+    assert without_ended(snapshot) == look(fleet, [own, ended], [BY_HOST])
