@@ -637,7 +637,7 @@ def test_gate_that_is_asked(world: World) -> None:
 def shut(**again: float) -> Answer:
     return Answer(
         status=GateStatus.SHUT,
-        output="error rate 7 %",
+        output="error rate 7 %\nIt ended with 1.",
         ask_again_at=MONDAY + timedelta(**again),
     )
 
@@ -657,7 +657,7 @@ def test_gate_that_is_shut(world: World) -> None:
     behind_a_gate(world, shut(hours=9))
 
     assert world.sentence(BlockerKind.GATE_SHUT) == (
-        f"The next step in {DB} waits for gate smoke: error rate 7 %; "
+        f"The next step in {DB} waits for gate smoke (error rate 7 % / It ended with 1.); "
         "it is asked until 2026-01-05 08:50:00 GMT."
     )
 
@@ -667,7 +667,8 @@ def test_gate_that_has_been_shut_for_too_long(world: World) -> None:
     world.advance(minutes=30)
 
     assert world.sentence(BlockerKind.GATE_HOLDS) == (
-        f"The next step in {DB} is held by gate smoke: error rate 7 %; nobody asks it any more. "
+        f"The next step in {DB} is held by gate smoke (error rate 7 % / It ended with 1.); "
+        "nobody asks it any more. "
         f"Have it asked again with: forewarn maintenance resume {M1}"
     )
     assert f"forewarn maintenance resume {M1}" in world.verdict()

@@ -248,7 +248,8 @@ class _Scene:
             places = tuple(dict.fromkeys(event.host or event.scope_id for event in self.in_flight))
         elif brake.kind is BrakeKind.GATE:
             kind, until = self._gate(stage, kind)
-            about = f"{brake.gate}: {brake.detail}" if brake.detail else brake.gate
+            said = " / ".join(brake.detail.splitlines())
+            about = f"{brake.gate} ({said})" if said else brake.gate
         return Blocker(
             kind=kind,
             release=brake.release,
