@@ -20,6 +20,7 @@ for name in sys.argv[1:]:
     for module in pkgutil.walk_packages(getattr(package, "__path__", []), name + "."):
         importlib.import_module(module.name)
 imported = {name.partition(".")[0] for name in set(sys.modules) - there_before}
+imported = {name for name in imported if not name.startswith("_sysconfigdata")}  # of the platform
 print(*sorted(imported - set(sys.stdlib_module_names) - {"forewarn"}))
 """
 
