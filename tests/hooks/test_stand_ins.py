@@ -1,0 +1,276 @@
+"""Hooks for programs that cannot be had here: stand-ins answer, and note what they were asked."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.hooks.conftest import (
+    EVENT_ID,
+    FAILED,
+    NOT_YET,
+    OTHER_ID,
+    READY,
+    STAND_INS,
+    Installed,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A hook, its settings, and the commands that do something."""
+
+    settings: dict[str, str]
+    take_out: str
+    put_back: str
+
+
+SUBJECTS = {
+    "systemd-units": Subject(
+        settings={"UNITS": "app.service"},
+        take_out="systemctl stop app.service",
+        put_back="systemctl start app.service",
+    ),
+    "kubernetes": Subject(
+        settings={"NODE": "node-0"},
+        take_out="kubectl cordon node-0",
+        put_back="kubectl uncordon node-0",
+    ),
+    "slurm": Subject(
+        settings={"NODE": "node-0"},
+        take_out="scontrol update NodeName=node-0 State=DRAIN Reason=Reboot ahead, by forewarn",
+        put_back="scontrol update NodeName=node-0 State=RESUME",
+    ),
+    "nomad": Subject(
+        settings={},
+        take_out="nomad node drain -enable -detach -yes -deadline 1h -self",
+        put_back="nomad node drain -disable -yes -self",
+    ),
+}
+UNKNOWN = {"systemd-units": "UNITS", "kubernetes": "NODE", "slurm": "NODE", "nomad": "NODE"}
+HAVING_TO_WAIT = [name for name in SUBJECTS if name != "systemd-units"]
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A hook, and the folder through which its stand-in is told how things are."""
+
+    hook: Installed
+    folder: Path
+
+    def set(self, *facts: str) -> None:
+        for fact in facts:
+            (self.folder / fact).touch()
+
+    def unset(self, fact: str) -> None:
+        (self.folder / fact).unlink()
+
+    @property
+    def is_out(self) -> bool:
+        return (self.folder / "out").exists()
+
+    @property
+    def calls(self) -> list[str]:
+        try:
+            return (self.folder / "calls").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+
+
+StandInMaker = Callable[..., StandIn]
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> StandInMaker:
+    def make(name: str, **settings: str) -> StandIn:
+        folder = tmp_path / "stand-in"
+        folder.mkdir()
+        hook = Installed(
+            name=name,
+            folder=tmp_path,
+            settings=settings or SUBJECTS[name].settings,
+            path=f"{STAND_INS}:{os.defpath}",
+            environment={"STAND_IN": str(folder)},
+        )
+        return StandIn(hook, folder)
+
+    return make
+
+
+each = pytest.mark.parametrize("name", SUBJECTS)
+
+
+@each
+@pytest.mark.parametrize("ending", ["recovered", "canceled"])
+def test_what_was_taken_out_is_put_back(stand_in: StandInMaker, name: str, ending: str) -> None:
+    it = stand_in(name)
+
+    assert it.hook.run("scheduled").status == READY
+    assert it.is_out
+    assert it.hook.run(ending).status == READY
+
+    assert not it.is_out
+    doing = [call for call in it.calls if call in (SUBJECTS[name].take_out, SUBJECTS[name].put_back)]
+    assert doing == [SUBJECTS[name].take_out, SUBJECTS[name].put_back]
+
+
+@each
+def test_hook_that_runs_twice_acts_once(stand_in: StandInMaker, name: str) -> None:
+    it = stand_in(name)
+
+    for phase in ("scheduled", "scheduled", "recovered", "recovered"):
+        assert it.hook.run(phase).status == READY
+
+    assert it.calls.count(SUBJECTS[name].take_out) == 1
+    assert it.calls.count(SUBJECTS[name].put_back) == 1
+
+
+@pytest.mark.parametrize("name", HAVING_TO_WAIT)
+def test_hook_says_not_yet_while_something_is_left(stand_in: StandInMaker, name: str) -> None:
+    it = stand_in(name)
+    it.set("busy")
+
+    assert it.hook.run("scheduled").status == NOT_YET
+    assert it.is_out
+    it.unset("busy")
+
+    assert it.hook.run("scheduled").status == READY
+    assert it.calls.count(SUBJECTS[name].take_out) == 1
+
+
+@each
+def test_what_somebody_else_took_out_stays_out(stand_in: StandInMaker, name: str) -> None:
+    it = stand_in(name)
+    it.set("out")
+
+    assert it.hook.run("scheduled").status == READY
+    assert it.hook.run("recovered").status == READY
+
+    assert it.is_out
+    assert SUBJECTS[name].put_back not in it.calls
+
+
+@each
+def test_what_somebody_else_put_back_is_not_put_back_again(
+    stand_in: StandInMaker, name: str
+) -> None:
+    it = stand_in(name)
+    it.hook.run("scheduled")
+    it.unset("out")
+
+    assert it.hook.run("recovered").status == READY
+
+    assert SUBJECTS[name].put_back not in it.calls
+
+
+@each
+def test_what_two_events_need_out_is_put_back_after_the_second(
+    stand_in: StandInMaker, name: str
+) -> None:
+    it = stand_in(name)
+    it.hook.run("scheduled", EVENT_ID)
+    it.hook.run("scheduled", OTHER_ID)
+
+    first = it.hook.run("recovered", EVENT_ID)
+    assert OTHER_ID in first.said
+    assert (first.status, it.is_out) == (READY, True)
+
+    assert it.hook.run("canceled", OTHER_ID).status == READY
+    assert not it.is_out
+
+
+@each
+def test_hook_fails_if_nobody_answers(stand_in: StandInMaker, name: str) -> None:
+    it = stand_in(name)
+    it.set("broken")
+
+    ended = it.hook.run("scheduled")
+
+    assert ended.status == FAILED
+    assert "nobody answers" in ended.said
+
+
+@each
+def test_hook_fails_for_what_there_is_not(stand_in: StandInMaker, name: str) -> None:
+    it = stand_in(name, **{UNKNOWN[name]: "other"})
+
+    assert it.hook.run("scheduled").status == FAILED
+
+
+@each
+def test_putting_back_is_tried_until_somebody_answers(stand_in: StandInMaker, name: str) -> None:
+    """After a reboot the program is not up at once."""
+    it = stand_in(name)
+    it.hook.run("scheduled")
+    it.set("broken")
+
+    assert it.hook.run("recovered").status == NOT_YET
+    assert it.hook.run("recovered").status == NOT_YET
+    it.unset("broken")
+    assert it.hook.run("recovered").status == READY
+
+    assert not it.is_out
+
+
+@each
+@pytest.mark.parametrize("phase", ["started", "notify"])
+def test_other_phases_do_nothing(stand_in: StandInMaker, name: str, phase: str) -> None:
+    it = stand_in(name)
+
+    assert it.hook.run(phase).status == READY
+
+    assert it.calls == []
+
+
+@pytest.mark.parametrize("event_id", ["", "../../etc/passwd", ".", "a b"])
+def test_event_id_that_is_no_name_of_a_file_is_refused(
+    stand_in: StandInMaker, event_id: str
+) -> None:
+    it = stand_in("nomad")
+
+    assert it.hook.run("scheduled", event_id).status == FAILED
+
+    assert it.calls == []
+
+
+def test_missing_setting_is_named(stand_in: StandInMaker) -> None:
+    it = stand_in("systemd-units", UNITS="")
+
+    ended = it.hook.run("scheduled")
+
+    assert ended.status == FAILED
+    assert f"set UNITS in {it.hook.folder}/conf/systemd-units.conf" in ended.said
+
+
+def test_leader_of_patroni_hands_over(stand_in: StandInMaker) -> None:
+    it = stand_in("patroni-switchover", MEMBER="db-0", CLUSTER="db", CONFIG="/etc/p.yml")
+
+    assert it.hook.run("scheduled").status == READY
+    assert it.hook.run("scheduled").status == READY
+    assert it.hook.run("recovered").status == READY
+
+    handing_over = "patronictl -c /etc/p.yml switchover --leader db-0 --force db"
+    assert it.calls.count(handing_over) == 1
+
+
+def test_leader_of_patroni_waits_for_somebody_to_hand_over_to(stand_in: StandInMaker) -> None:
+    it = stand_in("patroni-switchover", MEMBER="db-0", CLUSTER="db")
+    it.set("busy")
+
+    ended = it.hook.run("scheduled")
+
+    assert ended.status == NOT_YET
+    assert "no good candidates have been found" in ended.said
+    assert "+-" not in ended.said
+
+
+@pytest.mark.parametrize(("member", "status"), [("db-1", READY), ("db-9", FAILED)])
+def test_who_does_not_lead_patroni_hands_nothing_over(
+    stand_in: StandInMaker, member: str, status: int
+) -> None:
+    it = stand_in("patroni-switchover", MEMBER=member, CLUSTER="db")
+
+    assert it.hook.run("scheduled").status == status
+
+    assert not any("switchover" in call for call in it.calls)
