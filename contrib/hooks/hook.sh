@@ -34,7 +34,7 @@ not_yet() {
 
 # for functions: it fails, and that is why
 because() {
-  echo "$*" >&2
+  printf '%s\n' "$*" >&2
   return 1
 }
 

@@ -11,6 +11,7 @@ import pytest
 
 HOOKS = Path(__file__).parents[2] / "contrib" / "hooks"
 STAND_INS = Path(__file__).parent / "stand_ins"
+PATH = f"{os.defpath}:/usr/sbin:/sbin"
 HOOK_SECONDS = 30
 EVENT_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
 OTHER_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16124"
@@ -30,7 +31,7 @@ class Installed:
     name: str
     folder: Path
     settings: dict[str, str]
-    path: str = os.defpath
+    path: str = PATH
     environment: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -87,5 +88,5 @@ def install(tmp_path: Path) -> InstalledMaker:
 
 def need(*programs: str) -> None:
     for program in programs:
-        if shutil.which(program, path=f"{os.defpath}:/usr/sbin:/sbin") is None:
+        if shutil.which(program, path=PATH) is None:
             pytest.skip(f"{program} is not here; run scripts/test_needs.sh as root")

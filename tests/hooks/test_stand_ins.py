@@ -1,6 +1,5 @@
 """Hooks for programs that cannot be had here: stand-ins answer, and note what they were asked."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from tests.hooks.conftest import (
     FAILED,
     NOT_YET,
     OTHER_ID,
+    PATH,
     READY,
     STAND_INS,
     Installed,
@@ -90,7 +90,7 @@ def stand_in(tmp_path: Path) -> StandInMaker:
             name=name,
             folder=tmp_path,
             settings=settings or SUBJECTS[name].settings,
-            path=f"{STAND_INS}:{os.defpath}",
+            path=f"{STAND_INS}:{PATH}",
             environment={"STAND_IN": str(folder)},
         )
         return StandIn(hook, folder)
