@@ -60,9 +60,7 @@ def test_haproxy_is_drained_before_approval_and_serves_again_after_recovery(
 
     (event,) = server.create("Reboot", "solo-0")
     event_id = event["event_id"]
-    wait_until(
-        lambda: machine.said().count("outcome=not-yet") >= 2, "it was not asked again", 20
-    )
+    wait_until(lambda: machine.said().count("outcome=not-yet") >= 2, "it was not asked again", 20)
     assert "haproxy: not yet: web/web-0" in machine.said()
     assert server.event(event_id)["approvals"] == []
     balancer.first.released.set()

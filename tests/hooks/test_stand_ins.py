@@ -111,7 +111,9 @@ def test_what_was_taken_out_is_put_back(stand_in: StandInMaker, name: str, endin
     assert it.hook.run(ending).status == READY
 
     assert not it.is_out
-    doing = [call for call in it.calls if call in (SUBJECTS[name].take_out, SUBJECTS[name].put_back)]
+    doing = [
+        call for call in it.calls if call in (SUBJECTS[name].take_out, SUBJECTS[name].put_back)
+    ]
     assert doing == [SUBJECTS[name].take_out, SUBJECTS[name].put_back]
 
 
@@ -241,36 +243,3 @@ def test_missing_setting_is_named(stand_in: StandInMaker) -> None:
 
     assert ended.status == FAILED
     assert f"set UNITS in {it.hook.folder}/conf/systemd-units.conf" in ended.said
-
-
-def test_leader_of_patroni_hands_over(stand_in: StandInMaker) -> None:
-    it = stand_in("patroni-switchover", MEMBER="db-0", CLUSTER="db", CONFIG="/etc/p.yml")
-
-    assert it.hook.run("scheduled").status == READY
-    assert it.hook.run("scheduled").status == READY
-    assert it.hook.run("recovered").status == READY
-
-    handing_over = "patronictl -c /etc/p.yml switchover --leader db-0 --force db"
-    assert it.calls.count(handing_over) == 1
-
-
-def test_leader_of_patroni_waits_for_somebody_to_hand_over_to(stand_in: StandInMaker) -> None:
-    it = stand_in("patroni-switchover", MEMBER="db-0", CLUSTER="db")
-    it.set("busy")
-
-    ended = it.hook.run("scheduled")
-
-    assert ended.status == NOT_YET
-    assert "no good candidates have been found" in ended.said
-    assert "+-" not in ended.said
-
-
-@pytest.mark.parametrize(("member", "status"), [("db-1", READY), ("db-9", FAILED)])
-def test_who_does_not_lead_patroni_hands_nothing_over(
-    stand_in: StandInMaker, member: str, status: int
-) -> None:
-    it = stand_in("patroni-switchover", MEMBER=member, CLUSTER="db")
-
-    assert it.hook.run("scheduled").status == status
-
-    assert not any("switchover" in call for call in it.calls)
