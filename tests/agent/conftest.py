@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from forewarn.agent.agent import Agent, Ways
+from forewarn.agent.agent import Agent, Looked, Ways
 from forewarn.agent.cases import Case, Cases
 from forewarn.agent.decisions import Conduct, Now, RunHook
 from forewarn.agent.errors import StateError
@@ -95,7 +95,7 @@ class Stage:
     process: FakeProcess = field(default_factory=FakeProcess)
     now: Now = field(default_factory=lambda: Now(wall=NOON, steady=1000.0))
 
-    def start(self) -> Agent:
+    def start(self, *, has_looked: bool = True) -> Agent:
         """Return an agent that finds what was saved."""
         ways = Ways(
             conduct=make_conduct(approval=self.approval),
@@ -103,7 +103,10 @@ class Stage:
             find_hooks=lambda: self.hooks,
             ask_again=10.0,
         )
-        return Agent(ways=ways, cases=self.saved, memory=self, performer=self)
+        agent = Agent(ways=ways, cases=self.saved, memory=self, performer=self)
+        if has_looked:
+            agent.take(Looked(), self.now)
+        return agent
 
     def save(self, cases: Cases) -> None:
         if self.is_disk_full:
@@ -127,7 +130,7 @@ class Stage:
             wall=self.now.wall + timedelta(seconds=seconds), steady=self.now.steady + seconds
         )
 
-    def tell(self, agent: Agent, news: Change | HookEnded | Answered) -> None:
+    def tell(self, agent: Agent, news: Change | HookEnded | Answered | Looked) -> None:
         agent.take(news, self.now)
         agent.act(self.now)
 

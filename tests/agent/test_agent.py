@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from math import inf
 
 import pytest
 from tests.agent.conftest import ID, NOON, Stage, make_change, make_event, make_hooks
 
+from forewarn.agent.agent import Looked
 from forewarn.agent.decisions import Now
 from forewarn.agent.performing import Answered
 from forewarn.agent.vocabulary import Approval, Consent, Outcome, Phase, Verdict
@@ -249,6 +251,31 @@ def test_answer_about_an_event_that_is_over_is_forgotten(stage: Stage) -> None:
     assert not agent.is_busy
 
 
+def test_answer_that_comes_too_late_delays_nothing(stage: Stage) -> None:
+    stage.hooks = make_hooks(canceled="undo")
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.tell(agent, make_change(ChangeKind.CANCELED))
+
+    stage.answer(agent, SILENT)
+    stage.end_hook(agent)
+
+    assert agent.cases == {}
+    assert agent.next_moment() == inf
+
+
+def test_case_that_is_closed_leaves_no_time_to_wake_up_at(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.end_hook(agent, status=75)
+
+    stage.hooks = make_hooks()
+    stage.tell(agent, make_change(ChangeKind.GONE))
+
+    assert agent.cases == {}
+    assert agent.next_moment() == inf
+
+
 def test_approval_never_is_never(stage: Stage) -> None:
     approving(stage)
     stage.approval = Approval.NEVER
@@ -306,6 +333,33 @@ def test_restarted_agent_knows_which_events_were_told(stage: Stage) -> None:
     stage.tell(agent, make_change(ChangeKind.COMPLETED, number=2))
 
     assert [event.event_id for event in stage.start().events] == [ID]
+
+
+def test_restarted_agent_looks_before_it_goes_on(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.end_hook(agent, status=1)
+
+    agent = stage.start(has_looked=False)
+    agent.act(stage.now)
+    assert stage.begun == ["scheduled first", "scheduled second"]
+    stage.tell(agent, make_change(ChangeKind.COMPLETED))
+    stage.tell(agent, Looked())
+
+    assert stage.begun == ["scheduled first", "scheduled second", "recovered back"]
+
+
+def test_restarted_agent_goes_on_to_put_things_back_whether_or_not_the_server_answers(
+    stage: Stage,
+) -> None:
+    stage.hooks = make_hooks(recovered="one two")
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.tell(agent, make_change(ChangeKind.COMPLETED))
+
+    stage.start(has_looked=False).act(stage.now)
+
+    assert stage.begun == ["recovered one", "recovered two"]
 
 
 def test_what_cannot_be_recorded_is_not_begun(stage: Stage) -> None:

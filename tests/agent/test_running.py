@@ -11,6 +11,7 @@ from tests.e2e.conftest import wait_until
 from tests.sdk.conftest import Metadata, answer_with, event
 
 from forewarn.agent import running
+from forewarn.agent.agent import Looked
 from forewarn.agent.performing import Answered
 from forewarn.agent.preparing import find_identity
 from forewarn.agent.running import Stop, make_inbox, run_agent, settle_agent, watch
@@ -45,12 +46,26 @@ def test_watch_goes_on_after_a_refusal(metadata: Metadata, monkeypatch: pytest.M
         watcher.start()
 
         news = inbox.get(timeout=SECONDS)
+        assert isinstance(inbox.get(timeout=SECONDS), Looked)
+        wait_until(lambda: status.is_ready, "it does not poll", SECONDS)
 
     watcher.join(SECONDS)
     assert isinstance(news, Change)
-    assert status.is_ready
     assert status.events.keys() == {news.event.event_id}
     assert not watcher.is_alive()
+
+
+def test_watch_waits_for_a_server_that_does_not_answer(metadata: Metadata) -> None:
+    metadata.script = [answer_with(b"", 503)] * 2
+    inbox, status = make_inbox(), Status()
+    with Client(metadata.endpoint, patience=0) as client:
+        watcher = threading.Thread(target=watch, args=(client, lambda: (), inbox, status))
+        watcher.start()
+
+        assert isinstance(inbox.get(timeout=SECONDS), Looked)
+
+    watcher.join(SECONDS)
+    assert status.troubles == 2
 
 
 def test_watch_survives_a_mistake(

@@ -24,6 +24,8 @@ SAYS_ENOUGH = {
     "duration": "it says what to write",
     "fault": "it says what the fault needs",
     "user-operation": "its kinds have hints",
+    "idempotency-key-not-taken": "no command sends one",
+    "idempotency-key-reused": "no command sends one",
     "api-version": "no command asks there",
     "resource-type": "no command asks there",
     "unknown-resource": "no command asks there",

@@ -1,5 +1,6 @@
 """A virtual machine with a real agent: a process with its own hooks, that can be killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -59,13 +60,13 @@ class Machine:
 
     def start(self, *flags: str) -> None:
         """Start the agent, and return when it knows who it is."""
-        said = self.said().count("agent_runs")
+        runs = self.said().count("agent_runs")
         with (self.folder / "log").open("ab") as log:
             command = [str(AGENT), "run", "--config", str(self.file), *flags]
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, env=dict(self.environment)
             )
-        self.wait_for(lambda: self.said().count("agent_runs") > said, "no agent runs")
+        self.wait_for_log("agent_runs", runs + 1)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run another verb of the agent to its end."""
@@ -132,9 +133,13 @@ class Machine:
         except FileNotFoundError:
             return ""
 
-    def wait_for(self, is_so: object, reason: str) -> None:
-        assert callable(is_so)
-        wait_until(is_so, f"{self.name}: {reason}", ANSWER_SECONDS)
+    def wait_for_log(self, text: str, times: int = 1) -> None:
+        """Return when the agent has said *text*."""
+        wait_until(
+            lambda: self.said().count(text) >= times,
+            f"{self.name} has not said {text!r}: {self.said()}",
+            ANSWER_SECONDS,
+        )
 
     def wait_for_phase(self, what: str, times: int = 1) -> None:
         """Return when hooks have written *what*, like `end recovered`."""
@@ -144,10 +149,16 @@ class Machine:
             ANSWER_SECONDS,
         )
 
+    def wait_for_state(self, phase: str) -> None:
+        """Return when it is on disk that the hook of *phase* is ready."""
+        file = self.folder / "state" / "state.json"
+
+        def is_ready() -> bool:
+            cases = json.loads(file.read_bytes())["cases"] if file.exists() else []
+            return any(case["outcomes"].get(phase) == {"10-note": "ready"} for case in cases)
+
+        wait_until(is_ready, f"{self.name} has not kept that {phase} is ready", ANSWER_SECONDS)
+
     def wait_until_closed(self) -> None:
         """Return when the agent has nothing left to do."""
-        wait_until(
-            lambda: "event_closed" in self.said(),
-            f"{self.name} has not closed its case: {self.said()}",
-            ANSWER_SECONDS,
-        )
+        self.wait_for_log("event_closed")

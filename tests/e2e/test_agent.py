@@ -1,5 +1,6 @@
 """Agents and a server through every life of an event, on real sockets."""
 
+import socket
 import time
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
@@ -8,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 from tests.e2e.conftest import Server, ServerMaker, free_port, wait_until
-from tests.e2e.machines import Machine
+from tests.e2e.machines import HOOK, Machine
 from tests.e2e.plain_azure import EVENT, plain_azure
 
 MachineMaker = Callable[..., Machine]
@@ -152,8 +153,8 @@ def test_two_events_are_handled_at_once(
     machine.wait_for_phase("begin scheduled", times=2)
     machine.release("scheduled")
 
+    machine.wait_for_phase("end started", times=2)
     for event in (reboot, freeze):
-        server.wait_for(event["event_id"], "Started")
         complete(server, event["event_id"])
     machine.wait_for_phase("end recovered", times=2)
     begun = [line for line in machine.journal if line.startswith("begin")]
@@ -166,7 +167,7 @@ def test_short_freeze_is_only_logged(start_server: ServerMaker, make_machine: Ma
     machine.start()
 
     server.create("Freeze", "solo-0", duration_in_seconds=5)
-    machine.wait_for(lambda: "verdict=ignore" in machine.said(), "the freeze is not in the log")
+    machine.wait_for_log("verdict=ignore")
 
     assert machine.journal == []
 
@@ -221,7 +222,7 @@ def test_agent_that_is_killed_during_a_hook_does_not_run_it_again(
     (event,) = server.create("Reboot", "solo-0")
     event_id = event["event_id"]
     if phase == "recovered":
-        server.wait_for(event_id, "Started")
+        machine.wait_for_phase("end started")
         complete(server, event_id)
     machine.wait_for_phase(f"begin {phase}")
     machine.kill()
@@ -229,8 +230,8 @@ def test_agent_that_is_killed_during_a_hook_does_not_run_it_again(
     machine.release(phase)
     if phase == "scheduled":
         assert server.operate("POST", f"events/{event_id}/start").status == 200
+        machine.wait_for_phase("end started")
     if phase != "recovered":
-        machine.wait_for(lambda: "event_started" in machine.said(), "it has not seen the start")
         complete(server, event_id)
     machine.wait_until_closed()
 
@@ -249,12 +250,7 @@ def test_agent_that_is_killed_between_hooks_goes_on_where_it_was(
 
     (event,) = server.create("Reboot", "solo-0")
     event_id = event["event_id"]
-    machine.wait_for_phase("end scheduled")
-    if moment != "ready":
-        machine.wait_for_phase("end started")
-        machine.wait_for(lambda: "phase=started hook='10-note' outcome" in machine.said(), "")
-    else:
-        machine.wait_for(lambda: "outcome=ready" in machine.said(), "it was not told of the end")
+    machine.wait_for_state("scheduled" if moment == "ready" else "started")
     machine.kill()
     if moment == "gone":
         complete(server, event_id)
@@ -287,6 +283,26 @@ def test_machine_that_is_rebooted_by_the_event_itself_recovers(
     machine.wait_until_closed()
 
     assert machine.phases == [*WHOLE_LIFE[:3], *WHOLE_LIFE[4:]]
+
+
+def test_machine_that_comes_back_when_all_is_over_prepares_for_nothing(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server()
+    machine = make_machine(server)
+    machine.write_hook("scheduled", "20-more", HOOK.format(folder=machine.folder))
+    machine.hold("scheduled")
+    machine.start()
+
+    (event,) = server.create("Reboot", "solo-0")
+    machine.wait_for_phase("begin scheduled")
+    machine.cut_power()
+    assert server.operate("POST", f"events/{event['event_id']}/start").status == 200
+    complete(server, event["event_id"])
+    machine.start()
+    machine.wait_until_closed()
+
+    assert machine.phases == ["begin scheduled", *WHOLE_LIFE[4:]]
 
 
 def test_machine_that_comes_back_before_the_event_ends_waits_for_it(
@@ -326,7 +342,7 @@ def test_hook_that_says_not_yet_is_asked_again_and_moves_the_event(
     machine.answer("scheduled", 0)
     server.wait_for(event["event_id"], "Started")
 
-    assert machine.said().count("postpone_granted") == 1
+    assert machine.said().count("request_granted request=postpone") == 1
 
 
 def test_scope_that_does_not_postpone_is_asked_once(
@@ -342,7 +358,7 @@ def test_scope_that_does_not_postpone_is_asked_once(
     machine.answer("scheduled", 0)
     server.wait_for(event["event_id"], "Started")
 
-    assert machine.said().count("postpone_failed") == 1
+    assert machine.said().count("request_failed request=postpone") == 1
 
 
 CLUSTER = """
@@ -380,7 +396,7 @@ def test_cluster_under_policy_all_starts_when_the_last_is_ready(
         assert server.event(event_id)["event_status"] == "Scheduled"
         assert len(server.event(event_id)["approvals"]) == number
         machine.release("scheduled")
-        machine.wait_for(lambda: "approve_granted" in machine.said(), "it has not approved")  # noqa: B023
+        machine.wait_for_log("request_granted request=approve")
 
     server.wait_for(event_id, "Started")
     for machine in machines:
@@ -421,7 +437,7 @@ def test_stopping_waits_for_the_hook_that_is_running(
 
     assert machine.process is not None
     machine.process.terminate()
-    machine.wait_for(lambda: "stopping hooks_running=True" in machine.said(), "it does not stop")
+    machine.wait_for_log("stopping hooks_running=True")
     machine.release("scheduled")
 
     assert machine.process.wait(10) == 0
@@ -436,7 +452,7 @@ def test_dry_run_does_nothing_and_says_what_it_would(
     machine.start("--dry-run")
 
     (event,) = server.create("Reboot", "solo-0")
-    machine.wait_for(lambda: "would_approve" in machine.said(), "it would not approve")
+    machine.wait_for_log("would_approve")
 
     assert "would_run" in machine.said()
     assert server.event(event["event_id"])["approvals"] == []
@@ -513,4 +529,47 @@ def test_life_of_an_event_on_plain_azure(tmp_path: Path, environment: Mapping[st
 
     assert azure.approved == [EVENT["EventId"]]
     assert machine.phases[-4:] == WHOLE_LIFE[2:]
-    assert machine.said().count("postpone_failed") == 1
+    assert machine.said().count("request_failed request=postpone") == 1
+
+
+def test_systemd_is_told_how_it_goes(
+    start_server: ServerMaker, make_machine: MachineMaker, tmp_path: Path
+) -> None:
+    machine = make_machine(start_server())
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(address)
+        systemd.settimeout(20)
+        machine.environment = {
+            **machine.environment,
+            "NOTIFY_SOCKET": address,
+            "WATCHDOG_USEC": "1000000",
+            "JOURNAL_STREAM": "8:1",
+        }
+        machine.start()
+
+        told = [systemd.recv(100) for _ in range(6)]
+        assert machine.stop() == 0
+        while told[-1] != b"STOPPING=1":
+            told.append(systemd.recv(100))
+
+    assert told[0] == b"READY=1"
+    assert set(told[1:-1]) == {b"WATCHDOG=1"}
+    assert machine.said().startswith("<6>agent_runs")
+
+
+def test_check_shows_what_is_known_and_what_is_wrong(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server()
+    machine = make_machine(server, approval="never")
+    (event,) = server.create("Reboot", "solo-0")
+    machine.run("once")
+    (machine.folder / "hooks.d" / "started.d" / "notes.txt").touch()
+
+    checked = machine.run("check")
+
+    known = f"{event['event_id']} handle scheduled: scheduled '10-note' ready"
+    assert f"known event     {known}" in checked.stdout
+    assert "notes.txt cannot be executed" in checked.stdout
+    assert checked.returncode == 1

@@ -224,3 +224,19 @@ def test_scopes_that_come_back_in_great_number_go_on_counting(
     again = store.read(lambda reading: reading.documents())
     assert again[ScopeId("virtual-machine/vm-7")].document_incarnation > shown.document_incarnation
     assert again[ScopeId("virtual-machine/vm-8")].document_incarnation == 0
+
+
+def test_plan_that_was_made_and_prepared_before_is_carried_out(
+    fleet: Store, operator: Context
+) -> None:
+    declared = read_fleet_file('[[virtual_machine]]\nname = "new"\n')
+    before = fleet.read(lambda reading: reading.topology())
+    plan = plan_fleet(before, declared, operator)
+    prepared = fleet.read(lambda reading: reading.prepare_topology(plan.after))
+
+    change = fleet.write(
+        lambda tx: apply_fleet(tx, operator, declared, plan=replace(plan, prepared=prepared))
+    )
+
+    assert change == plan.change
+    assert fleet.read(lambda reading: reading.topology()) is plan.after

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.agent.conftest import ID, NOON, Stage, make_change, make_event, make_hooks
 
-from forewarn.agent.agent import Agent
+from forewarn.agent.agent import Agent, Looked
 from forewarn.agent.performing import Answered
 from forewarn.client import ChangeKind, RefusedError, UnavailableError
 
@@ -32,6 +32,7 @@ class AgentLife(RuleBasedStateMachine):
         self.agent: Agent = self.stage.start()
         self.is_gone = False
         self.is_running = False
+        self.has_looked = True
         self.statuses: dict[str, int] = {}
         self.not_before = NOON + timedelta(minutes=15)
 
@@ -73,8 +74,14 @@ class AgentLife(RuleBasedStateMachine):
     def kill(self) -> None:
         self.is_running = False
         self.stage.process.signals.clear()
-        self.agent = self.stage.start()
+        self.has_looked = False
+        self.agent = self.stage.start(has_looked=False)
         self._do(lambda: self.agent.act(self.stage.now))
+
+    @rule()
+    def look(self) -> None:
+        self.has_looked = True
+        self._do(lambda: self.stage.tell(self.agent, Looked()))
 
     @rule(is_full=st.booleans())
     def fill_the_disk(self, is_full: bool) -> None:  # noqa: FBT001
@@ -90,6 +97,7 @@ class AgentLife(RuleBasedStateMachine):
         step()
         for hook in self.stage.begun[begun:]:
             assert not self.is_running, "two hooks of one event at once"
+            assert self.has_looked or self.is_gone, "the event may be over"
             assert hook not in self.stage.begun[:begun] or self.statuses.get(hook) == 75
             self.statuses.pop(hook, None)
             self.is_running = True

@@ -2,4 +2,5 @@
 
 from forewarn.agent.command import main
 
-main()
+if __name__ == "__main__":
+    main()

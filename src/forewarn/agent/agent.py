@@ -34,7 +34,7 @@ from forewarn.agent.errors import StateError
 from forewarn.agent.performing import Answered, HookEnded, Performer, Stoppable
 from forewarn.agent.processes import GRACE_SECONDS
 from forewarn.agent.rules import Rule, judge
-from forewarn.agent.vocabulary import Consent, Outcome, Verdict
+from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
 from forewarn.client import Change, ChangeKind
 from forewarn.protocol.document import Event
 from forewarn.protocol.vocabulary import EventId
@@ -48,6 +48,11 @@ _LEVELS = {
     Outcome.FAILED: logging.ERROR,
     Outcome.TIMED_OUT: logging.ERROR,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The document was read, and all that had changed in it was told."""
 
 
 class Memory(Protocol):
@@ -78,7 +83,10 @@ class _Run:
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    """One agent. It is told what happens with `take`, and does what is due with `act`."""
+    """One agent. It is told what happens with `take`, and does what is due with `act`.
+
+    Nothing is begun for an event that may be over by now: a new process has to look first.
+    """
 
     ways: Ways
     cases: Cases
@@ -90,6 +98,7 @@ class Agent:
     _asking: set[EventId] = field(default_factory=set)
     _rests: dict[EventId, float] = field(default_factory=dict)
     _is_saved: bool = True
+    _has_looked: bool = False
 
     def __post_init__(self) -> None:
         for case in self.cases.values():
@@ -111,7 +120,7 @@ class Agent:
         """Whether a hook is running."""
         return bool(self._runs)
 
-    def take(self, news: Change | HookEnded | Answered, now: Now) -> None:
+    def take(self, news: Change | HookEnded | Answered | Looked, now: Now) -> None:
         """Fold *news* into the cases, and keep them if that changes them."""
         before = self.cases
         match news:
@@ -121,6 +130,8 @@ class Agent:
                 self._take_end(news, now)
             case Answered():
                 self._take_answer(news, now)
+            case Looked():
+                self._has_looked = True
         if self.cases is not before or not self._is_saved:
             self._save()
 
@@ -130,7 +141,8 @@ class Agent:
         if self.cases:
             hooks = self.ways.find_hooks()
             for case in tuple(self.cases.values()):
-                self._pursue(case, hooks, now, may_begin=may_begin)
+                if self._has_looked or case.is_over:
+                    self._pursue(case, hooks, now, may_begin=may_begin)
 
     def next_moment(self) -> float:
         """Return when `act` has something to do even if nothing happens, in steady seconds."""
@@ -144,7 +156,7 @@ class Agent:
             followed = follow(case, change)
             if followed.phase is not case.phase:
                 self._rests.pop(event.event_id, None)
-                _log.info("event_%s event=%s", followed.phase, event.event_id)
+                _log.info("event_moved event=%s phase=%s", event.event_id, followed.phase)
             self._put(followed)
         elif change.kind in _OPENING and event.affects(self.ways.conduct.me):
             opened = open_case(change, judge(event, self.ways.conduct.me, self.ways.rules))
@@ -176,10 +188,13 @@ class Agent:
             return
         verb = "approve" if answer.not_before is None else "postpone"
         if answer.error is None:
-            _log.info("%s_granted event=%s", verb, answer.event_id)
+            _log.info("request_granted request=%s event=%s", verb, answer.event_id)
         else:
-            _log.warning("%s_failed event=%s error=%s", verb, answer.event_id, answer.error)
-            self._rests[answer.event_id] = now.steady + self.ways.ask_again
+            _log.warning(
+                "request_failed request=%s event=%s error=%s", verb, answer.event_id, answer.error
+            )
+            if case.phase is Phase.SCHEDULED:  # else it does not matter any more
+                self._rests[answer.event_id] = now.steady + self.ways.ask_again
         self._put(_settle(case, answer))
 
     def _pursue(self, case: Case, hooks: Hooks, now: Now, *, may_begin: bool) -> None:
@@ -202,6 +217,7 @@ class Agent:
                 self._ask(case.event, action)
             case Close():
                 _log.info("event_closed event=%s", event_id)
+                self._rests.pop(event_id, None)
                 self.cases = {key: kept for key, kept in self.cases.items() if key != event_id}
                 self._save()
             case _:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from forewarn.agent.cases import Case
 from forewarn.agent.composing import find_all_hooks
 from forewarn.agent.hooks import find_misfits
 from forewarn.agent.preparing import DONE, FAILED, conclude, find_identity, make_client, prepare
@@ -27,6 +28,8 @@ def _check(file: Path | None) -> int:
         _print(f"{phase} hooks", ", ".join(hook.name for hook in hooks) or "none")
     cases = StateFile(settings.state_dir, is_dry=True).load()
     _print("state", f"{settings.state_dir}, {len(cases)} events known")
+    for case in cases.values():
+        _print("known event", _describe_case(case))
     with make_client(settings) as client:
         me = find_identity(settings, client)
         document = client.document()
@@ -43,6 +46,15 @@ def _check(file: Path | None) -> int:
 def _describe(event: Event, me: Identity, settings: Settings) -> str:
     verdict = judge(event, me, settings.rules) if event.affects(me) else "means others"
     return f"{event.event_id} {event.event_type} {event.event_status}: {verdict}"
+
+
+def _describe_case(case: Case) -> str:
+    hooks = ", ".join(
+        f"{phase} {hook!r} {outcome}"
+        for phase, outcomes in case.outcomes.items()
+        for hook, outcome in outcomes.items()
+    )
+    return f"{case.event.event_id} {case.verdict} {case.phase}: {hooks or 'no hooks yet'}"
 
 
 def _find_problems(settings: Settings) -> Iterator[str]:

@@ -29,6 +29,7 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
         changes = client.changes(case.event for case in cases.values() if not case.is_over)
         if not changes and not cases:
             return DONE
+        from forewarn.agent.agent import Looked
         from forewarn.agent.composing import compose_agent, make_performer
         from forewarn.agent.running import make_inbox, settle_agent
 
@@ -38,6 +39,7 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
         agent = compose_agent(settings, me, cases, state, performer)
         for change in changes:
             inbox.put(change)
+        inbox.put(Looked())
         settle_agent(agent, inbox)
     return _find_status(agent.outcomes)
 

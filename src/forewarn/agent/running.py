@@ -14,12 +14,12 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Final, TypeAlias
 
-from forewarn.agent.agent import Agent
+from forewarn.agent.agent import Agent, Looked
 from forewarn.agent.clock import read_clock
 from forewarn.agent.performing import Result
 from forewarn.agent.status import Status
 from forewarn.agent.systemd import Notifier
-from forewarn.client import Change, Client, RefusedError
+from forewarn.client import Change, Client, ClosedError, RefusedError, UnavailableError
 from forewarn.protocol.document import Event
 
 LONGEST_SLEEP: Final = 20.0
@@ -33,7 +33,7 @@ class Stop:
     """Somebody wants the agent to end."""
 
 
-News: TypeAlias = Change | Result | Stop
+News: TypeAlias = Change | Looked | Result | Stop
 Inbox: TypeAlias = SimpleQueue[News]
 
 
@@ -80,24 +80,37 @@ def settle_agent(agent: Agent, inbox: Inbox) -> None:
 def watch(
     client: Client, find_known: Callable[[], tuple[Event, ...]], inbox: Inbox, status: Status
 ) -> None:
-    """Put every change into *inbox*, until the client is closed."""
+    """Put every change into *inbox*, and that we have looked, until the client is closed."""
     while True:
-        known = find_known()
-        status.events = {event.event_id: event for event in known}
+        pause = AGAIN_SECONDS
         try:
-            for change in client.watch(known, observe=status.note_poll):
-                status.note_change(change)
-                inbox.put(change)
+            _follow(client, find_known(), inbox, status)
+        except UnavailableError as error:  # which the client has logged
+            status.note_trouble(error.trouble)
+            pause = 1.0
         except RefusedError as error:
             # It may end when the other side is upgraded, or configured better.
             _log.error("watch_refused error=%s", error)
-            status.trouble = str(error)
+            status.note_trouble(str(error))
+        except ClosedError:
+            return
         except Exception:  # noqa: BLE001 - to end here would leave the machine without a watch
             _log.exception("watch_failed")
-            status.trouble = "the agent has made a mistake, which is in its log"
+            status.note_trouble("the agent has made a mistake, which is in its log")
         else:
             return
-        time.sleep(AGAIN_SECONDS)
+        time.sleep(pause)
+
+
+def _follow(client: Client, known: tuple[Event, ...], inbox: Inbox, status: Status) -> None:
+    status.events = {event.event_id: event for event in known}
+    for change in client.changes(known):
+        status.note_change(change)
+        inbox.put(change)
+    inbox.put(Looked())
+    for change in client.watch(status.events.values(), observe=status.note_poll):
+        status.note_change(change)
+        inbox.put(change)
 
 
 def take_signals(inbox: Inbox) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from forewarn.agent.clock import read_clock
 from forewarn.agent.composing import compose_agent, make_performer
@@ -17,6 +18,8 @@ from forewarn.agent.status import Status
 from forewarn.agent.systemd import Notifier
 from forewarn.client import Client, UnavailableError
 from forewarn.protocol.identity import Identity
+
+_IDENTITY_SECONDS: Final = 5.0
 
 _log = logging.getLogger("forewarn.agent")
 
@@ -64,6 +67,5 @@ def _find_identity(
         try:
             return find_identity(settings, client)
         except UnavailableError as error:
-            status.trouble = error.trouble
-            _log.error("name_not_told error=%s", error)
-        time.sleep(settings.ask_again.total_seconds())
+            status.note_trouble(error.trouble)  # which the client has logged
+        time.sleep(_IDENTITY_SECONDS)

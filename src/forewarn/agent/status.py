@@ -54,15 +54,20 @@ class Status:
 
     def note_poll(self, polled: Polled) -> None:
         """Take note of how a poll went."""
-        self.trouble = polled.trouble
         if polled.trouble is not None:
-            self.troubles += 1
+            self.note_trouble(polled.trouble)
             return
+        self.trouble = None
         self.document_incarnation = polled.document_incarnation
         self.polls += 1
         self.seconds += polled.seconds
         for number, limit in enumerate(BUCKETS):
             self.buckets[number] += polled.seconds <= limit
+
+    def note_trouble(self, trouble: str) -> None:
+        """Take note that there was no answer."""
+        self.trouble = trouble
+        self.troubles += 1
 
     def note_change(self, change: Change) -> None:
         """Take note of an event, this machine's or a neighbour's."""

@@ -13,6 +13,7 @@ from forewarn.cli.event_tables import (
     print_events,
     print_reasons,
     print_rehearsed,
+    say_how_split,
 )
 from forewarn.cli.following import follow
 from forewarn.cli.output import Columns, Output, Row, print_table, time_of
@@ -109,6 +110,8 @@ def create(  # noqa: PLR0913 - one for each flag
         "started": started,
     }
     answer = session.post("events", body=order, dry_run=dry_run)
+    if session.output is Output.TABLE:
+        say_how_split(answer["events"])
     if dry_run:
         _show_rehearsed(session, answer)
         return

@@ -1,6 +1,6 @@
 """How events are printed: in tables, one by one, and line by line as things happen."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import typer
@@ -61,6 +61,13 @@ def print_events(events: Iterable[Row]) -> None:
 def print_rehearsed(events: Iterable[Row]) -> None:
     """Print one line for each of *events*, of which none is there; so they have no ids."""
     print_table(events, _REHEARSED)
+
+
+def say_how_split(events: Sequence[Row]) -> None:
+    """Say that what was asked for has become several *events*, if it has."""
+    if len(events) > 1:
+        said = f"Split into {len(events)} events: no event spans two update domains or scopes."
+        typer.echo(said, err=True)
 
 
 def print_event(event: Row) -> None:
