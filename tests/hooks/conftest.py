@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,10 +32,10 @@ class Installed:
     folder: Path
     settings: dict[str, str]
     path: str = PATH
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        (self.folder / "conf").mkdir()
+        (self.folder / "conf").mkdir(exist_ok=True)
         lines = [f"{name}='{value}'\n" for name, value in self.settings.items()]
         (self.folder / "conf" / f"{self.name}.conf").write_text("".join(lines), encoding="ascii")
 

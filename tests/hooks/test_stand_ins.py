@@ -37,18 +37,13 @@ SUBJECTS = {
         take_out="kubectl cordon node-0",
         put_back="kubectl uncordon node-0",
     ),
-    "slurm": Subject(
-        settings={"NODE": "node-0"},
-        take_out="scontrol update NodeName=node-0 State=DRAIN Reason=Reboot ahead, by forewarn",
-        put_back="scontrol update NodeName=node-0 State=RESUME",
-    ),
     "nomad": Subject(
         settings={},
         take_out="nomad node drain -enable -detach -yes -deadline 1h -self",
         put_back="nomad node drain -disable -yes -self",
     ),
 }
-UNKNOWN = {"systemd-units": "UNITS", "kubernetes": "NODE", "slurm": "NODE", "nomad": "NODE"}
+UNKNOWN = {"systemd-units": "UNITS", "kubernetes": "NODE", "nomad": "NODE"}
 HAVING_TO_WAIT = [name for name in SUBJECTS if name != "systemd-units"]
 
 
