@@ -1,11 +1,12 @@
 """The hook for nginx against nginx, as every distribution has it."""
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import wait_until
 from tests.hooks.balancing import Balancer, nginx, nginx_command
-from tests.hooks.conftest import FAILED, NOT_YET, READY, Installed, InstalledMaker, need
+from tests.hooks.conftest import FAILED, NOT_YET, PATH, READY, STAND_INS, Installed, need
 
 
 @pytest.fixture
@@ -15,14 +16,16 @@ def balancer(tmp_path_factory: pytest.TempPathFactory) -> Generator[Balancer]:
         yield running
 
 
-@pytest.fixture
-def hook(balancer: Balancer, install: InstalledMaker) -> Installed:
-    return install(
-        "nginx",
-        FILES=f"{balancer.folder}/web-0",
-        NGINX=" ".join(nginx_command(balancer.folder)),
-        PID_FILE=f"{balancer.folder}/nginx.pid",
-    )
+@pytest.fixture(params=["local", "root@lb-0"])
+def hook(balancer: Balancer, tmp_path: Path, request: pytest.FixtureRequest) -> Installed:
+    """On this machine, and as if over ssh."""
+    settings = {
+        "FILES": f"{balancer.folder}/web-0",
+        "BALANCERS": request.param,
+        "NGINX": " ".join(nginx_command(balancer.folder)),
+        "PID_FILE": f"{balancer.folder}/nginx.pid",
+    }
+    return Installed(name="nginx", folder=tmp_path, settings=settings, path=f"{STAND_INS}:{PATH}")
 
 
 def test_server_is_marked_down_and_put_back(balancer: Balancer, hook: Installed) -> None:

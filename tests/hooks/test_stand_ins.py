@@ -1,10 +1,13 @@
 """Hooks for programs that cannot be had here: stand-ins answer, and note what they were asked."""
 
+import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.e2e.conftest import wait_until
 from tests.hooks.conftest import (
     EVENT_ID,
     FAILED,
@@ -44,6 +47,7 @@ SUBJECTS = {
     ),
 }
 UNKNOWN = {"systemd-units": "UNITS", "kubernetes": "NODE", "nomad": "NODE"}
+SECONDS = 20.0
 HAVING_TO_WAIT = [name for name in SUBJECTS if name != "systemd-units"]
 
 
@@ -175,6 +179,33 @@ def test_what_two_events_need_out_is_put_back_after_the_second(
 
     assert it.hook.run("canceled", OTHER_ID).status == READY
     assert not it.is_out
+
+
+def test_hooks_of_two_events_do_not_run_at_once(stand_in: StandInMaker) -> None:
+    it = stand_in("kubernetes")
+    it.hook.install("scheduled", it.hook.folder / "hooks.d")
+    it.hook.run("scheduled", EVENT_ID)
+    calls = len(it.calls)
+    it.set("hold")
+
+    with ThreadPoolExecutor() as pool:
+        over = pool.submit(it.hook.run, "recovered", EVENT_ID)
+        wait_until(lambda: len(it.calls) > calls, "nothing is put back", SECONDS)
+        ahead = pool.submit(it.hook.run, "scheduled", OTHER_ID)
+        wait_until(lambda: is_waiting_for_lock(it), "the other does not wait", SECONDS)
+        it.unset("hold")
+
+    assert over.result().status == ahead.result().status == READY
+    assert it.is_out
+    subject = SUBJECTS["kubernetes"]
+    doing = [call for call in it.calls if call in (subject.take_out, subject.put_back)]
+    assert doing == [subject.take_out, subject.put_back, subject.take_out]
+
+
+def is_waiting_for_lock(it: StandIn) -> bool:
+    node = (it.hook.folder / "state" / it.hook.name / "lock").stat().st_ino
+    waiting = re.compile(rf"^\d+: -> FLOCK .*:{node} ", re.MULTILINE)
+    return bool(waiting.search(Path("/proc/locks").read_text(encoding="ascii")))
 
 
 @each
