@@ -1,9 +1,11 @@
 """The hook for HAProxy against HAProxy."""
 
+import socket
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from tests.e2e.conftest import wait_until
 from tests.hooks.balancing import Balancer, haproxy
 from tests.hooks.conftest import FAILED, NOT_YET, READY, InstalledMaker, need
 
@@ -13,6 +15,13 @@ def balancer(tmp_path_factory: pytest.TempPathFactory) -> Generator[Balancer]:
     need("haproxy", "socat")
     with haproxy(tmp_path_factory.mktemp("haproxy")) as running:
         yield running
+
+
+def ask(balancer: Balancer, command: str) -> str:
+    with socket.create_connection(("127.0.0.1", balancer.admin_port), timeout=20) as connection:
+        connection.sendall(f"{command}\n".encode("ascii"))
+        with connection.makefile(encoding="ascii") as answer:
+            return answer.read()
 
 
 def test_server_is_drained_and_put_back(balancer: Balancer, install: InstalledMaker) -> None:
@@ -38,7 +47,7 @@ def test_server_is_put_back_even_if_it_is_down(balancer: Balancer, install: Inst
 
     assert hook.run("scheduled").status == READY
     balancer.first.stop()
-    balancer.wait_for("web-1")
+    wait_until(lambda: ",DOWN," in ask(balancer, "show stat"), "HAProxy did not notice", 20)
     assert hook.run("recovered").status == READY
     balancer.first.start()
 
