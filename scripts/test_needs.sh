@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 
 packages="curl dnsmasq-base etcd-server fish golang-go haproxy hostname iproute2 jq libmono-system-net-http4.0-cil
 libmono-system-runtime-serialization4.0-cil libnewtonsoft-json5.0-cil mono-mcs mono-runtime nginx nodejs openssl patroni
-postgresql procps python3 shellcheck slurm-client slurmctld slurmd socat util-linux zsh"
+postgresql procps python3 shellcheck slurm-client slurmctld slurmd socat systemd util-linux
+zsh"
 clients=.venv/clients
 uv=$(command -v uv || echo .venv/bin/uv)
 

@@ -17,6 +17,7 @@ from tests.hooks.conftest import (
     READY,
     STAND_INS,
     Installed,
+    InstalledMaker,
 )
 
 
@@ -30,11 +31,6 @@ class Subject:
 
 
 SUBJECTS = {
-    "systemd-units": Subject(
-        settings={"UNITS": "app.service"},
-        take_out="systemctl stop app.service",
-        put_back="systemctl start app.service",
-    ),
     "kubernetes": Subject(
         settings={"NODE": "node-0"},
         take_out="kubectl cordon node-0",
@@ -46,9 +42,7 @@ SUBJECTS = {
         put_back="nomad node drain -disable -yes -self",
     ),
 }
-UNKNOWN = {"systemd-units": "UNITS", "kubernetes": "NODE", "nomad": "NODE"}
 SECONDS = 20.0
-HAVING_TO_WAIT = [name for name in SUBJECTS if name != "systemd-units"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +121,7 @@ def test_hook_that_runs_twice_acts_once(stand_in: StandInMaker, name: str) -> No
     assert it.calls.count(SUBJECTS[name].put_back) == 1
 
 
-@pytest.mark.parametrize("name", HAVING_TO_WAIT)
+@each
 def test_hook_says_not_yet_while_something_is_left(stand_in: StandInMaker, name: str) -> None:
     it = stand_in(name)
     it.set("busy")
@@ -221,7 +215,7 @@ def test_hook_fails_if_nobody_answers(stand_in: StandInMaker, name: str) -> None
 
 @each
 def test_hook_fails_for_what_there_is_not(stand_in: StandInMaker, name: str) -> None:
-    it = stand_in(name, **{UNKNOWN[name]: "other"})
+    it = stand_in(name, NODE="other")
 
     assert it.hook.run("scheduled").status == FAILED
 
@@ -262,10 +256,10 @@ def test_event_id_that_is_no_name_of_a_file_is_refused(
     assert it.calls == []
 
 
-def test_missing_setting_is_named(stand_in: StandInMaker) -> None:
-    it = stand_in("systemd-units", UNITS="")
+def test_missing_setting_is_named(install: InstalledMaker) -> None:
+    hook = install("systemd-units")
 
-    ended = it.hook.run("scheduled")
+    ended = hook.run("scheduled")
 
     assert ended.status == FAILED
-    assert f"set UNITS in {it.hook.folder}/conf/systemd-units.conf" in ended.said
+    assert f"set UNITS in {hook.folder}/conf/systemd-units.conf" in ended.said
