@@ -14,7 +14,7 @@ ROWS = dict(re.findall(r"^\| \[(.+?)\]\(.+?\) \|.*\| ([^|]*) \| [^|]* \|$", READ
 
 def test_shell_has_nothing_to_complain_about() -> None:
     need("shellcheck")
-    files = [*SCRIPTS, HOOKS / "hook.sh", *STAND_INS.iterdir()]
+    files = map(str, (*SCRIPTS, HOOKS / "hook.sh", *STAND_INS.iterdir()))
     command = ["shellcheck", "--external-sources", "--source-path", "SCRIPTDIR", *files]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
