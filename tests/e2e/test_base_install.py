@@ -7,9 +7,11 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from tests.e2e.conftest import ServerMaker, wait_until
+from tests.e2e.plain_azure import EVENT, plain_azure
 
 ROOT = Path(__file__).parent.parent.parent
-BASE_PACKAGES = ("forewarn.protocol", "forewarn.domain", "forewarn.client")
+BASE_PACKAGES = ("forewarn.protocol", "forewarn.domain", "forewarn.client", "forewarn.agent")
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, sys
 there_before = set(sys.modules)  # a distribution's sitecustomize, for one
@@ -18,6 +20,7 @@ for name in sys.argv[1:]:
     for module in pkgutil.walk_packages(getattr(package, "__path__", []), name + "."):
         importlib.import_module(module.name)
 imported = {name.partition(".")[0] for name in set(sys.modules) - there_before}
+imported = {name for name in imported if not name.startswith("_sysconfigdata")}  # of the platform
 print(*sorted(imported - set(sys.stdlib_module_names) - {"forewarn"}))
 """
 
@@ -108,3 +111,90 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path, tmp_path: Path) -
     installed = {path.name.partition("-")[0] for path in tmp_path.glob("[a-z]*")}
 
     assert installed == {"forewarn", "bin"}
+
+
+def write_configuration(folder: Path, endpoint: str) -> Path:
+    folder.mkdir()
+    file = folder / "agent.toml"
+    settings = {"endpoint": endpoint, "state_dir": folder / "state", "approval": "when-ready"}
+    file.write_text("\n".join(f'{key} = "{value}"' for key, value in settings.items()))
+    hook = folder / "hooks.d" / "scheduled.d" / "10-note"
+    hook.parent.mkdir(parents=True)
+    hook.write_text(f'#!/bin/sh\necho "$EVENT_TYPE" >> {folder}/journal\n')
+    hook.chmod(0o755)
+    return file
+
+
+def test_bare_agent_checks_a_running_service(
+    bare: Environment, start_server: ServerMaker, tmp_path: Path
+) -> None:
+    server = start_server()
+    (event,) = server.create("Reboot", "solo-0")
+    endpoint = f"http://127.0.0.1:{server.metadata_port}/vm/solo-0"
+
+    checked = bare.run(
+        "forewarn-agent", "check", "--config", str(write_configuration(tmp_path / "vm", endpoint))
+    )
+
+    assert checked.returncode == 0, checked.stderr
+    assert f"server          {endpoint}, incarnation 1" in checked.stdout
+    assert "this machine    solo-0" in checked.stdout
+    assert f"{event['event_id']} Reboot Scheduled: handle" in checked.stdout
+
+
+def test_bare_agent_checks_plain_azure(bare: Environment, tmp_path: Path) -> None:
+    with plain_azure() as azure:
+        azure.show(EVENT, {**EVENT, "Resources": ["WestNO_1"]})
+        file = write_configuration(tmp_path / "vm", azure.endpoint)
+
+        checked = bare.run("forewarn-agent", "check", "--config", str(file))
+
+    assert checked.returncode == 0, checked.stderr
+    assert "this machine    WestNO_0" in checked.stdout
+    assert f"{EVENT['EventId']} Freeze Scheduled: ignore" in checked.stdout
+    assert f"{EVENT['EventId']} Freeze Scheduled: means others" in checked.stdout
+
+
+def test_agent_needs_nothing_that_windows_lacks(bare: Environment, tmp_path: Path) -> None:
+    script = str(Path(__file__).with_name("as_on_windows.py"))
+    with plain_azure() as azure:
+        file = write_configuration(tmp_path / "vm", azure.endpoint)
+        azure.show({**EVENT, "EventType": "Reboot"})
+        for verb in ("check", "once"):
+            done = bare.run("python", script, verb, "--config", str(file))
+            assert done.returncode == 0, done.stderr
+
+        assert azure.approved == [EVENT["EventId"]]
+    assert (tmp_path / "vm" / "journal").read_text() == "Reboot\n"
+
+
+def test_agent_runs_without_what_windows_lacks(bare: Environment, tmp_path: Path) -> None:
+    script = str(Path(__file__).with_name("as_on_windows.py"))
+    with plain_azure() as azure:
+        file = write_configuration(tmp_path / "vm", azure.endpoint)
+        azure.show({**EVENT, "EventType": "Reboot"})
+        command = [str(bare.python), script, "run", "--config", str(file)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as running:
+            wait_until(lambda: bool(azure.approved), "the agent has not approved", 30)
+            running.terminate()
+            assert running.wait(30) == 0, running.stderr
+
+
+def test_module_is_the_command(bare: Environment) -> None:
+    asked = bare.run("python", "-m", "forewarn.agent", "--help")
+
+    assert asked.returncode == 0
+    assert "forewarn-agent run --dry-run" in asked.stdout
+
+
+def test_agent_says_who_cannot_be_reached(bare: Environment, tmp_path: Path) -> None:
+    with plain_azure() as azure:
+        gone = azure.endpoint
+    file = write_configuration(tmp_path / "vm", gone)
+
+    for verb in ("check", "once"):
+        done = bare.run("forewarn-agent", verb, "--config", str(file))
+
+        assert done.returncode == 6
+        assert f"{gone} gives no usable answer: it refuses connections" in done.stderr
+        assert "Traceback" not in done.stderr

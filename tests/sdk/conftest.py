@@ -7,14 +7,15 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, TypeVar
 
 import pytest
 
-from forewarn.client import AsyncClient, Change, Client, Document, Event, Identity
+from forewarn.client import AsyncClient, Change, Client, Document, Event, Identity, Polled
 from forewarn.client import _retrying as retrying
 from forewarn.client import _watching as watching
 
@@ -41,11 +42,23 @@ class BlockingAsyncClient:
     def approve(self, *events: Event | str) -> None:
         self._run(self._client.approve(*events))
 
+    def postpone(self, event: Event | str, not_before: datetime) -> None:
+        self._run(self._client.postpone(event, not_before))
+
+    def changes(self, known: Iterable[Event] = ()) -> tuple[Change, ...]:
+        return self._run(self._client.changes(known))
+
+    @property
+    def endpoint(self) -> str | None:
+        return self._client.endpoint
+
     def whoami(self) -> Identity:
         return self._run(self._client.whoami())
 
-    def watch(self) -> Iterator[Change]:
-        changes = self._client.watch()
+    def watch(
+        self, known: Iterable[Event] = (), *, observe: Callable[[Polled], None] | None = None
+    ) -> Iterator[Change]:
+        changes = self._client.watch(known, observe=observe)
         with contextlib.suppress(StopAsyncIteration):
             while True:
                 yield self._run(_next(changes))

@@ -2,16 +2,18 @@
 
 import threading
 from collections.abc import Generator
+from datetime import timedelta
 
 import pytest
-from tests.http.metadata.conftest import Service, running, wait_until
-from tests.sdk.conftest import AnyClient, ClientMaker
+from tests.http.metadata.conftest import NOW, Service, running, wait_until
+from tests.sdk.conftest import AnyClient, ClientMaker, Metadata, answer_with
 
 from forewarn.client import (
     ChangeKind,
     EventId,
     EventStatus,
     EventType,
+    Polled,
     RefusedError,
     UnavailableError,
 )
@@ -118,3 +120,51 @@ def test_stranger_is_told_what_the_server_says(make_client: ClientMaker, service
 
     with pytest.raises(UnavailableError, match="it answers 404, 'Not found'"):
         client.document()
+
+
+def test_changes_are_told_since_the_events_that_are_known(
+    client: AnyClient, service: Service
+) -> None:
+    service.create()
+    known = client.events()
+    new = service.create()
+
+    (change,) = client.changes(known)
+
+    assert (change.kind, change.event.event_id) == (ChangeKind.SCHEDULED, new)
+    assert client.changes(client.events()) == ()
+    assert client.endpoint == f"http://127.0.0.1:{service.port}/vm/web-0"
+
+
+def test_watch_goes_on_from_known_events_and_is_observed(
+    client: AnyClient, service: Service
+) -> None:
+    service.create()
+    known = client.events()
+    new = service.create()
+    polls: list[Polled] = []
+
+    change = next(iter(client.watch(known, observe=polls.append)))
+
+    assert change.event.event_id == new
+    assert [(polled.trouble, polled.document_incarnation) for polled in polls] == [(None, 2)]
+
+
+def test_event_is_postponed_as_far_as_its_scope_allows(client: AnyClient, service: Service) -> None:
+    service.create()
+    (event,) = client.events()
+    assert event.not_before is not None
+
+    client.postpone(event, event.not_before + timedelta(minutes=1))
+    with pytest.raises(RefusedError, match="409"):
+        client.postpone(event, event.not_before + timedelta(days=9))
+
+    (moved,) = client.events()
+    assert moved.not_before == event.not_before + timedelta(minutes=1)
+
+
+def test_plain_server_offers_no_postponing(metadata: Metadata, make_client: ClientMaker) -> None:
+    metadata.script = [answer_with(b'{ "error": "Not found" }', 404)]
+
+    with pytest.raises(RefusedError, match="no postponing"):
+        make_client(metadata.endpoint).postpone("00000000-0000-4000-8000-000000000001", NOW)

@@ -1,6 +1,6 @@
 """Typical uses of the SDK, which a type checker must accept. Nothing here is run."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import assert_type
 
 from forewarn.client import (
@@ -15,6 +15,7 @@ from forewarn.client import (
     EventStatus,
     EventType,
     Identity,
+    Polled,
     RefusedError,
     UnavailableError,
 )
@@ -28,6 +29,15 @@ def poll_and_approve() -> None:
         client.approve(*client.events())
         client.approve("C7061BAC-AFDC-4513-B24B-AA5F13A16123")
         client.approve()
+        assert_type(client.changes(client.events()), tuple[Change, ...])
+        client.postpone("C7061BAC-AFDC-4513-B24B-AA5F13A16123", datetime(2027, 1, 4, tzinfo=UTC))
+
+
+def follow_from(known: tuple[Event, ...], seen: list[Polled]) -> None:
+    client = Client()
+    for change in client.watch(known, observe=seen.append):
+        assert_type(client.endpoint, str | None)
+        assert_type(change, Change)
 
 
 def follow() -> None:

@@ -12,7 +12,7 @@ from forewarn.client._errors import (
     RefusedError,
     UnavailableError,
 )
-from forewarn.client._watching import Change, ChangeKind
+from forewarn.client._watching import Change, ChangeKind, Polled
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.identity import Identity
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
@@ -32,6 +32,7 @@ __all__ = [
     "EventStatus",
     "EventType",
     "Identity",
+    "Polled",
     "RefusedError",
     "UnavailableError",
 ]

@@ -1,15 +1,15 @@
 """The client for asyncio."""
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from forewarn.client._conversations import Conversations
-from forewarn.client._drivers import AsyncDriver
 from forewarn.client._errors import ClosedError
 from forewarn.client._retrying import Conduct
-from forewarn.client._watching import Change, Watch
+from forewarn.client._watching import Change, Polled, Watch
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.identity import Identity
 from forewarn.protocol.versions import NEWEST
@@ -38,6 +38,10 @@ class AsyncClient:
     ) -> None:
         conduct = Conduct(api_version=api_version, timeout=timeout, patience=patience)
         self._conversations = Conversations(endpoint, conduct)
+        # asyncio takes longer to import than all the rest, and `Client` does without.
+        from forewarn.client._async_driver import AsyncDriver
+
+        self._make_driver = AsyncDriver
         self._driver = AsyncDriver()
         self._watchers: set[AsyncDriver] = set()
         self._is_closed = False
@@ -59,6 +63,11 @@ class AsyncClient:
         for driver in (self._driver, *tuple(self._watchers)):
             driver.close()
 
+    @property
+    def endpoint(self) -> str | None:
+        """Where the metadata server is, None as long as it was not looked for."""
+        return self._conversations.endpoint
+
     async def document(self) -> Document:
         """Return the document as it is now."""
         return await self._driver.run(self._conversations.document())
@@ -71,13 +80,30 @@ class AsyncClient:
         """Let *events* start before their time, each an Event or an EventId; no events, no call."""
         await self._driver.run(self._conversations.approve(events))
 
+    async def postpone(self, event: Event | str, not_before: datetime) -> None:
+        """Ask forewarn to move an event that waits; RefusedError if it does not, and on Azure."""
+        await self._driver.run(self._conversations.postpone(event, not_before))
+
+    async def changes(self, known: Iterable[Event] = ()) -> tuple[Change, ...]:
+        """Return what has changed since the events *known*, in one look, as `watch` tells it."""
+        return await self._driver.run(Watch(self._conversations, known).all_changes())
+
     async def whoami(self) -> Identity:
         """Return which virtual machine this is, for `event.affects(me)`."""
         return await self._driver.run(self._conversations.whoami(socket.gethostname()))
 
-    async def watch(self) -> AsyncIterator[Change]:
-        """Yield what changes, beginning with the events there are, until the client is closed."""
-        watch, driver = Watch(self._conversations), AsyncDriver()
+    async def watch(
+        self,
+        known: Iterable[Event] = (),
+        *,
+        observe: Callable[[Polled], None] | None = None,
+    ) -> AsyncIterator[Change]:
+        """Yield what changes, beginning with the events there are, until the client is closed.
+
+        The events *known* from an earlier `watch` are not told again unless they have changed or
+        are gone. *observe* is called after each poll.
+        """
+        watch, driver = Watch(self._conversations, known, observe), self._make_driver()
         self._watchers.add(driver)
         try:
             while not self._is_closed:

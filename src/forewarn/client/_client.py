@@ -1,7 +1,8 @@
 """The client that blocks."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -9,7 +10,7 @@ from forewarn.client._conversations import Conversations
 from forewarn.client._drivers import Driver
 from forewarn.client._errors import ClosedError
 from forewarn.client._retrying import Conduct
-from forewarn.client._watching import Change, Watch
+from forewarn.client._watching import Change, Polled, Watch
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.identity import Identity
 from forewarn.protocol.versions import NEWEST
@@ -66,6 +67,11 @@ class Client:
         for driver in (self._driver, *tuple(self._watchers)):
             driver.close()
 
+    @property
+    def endpoint(self) -> str | None:
+        """Where the metadata server is, None as long as it was not looked for."""
+        return self._conversations.endpoint
+
     def document(self) -> Document:
         """Return the document as it is now."""
         return self._driver.run(self._conversations.document())
@@ -78,13 +84,30 @@ class Client:
         """Let *events* start before their time, each an Event or an EventId; no events, no call."""
         self._driver.run(self._conversations.approve(events))
 
+    def postpone(self, event: Event | str, not_before: datetime) -> None:
+        """Ask forewarn to move an event that waits; RefusedError if it does not, and on Azure."""
+        self._driver.run(self._conversations.postpone(event, not_before))
+
+    def changes(self, known: Iterable[Event] = ()) -> tuple[Change, ...]:
+        """Return what has changed since the events *known*, in one look, as `watch` tells it."""
+        return self._driver.run(Watch(self._conversations, known).all_changes())
+
     def whoami(self) -> Identity:
         """Return which virtual machine this is, for `event.affects(me)`."""
         return self._driver.run(self._conversations.whoami(socket.gethostname()))
 
-    def watch(self) -> Iterator[Change]:
-        """Yield what changes, beginning with the events there are, until the client is closed."""
-        watch, driver = Watch(self._conversations), Driver()
+    def watch(
+        self,
+        known: Iterable[Event] = (),
+        *,
+        observe: Callable[[Polled], None] | None = None,
+    ) -> Iterator[Change]:
+        """Yield what changes, beginning with the events there are, until the client is closed.
+
+        The events *known* from an earlier `watch` are not told again unless they have changed or
+        are gone. *observe* is called after each poll.
+        """
+        watch, driver = Watch(self._conversations, known, observe), Driver()
         self._watchers.add(driver)
         try:
             while not self._is_closed:

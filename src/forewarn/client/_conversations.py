@@ -1,12 +1,13 @@
 """What a client says to a metadata server, whoever carries the messages."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
-from forewarn.client._discovery import Search
 from forewarn.client._endpoints import Endpoint, parse_endpoint
 from forewarn.client._errors import RefusedError, UnavailableError
 from forewarn.client._messages import Conversation, Request, Response
@@ -41,8 +42,13 @@ class Conversations:
         find_endpoint: Callable[[], Conversation[Endpoint]] | None = None,
     ) -> None:
         self.conduct = conduct
-        self._find_endpoint = find_endpoint or Search(conduct).find_endpoint
         self._endpoint = None if endpoint is None else parse_endpoint(endpoint)
+        self._find_endpoint = find_endpoint
+
+    @property
+    def endpoint(self) -> str | None:
+        """Where the server is, None as long as it was not looked for."""
+        return None if self._endpoint is None else str(self._endpoint)
 
     def document(self) -> Conversation[Document]:
         """Read the document."""
@@ -53,6 +59,12 @@ class Conversations:
         event_ids = tuple(dict.fromkeys(map(_event_id_of, events)))
         if event_ids:
             yield from persist(partial(self._request_start, event_ids), self.conduct)
+
+    def postpone(self, event: Event | str, not_before: datetime) -> Conversation[None]:
+        """Ask for a later *not_before*; RefusedError if that is not offered or not granted."""
+        return persist(
+            partial(self._request_postponement, _event_id_of(event), not_before), self.conduct
+        )
 
     def whoami(self, host_name: str) -> Conversation[Identity]:
         """Find out which virtual machine this is; *host_name* is what it calls itself."""
@@ -74,6 +86,11 @@ class Conversations:
 
     def _locate(self) -> Conversation[Endpoint]:
         if self._endpoint is None:
+            if self._find_endpoint is None:
+                # Who was told where the server is does without all this.
+                from forewarn.client._discovery import Search
+
+                self._find_endpoint = Search(self.conduct).find_endpoint
             self._endpoint = yield from self._find_endpoint()
         return self._endpoint
 
@@ -108,6 +125,27 @@ class Conversations:
                 body=encode_start_requests(event_ids),
             )
         )
+
+    def _request_postponement(
+        self, identifier: EventId, not_before: datetime
+    ) -> Conversation[None]:
+        endpoint = yield from self._locate()
+        request = Request(
+            endpoint=endpoint,
+            path=f"{_EXTENSION}/events/{quote(identifier, safe='')}/postpone"
+            f"?api-version={_INSTANCE_VERSION}",
+            timeout=self.conduct.timeout,
+            method="POST",
+            headers={METADATA_HEADER: "true", "Content-Type": "application/json"},
+            body=json.dumps({"not_before": not_before.isoformat()}).encode(),
+        )
+        try:
+            yield from exchange(request)
+        except UnavailableError as error:
+            if error.status != 404:
+                raise
+            sentence = "it does not know the event, or no postponing"
+            raise RefusedError(str(endpoint), 404, sentence) from error
 
     def _find_identity(self, host_name: str) -> Conversation[Identity]:
         told = yield from self._ask_extension("/whoami")

@@ -12,13 +12,10 @@ from itertools import chain
 from math import inf
 from typing import Final
 
-from forewarn.client._dhcp import ask_for_address, find_interfaces
 from forewarn.client._endpoints import Endpoint
 from forewarn.client._environment import read_environment
 from forewarn.client._errors import UnavailableError
-from forewarn.client._leases import find_leases
 from forewarn.client._messages import Conversation, Failure, Request, Response, ask
-from forewarn.client._registry import read_registry
 from forewarn.client._retrying import Conduct
 from forewarn.protocol.document import decode_document
 from forewarn.protocol.errors import MalformedDocumentError
@@ -40,16 +37,26 @@ class Sources:
 
 
 def _find_addresses() -> Iterator[IPv4Address]:
+    # Most never get as far as here or below, and are spared what it takes to import.
+    from forewarn.client._leases import find_leases
+    from forewarn.client._registry import read_registry
+
     yield from find_leases()
     registered = read_registry()
     if registered is not None:
         yield registered
 
 
+def _ask_for_address(seconds: float) -> Conversation[IPv4Address | None]:
+    from forewarn.client._dhcp import ask_for_address, find_interfaces
+
+    return ask_for_address(find_interfaces(), seconds)
+
+
 SYSTEM: Final = Sources(
     read_environment=read_environment,
     find_addresses=_find_addresses,
-    ask_for_address=lambda seconds: ask_for_address(find_interfaces(), seconds),
+    ask_for_address=_ask_for_address,
 )
 """This machine."""
 

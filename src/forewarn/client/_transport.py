@@ -129,7 +129,9 @@ class _Connection(HTTPConnection):
 
     def connect(self) -> None:
         error: OSError = socket.gaierror("no address")
-        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        # As bytes, because a str goes through the codec of international names, which is large.
+        host = self.host.encode("ascii")
+        found = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)
         for number, (family, kind, protocol, _, address) in enumerate(found):
             made = _Socket(family, kind, protocol)
             try:

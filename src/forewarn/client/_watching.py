@@ -6,7 +6,7 @@ we do not know is no change: nobody should drain or approve for what nobody unde
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -56,6 +56,18 @@ class Change:
     document_incarnation: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polled:
+    """How one poll of a `watch` went, and how many seconds it took, those of waiting included.
+
+    `trouble` says in words why it brought no answer, and is None if it did.
+    """
+
+    seconds: float
+    document_incarnation: int
+    trouble: str | None = None
+
+
 _ENDS: Final[Mapping[str, ChangeKind]] = {
     EventStatus.COMPLETED: ChangeKind.COMPLETED,
     EventStatus.CANCELED: ChangeKind.CANCELED,
@@ -82,14 +94,26 @@ class Watch:
 
     Polls begin a second apart, but one that brought something by waiting for it is followed by the
     next at once, and so is one without an ETag by one with it: only that can wait.
+
+    The events *known* count as told, with the status they have. Each poll is told to *observe*.
     """
 
-    def __init__(self, conversations: Conversations) -> None:
+    def __init__(
+        self,
+        conversations: Conversations,
+        known: Iterable[Event] = (),
+        observe: Callable[[Polled], None] | None = None,
+    ) -> None:
         self._conversations = conversations
         self._conduct = conversations.conduct
         self._spell = Spell(self._conduct.random)
-        self._known: Mapping[EventId, Event] = {}
-        self._told: dict[EventId, Change] = {}
+        self._known: Mapping[EventId, Event] = {event.event_id: event for event in known}
+        self._told = {
+            event_id: Change(kind=kind, event=event, document_incarnation=0)
+            for event_id, event in self._known.items()
+            if (kind := _KINDS.get(event.event_status)) is not None
+        }
+        self._observe = observe or (lambda _: None)
         self._incarnation = 0
         self._news: deque[Change] = deque()
         self._departed: deque[Event] = deque()
@@ -109,21 +133,33 @@ class Watch:
                 return self._change(kind, self._departed.popleft())
             yield from self._look()
 
+    def all_changes(self) -> Conversation[tuple[Change, ...]]:
+        """Read the document, and return all that has changed."""
+        self._compare((yield from self._conversations.document()))
+        changes = [self._news.popleft() for _ in range(len(self._news))]
+        while self._departed:
+            kind = yield from self._find_end(self._departed[0])
+            changes.append(self._change(kind, self._departed.popleft()))
+        return tuple(changes)
+
     def _look(self) -> Conversation[None]:
         left = self._next_poll - self._conduct.monotonic()
         if left > 0:
             yield Pause(left)
         jitter = self._conduct.random.uniform(1 - _POLL_JITTER, 1 + _POLL_JITTER)
-        self._next_poll = self._conduct.monotonic() + POLL_SECONDS * jitter
+        began = self._conduct.monotonic()
+        self._next_poll = began + POLL_SECONDS * jitter
         try:
             polled = yield from self._poll()
         except UnavailableError as error:
             self._etag, self._is_waited_for = None, False
+            self._report(began, error.trouble)
             yield Pause(self._spell.suffer(error))
             return
         self._spell.end()
         if polled.document is not None:
             self._compare(polled.document)
+        self._report(began)
         if self._is_waited_for and (self._news or self._departed):
             self._next_poll = -inf
 
@@ -144,6 +180,15 @@ class Watch:
             self._etag = polled.etag
             self._etag_expires = self._conduct.monotonic() + _ETAG_SECONDS
         return polled
+
+    def _report(self, began: float, trouble: str | None = None) -> None:
+        self._observe(
+            Polled(
+                seconds=self._conduct.monotonic() - began,
+                document_incarnation=self._incarnation,
+                trouble=trouble,
+            )
+        )
 
     def _compare(self, document: Document) -> None:
         before, self._known = self._known, {event.event_id: event for event in document.events}

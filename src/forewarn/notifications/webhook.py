@@ -1,16 +1,13 @@
 """Messages as HTTP requests: signed, with a name of their own, and never redirected."""
 
 import asyncio
-import hashlib
-import hmac
 import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import Any, Final, ParamSpec, TypeVar
 
 import httpx2
@@ -19,14 +16,13 @@ from jinja2.sandbox import SandboxedEnvironment
 
 import forewarn
 from forewarn.domain.notification import Delivery, Notification
+from forewarn.domain.webhook import SIGNATURE, retry_after, sign
 from forewarn.notifications.messages import cloud_event, text_of, title_of
 from forewarn.protocol.errors import ForewarnError
 
-SIGNATURE: Final = "Forewarn-Signature"
 WEBHOOK_ID: Final = "Webhook-Id"
 
 _MOST_CHUNKS: Final = 16
-_LONGEST_RETRY_AFTER: Final = 86_400
 
 Body = Callable[[Notification], bytes]
 P = ParamSpec("P")
@@ -97,13 +93,6 @@ class WebhookNotifier:
             answer = await self._client.send(request, stream=True)
         await _drain(answer, limit.when())
         return answer
-
-
-def sign(secret: str, body: bytes, now: datetime) -> str:
-    """Return the value of the header that proves who sent *body*, and when."""
-    moment = str(int(now.timestamp()))
-    signed = hmac.new(secret.encode(), f"{moment}.".encode() + body, hashlib.sha256)
-    return f"t={moment},v1={signed.hexdigest()}"
 
 
 def cloud_event_body(source: str) -> Body:
@@ -206,19 +195,5 @@ def _read(answer: httpx2.Response, now: datetime) -> Delivery:
     return Delivery(
         is_delivered=False,
         answer=f"The receiver answers {said}.",
-        retry_after=_retry_after(answer.headers.get("Retry-After", ""), now),
+        retry_after=retry_after(answer.headers.get("Retry-After", ""), now),
     )
-
-
-def _retry_after(text: str, now: datetime) -> timedelta:
-    """Read a number of seconds or a date, a day from now at most."""
-    try:
-        seconds = int(text) if text.isdecimal() else _seconds_until(text, now)
-    except ValueError:
-        return timedelta(0)
-    return timedelta(seconds=min(max(seconds, 0), _LONGEST_RETRY_AFTER))
-
-
-def _seconds_until(text: str, now: datetime) -> float:
-    moment = parsedate_to_datetime(text)
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds()

@@ -64,12 +64,34 @@ class Document:
 def encode_document(document: Document, version: ApiVersion) -> bytes:
     """Return *document* as *version* shows it, events of newer types left out."""
     events = [
-        {name: _WRITERS[name](event, version) for name in version.fields}
+        write_event(event, version)
         for event in document.events
         if event.event_type in version.event_types
     ]
     body = {"DocumentIncarnation": document.document_incarnation, "Events": events}
     return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+
+def write_event(event: Event, version: ApiVersion) -> dict[str, object]:
+    """Return *event* as an item of `Events` with the fields of *version*."""
+    return {name: _WRITERS[name](event, version) for name in version.fields}
+
+
+def read_event(item: Mapping[str, Any]) -> Event:
+    """Return the event in an item of `Events` that has an EventId."""
+    duration = _read_whole_number(item.get("DurationInSeconds"))
+    source = _read_text(item.get("EventSource"))
+    return Event(
+        event_id=event_id(item["EventId"]),
+        event_status=_read_word(EventStatus, _read_text(item.get("EventStatus"))),
+        event_type=_read_word(EventType, _read_text(item.get("EventType"))),
+        resource_type=_read_word(ResourceType, _read_text(item.get("ResourceType"))),
+        resources=_read_names(item.get("Resources")),
+        not_before=read_date(item.get("NotBefore")),
+        description=_read_text(item.get("Description")),
+        event_source=_read_word(EventSource, source) if source else None,
+        duration_in_seconds=None if duration is None or duration < 0 else duration,
+    )
 
 
 def decode_document(body: bytes) -> Document | None:
@@ -85,7 +107,7 @@ def decode_document(body: bytes) -> Document | None:
         raise MalformedDocumentError("Events is missing or not an array.")
     return Document(
         document_incarnation=incarnation,
-        events=tuple(_read_event(event) for event in events if _has_event_id(event)),
+        events=tuple(read_event(event) for event in events if _has_event_id(event)),
     )
 
 
@@ -129,22 +151,6 @@ def _read_json_object(body: bytes) -> dict[str, Any]:
 def _has_event_id(event: object) -> bool:
     # An event nobody can name cannot be approved or followed; it must not hide the others.
     return isinstance(event, dict) and isinstance(event.get("EventId"), str)
-
-
-def _read_event(event: Mapping[str, Any]) -> Event:
-    duration = _read_whole_number(event.get("DurationInSeconds"))
-    source = _read_text(event.get("EventSource"))
-    return Event(
-        event_id=event_id(event["EventId"]),
-        event_status=_read_word(EventStatus, _read_text(event.get("EventStatus"))),
-        event_type=_read_word(EventType, _read_text(event.get("EventType"))),
-        resource_type=_read_word(ResourceType, _read_text(event.get("ResourceType"))),
-        resources=_read_names(event.get("Resources")),
-        not_before=read_date(event.get("NotBefore")),
-        description=_read_text(event.get("Description")),
-        event_source=_read_word(EventSource, source) if source else None,
-        duration_in_seconds=None if duration is None or duration < 0 else duration,
-    )
 
 
 _Word = TypeVar("_Word", bound=StrEnum)

@@ -1,12 +1,14 @@
 import logging
 from random import Random
+from typing import Any
 
 import pytest
 from tests.unit.client.conftest import Answer, Scene, document, event, reply, seeded
 
-from forewarn.client import Change, ChangeKind, RefusedError
+from forewarn.client import Change, ChangeKind, Event, Polled, RefusedError
 from forewarn.client._messages import Failure, Request, Response
 from forewarn.client._watching import Watch
+from forewarn.protocol.document import read_event
 
 REFUSED = Failure("it refuses connections")
 NOT_MODIFIED = Response(status=304)
@@ -362,3 +364,50 @@ def test_trouble_of_a_watch_is_logged_when_it_changes(
     watched.expect(ChangeKind.SCHEDULED, 1, *[REFUSED] * 9, document(1, [event(1)]))
 
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def known(*items: dict[str, Any]) -> list[Event]:
+    return [read_event(item) for item in items]
+
+
+def test_events_that_are_known_are_told_only_if_they_have_changed(scene: Scene) -> None:
+    watch = Watch(scene.conversations(), known(event(1), event(2), event(3), event(4, "Started")))
+    later = "Mon, 19 Sep 2016 19:29:47 GMT"
+    shown = [event(1), event(2, NotBefore=later), event(4, "Started"), event(5)]
+
+    changes = scene.play(
+        watch.all_changes(), document(7, shown), reply({"event_status": "Canceled"})
+    )
+
+    told = [(change.kind, int(change.event.event_id[-12:], 16)) for change in changes]
+    assert told == [
+        (ChangeKind.SCHEDULED, 2),
+        (ChangeKind.SCHEDULED, 5),
+        (ChangeKind.CANCELED, 3),
+    ]
+    assert {change.document_incarnation for change in changes} == {7}
+
+
+def test_watch_goes_on_from_the_events_that_are_known(scene: Scene) -> None:
+    watch = Watch(scene.conversations(), known(event(1)))
+
+    change = scene.play(watch.next_change(), document(1), Response(status=404))
+
+    assert (change.kind, change.event) == (ChangeKind.GONE, *known(event(1)))
+
+
+def test_one_look_at_an_empty_document_brings_nothing(scene: Scene) -> None:
+    assert scene.play(Watch(scene.conversations()).all_changes(), document(1)) == ()
+
+
+def test_each_poll_is_observed(scene: Scene) -> None:
+    seen: list[Polled] = []
+    watch = Watch(scene.conversations(), (), seen.append)
+
+    scene.play(watch.next_change(), REFUSED, document(0), document(3, [event(1)]))
+
+    assert [(polled.trouble, polled.document_incarnation) for polled in seen] == [
+        ("it refuses connections", 0),
+        (None, 0),
+        (None, 3),
+    ]

@@ -1,0 +1,315 @@
+"""The agent: folds what happens into its cases, decides, records, and has it done.
+
+What is begun was recorded first, so that a process that is killed at any moment does nothing twice.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Protocol
+
+from forewarn.agent.cases import (
+    Case,
+    Cases,
+    follow,
+    open_case,
+    record_outcome,
+    record_postponement,
+    resume,
+)
+from forewarn.agent.decisions import (
+    Action,
+    Approve,
+    Close,
+    Conduct,
+    Hooks,
+    Now,
+    Postpone,
+    RunHook,
+    StopHook,
+    decide,
+)
+from forewarn.agent.errors import StateError
+from forewarn.agent.performing import Answered, HookEnded, Performer, Stoppable
+from forewarn.agent.processes import GRACE_SECONDS
+from forewarn.agent.rules import Rule, judge
+from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
+from forewarn.client import Change, ChangeKind
+from forewarn.protocol.document import Event
+from forewarn.protocol.vocabulary import EventId
+
+_log = logging.getLogger("forewarn.agent")
+
+_OPENING = frozenset({ChangeKind.SCHEDULED, ChangeKind.STARTED})
+_LEVELS = {
+    Outcome.READY: logging.INFO,
+    Outcome.NOT_YET: logging.INFO,
+    Outcome.FAILED: logging.ERROR,
+    Outcome.TIMED_OUT: logging.ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The document was read, and all that had changed in it was told."""
+
+
+class Memory(Protocol):
+    """Where cases are kept."""
+
+    def save(self, cases: Cases) -> None:
+        """Keep *cases*, or raise StateError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How an agent behaves: the rules, which hooks there are now, and when to ask again."""
+
+    conduct: Conduct
+    rules: tuple[Rule, ...]
+    find_hooks: Callable[[], Hooks]
+    ask_again: float
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """A hook that is running, and when it is to be ended, or killed if it was asked to end."""
+
+    process: Stoppable | None
+    deadline: float
+    is_stopped: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Agent:
+    """One agent. It is told what happens with `take`, and does what is due with `act`.
+
+    Nothing is begun for an event that may be over by now: a new process has to look first.
+    """
+
+    ways: Ways
+    cases: Cases
+    memory: Memory
+    performer: Performer
+    outcomes: set[Outcome] = field(default_factory=set)
+    """What has come of hooks as yet."""
+    _runs: dict[EventId, _Run] = field(default_factory=dict)
+    _asking: set[EventId] = field(default_factory=set)
+    _rests: dict[EventId, float] = field(default_factory=dict)
+    _is_saved: bool = True
+    _has_looked: bool = False
+
+    def __post_init__(self) -> None:
+        for case in self.cases.values():
+            _warn_of_interrupted(case)
+        self.cases = {event_id: resume(case) for event_id, case in self.cases.items()}
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events there are a case of and that are not gone, as they were told last."""
+        return tuple(case.event for case in self.cases.values() if not case.is_over)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a hook is running, or the server being asked."""
+        return bool(self._runs or self._asking)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a hook is running."""
+        return bool(self._runs)
+
+    def take(self, news: Change | HookEnded | Answered | Looked, now: Now) -> None:
+        """Fold *news* into the cases, and keep them if that changes them."""
+        before = self.cases
+        match news:
+            case Change():
+                self._take_change(news)
+            case HookEnded():
+                self._take_end(news, now)
+            case Answered():
+                self._take_answer(news, now)
+            case Looked():
+                self._has_looked = True
+        if self.cases is not before or not self._is_saved:
+            self._save()
+
+    def act(self, now: Now, *, may_begin: bool = True) -> None:
+        """Begin what is due, unless nothing may begin any more, and end what has had its time."""
+        self._end_overdue(now)
+        if self.cases:
+            hooks = self.ways.find_hooks()
+            for case in tuple(self.cases.values()):
+                if self._has_looked or case.is_over:
+                    self._pursue(case, hooks, now, may_begin=may_begin)
+
+    def next_moment(self) -> float:
+        """Return when `act` has something to do even if nothing happens, in steady seconds."""
+        deadlines = (run.deadline for run in self._runs.values())
+        return min((*deadlines, *self._rests.values()), default=inf)
+
+    def _take_change(self, change: Change) -> None:
+        event = change.event
+        case = self.cases.get(event.event_id)
+        if case is not None:
+            followed = follow(case, change)
+            if followed.phase is not case.phase:
+                self._rests.pop(event.event_id, None)
+                _log.info("event_moved event=%s phase=%s", event.event_id, followed.phase)
+            self._put(followed)
+        elif change.kind in _OPENING and event.affects(self.ways.conduct.me):
+            opened = open_case(change, judge(event, self.ways.conduct.me, self.ways.rules))
+            _log_opened(opened)
+            self._put(opened)
+
+    def _take_end(self, ended: HookEnded, now: Now) -> None:
+        run = self._runs.pop(ended.event_id)
+        outcome = Outcome.TIMED_OUT if run.is_stopped else ended.outcome
+        self.outcomes.add(outcome)
+        _log.log(
+            _LEVELS[outcome],
+            "hook_ended event=%s phase=%s hook=%r outcome=%s status=%d",
+            ended.event_id,
+            ended.phase,
+            ended.hook,
+            outcome,
+            ended.status,
+        )
+        if outcome is Outcome.NOT_YET:
+            self._rests[ended.event_id] = now.steady + self.ways.ask_again
+        case = self.cases[ended.event_id]
+        self._put(record_outcome(case, ended.phase, ended.hook, outcome))
+
+    def _take_answer(self, answer: Answered, now: Now) -> None:
+        self._asking.discard(answer.event_id)
+        case = self.cases.get(answer.event_id)
+        if case is None:
+            return
+        verb = "approve" if answer.not_before is None else "postpone"
+        if answer.error is None:
+            _log.info("request_granted request=%s event=%s", verb, answer.event_id)
+        else:
+            _log.warning(
+                "request_failed request=%s event=%s error=%s", verb, answer.event_id, answer.error
+            )
+            if case.phase is Phase.SCHEDULED:  # else it does not matter any more
+                self._rests[answer.event_id] = now.steady + self.ways.ask_again
+        self._put(_settle(case, answer))
+
+    def _pursue(self, case: Case, hooks: Hooks, now: Now, *, may_begin: bool) -> None:
+        event_id = case.event.event_id
+        resting_until = self._rests.get(event_id, -inf)
+        action = decide(case, hooks, self.ways.conduct, now, resting_until=resting_until)
+        if now.steady >= resting_until:
+            self._rests.pop(event_id, None)
+        if may_begin or isinstance(action, StopHook):
+            self._begin(case, action, now)
+
+    def _begin(self, case: Case, action: Action | None, now: Now) -> None:
+        event_id = case.event.event_id
+        match action:
+            case RunHook():
+                self._run_hook(case, action, now)
+            case StopHook():
+                self._stop(self._runs[event_id], now)
+            case Approve() | Postpone() if event_id not in self._asking:
+                self._ask(case.event, action)
+            case Close():
+                _log.info("event_closed event=%s", event_id)
+                self._rests.pop(event_id, None)
+                self.cases = {key: kept for key, kept in self.cases.items() if key != event_id}
+                self._save()
+            case _:
+                pass
+
+    def _run_hook(self, case: Case, action: RunHook, now: Now) -> None:
+        event_id = case.event.event_id
+        self._put(record_outcome(case, action.phase, action.hook.name, Outcome.RUNNING))
+        if not self._save():
+            self._put(case)
+            self._rests[event_id] = now.steady + self.ways.ask_again
+            return
+        _log.info(
+            "hook_begins event=%s phase=%s hook=%r seconds=%d",
+            event_id,
+            action.phase,
+            action.hook.name,
+            action.seconds,
+        )
+        process = self.performer.run_hook(case.event, action)
+        self._runs[event_id] = _Run(process=process, deadline=now.steady + action.seconds)
+
+    def _ask(self, event: Event, action: Approve | Postpone) -> None:
+        self._asking.add(event.event_id)
+        match action:
+            case Approve():
+                self.performer.approve(event)
+            case Postpone():
+                self.performer.postpone(event, action.not_before)
+
+    def _end_overdue(self, now: Now) -> None:
+        for run in self._runs.values():
+            if now.steady < run.deadline:
+                continue
+            if run.is_stopped and run.process is not None:
+                run.process.kill()
+                run.deadline = now.steady + GRACE_SECONDS
+            self._stop(run, now)
+
+    def _stop(self, run: _Run, now: Now) -> None:
+        if not run.is_stopped and run.process is not None:
+            run.is_stopped = True
+            run.deadline = now.steady + GRACE_SECONDS
+            run.process.terminate()
+
+    def _put(self, case: Case) -> None:
+        self.cases = {**self.cases, case.event.event_id: case}
+
+    def _save(self) -> bool:
+        try:
+            self.memory.save(self.cases)
+        except StateError as error:
+            _log.error("state_not_saved error=%s", error)
+            self._is_saved = False
+        else:
+            self._is_saved = True
+        return self._is_saved
+
+
+def _settle(case: Case, answer: Answered) -> Case:
+    if answer.not_before is not None:
+        if answer.error is None:
+            return record_postponement(case, answer.not_before)
+        return replace(case, may_postpone=not answer.is_refused)
+    if case.event.not_before != answer.event.not_before:
+        return case  # it was postponed meanwhile, and has no approvals any more
+    if answer.is_refused:
+        return replace(case, consent=Consent.REFUSED)
+    return case if answer.error else replace(case, consent=Consent.GIVEN)
+
+
+def _log_opened(case: Case) -> None:
+    _log.log(
+        logging.WARNING if case.verdict is Verdict.NOTIFY else logging.INFO,
+        "event_seen event=%s type=%s status=%s source=%s not_before=%s duration=%s verdict=%s",
+        case.event.event_id,
+        case.event.event_type,
+        case.event.event_status,
+        case.event.event_source,
+        case.event.not_before,
+        case.event.duration_in_seconds,
+        case.verdict,
+    )
+
+
+def _warn_of_interrupted(case: Case) -> None:
+    for phase, outcomes in case.outcomes.items():
+        for hook, outcome in outcomes.items():
+            if outcome is Outcome.RUNNING:
+                _log.error(
+                    "hook_interrupted event=%s phase=%s hook=%r",
+                    case.event.event_id,
+                    phase,
+                    hook,
+                )

@@ -1,0 +1,98 @@
+"""What the agent knows about each event that means this machine, and how that changes. Pure.
+
+A case is opened when an event is first seen, with a verdict that it keeps. It is closed when the
+event is gone and the hooks for that have run. Cases are what is kept on disk.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
+from forewarn.client import Change, ChangeKind
+from forewarn.protocol.document import Event, write_event
+from forewarn.protocol.versions import NEWEST
+from forewarn.protocol.vocabulary import EventId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One event in its last known form, the phase it is in, and what came of the hooks so far."""
+
+    event: Event
+    verdict: Verdict
+    phase: Phase
+    outcomes: Mapping[Phase, Mapping[str, Outcome]] = field(default_factory=dict)
+    consent: Consent = Consent.OPEN
+    may_postpone: bool = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the event is gone."""
+        return self.phase in {Phase.RECOVERED, Phase.CANCELED}
+
+    def outcome(self, phase: Phase, hook: str) -> Outcome | None:
+        """Return what came of *hook* in *phase*, None if it was not begun."""
+        return self.outcomes.get(phase, {}).get(hook)
+
+
+Cases: TypeAlias = Mapping[EventId, Case]
+
+_PHASES: Final[Mapping[ChangeKind, Phase]] = {
+    ChangeKind.SCHEDULED: Phase.SCHEDULED,
+    ChangeKind.STARTED: Phase.STARTED,
+    ChangeKind.COMPLETED: Phase.RECOVERED,
+    ChangeKind.CANCELED: Phase.CANCELED,
+    ChangeKind.GONE: Phase.RECOVERED,
+}
+"""Which phase an event is in after a change. Who cannot say why it is gone has to put back all."""
+
+
+def open_case(change: Change, verdict: Verdict) -> Case:
+    """Return the case of an event that is seen for the first time."""
+    return Case(event=change.event, verdict=verdict, phase=_PHASES[change.kind])
+
+
+def follow(case: Case, change: Change) -> Case:
+    """Return *case* after *change*. An event that is postponed loses the approvals it had."""
+    has_moved = case.event.not_before != change.event.not_before
+    is_waiting = change.kind is ChangeKind.SCHEDULED
+    return replace(
+        case,
+        event=change.event,
+        phase=_PHASES[change.kind],
+        consent=Consent.OPEN if has_moved and is_waiting else case.consent,
+    )
+
+
+def record_outcome(case: Case, phase: Phase, hook: str, outcome: Outcome) -> Case:
+    """Return *case* with what came of *hook* in *phase*."""
+    changed = {**case.outcomes.get(phase, {}), hook: outcome}
+    return replace(case, outcomes={**case.outcomes, phase: changed})
+
+
+def record_postponement(case: Case, not_before: datetime) -> Case:
+    """Return *case* as the server will show it now that it has moved the event."""
+    return replace(case, event=replace(case.event, not_before=not_before))
+
+
+def resume(case: Case) -> Case:
+    """Return *case* as a new process finds it: whatever was running has been interrupted."""
+    return replace(
+        case,
+        outcomes={
+            phase: {hook: _resume_outcome(outcome) for hook, outcome in outcomes.items()}
+            for phase, outcomes in case.outcomes.items()
+        },
+    )
+
+
+def write_item(event: Event) -> dict[str, object]:
+    """Return *event* as an item of the newest api-version, without a source if it has none."""
+    item = write_event(event, NEWEST)
+    return item if event.event_source else {**item, "EventSource": ""}
+
+
+def _resume_outcome(outcome: Outcome) -> Outcome:
+    return Outcome.INTERRUPTED if outcome is Outcome.RUNNING else outcome

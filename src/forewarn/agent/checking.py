@@ -1,0 +1,66 @@
+"""`forewarn-agent check`: what there is, and what is wrong with it."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from forewarn.agent.cases import Case
+from forewarn.agent.composing import find_all_hooks
+from forewarn.agent.hooks import find_misfits
+from forewarn.agent.preparing import DONE, FAILED, conclude, find_identity, make_client, prepare
+from forewarn.agent.rules import judge
+from forewarn.agent.settings import Settings
+from forewarn.agent.state import StateFile
+from forewarn.client import Event
+from forewarn.protocol.identity import Identity
+
+
+def check(file: Path | None) -> int:
+    """Print what there is, and return what the process ends with."""
+    return conclude(partial(_check, file))
+
+
+def _check(file: Path | None) -> int:
+    settings, _ = prepare(file)
+    _print("rules", f"{len(settings.rules)} of the configuration, then the default ones")
+    _print("approval", settings.approval)
+    for phase, hooks in find_all_hooks(settings).items():
+        _print(f"{phase} hooks", ", ".join(hook.name for hook in hooks) or "none")
+    cases = StateFile(settings.state_dir, is_dry=True).load()
+    _print("state", f"{settings.state_dir}, {len(cases)} events known")
+    for case in cases.values():
+        _print("known event", _describe_case(case))
+    with make_client(settings) as client:
+        me = find_identity(settings, client)
+        document = client.document()
+        _print("server", f"{client.endpoint}, incarnation {document.document_incarnation}")
+    _print("this machine", me.name)
+    for event in document.events:
+        _print("event", _describe(event, me, settings))
+    problems = tuple(_find_problems(settings))
+    for problem in problems:
+        _print("PROBLEM", problem)
+    return FAILED if problems else DONE
+
+
+def _describe(event: Event, me: Identity, settings: Settings) -> str:
+    verdict = judge(event, me, settings.rules) if event.affects(me) else "means others"
+    return f"{event.event_id} {event.event_type} {event.event_status}: {verdict}"
+
+
+def _describe_case(case: Case) -> str:
+    hooks = ", ".join(
+        f"{phase} {hook!r} {outcome}"
+        for phase, outcomes in case.outcomes.items()
+        for hook, outcome in outcomes.items()
+    )
+    return f"{case.event.event_id} {case.verdict} {case.phase}: {hooks or 'no hooks yet'}"
+
+
+def _find_problems(settings: Settings) -> Iterator[str]:
+    for path in find_misfits(settings.hooks_dir):
+        yield f"{path} cannot be executed, and so is no hook; make it executable or take it away."
+
+
+def _print(label: str, text: str) -> None:
+    print(f"{label:16}{text}")  # noqa: T201

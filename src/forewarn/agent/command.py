@@ -1,0 +1,103 @@
+"""The command `forewarn-agent`.
+
+What only one verb needs is imported by that verb alone: `once` may be run every few seconds.
+"""
+
+import argparse
+import gc
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final, NoReturn
+
+_DESCRIPTION: Final = """\
+Runs hooks before and after maintenance of this virtual machine, and approves it when they are
+ready. Works with forewarn and with the Scheduled Events of Azure."""
+
+_EXAMPLES: Final = """\
+examples:
+  forewarn-agent check                         is the configuration right, and who answers?
+  forewarn-agent run --dry-run                 say what would be done, and do nothing
+  forewarn-agent run                           what the service runs
+  forewarn-agent once --config ./agent.toml    do what is due now, and end: for cron
+
+exit status:
+  0   done                2   the command or the configuration is wrong
+  1   something failed    6   the metadata server gives no usable answer
+  75  a hook said "not yet": run `once` again
+"""
+
+
+def main() -> NoReturn:
+    """Run the command and end the process."""
+    gc.disable()  # while modules are imported nothing becomes garbage
+    options = _make_parser().parse_args()
+    try:
+        status = _VERBS[options.verb](options)
+    except KeyboardInterrupt:
+        status = 130
+    gc.freeze()  # nor is anything looked at that ends with the process
+    sys.exit(status)
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="forewarn-agent",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=_FORMATTER,
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="run | once | check", required=True)
+    for verb, (summary, can_be_dry) in _SUMMARIES.items():
+        added = verbs.add_parser(
+            verb, help=summary, description=summary, formatter_class=_FORMATTER
+        )
+        added.add_argument(
+            "--config",
+            type=Path,
+            metavar="FILE",
+            help="default: agent.toml in /etc/forewarn"
+            r" or %%ProgramData%%\forewarn, if there is one",
+        )
+        if can_be_dry:
+            added.add_argument(
+                "--dry-run", action="store_true", help="run nothing, approve nothing, keep nothing"
+            )
+    return parser
+
+
+# Without a width it is asked of the terminal, with whatever shutil imports, for every argument.
+_FORMATTER: Final = partial(argparse.RawDescriptionHelpFormatter, width=100)
+
+_SUMMARIES: Final[Mapping[str, tuple[str, bool]]] = {
+    "run": ("Follow the events of this machine until stopped.", True),
+    "once": ("Do what is due now, wait until it is done, and end.", True),
+    "check": ("Check the configuration, find the server, and show what it says.", False),
+}
+"""What each verb does, and whether it has --dry-run."""
+
+
+def _run(options: argparse.Namespace) -> int:
+    from forewarn.agent.service import run
+
+    return run(options.config, is_dry=options.dry_run)
+
+
+def _once(options: argparse.Namespace) -> int:
+    from forewarn.agent.once import once
+
+    return once(options.config, is_dry=options.dry_run)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from forewarn.agent.checking import check
+
+    return check(options.config)
+
+
+_VERBS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
+    "run": _run,
+    "once": _once,
+    "check": _check,
+}

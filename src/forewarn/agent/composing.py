@@ -1,0 +1,48 @@
+"""Put an agent together."""
+
+from forewarn.agent.agent import Agent, Memory, Ways
+from forewarn.agent.cases import Cases
+from forewarn.agent.decisions import Conduct, Hooks
+from forewarn.agent.hooks import find_hooks
+from forewarn.agent.performing import DryPerformer, Performer, RealPerformer
+from forewarn.agent.running import Inbox
+from forewarn.agent.settings import Settings, Surroundings
+from forewarn.agent.vocabulary import Phase
+from forewarn.client import Client
+from forewarn.protocol.identity import Identity
+
+
+def compose_agent(
+    settings: Settings, me: Identity, cases: Cases, memory: Memory, performer: Performer
+) -> Agent:
+    """Return an agent for the machine *me* that goes on with *cases*."""
+    conduct = Conduct(
+        me=me,
+        approval=settings.approval,
+        timeout=settings.timeout,
+        postpone=settings.postpone,
+    )
+    ways = Ways(
+        conduct=conduct,
+        rules=settings.rules,
+        find_hooks=lambda: find_all_hooks(settings),
+        ask_again=settings.ask_again.total_seconds(),
+    )
+    return Agent(ways=ways, cases=cases, memory=memory, performer=performer)
+
+
+def make_performer(
+    client: Client, surroundings: Surroundings, inbox: Inbox, *, is_dry: bool
+) -> Performer:
+    """Return who does what the agent decides, or only says so."""
+    if is_dry:
+        return DryPerformer(inbox.put)
+    return RealPerformer(client, surroundings.variables, inbox.put)
+
+
+def find_all_hooks(settings: Settings) -> Hooks:
+    """Return the hooks there are now."""
+    return {
+        phase: find_hooks(settings.hooks_dir, phase, settings.hooks.get(phase, ()))
+        for phase in Phase
+    }

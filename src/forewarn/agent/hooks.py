@@ -1,0 +1,129 @@
+"""The programs that the agent runs: which there are, and how they are run.
+
+| a hook is given | what |
+|---|---|
+| in its environment | that of the agent, and what `describe` says about the event |
+| on standard input | the event as JSON, with the keys of the wire |
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from forewarn.agent.cases import write_item
+from forewarn.agent.vocabulary import Outcome, Phase
+from forewarn.protocol.dates import write_date
+from forewarn.protocol.document import Event
+from forewarn.protocol.versions import NEWEST
+
+NOT_YET: Final = 75
+"""EX_TEMPFAIL of sysexits.h."""
+
+_POWERSHELL: Final = ("powershell.exe", "-NoProfile", "-ExecutionPolicy", "Bypass", "-File")
+_WINDOWS_RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
+    ".ps1": _POWERSHELL,
+    ".cmd": (),
+    ".bat": (),
+    ".exe": (),
+}
+"""What runs a file on Windows, by the end of its name; others are no hooks."""
+
+_SHELLS: Final[Mapping[bool, tuple[str, ...]]] = {
+    True: ("cmd.exe", "/d", "/s", "/c"),
+    False: ("/bin/sh", "-c"),
+}
+"""What runs a command of the configuration, on Windows and elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """A program to run: its name, which stands for it on disk, and its command."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+def find_hooks(
+    folder: Path, phase: Phase, commands: tuple[str, ...] = (), *, platform: str = sys.platform
+) -> tuple[Hook, ...]:
+    """Return the hooks of *phase* in *folder* by name, then the *commands* as they were given."""
+    is_windows = platform == "win32"
+    files = sorted(_list_files(folder / f"{phase}.d"), key=lambda path: path.name)
+    runners = {path: _find_runner(path, is_windows=is_windows) for path in files}
+    shell = _SHELLS[is_windows]
+    return (
+        *(
+            Hook(name=path.name, command=(*runner, str(path)))
+            for path, runner in runners.items()
+            if runner is not None
+        ),
+        *(Hook(name=command, command=(*shell, command)) for command in commands),
+    )
+
+
+def find_misfits(folder: Path, *, platform: str = sys.platform) -> tuple[Path, ...]:
+    """Return the files in the folders of the phases that cannot be run, and so are no hooks."""
+    is_windows = platform == "win32"
+    return tuple(
+        path
+        for phase in Phase
+        for path in sorted(_list_files(folder / f"{phase}.d"))
+        if _find_runner(path, is_windows=is_windows) is None
+    )
+
+
+def describe(event: Event, phase: Phase) -> Mapping[str, str]:
+    """Return the variables that tell a hook about *event*; the first seven are widely known."""
+    duration = event.duration_in_seconds
+    variables = {
+        "EVENT_ID": event.event_id,
+        "EVENT_TYPE": event.event_type,
+        "EVENT_STATUS": event.event_status,
+        "EVENT_SOURCE": event.event_source or "",
+        "EVENT_NOTBEFORE": _write_not_before(event),
+        "EVENT_RESOURCES": " ".join(event.resources),
+        "EVENT_RESOURCETYPE": event.resource_type,
+        "EVENT_DURATION": str(-1 if duration is None else duration),
+        "EVENT_DESCRIPTION": event.description,
+        "EVENT_PHASE": phase,
+    }
+    return {name: _make_printable(value) for name, value in variables.items()}
+
+
+def write_input(event: Event) -> bytes:
+    """Return *event* as the newest api-version writes it, which is what a hook can read."""
+    return json.dumps(write_item(event)).encode("ascii")
+
+
+def read_status(status: int) -> Outcome:
+    """Return what the exit status of a hook means."""
+    return {0: Outcome.READY, NOT_YET: Outcome.NOT_YET}.get(status, Outcome.FAILED)
+
+
+def _list_files(folder: Path) -> Iterator[Path]:
+    try:
+        found = list(folder.iterdir())
+    except OSError:
+        return
+    for path in found:
+        if not path.name.startswith(".") and not path.name.endswith("~") and path.is_file():
+            yield path
+
+
+def _find_runner(path: Path, *, is_windows: bool) -> tuple[str, ...] | None:
+    if is_windows:
+        return _WINDOWS_RUNNERS.get(path.suffix.lower())
+    return () if os.access(path, os.X_OK) else None
+
+
+def _make_printable(value: str) -> str:
+    # What a server sends may be no text that a system can put into an environment.
+    return value.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _write_not_before(event: Event) -> str:
+    return "" if event.not_before is None else write_date(event.not_before, NEWEST.not_before)

@@ -1,0 +1,51 @@
+"""`forewarn-agent once`: look once, do what is due, and end. Most of the time nothing is."""
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from forewarn.agent.preparing import (
+    DONE,
+    FAILED,
+    UNFINISHED,
+    conclude,
+    find_identity,
+    make_client,
+    prepare,
+)
+from forewarn.agent.state import StateFile
+from forewarn.agent.vocabulary import Outcome
+
+
+def once(file: Path | None, *, is_dry: bool) -> int:
+    """Do what is due, and return what the process ends with."""
+    return conclude(partial(_once, file, is_dry=is_dry))
+
+
+def _once(file: Path | None, *, is_dry: bool) -> int:
+    settings, surroundings = prepare(file)
+    with StateFile(settings.state_dir, is_dry=is_dry) as state, make_client(settings) as client:
+        cases = state.load()
+        changes = client.changes(case.event for case in cases.values() if not case.is_over)
+        if not changes and not cases:
+            return DONE
+        from forewarn.agent.agent import Looked
+        from forewarn.agent.composing import compose_agent, make_performer
+        from forewarn.agent.running import make_inbox, settle_agent
+
+        inbox = make_inbox()
+        performer = make_performer(client, surroundings, inbox, is_dry=is_dry)
+        me = find_identity(settings, client)
+        agent = compose_agent(settings, me, cases, state, performer)
+        for change in changes:
+            inbox.put(change)
+        inbox.put(Looked())
+        settle_agent(agent, inbox)
+    return _find_status(agent.outcomes)
+
+
+def _find_status(outcomes: Iterable[Outcome]) -> int:
+    """Return what the process ends with after hooks came to their end with *outcomes*."""
+    if Outcome.NOT_YET in outcomes:
+        return UNFINISHED
+    return FAILED if {*outcomes} - {Outcome.READY} else DONE

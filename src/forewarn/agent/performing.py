@@ -1,0 +1,159 @@
+"""Carry out what was decided: each action in the background, its result handed to a queue."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from forewarn.agent.decisions import RunHook
+from forewarn.agent.hooks import describe, read_status, write_input
+from forewarn.agent.processes import Running
+from forewarn.agent.vocabulary import Outcome, Phase
+from forewarn.client import Client, ClientError, RefusedError
+from forewarn.protocol.document import Event
+from forewarn.protocol.vocabulary import EventId
+
+_log = logging.getLogger("forewarn.agent")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookEnded:
+    """A hook came to its end; a *status* below 0 is that of a signal."""
+
+    event_id: EventId
+    phase: Phase
+    hook: str
+    status: int
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the status means."""
+        return read_status(self.status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The server was asked for the start of an event, or for a later *not_before*.
+
+    *event* is as it was when that was asked, and *error* None if it was granted.
+    """
+
+    event: Event
+    not_before: datetime | None = None
+    error: ClientError | None = None
+
+    @property
+    def event_id(self) -> EventId:
+        """Which event it was about."""
+        return self.event.event_id
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether asking again would not help."""
+        return isinstance(self.error, RefusedError)
+
+
+Result: TypeAlias = HookEnded | Answered
+Report: TypeAlias = Callable[[Result], None]
+
+
+class Stoppable(Protocol):
+    """Something that runs until it is ended."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
+class Performer(Protocol):
+    """Whoever does things to the machine and the server; each call returns at once."""
+
+    def run_hook(self, event: Event, action: RunHook) -> Stoppable | None:
+        """Begin a hook, and report how it ended; None if it had ended before it began."""
+
+    def approve(self, event: Event) -> None:
+        """Request the start of *event*, and report the answer."""
+
+    def postpone(self, event: Event, not_before: datetime) -> None:
+        """Ask for a later NotBefore, and report the answer."""
+
+
+class RealPerformer:
+    """Runs hooks with *variables*, and asks the server through *client*."""
+
+    def __init__(self, client: Client, variables: Mapping[str, str], report: Report) -> None:
+        self._client = client
+        self._variables = variables
+        self._report = report
+
+    def run_hook(self, event: Event, action: RunHook) -> Stoppable | None:
+        """Begin a hook, and report how it ended."""
+
+        def report(status: int) -> None:
+            self._report(_ended(event, action, status))
+
+        try:
+            return Running(
+                action.hook,
+                variables={**self._variables, **describe(event, action.phase)},
+                standard_input=write_input(event),
+                on_exit=report,
+            )
+        except OSError as error:
+            _log.error("hook_unstartable hook=%r error=%s", action.hook.name, error)
+            report(127)
+            return None
+
+    def approve(self, event: Event) -> None:
+        """Request the start of *event*, and report the answer."""
+        self._ask(lambda: self._client.approve(event), event, None)
+
+    def postpone(self, event: Event, not_before: datetime) -> None:
+        """Ask for a later NotBefore, and report the answer."""
+        self._ask(lambda: self._client.postpone(event, not_before), event, not_before)
+
+    def _ask(self, call: Callable[[], None], event: Event, not_before: datetime | None) -> None:
+        def ask() -> None:
+            error = None
+            try:
+                call()
+            except ClientError as failed:
+                error = failed
+            self._report(Answered(event=event, not_before=not_before, error=error))
+
+        threading.Thread(target=ask, daemon=True).start()
+
+
+class DryPerformer:
+    """Only says what it would do, as if everything went well."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    def run_hook(self, event: Event, action: RunHook) -> Stoppable | None:
+        """Say which hook would be run."""
+        _log.info(
+            "would_run event=%s phase=%s hook=%r", event.event_id, action.phase, action.hook.name
+        )
+        self._report(_ended(event, action, 0))
+        return None
+
+    def approve(self, event: Event) -> None:
+        """Say that the start would be requested."""
+        _log.info("would_approve event=%s", event.event_id)
+        self._report(Answered(event=event))
+
+    def postpone(self, event: Event, not_before: datetime) -> None:
+        """Say that a later time would be asked for."""
+        _log.info("would_postpone event=%s not_before=%s", event.event_id, not_before)
+        self._report(Answered(event=event, not_before=not_before))
+
+
+def _ended(event: Event, action: RunHook, status: int) -> HookEnded:
+    return HookEnded(
+        event_id=event.event_id, phase=action.phase, hook=action.hook.name, status=status
+    )

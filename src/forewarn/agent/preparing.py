@@ -1,0 +1,84 @@
+"""What every verb begins with: logging, the configuration, the client, and who we are."""
+
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from forewarn.agent.errors import SettingsError
+from forewarn.agent.settings import Settings, Surroundings, read_settings, read_surroundings
+from forewarn.client import Client, EndpointError, RefusedError, UnavailableError
+from forewarn.protocol.errors import ForewarnError
+from forewarn.protocol.identity import Identity
+
+DONE: Final = 0
+FAILED: Final = 1
+UNUSABLE: Final = 2
+UNREACHABLE: Final = 6
+UNFINISHED: Final = 75
+
+_STATUSES: Final[tuple[tuple[type[ForewarnError], int], ...]] = (
+    (SettingsError, UNUSABLE),
+    (EndpointError, UNUSABLE),
+    (UnavailableError, UNREACHABLE),
+    (ForewarnError, FAILED),
+)
+"""What the process ends with after an error: the first that fits."""
+
+_PRIORITIES: Final = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
+
+_log = logging.getLogger("forewarn.agent")
+
+
+def conclude(verb: Callable[[], int]) -> int:
+    """Return what the process ends with after *verb*, which may fail in a way that we can tell."""
+    try:
+        return verb()
+    except ForewarnError as error:
+        print(f"forewarn-agent: {error}", file=sys.stderr)  # noqa: T201
+        return next(status for kind, status in _STATUSES if isinstance(error, kind))
+
+
+def prepare(file: Path | None) -> tuple[Settings, Surroundings]:
+    """Return what the configuration and the environment say, with logging set up for them."""
+    surroundings = read_surroundings()
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JournalFormatter() if surroundings.is_journaled else _TERMINAL)
+    root = logging.getLogger("forewarn")
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    return read_settings(file, surroundings), surroundings
+
+
+def make_client(settings: Settings, *, patience: float = 5) -> Client:
+    """Return a client for the server of the configuration, or whichever it finds."""
+    return Client(settings.endpoint, patience=patience)
+
+
+def find_identity(settings: Settings, client: Client) -> Identity:
+    """Return who this machine is: as configured, as the server says, or by its host name."""
+    host_name = socket.gethostname()
+    if settings.name is not None:
+        return Identity(name=settings.name, host_name=host_name)
+    try:
+        return client.whoami()
+    except RefusedError:
+        pass
+    except UnavailableError as error:
+        if error.status != 404:
+            raise
+    _log.warning("name_not_told host_name=%s hint='set name if Resources differ'", host_name)
+    return Identity(name=host_name, host_name=host_name)
+
+
+_TERMINAL: Final = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
+
+
+class _JournalFormatter(logging.Formatter):
+    """Puts the priority before each line, where journald looks for it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        priority = _PRIORITIES.get(record.levelname, 6)
+        return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())

@@ -1,0 +1,127 @@
+"""Let an agent run: a queue of what happens, and one thread that takes it from there.
+
+The document is watched in one thread, hooks and requests have their own; all they do is to put what
+comes of it into the queue.
+"""
+
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import Callable
+from math import inf
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Final, TypeAlias
+
+from forewarn.agent.agent import Agent, Looked
+from forewarn.agent.clock import read_clock
+from forewarn.agent.performing import Result
+from forewarn.agent.status import Status
+from forewarn.agent.systemd import Notifier
+from forewarn.client import Change, Client, ClosedError, RefusedError, UnavailableError
+from forewarn.protocol.document import Event
+
+LONGEST_SLEEP: Final = 20.0
+AGAIN_SECONDS: Final = 60.0
+"""How long a server that refuses is left alone."""
+
+_log = logging.getLogger("forewarn.agent")
+
+
+class Stop:
+    """Somebody wants the agent to end."""
+
+
+News: TypeAlias = Change | Looked | Result | Stop
+Inbox: TypeAlias = SimpleQueue[News]
+
+
+def make_inbox() -> Inbox:
+    """Return a queue that is empty."""
+    return SimpleQueue()
+
+
+def run_agent(agent: Agent, inbox: Inbox, status: Status, notifier: Notifier) -> None:
+    """Take what comes, until there is a Stop and the hooks that are running have ended.
+
+    A second Stop does not wait for hooks.
+    """
+    stops, longest = 0, min(LONGEST_SLEEP, notifier.interval or inf)
+    while stops == 0 or (stops == 1 and agent.is_running):
+        now = read_clock()
+        status.heartbeat = now.steady
+        agent.act(now, may_begin=not stops)
+        status.note_cases(agent.cases, now.wall.timestamp())
+        notifier.tell("WATCHDOG=1")
+        try:
+            news = inbox.get(timeout=_time_to_sleep(agent, now.steady, longest))
+        except Empty:
+            continue
+        if isinstance(news, Stop):
+            stops += 1
+            notifier.tell("STOPPING=1")
+            _log.info("stopping hooks_running=%s", agent.is_running)
+        else:
+            agent.take(news, read_clock())
+
+
+def settle_agent(agent: Agent, inbox: Inbox) -> None:
+    """Take what there is, do what is due, and what that leads to, until nothing is under way."""
+    agent.act(now := read_clock())
+    while agent.is_busy or not inbox.empty():
+        with contextlib.suppress(Empty):
+            news = inbox.get(timeout=_time_to_sleep(agent, now.steady))
+            if not isinstance(news, Stop):
+                agent.take(news, read_clock())
+        agent.act(now := read_clock())
+
+
+def watch(
+    client: Client, find_known: Callable[[], tuple[Event, ...]], inbox: Inbox, status: Status
+) -> None:
+    """Put every change into *inbox*, and that we have looked, until the client is closed."""
+    while True:
+        pause = AGAIN_SECONDS
+        try:
+            _follow(client, find_known(), inbox, status)
+        except UnavailableError as error:  # which the client has logged
+            status.note_trouble(error.trouble)
+            pause = 1.0
+        except RefusedError as error:
+            # It may end when the other side is upgraded, or configured better.
+            _log.error("watch_refused error=%s", error)
+            status.note_trouble(str(error))
+        except ClosedError:
+            return
+        except Exception:  # noqa: BLE001 - to end here would leave the machine without a watch
+            _log.exception("watch_failed")
+            status.note_trouble("the agent has made a mistake, which is in its log")
+        else:
+            return
+        time.sleep(pause)
+
+
+def _follow(client: Client, known: tuple[Event, ...], inbox: Inbox, status: Status) -> None:
+    status.events = {event.event_id: event for event in known}
+    for change in client.changes(known):
+        status.note_change(change)
+        inbox.put(change)
+    inbox.put(Looked())
+    for change in client.watch(status.events.values(), observe=status.note_poll):
+        status.note_change(change)
+        inbox.put(change)
+
+
+def take_signals(inbox: Inbox) -> None:
+    """Let SIGTERM and Ctrl-C be a Stop."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        inbox.put(Stop())
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+
+
+def _time_to_sleep(agent: Agent, steady: float, longest: float = LONGEST_SLEEP) -> float:
+    return min(longest, max(agent.next_moment() - steady, 0.01))

@@ -1,0 +1,71 @@
+"""`forewarn-agent run`: the agent as a service."""
+
+import gc
+import logging
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from forewarn.agent.clock import read_clock
+from forewarn.agent.composing import compose_agent, make_performer
+from forewarn.agent.preparing import DONE, conclude, find_identity, make_client, prepare
+from forewarn.agent.running import make_inbox, run_agent, take_signals, watch
+from forewarn.agent.settings import Settings
+from forewarn.agent.state import StateFile
+from forewarn.agent.status import Status
+from forewarn.agent.systemd import Notifier
+from forewarn.client import Client, UnavailableError
+from forewarn.protocol.identity import Identity
+
+_IDENTITY_SECONDS: Final = 5.0
+
+_log = logging.getLogger("forewarn.agent")
+
+
+def run(file: Path | None, *, is_dry: bool) -> int:
+    """Follow events until stopped, and return what the process ends with."""
+    return conclude(partial(_run, file, is_dry=is_dry))
+
+
+def _run(file: Path | None, *, is_dry: bool) -> int:
+    settings, surroundings = prepare(file)
+    status = Status()
+    if settings.listen is not None:
+        from forewarn.agent.listener import start_listener
+
+        start_listener(settings.listen, status)
+    notifier = Notifier(surroundings.notify_socket, surroundings.watchdog_seconds)
+    inbox = make_inbox()
+    gc.enable()
+    gc.freeze()
+    with (
+        StateFile(settings.state_dir, is_dry=is_dry) as state,
+        make_client(settings, patience=30) as client,
+    ):
+        cases = state.load()
+        notifier.tell("READY=1")
+        me = _find_identity(settings, client, status, notifier)
+        _log.info("agent_runs name=%s server=%s dry_run=%s", me.name, client.endpoint, is_dry)
+        performer = make_performer(client, surroundings, inbox, is_dry=is_dry)
+        agent = compose_agent(settings, me, cases, state, performer)
+        take_signals(inbox)
+        watching = (client, lambda: agent.events, inbox, status)
+        threading.Thread(target=watch, args=watching, daemon=True).start()
+        run_agent(agent, inbox, status, notifier)
+    return DONE
+
+
+def _find_identity(
+    settings: Settings, client: Client, status: Status, notifier: Notifier
+) -> Identity:
+    """Return who this machine is, however long the server takes to come up."""
+    while True:
+        status.heartbeat = read_clock().steady
+        notifier.tell("WATCHDOG=1")
+        try:
+            return find_identity(settings, client)
+        except UnavailableError as error:
+            status.note_trouble(error.trouble)  # which the client has logged
+        time.sleep(_IDENTITY_SECONDS)

@@ -1,0 +1,169 @@
+"""What the agent remembers: a file that is replaced as a whole, so that it is never half written.
+
+{"version": 1, "cases": [{"event": {...}, "verdict": "handle", "phase": "scheduled", ...}]}
+"""
+
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Self
+
+from forewarn.agent.cases import Case, Cases, write_item
+from forewarn.agent.errors import StateError
+from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
+from forewarn.protocol.document import read_event
+
+VERSION: Final = 1
+
+_log = logging.getLogger("forewarn.agent")
+
+
+class StateFile:
+    """The file `state.json` in a folder that only one agent at a time may use.
+
+    It is locked inside `with`. One that is dry is only read, and locked by nobody.
+    """
+
+    def __init__(self, folder: Path, *, is_dry: bool = False) -> None:
+        self.path = folder / "state.json"
+        self._is_dry = is_dry
+        self._lock: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        self._take_lock()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    def _take_lock(self) -> None:
+        """Make the folder, and keep other agents out of it."""
+        folder = self.path.parent
+        if self._is_dry:
+            return
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = (folder / "lock").open("ab")
+        except OSError as error:
+            raise StateError(
+                f"{folder} cannot be used to keep what was done: {error}. Make it writable, or"
+                " name another folder with state_dir."
+            ) from error
+        if not _try_lock(self._lock):
+            raise StateError(
+                f"Another agent is using {folder}. Stop it first, or name another folder with"
+                " state_dir."
+            )
+
+    def load(self) -> Cases:
+        """Return the cases that were saved last. What cannot be read is set aside."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise StateError(f"{self.path} cannot be read: {error}.") from error
+        try:
+            return decode_cases(content)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            aside = self.path.with_suffix(".broken")
+            # To stop here would leave the machine without an agent until somebody comes.
+            _log.exception("state_broken moved_to=%s", aside)
+            if not self._is_dry:
+                with contextlib.suppress(OSError):
+                    self.path.replace(aside)
+            return {}
+
+    def save(self, cases: Cases) -> None:
+        """Replace the file; when this returns, *cases* survive a power cut."""
+        if self._is_dry:
+            return
+        beside = self.path.with_suffix(".new")
+        try:
+            with beside.open("wb") as file:
+                file.write(encode_cases(cases))
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self.path)
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            raise StateError(f"{self.path} cannot be written: {error}.") from error
+
+
+def encode_cases(cases: Cases) -> bytes:
+    """Return *cases* as JSON."""
+    content = {"version": VERSION, "cases": [_write_case(case) for case in cases.values()]}
+    return json.dumps(content, indent=1).encode("ascii")
+
+
+def decode_cases(content: bytes) -> Cases:
+    """Return the cases in *content*, or raise one of the errors of what is not well-formed."""
+    decoded: dict[str, Any] = json.loads(content)
+    if decoded["version"] != VERSION:
+        raise ValueError(decoded["version"])
+    cases = map(_read_case, decoded["cases"])
+    return {case.event.event_id: case for case in cases}
+
+
+def _write_case(case: Case) -> Mapping[str, object]:
+    return {
+        "event": write_item(case.event),
+        "verdict": case.verdict,
+        "phase": case.phase,
+        "outcomes": case.outcomes,
+        "consent": case.consent,
+        "may_postpone": case.may_postpone,
+    }
+
+
+def _read_case(content: Mapping[str, Any]) -> Case:
+    return Case(
+        event=read_event(content["event"]),
+        verdict=Verdict(content["verdict"]),
+        phase=Phase(content["phase"]),
+        outcomes={
+            Phase(phase): {hook: Outcome(outcome) for hook, outcome in outcomes.items()}
+            for phase, outcomes in content["outcomes"].items()
+        },
+        consent=Consent(content["consent"]),
+        may_postpone=bool(content["may_postpone"]),
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    if sys.platform == "win32":
+        return  # a folder cannot be opened there, and the rename is in the journal of NTFS
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(file: BinaryIO) -> bool:
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+
+    def _try_lock(file: BinaryIO) -> bool:
+        try:
+            import fcntl
+        except ModuleNotFoundError:
+            return True  # only where it is withheld on purpose
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True

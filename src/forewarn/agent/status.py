@@ -1,0 +1,196 @@
+"""What the agent shows of itself to others: health, readiness, draining, and metrics.
+
+The names of the metrics are those that dashboards know from webdevops' scheduled-events manager.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from forewarn.agent.cases import Cases
+from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
+from forewarn.client import Change, ChangeKind, Polled
+from forewarn.protocol.dates import write_date
+from forewarn.protocol.document import Event
+from forewarn.protocol.versions import NEWEST
+from forewarn.protocol.vocabulary import EventId
+
+BUCKETS: Final = (0.01, 0.1, 1.0, 10.0, 60.0)
+HEARTBEAT_SECONDS: Final = 60.0
+"""How long the agent may be silent until it counts as dead."""
+
+_GONE: Final = frozenset({ChangeKind.COMPLETED, ChangeKind.CANCELED, ChangeKind.GONE})
+
+
+@dataclass(slots=True, kw_only=True)
+class Status:
+    """What is shown. One thread writes each of these, any may read them."""
+
+    cases: Cases = field(default_factory=dict)
+    events: Mapping[EventId, Event] = field(default_factory=dict)
+    heartbeat: float = 0.0
+    polls: int = 0
+    troubles: int = 0
+    seconds: float = 0.0
+    buckets: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
+    document_incarnation: int | None = None
+    trouble: str | None = "it was not asked yet"
+    drained: dict[EventId, dict[str, float]] = field(default_factory=dict)
+    approved: dict[EventId, float] = field(default_factory=dict)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the last poll brought an answer."""
+        return self.trouble is None
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether this machine is to be left alone: an event is handled and not yet over."""
+        return any(case.verdict is Verdict.HANDLE for case in self.cases.values())
+
+    def is_alive(self, steady: float) -> bool:
+        """Tell whether the agent has said anything lately."""
+        return steady - self.heartbeat < HEARTBEAT_SECONDS
+
+    def note_poll(self, polled: Polled) -> None:
+        """Take note of how a poll went."""
+        if polled.trouble is not None:
+            self.note_trouble(polled.trouble)
+            return
+        self.trouble = None
+        self.document_incarnation = polled.document_incarnation
+        self.polls += 1
+        self.seconds += polled.seconds
+        for number, limit in enumerate(BUCKETS):
+            self.buckets[number] += polled.seconds <= limit
+
+    def note_trouble(self, trouble: str) -> None:
+        """Take note that there was no answer."""
+        self.trouble = trouble
+        self.troubles += 1
+
+    def note_change(self, change: Change) -> None:
+        """Take note of an event, this machine's or a neighbour's."""
+        others = {key: event for key, event in self.events.items() if key != change.event.event_id}
+        is_gone = change.kind in _GONE
+        self.events = others if is_gone else {**others, change.event.event_id: change.event}
+
+    def note_cases(self, cases: Cases, timestamp: float) -> None:
+        """Take note of the agent's cases, and when they came to be as they are."""
+        self.cases = cases
+        self.drained = {key: times for key, times in self.drained.items() if key in cases}
+        self.approved = {key: at for key, at in self.approved.items() if key in cases}
+        for event_id, case in cases.items():
+            if case.verdict is Verdict.HANDLE:
+                times = self.drained.setdefault(event_id, {"start": timestamp})
+                if _is_drained(case.outcomes.get(Phase.SCHEDULED, {})):
+                    times.setdefault("finish", timestamp)
+                else:
+                    times.pop("finish", None)
+            if case.consent is Consent.GIVEN:
+                self.approved.setdefault(event_id, timestamp)
+
+
+def write_metrics(status: Status) -> str:
+    """Return *status* in the text format of Prometheus."""
+    lines: list[str] = []
+    for name, (kind, meaning, find_samples) in METRICS.items():
+        lines += (f"# HELP {name} {meaning}", f"# TYPE {name} {kind}")
+        lines += (
+            f"{name}{suffix}{_write_labels(labels)} {value:.15g}"
+            for suffix, labels, value in find_samples(status)
+        )
+    return "\n".join((*lines, ""))
+
+
+_Sample: TypeAlias = tuple[str, Mapping[str, str], float]
+
+
+def _find_incarnation(status: Status) -> Iterator[_Sample]:
+    if status.document_incarnation is not None:
+        yield "", {}, status.document_incarnation
+
+
+def _find_events(status: Status) -> Iterator[_Sample]:
+    for event in status.events.values():
+        moment = event.not_before
+        text = "" if moment is None else write_date(moment, NEWEST.not_before)
+        for resource in event.resources:
+            labels = {
+                "eventID": event.event_id,
+                "eventType": event.event_type,
+                "resourceType": event.resource_type,
+                "resource": resource,
+                "eventStatus": event.event_status,
+                "notBefore": text,
+                "eventSource": event.event_source or "",
+            }
+            yield "", labels, 1 if moment is None else moment.timestamp()
+
+
+def _find_drains(status: Status) -> Iterator[_Sample]:
+    for event_id, times in status.drained.items():
+        for kind, moment in times.items():
+            yield "", {"eventID": event_id, "type": kind}, moment
+
+
+def _find_approvals(status: Status) -> Iterator[_Sample]:
+    for event_id, moment in status.approved.items():
+        yield "", {"eventID": event_id}, moment
+
+
+def _find_requests(status: Status) -> Iterator[_Sample]:
+    for limit, count in zip(BUCKETS, status.buckets, strict=True):
+        yield "_bucket", {"le": str(limit)}, count
+    yield "_bucket", {"le": "+Inf"}, status.polls
+    yield "_sum", {}, status.seconds
+    yield "_count", {}, status.polls
+
+
+def _find_errors(status: Status) -> Iterator[_Sample]:
+    yield "", {}, status.troubles
+
+
+METRICS: Final[Mapping[str, tuple[str, str, Callable[[Status], Iterator[_Sample]]]]] = {
+    "azure_scheduledevent_document_incarnation": (
+        "gauge",
+        "Incarnation of the document",
+        _find_incarnation,
+    ),
+    "azure_scheduledevent_event": (
+        "gauge",
+        "NotBefore of each event of the document, 1 once it has started",
+        _find_events,
+    ),
+    "azure_scheduledevent_event_drain": (
+        "gauge",
+        "When the hooks of an event began (start) and had ended (finish)",
+        _find_drains,
+    ),
+    "azure_scheduledevent_event_approval": (
+        "gauge",
+        "When the start of an event was requested",
+        _find_approvals,
+    ),
+    "azure_scheduledevent_request": (
+        "histogram",
+        "Seconds that a poll took, including those for which the server held it",
+        _find_requests,
+    ),
+    "azure_scheduledevent_request_error": ("counter", "Polls without an answer", _find_errors),
+}
+"""Every metric: its type, what it means, and where its samples come from."""
+
+
+def _write_labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _is_drained(outcomes: Mapping[str, Outcome]) -> bool:
+    return bool(outcomes) and {Outcome.RUNNING, Outcome.NOT_YET}.isdisjoint(outcomes.values())

@@ -1,0 +1,54 @@
+"""The agent's own words. Those of the wire are in `forewarn.protocol.vocabulary`."""
+
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What a rule says is to be done about an event."""
+
+    IGNORE = "ignore"
+    """One line in the log."""
+    NOTIFY = "notify"
+    """A warning in the log, and the hooks of `notify.d`."""
+    HANDLE = "handle"
+    """The hooks of every phase, and the approval."""
+
+
+class Phase(StrEnum):
+    """What hooks are run for: each has a folder, and a key in the configuration."""
+
+    SCHEDULED = "scheduled"
+    STARTED = "started"
+    RECOVERED = "recovered"
+    CANCELED = "canceled"
+    NOTIFY = "notify"
+
+
+class Outcome(StrEnum):
+    """What came of a hook."""
+
+    RUNNING = "running"
+    READY = "ready"
+    NOT_YET = "not-yet"
+    FAILED = "failed"
+    TIMED_OUT = "timed-out"
+    INTERRUPTED = "interrupted"
+    """It was running when the agent was killed; nobody knows how far it got."""
+
+
+class Approval(StrEnum):
+    """When this machine requests the start of an event."""
+
+    NEVER = "never"
+    WHEN_READY = "when-ready"
+    LEADER = "leader"
+    """When it is ready, and the first of the event's Resources."""
+
+
+class Consent(StrEnum):
+    """Whether the start of an event was requested."""
+
+    OPEN = "open"
+    GIVEN = "given"
+    REFUSED = "refused"
+    """The server did not take it; asking again would not help."""

@@ -1,0 +1,425 @@
+"""The agent, step by step: what it records, begins, stops and asks for."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from math import inf
+
+import pytest
+from tests.agent.conftest import ID, NOON, Stage, make_change, make_event, make_hooks
+
+from forewarn.agent.agent import Looked
+from forewarn.agent.decisions import Now
+from forewarn.agent.performing import Answered
+from forewarn.agent.vocabulary import Approval, Consent, Outcome, Phase, Verdict
+from forewarn.client import ChangeKind, RefusedError, UnavailableError
+
+REFUSED = RefusedError("http://10.0.0.1", 409, "Not allowed")
+SILENT = UnavailableError("http://10.0.0.1", "it did not answer in time")
+
+
+def test_event_is_handled_from_scheduled_to_recovered(stage: Stage) -> None:
+    agent = stage.start()
+
+    stage.tell(agent, make_change())
+    stage.end_hook(agent)
+    stage.end_hook(agent)
+    stage.answer(agent)
+    stage.tell(agent, make_change(ChangeKind.STARTED))
+    stage.end_hook(agent)
+    stage.tell(agent, make_change(ChangeKind.COMPLETED))
+    stage.end_hook(agent)
+
+    assert stage.begun == ["scheduled first", "scheduled second", "started go", "recovered back"]
+    assert stage.asked == ["approve 1"]
+    assert stage.saved == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "hook"),
+    [
+        (ChangeKind.COMPLETED, "recovered back"),
+        (ChangeKind.GONE, "recovered back"),
+        (ChangeKind.CANCELED, "canceled undo"),
+    ],
+)
+def test_event_that_leaves_the_document_is_undone(
+    stage: Stage, kind: ChangeKind, hook: str
+) -> None:
+    agent = stage.start()
+
+    stage.tell(agent, make_change())
+    stage.tell(agent, make_change(kind))
+    stage.end_hook(agent, status=-15)
+
+    assert stage.begun == ["scheduled first", hook]
+
+
+def test_event_straight_to_started_skips_what_is_for_scheduled_ones(stage: Stage) -> None:
+    agent = stage.start()
+
+    stage.tell(agent, make_change(ChangeKind.STARTED))
+
+    assert stage.begun == ["started go"]
+
+
+def test_event_of_a_neighbour_is_none_of_our_business(stage: Stage) -> None:
+    agent = stage.start()
+
+    stage.tell(agent, make_change(resources=("web-1",)))
+
+    assert (stage.begun, agent.cases) == ([], {})
+
+
+def test_end_of_an_unknown_event_is_no_reason_to_recover(stage: Stage) -> None:
+    agent = stage.start()
+
+    stage.tell(agent, make_change(ChangeKind.GONE))
+
+    assert (stage.begun, agent.cases) == ([], {})
+
+
+def test_two_events_do_not_wait_for_each_other(stage: Stage) -> None:
+    agent = stage.start()
+
+    stage.tell(agent, make_change(number=1))
+    stage.tell(agent, make_change(number=2))
+
+    assert stage.begun == ["scheduled first", "scheduled first"]
+
+
+def test_short_freeze_is_remembered_and_left_alone(stage: Stage) -> None:
+    agent = stage.start()
+
+    stage.tell(agent, make_change(event_type="Freeze", duration_in_seconds=5))
+
+    assert stage.saved[ID].verdict is Verdict.IGNORE
+    assert (stage.begun, stage.asked) == ([], [])
+
+
+def test_event_that_starts_ends_the_hook_that_prepares_for_it(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.tell(agent, make_change(ChangeKind.STARTED))
+    stage.tell(agent, make_change(ChangeKind.STARTED, description="changed"))
+    assert stage.process.signals == ["terminate"]
+    stage.end_hook(agent, status=0)
+
+    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.TIMED_OUT
+    assert stage.begun == ["scheduled first", "started go"]
+
+
+def test_hook_that_takes_too_long_is_asked_to_end_and_then_killed(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    for seconds in (599, 1, 4, 1, 5):
+        stage.pass_time(seconds)
+        agent.act(stage.now)
+
+    assert stage.process.signals == ["terminate", "kill", "kill"]
+    stage.end_hook(agent, status=-9)
+    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.TIMED_OUT
+
+
+def test_clock_that_jumps_ends_no_hook(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.now = Now(wall=NOON + timedelta(days=1), steady=stage.now.steady + 1)
+    agent.act(stage.now)
+
+    assert stage.process.signals == []
+
+
+def test_failed_hook_lets_the_next_one_run_and_approves_nothing(stage: Stage) -> None:
+    agent = stage.start()
+
+    stage.tell(agent, make_change())
+    stage.end_hook(agent, status=1)
+    stage.end_hook(agent)
+
+    assert stage.begun == ["scheduled first", "scheduled second"]
+    assert stage.asked == []
+
+
+def test_hook_that_says_not_yet_is_asked_again(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.end_hook(agent, status=75)
+    assert agent.next_moment() == stage.now.steady + 10
+    stage.pass_time(9)
+    agent.act(stage.now)
+    stage.pass_time(1)
+    agent.act(stage.now)
+
+    assert stage.begun == ["scheduled first", "scheduled first"]
+
+
+def test_hook_that_says_not_yet_moves_the_event_if_little_time_is_left(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=1)))
+
+    stage.end_hook(agent, status=75)
+    agent.act(stage.now)
+    assert stage.asked == ["postpone 1 to 12:05:00"]
+    stage.answer(agent, not_before=NOON + timedelta(minutes=5))
+    agent.act(stage.now)
+
+    assert stage.asked == ["postpone 1 to 12:05:00"]
+    assert stage.saved[ID].event.not_before == NOON + timedelta(minutes=5)
+
+
+def test_server_that_does_not_postpone_is_asked_once(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=1)))
+
+    stage.end_hook(agent, status=75)
+    stage.answer(agent, REFUSED, not_before=NOON + timedelta(minutes=5))
+    agent.act(stage.now)
+
+    assert stage.asked == ["postpone 1 to 12:05:00"]
+    assert not stage.saved[ID].may_postpone
+
+
+def approving(stage: Stage) -> None:
+    stage.hooks = make_hooks()
+
+
+def test_approval_is_asked_for_until_it_gets_through(stage: Stage) -> None:
+    approving(stage)
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.answer(agent, SILENT)
+    stage.pass_time(10)
+    agent.act(stage.now)
+    stage.answer(agent)
+    agent.act(stage.now)
+
+    assert stage.asked == ["approve 1", "approve 1"]
+    assert stage.saved[ID].consent is Consent.GIVEN
+
+
+def test_approval_that_is_refused_is_not_repeated(stage: Stage) -> None:
+    approving(stage)
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.answer(agent, REFUSED)
+    stage.pass_time(60)
+    agent.act(stage.now)
+
+    assert stage.asked == ["approve 1"]
+    assert stage.saved[ID].consent is Consent.REFUSED
+
+
+def test_event_that_was_postponed_is_approved_again(stage: Stage) -> None:
+    """Postponing clears the votes, those of machines that are ready too."""
+    approving(stage)
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.answer(agent)
+
+    stage.tell(agent, make_change(not_before=NOON + timedelta(hours=1)))
+
+    assert stage.asked == ["approve 1", "approve 1"]
+
+
+def test_approval_of_what_was_postponed_meanwhile_does_not_count(stage: Stage) -> None:
+    approving(stage)
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.tell(agent, make_change(not_before=NOON + timedelta(hours=1)))
+    stage.tell(agent, Answered(event=make_event()))
+
+    assert stage.asked == ["approve 1", "approve 1"]
+
+
+def test_answer_about_an_event_that_is_over_is_forgotten(stage: Stage) -> None:
+    approving(stage)
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.tell(agent, make_change(ChangeKind.CANCELED))
+    stage.tell(agent, Answered(event=make_event()))
+
+    assert agent.cases == {}
+    assert not agent.is_busy
+
+
+def test_answer_that_comes_too_late_delays_nothing(stage: Stage) -> None:
+    stage.hooks = make_hooks(canceled="undo")
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.tell(agent, make_change(ChangeKind.CANCELED))
+
+    stage.answer(agent, SILENT)
+    stage.end_hook(agent)
+
+    assert agent.cases == {}
+    assert agent.next_moment() == inf
+
+
+def test_case_that_is_closed_leaves_no_time_to_wake_up_at(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.end_hook(agent, status=75)
+
+    stage.hooks = make_hooks()
+    stage.tell(agent, make_change(ChangeKind.GONE))
+
+    assert agent.cases == {}
+    assert agent.next_moment() == inf
+
+
+def test_approval_never_is_never(stage: Stage) -> None:
+    approving(stage)
+    stage.approval = Approval.NEVER
+    agent = stage.start()
+
+    stage.tell(agent, make_change())
+
+    assert stage.asked == []
+
+
+def test_killed_agent_does_not_run_again_what_was_running(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.tell(stage.start(), make_change())
+
+    agent = stage.start()
+    agent.act(stage.now)
+    stage.end_hook(agent)
+
+    assert stage.begun == ["scheduled first", "scheduled second"]
+    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.INTERRUPTED
+    assert "hook_interrupted" in caplog.text
+    assert stage.asked == [], "nobody knows whether it is ready"
+
+
+@pytest.mark.parametrize("kill_after", range(5))
+def test_agent_that_is_killed_between_steps_does_nothing_twice(
+    stage: Stage, kill_after: int
+) -> None:
+    agent = stage.start()
+    steps: list[Callable[[], None]] = [
+        lambda: stage.tell(agent, make_change()),
+        lambda: stage.end_hook(agent),
+        lambda: stage.end_hook(agent),
+        lambda: stage.tell(agent, make_change(ChangeKind.STARTED)),
+        lambda: stage.end_hook(agent),
+        lambda: stage.tell(agent, make_change(ChangeKind.COMPLETED)),
+    ]
+    for step in steps[: kill_after + 1]:
+        step()
+
+    agent = stage.start()
+    stage.tell(agent, make_change(ChangeKind.GONE))
+    stage.end_hook(agent)
+
+    assert len(stage.begun) == len(set(stage.begun))
+    assert stage.begun[-1] == "recovered back"
+    assert stage.saved == {}
+
+
+def test_restarted_agent_knows_which_events_were_told(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(number=1))
+    stage.tell(agent, make_change(number=2))
+    stage.tell(agent, make_change(ChangeKind.COMPLETED, number=2))
+
+    assert [event.event_id for event in stage.start().events] == [ID]
+
+
+def test_restarted_agent_looks_before_it_goes_on(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.end_hook(agent, status=1)
+
+    agent = stage.start(has_looked=False)
+    agent.act(stage.now)
+    assert stage.begun == ["scheduled first", "scheduled second"]
+    stage.tell(agent, make_change(ChangeKind.COMPLETED))
+    stage.tell(agent, Looked())
+
+    assert stage.begun == ["scheduled first", "scheduled second", "recovered back"]
+
+
+def test_restarted_agent_goes_on_to_put_things_back_whether_or_not_the_server_answers(
+    stage: Stage,
+) -> None:
+    stage.hooks = make_hooks(recovered="one two")
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.tell(agent, make_change(ChangeKind.COMPLETED))
+
+    stage.start(has_looked=False).act(stage.now)
+
+    assert stage.begun == ["recovered one", "recovered two"]
+
+
+def test_what_cannot_be_recorded_is_not_begun(stage: Stage) -> None:
+    agent = stage.start()
+    stage.is_disk_full = True
+
+    stage.tell(agent, make_change())
+    assert stage.begun == []
+    stage.is_disk_full = False
+    stage.pass_time(10)
+    agent.act(stage.now)
+
+    assert stage.begun == ["scheduled first"]
+
+
+def test_what_could_not_be_saved_is_saved_with_the_next_news(stage: Stage) -> None:
+    agent = stage.start()
+    stage.is_disk_full = True
+    stage.tell(agent, make_change(event_type="Freeze", duration_in_seconds=1))
+    stage.is_disk_full = False
+
+    stage.tell(agent, make_change(number=2, resources=("web-1",)))
+
+    assert stage.saved == agent.cases != {}
+
+
+def test_agent_that_is_to_stop_begins_nothing_new(stage: Stage) -> None:
+    agent = stage.start()
+    agent.take(make_change(), stage.now)
+
+    agent.act(stage.now, may_begin=False)
+
+    assert stage.begun == []
+
+
+def test_agent_that_is_to_stop_still_ends_what_takes_too_long(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.pass_time(600)
+    agent.act(stage.now, may_begin=False)
+
+    assert stage.process.signals == ["terminate"]
+
+
+def test_rule_is_asked_once_in_the_life_of_an_event(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(event_type="Freeze", duration_in_seconds=5))
+
+    stage.tell(agent, make_change(event_type="Freeze", duration_in_seconds=60))
+
+    assert stage.begun == []
+
+
+def test_event_without_hooks_is_forgotten_when_it_is_gone(stage: Stage) -> None:
+    stage.hooks = make_hooks()
+    stage.approval = Approval.NEVER
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.tell(agent, replace(make_change(ChangeKind.GONE)))
+
+    assert stage.saved == {}

@@ -1,0 +1,148 @@
+"""What the service does when the server does not do its part."""
+
+import socket
+import threading
+from collections.abc import Generator
+from dataclasses import replace
+
+import pytest
+from tests.agent.conftest import Stage, make_change, make_hooks
+from tests.e2e.conftest import wait_until
+from tests.sdk.conftest import Metadata, answer_with, event
+
+from forewarn.agent import running
+from forewarn.agent.agent import Looked
+from forewarn.agent.performing import Answered
+from forewarn.agent.preparing import find_identity
+from forewarn.agent.running import Stop, make_inbox, run_agent, settle_agent, watch
+from forewarn.agent.settings import Settings, read_settings, read_surroundings
+from forewarn.agent.status import Status
+from forewarn.agent.systemd import Notifier
+from forewarn.client import Change, Client, UnavailableError
+
+SECONDS = 20
+NOBODY = Notifier(None, None)
+
+
+@pytest.fixture
+def metadata() -> Generator[Metadata]:
+    server = Metadata()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return read_settings(None, read_surroundings({}))
+
+
+def test_watch_goes_on_after_a_refusal(metadata: Metadata, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "AGAIN_SECONDS", 0.05)
+    metadata.script = [answer_with(b'{"error": "Not you"}', 403)]
+    metadata.events = [event(1)]
+    inbox, status = make_inbox(), Status()
+    with Client(metadata.endpoint) as client:
+        watcher = threading.Thread(target=watch, args=(client, lambda: (), inbox, status))
+        watcher.start()
+
+        news = inbox.get(timeout=SECONDS)
+        assert isinstance(inbox.get(timeout=SECONDS), Looked)
+        wait_until(lambda: status.is_ready, "it does not poll", SECONDS)
+
+    watcher.join(SECONDS)
+    assert isinstance(news, Change)
+    assert status.events.keys() == {news.event.event_id}
+    assert not watcher.is_alive()
+
+
+def test_watch_waits_for_a_server_that_does_not_answer(metadata: Metadata) -> None:
+    metadata.script = [answer_with(b"", 503)] * 2
+    inbox, status = make_inbox(), Status()
+    with Client(metadata.endpoint, patience=0) as client:
+        watcher = threading.Thread(target=watch, args=(client, lambda: (), inbox, status))
+        watcher.start()
+
+        assert isinstance(inbox.get(timeout=SECONDS), Looked)
+
+    watcher.join(SECONDS)
+    assert status.troubles == 2
+
+
+def test_watch_survives_a_mistake(
+    metadata: Metadata, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(running, "AGAIN_SECONDS", 0.05)
+    metadata.events = [event(1)]
+    inbox, mistakes = make_inbox(), [ZeroDivisionError()]
+
+    class Clumsy(Status):
+        def note_change(self, change: Change) -> None:
+            if mistakes:
+                raise mistakes.pop()
+            super().note_change(change)
+
+    with Client(metadata.endpoint) as client:
+        status = Clumsy()
+        watcher = threading.Thread(target=watch, args=(client, lambda: (), inbox, status))
+        watcher.start()
+
+        assert isinstance(inbox.get(timeout=SECONDS), Change)
+
+    watcher.join(SECONDS)
+    assert "watch_failed" in caplog.text
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_machine_that_is_not_told_its_name_goes_by_its_host_name(
+    metadata: Metadata, settings: Settings, status: int
+) -> None:
+    metadata.script = [answer_with(b"", status)] * 2
+
+    with Client(metadata.endpoint, patience=0) as client:
+        me = find_identity(settings, client)
+
+    assert me.name == socket.gethostname()
+
+
+def test_server_in_trouble_is_not_taken_for_one_that_knows_no_names(
+    metadata: Metadata, settings: Settings
+) -> None:
+    metadata.script = [answer_with(b"", 503)]
+
+    with Client(metadata.endpoint, patience=0) as client, pytest.raises(UnavailableError):
+        find_identity(settings, client)
+
+
+def test_name_of_the_configuration_is_asked_of_nobody(
+    metadata: Metadata, settings: Settings
+) -> None:
+    with Client(metadata.endpoint) as client:
+        me = find_identity(replace(settings, name="web-7"), client)
+
+    assert me.name == "web-7"
+    assert metadata.seen == []
+
+
+def test_second_stop_does_not_wait_for_hooks(stage: Stage) -> None:
+    agent, inbox = stage.start(), make_inbox()
+    for news in (make_change(), Stop(), Stop()):
+        inbox.put(news)
+
+    run_agent(agent, inbox, Status(), NOBODY)
+
+    assert stage.begun == ["scheduled first"]
+    assert agent.is_running
+
+
+def test_one_look_ends_when_nothing_is_left_to_do(stage: Stage) -> None:
+    stage.hooks = make_hooks()
+    agent, inbox = stage.start(), make_inbox()
+    inbox.put(make_change())
+
+    looking = threading.Thread(target=settle_agent, args=(agent, inbox))
+    looking.start()
+    wait_until(lambda: bool(stage.asked), "it does not approve", SECONDS)
+    inbox.put(Answered(event=make_change().event))
+    looking.join(SECONDS)
+
+    assert not looking.is_alive()

@@ -1,0 +1,157 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from forewarn.agent.errors import SettingsError
+from forewarn.agent.rules import Rule
+from forewarn.agent.settings import Settings, read_settings, read_surroundings
+from forewarn.agent.vocabulary import Approval, Phase, Verdict
+
+NOWHERE = read_surroundings({}, platform="linux")
+
+EVERYTHING = """
+endpoint = "http://10.0.0.1:8169"
+name = "web-0"
+approval = "leader"
+hooks_dir = "/opt/hooks"
+state_dir = "/opt/state"
+timeout = "20m"
+ask_again = "5s"
+postpone = "1h"
+listen = "127.0.0.1:9169"
+
+[hooks]
+scheduled = ["systemctl stop app", "sync"]
+recovered = "systemctl start app"
+
+[[rule]]
+type = "Freeze"
+shorter_than = "30s"
+then = "ignore"
+
+[[rule]]
+type = ["Preempt", "terminate"]
+source = "Platform"
+at_least = "0s"
+name = ["web-*", "db-*"]
+then = "notify"
+"""
+
+
+def read(tmp_path: Path, text: str) -> Settings:
+    file = tmp_path / "agent.toml"
+    file.write_text(text, encoding="utf-8")
+    return read_settings(file, NOWHERE)
+
+
+def test_every_key_is_read(tmp_path: Path) -> None:
+    settings = read(tmp_path, EVERYTHING)
+
+    assert settings == Settings(
+        endpoint="http://10.0.0.1:8169",
+        name="web-0",
+        approval=Approval.LEADER,
+        hooks_dir=Path("/opt/hooks"),
+        state_dir=Path("/opt/state"),
+        timeout=timedelta(minutes=20),
+        ask_again=timedelta(seconds=5),
+        postpone=timedelta(hours=1),
+        listen=("127.0.0.1", 9169),
+        hooks={
+            Phase.SCHEDULED: ("systemctl stop app", "sync"),
+            Phase.RECOVERED: ("systemctl start app",),
+        },
+        rules=(
+            Rule(event_types=("Freeze",), shorter_than=timedelta(seconds=30), then=Verdict.IGNORE),
+            Rule(
+                event_types=("Preempt", "Terminate"),
+                event_sources=("Platform",),
+                at_least=timedelta(0),
+                names=("web-*", "db-*"),
+                then=Verdict.NOTIFY,
+            ),
+        ),
+    )
+
+
+def test_without_a_file_nothing_is_approved_and_nobody_listens() -> None:
+    settings = read_settings(None, NOWHERE)
+
+    assert (settings.approval, settings.listen, settings.rules) == (Approval.NEVER, None, ())
+    assert settings.hooks_dir == Path("/etc/forewarn/hooks.d")
+    assert settings.state_dir == Path("/var/lib/forewarn-agent")
+
+
+def test_hooks_are_beside_the_file(tmp_path: Path) -> None:
+    assert read(tmp_path, "").hooks_dir == tmp_path / "hooks.d"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "hint"),
+    [
+        ("= 1", "", "it is not TOML"),
+        ('aproval = "never"', "aproval", "there are endpoint, name, approval"),
+        ('approval = "always"', "approval", "none of never, when-ready, leader"),
+        ("approval = 3", "approval", "one of never, when-ready, leader"),
+        ('name = ""', "name", "a text in quotes"),
+        ('endpoint = "https://host"', "endpoint", "metadata servers speak plain http"),
+        ('state_dir = "state"', "state_dir", "an absolute path"),
+        ("timeout = 30", "timeout", '"30s", "10m" or "1h"'),
+        ('timeout = "0s"', "timeout", "longer than nothing"),
+        ('ask_again = "soon"', "ask_again", '"30s", "10m" or "1h"'),
+        ('listen = "9169"', "listen", "HOST:PORT"),
+        ('listen = "127.0.0.1:99999"', "listen", "HOST:PORT"),
+        ("hooks = 1", "hooks", "a table with the keys scheduled, started"),
+        ('[hooks]\nfinished = "x"', "hooks.finished", "there are scheduled, started"),
+        ("[hooks]\nstarted = [1]", "hooks.started", "a text in quotes, or several"),
+        ('[rule]\nthen = "ignore"', "rule", "[[rule]]"),
+        ("rule = [1]", "rule.1", "a table with the keys type"),
+        ('[[rule]]\nthen = "handle"\n[[rule]]\ntype = "Freeze"', "rule.2.then", "is missing"),
+        ('[[rule]]\ntype = "Freze"\nthen = "ignore"', "rule.1.type", "'Freze' is none of Freeze"),
+        ('[[rule]]\nsource = "Me"\nthen = "ignore"', "rule.1.source", "Platform, User"),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_file_key_and_what_to_do(
+    tmp_path: Path, text: str, key: str, hint: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path, text)
+
+    assert str(caught.value).startswith(f"{tmp_path / 'agent.toml'}: {key}{': ' if key else ''}")
+    assert hint in str(caught.value)
+
+
+def test_file_that_was_named_has_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no such file; give another one with --config"):
+        read_settings(tmp_path / "agent.toml", NOWHERE)
+
+
+def test_file_that_is_no_text_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "agent.toml").write_bytes(b"\xff\xfe")
+
+    with pytest.raises(SettingsError, match="it cannot be read"):
+        read_settings(tmp_path / "agent.toml", NOWHERE)
+
+
+def test_windows_has_its_own_places() -> None:
+    surroundings = read_surroundings({"ProgramData": "D:/Data"}, platform="win32")
+
+    assert surroundings.configuration == surroundings.state == Path("D:/Data") / "forewarn"
+
+
+def test_systemd_says_where_and_how_often() -> None:
+    surroundings = read_surroundings(
+        {
+            "STATE_DIRECTORY": "/var/lib/elsewhere",
+            "NOTIFY_SOCKET": "@socket",
+            "WATCHDOG_USEC": "120000000",
+            "JOURNAL_STREAM": "8:1",
+        },
+        platform="linux",
+    )
+
+    assert surroundings.state == Path("/var/lib/elsewhere")
+    assert (surroundings.notify_socket, surroundings.watchdog_seconds) == ("@socket", 120.0)
+    assert surroundings.is_journaled
+    assert surroundings.variables.keys() == {"STATE_DIRECTORY", "JOURNAL_STREAM"}

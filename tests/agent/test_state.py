@@ -1,0 +1,122 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.agent.conftest import ID, make_case, make_event
+
+from forewarn.agent.cases import Case
+from forewarn.agent.errors import StateError
+from forewarn.agent.state import StateFile, decode_cases, encode_cases
+from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
+from forewarn.protocol.vocabulary import EventSource, EventStatus
+
+CASES = [
+    make_case(),
+    make_case(
+        Phase.STARTED,
+        event=make_event(
+            event_status=EventStatus.STARTED,
+            event_type="Unheard-of",
+            not_before=None,
+            event_source=EventSource.USER,
+            duration_in_seconds=9,
+            description="Größe",
+        ),
+        verdict=Verdict.NOTIFY,
+        outcomes={Phase.SCHEDULED: {"first": Outcome.READY, "a 'command'": Outcome.RUNNING}},
+        consent=Consent.GIVEN,
+        may_postpone=False,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case_is_read_as_it_was_written(case: Case) -> None:
+    assert decode_cases(encode_cases({ID: case})) == {ID: case}
+
+
+def test_state_is_there_after_it_was_saved(tmp_path: Path) -> None:
+    with StateFile(tmp_path / "new" / "folder") as state:
+        assert state.load() == {}
+        state.save({ID: CASES[0]})
+
+    assert StateFile(tmp_path / "new" / "folder").load() == {ID: CASES[0]}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"version": 2, "cases": []}', b'{"version": 1, "cases": [{}]}']
+)
+def test_state_that_cannot_be_read_is_set_aside(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "state.json").write_bytes(content)
+
+    assert StateFile(tmp_path).load() == {}
+
+    assert (tmp_path / "state.broken").read_bytes() == content
+    assert "state_broken" in caplog.text
+
+
+def test_writing_that_is_cut_short_leaves_the_last_state(tmp_path: Path) -> None:
+    StateFile(tmp_path).save({ID: CASES[0]})
+    (tmp_path / "state.new").write_bytes(b'{"version": 1, "ca')
+
+    assert StateFile(tmp_path).load() == {ID: CASES[0]}
+
+
+def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    with (
+        pytest.raises(StateError, match="file cannot be used to keep what was done"),
+        StateFile(tmp_path / "file"),
+    ):
+        pass
+
+
+def test_state_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="cannot be written"):
+        StateFile(tmp_path / "missing").save({})
+
+
+def test_state_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "state.json").mkdir()
+
+    with pytest.raises(StateError, match="cannot be read"):
+        StateFile(tmp_path).load()
+
+
+def test_second_agent_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from forewarn.agent.state import StateFile;"
+        "StateFile(Path(sys.argv[1])).__enter__()"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+
+    with StateFile(tmp_path):
+        second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    third = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+    assert "Another agent is using" in second.stderr
+    assert third.returncode == 0, third.stderr
+
+
+def test_dry_state_is_only_read(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_bytes(b"{")
+
+    with StateFile(tmp_path, is_dry=True) as dry:
+        dry.load()
+        dry.save({ID: CASES[0]})
+
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+    assert (tmp_path / "state.json").read_bytes() == b"{"
+
+
+def test_file_is_json_that_people_can_read(tmp_path: Path) -> None:
+    StateFile(tmp_path).save({ID: CASES[0]})
+
+    content = json.loads((tmp_path / "state.json").read_bytes())
+
+    assert content["cases"][0]["event"]["EventId"] == ID

@@ -1,0 +1,147 @@
+import socket
+import time
+from datetime import timedelta
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from tests.agent.conftest import ID, NOON, make_case, make_change, make_event
+
+from forewarn.agent.errors import AgentError
+from forewarn.agent.listener import start_listener
+from forewarn.agent.status import Status, write_metrics
+from forewarn.agent.systemd import Notifier
+from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
+from forewarn.client import ChangeKind, Polled
+
+DRAINED = {Phase.SCHEDULED: {"first": Outcome.READY}}
+DRAINING = {Phase.SCHEDULED: {"first": Outcome.READY, "second": Outcome.RUNNING}}
+
+
+def test_metrics_have_the_names_and_labels_that_dashboards_know() -> None:
+    status = Status()
+    status.note_poll(Polled(seconds=0.5, document_incarnation=7))
+    status.note_poll(Polled(seconds=1, document_incarnation=7, trouble="it did not answer in time"))
+    status.note_change(make_change(resources=("web-0", 'we"b'), event_source="Platform"))
+    status.note_change(make_change(ChangeKind.STARTED, number=2))
+    status.note_cases({ID: make_case(outcomes=DRAINED, consent=Consent.GIVEN)}, 1000.0)
+
+    lines = [line for line in write_metrics(status).splitlines() if not line.startswith("#")]
+
+    prefix = "azure_scheduledevent_"
+    about = f'eventID="{ID}",eventType="Reboot",resourceType="VirtualMachine"'
+    date = 'eventStatus="Scheduled",notBefore="Mon, 04 Jan 2027 12:15:00 GMT"'
+    timestamp = int((NOON + timedelta(minutes=15)).timestamp())
+    nothing = 'eventStatus="Started",notBefore="",eventSource=""'
+    started = make_event(number=2).event_id
+    assert lines == [
+        f"{prefix}document_incarnation 7",
+        f'{prefix}event{{{about},resource="web-0",{date},eventSource="Platform"}} {timestamp}',
+        f'{prefix}event{{{about},resource="we\\"b",{date},eventSource="Platform"}} {timestamp}',
+        f'{prefix}event{{{about.replace(ID, started)},resource="web-0",{nothing}}} 1',
+        f'{prefix}event_drain{{eventID="{ID}",type="start"}} 1000',
+        f'{prefix}event_drain{{eventID="{ID}",type="finish"}} 1000',
+        f'{prefix}event_approval{{eventID="{ID}"}} 1000',
+        f'{prefix}request_bucket{{le="0.01"}} 0',
+        f'{prefix}request_bucket{{le="0.1"}} 0',
+        f'{prefix}request_bucket{{le="1.0"}} 1',
+        f'{prefix}request_bucket{{le="10.0"}} 1',
+        f'{prefix}request_bucket{{le="60.0"}} 1',
+        f'{prefix}request_bucket{{le="+Inf"}} 1',
+        f"{prefix}request_sum 0.5",
+        f"{prefix}request_count 1",
+        f"{prefix}request_error 1",
+    ]
+
+
+def test_incarnation_is_not_shown_before_it_is_known() -> None:
+    assert "document_incarnation 0" not in write_metrics(Status())
+
+
+def test_drain_has_not_finished_while_a_hook_runs() -> None:
+    status = Status()
+
+    status.note_cases({ID: make_case()}, 1.0)
+    status.note_cases({ID: make_case(outcomes=DRAINED)}, 2.0)
+    status.note_cases({ID: make_case(outcomes=DRAINING)}, 3.0)
+    assert status.drained[ID] == {"start": 1.0}
+    status.note_cases({ID: make_case(outcomes=DRAINED)}, 4.0)
+    assert status.drained[ID] == {"start": 1.0, "finish": 4.0}
+    status.note_cases({}, 5.0)
+
+    assert (status.drained, status.approved) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("verdict", "is_draining"),
+    [(Verdict.HANDLE, True), (Verdict.NOTIFY, False), (Verdict.IGNORE, False)],
+)
+def test_only_what_is_handled_drains(verdict: Verdict, is_draining: bool) -> None:  # noqa: FBT001
+    status = Status()
+
+    status.note_cases({ID: make_case(verdict=verdict)}, 1.0)
+
+    assert status.is_draining is is_draining
+
+
+def test_event_that_is_gone_is_not_shown() -> None:
+    status = Status()
+
+    status.note_change(make_change())
+    status.note_change(make_change(ChangeKind.GONE))
+
+    assert status.events == {}
+
+
+def test_agent_that_was_not_heard_of_is_not_healthy() -> None:
+    status = Status(heartbeat=1000)
+
+    assert status.is_alive(1059)
+    assert not status.is_alive(1060)
+
+
+def test_address_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        with pytest.raises(AgentError, match=f"listen: 127.0.0.1:{port} cannot be listened on"):
+            start_listener(("127.0.0.1", port), Status())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_listener_answers_on_either_family(host: str) -> None:
+    listener = start_listener((host, 0), Status(heartbeat=time.monotonic()))
+    try:
+        connection = HTTPConnection(host, listener.server_address[1], timeout=10)
+        for method, path, status in (
+            ("GET", "/healthz", 200),
+            ("HEAD", "/readyz", 503),
+            ("GET", "/metrics?name=x", 200),
+        ):
+            connection.request(method, path)
+            answer = connection.getresponse()
+            assert (answer.status, bool(answer.read())) == (status, method == "GET")
+        connection.close()
+    finally:
+        listener.shutdown()
+        listener.server_close()
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="systemd is on Linux")
+def test_systemd_is_told(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(address)
+        systemd.settimeout(10)
+
+        Notifier(address, 120.0).tell("READY=1", "STATUS=fine")
+
+        assert systemd.recv(100) == b"READY=1\nSTATUS=fine"
+
+
+def test_without_systemd_nobody_is_told() -> None:
+    notifier = Notifier(None, 120.0)
+
+    notifier.tell("READY=1")
+
+    assert notifier.interval is None
