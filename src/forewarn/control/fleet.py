@@ -73,7 +73,7 @@ async def apply(caller: Administering, request: Request) -> Response:
 async def _lines(request: Request, caller: Caller, body: list[bytes]) -> AsyncIterator[bytes]:
     try:
         async for line in follow(lambda progress: _apply(caller, body, progress)):
-            yield line + b"\n"
+            yield line
     except ForewarnError as refusal:
         yield _refuse(request, problem_of(refusal))
     except RequestValidationError as refusal:

@@ -307,3 +307,23 @@ def test_large_declaration_is_applied_and_leaves_the_collector_on(
 
     assert len(answer.json()["added"]) == 1500
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("accept", [{}, LINES], ids=["json", "ndjson"])
+def test_large_fleets_that_are_refused_leave_nothing_in_memory(
+    empty_api: httpx2.Client, accept: dict[str, str]
+) -> None:
+    vms = [{"name": f"vm-{number:05}"} for number in range(3000)]
+    body = json.dumps({"fleet": {"virtual_machine": vms}}).encode() + b" " * 1024 * 1024
+
+    def refuse() -> int:
+        headers = {"If-Match": '"another"', **accept}
+        answer = empty_api.post("fleet", content=body, headers=headers)
+        assert "precondition-failed" in answer.text
+        gc.collect()
+        return len(gc.get_objects()) + gc.get_freeze_count()
+
+    refuse()
+    before = refuse()
+
+    assert max(refuse() for _ in range(3)) < before + 1000
