@@ -79,4 +79,4 @@ class Services:
     metrics: Callable[[], bytes]
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
-    """How often each kind of problem was answered. The event loop counts; others only read."""
+    """How often each kind of problem was answered. The audit counts; others only read."""
