@@ -72,6 +72,17 @@ def test_watch_prints_a_line_for_each_thing_that_happens(run: Run, watch: Watch)
     )
 
 
+def test_words_of_others_neither_forge_a_line_nor_reach_the_terminal(
+    run: Run, watch: Watch
+) -> None:
+    run("vm", "restart", "solo")
+    run("event", "cancel", FIRST, "--reason", "no\n2026-01-05 \x1b[2Jall is well\x9b")
+    watching = watch("--event", FIRST)
+
+    next_line(watching)
+    assert next_line(watching).endswith(": no?2026-01-05 ?[2Jall is well?\n")
+
+
 def test_watch_prints_one_json_object_on_each_line(run: Run, watch: Watch) -> None:
     run("vm", "restart", "solo")
     watching = watch("--event", FIRST, "-o", "json")

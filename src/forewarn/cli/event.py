@@ -16,7 +16,7 @@ from forewarn.cli.event_tables import (
     say_how_split,
 )
 from forewarn.cli.following import follow
-from forewarn.cli.output import Columns, Output, Row, print_table, time_of
+from forewarn.cli.output import Columns, Output, Row, print_line, print_table, time_of
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait, require_success, wait_for_events
@@ -211,8 +211,10 @@ def watch(
     query: dict[str, str | int] = _given(vm=vm, event_id=event, after=after)
     try:
         for line in follow(session, "events", "watch", **query):
-            is_read_by_people = session.output is Output.TABLE
-            typer.echo(one_line(line) if is_read_by_people else json.dumps(line))
+            if session.output is Output.TABLE:
+                print_line(one_line(line))
+            else:
+                typer.echo(json.dumps(line))
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from forewarn.cli.errors import CommandError, ExitCode, confirm_on_terminal
 from forewarn.cli.event import Yes
 from forewarn.cli.files import read_text
-from forewarn.cli.output import Row, print_table
+from forewarn.cli.output import Row, print_line, print_table
 from forewarn.cli.session import RefusedError, Session, command, noun
 from forewarn.cli.vm import COLUMNS
 from forewarn.operations.fleet import line_of, write_fleet_file
@@ -86,9 +86,9 @@ def _shown_progress() -> Iterator[Callable[[Row], None]]:
 def _print_difference(change: Row) -> None:
     for sign, what in (("+", "added"), ("~", "changed"), ("-", "removed")):
         for name in change[what]:
-            typer.echo(f"{sign} {name}")
+            print_line(f"{sign} {name}")
     for scope in change["changed_scopes"]:
-        typer.echo(f"~ settings of {scope}")
+        print_line(f"~ settings of {scope}")
     _print_change(change)
     typer.echo("Nothing was written.")
 
@@ -97,7 +97,7 @@ def _print_change(change: Row) -> None:
     counts = [f"{len(change[what])} {what}" for what in ("added", "changed", "removed")]
     if change["changed_scopes"]:
         counts.append(f"settings of {', '.join(change['changed_scopes'])} changed")
-    typer.echo(", ".join(counts))
+    print_line(", ".join(counts))
 
 
 def _decode(file: Path, text: str) -> object:

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from forewarn.cli.errors import CommandError, ExitCode
-from forewarn.cli.output import Row
+from forewarn.cli.output import Row, print_line
 from forewarn.cli.session import Session
 from forewarn.domain.event import Outcome
 from forewarn.domain.maintenance import MaintenanceStatus
@@ -115,13 +115,13 @@ class _Patience:
         try:
             while not is_over(row := ask()):
                 if (said := describe(row)) != told:
-                    typer.echo(said, err=True)
+                    print_line(said, err=True)
                     told = said
                 self._tell_clock()
                 self._pause()
         except KeyboardInterrupt:
             raise CommandError("It goes on.", code=ExitCode.INTERRUPTED, hint=self._hint) from None
-        typer.echo(describe(row), err=True)
+        print_line(describe(row), err=True)
         return row
 
     def _tell_clock(self) -> None:
