@@ -81,7 +81,9 @@ def test(
 
     Example: forewarn notification test ops
     """
-    answer = session.post("notification-targets", target, "test", timeout=_TEST_TIMEOUT)
+    answer = session.post(
+        "notification-targets", target, "test", timeout=_TEST_TIMEOUT, takes_key=False
+    )
     if not answer["is_delivered"]:
         raise CommandError(f"{target} was not reached: {answer['answer']}", code=ExitCode.FAILED)
     session.show(answer, lambda row: print_line(f"{row['target']} has it: {row['answer']}"))
