@@ -102,7 +102,8 @@ def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progres
     context = caller.services.context(caller.principal.name)
     if order.dry_run:
         return caller.read(
-            lambda reading: preview_fleet(reading, context, fleet, prune=order.prune)
+            lambda reading: preview_fleet(reading, context, fleet, prune=order.prune),
+            current=_shown,
         )
     before = caller.read(lambda reading: reading.topology())
     plan = plan_fleet(before, fleet, context, prune=order.prune)
