@@ -1,6 +1,5 @@
 """/events/watch: the ledger as server-sent events, to be resumed from any place in it."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -102,16 +101,12 @@ def _filter(vm: str | None, event_id: EventId | None) -> Callable[[LedgerLine], 
 async def _growth(
     caller: Caller, after: int, identify: Callable[[], Awaitable[object]]
 ) -> AsyncGenerator[Growth]:
-    """Yield what the caller may see, until the token has ended."""
-    feed, loop = caller.services.feed, asyncio.get_running_loop()
-    look_again_at = loop.time() + feed.heart_beat
-    async for place, lines in feed.watch(after):
-        if loop.time() >= look_again_at:
-            try:
-                await identify()
-            except ForewarnError:
-                return
-            look_again_at = loop.time() + feed.heart_beat
+    """Yield what the caller may see, and nothing from the moment on that the token has ended."""
+    async for place, lines in caller.services.feed.watch(after):
+        try:
+            await identify()
+        except ForewarnError:
+            return
         yield place, confine_lines(lines, caller.principal)
 
 
