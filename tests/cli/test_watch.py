@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import Result
 
 from forewarn.settings import environment_with
@@ -89,6 +90,17 @@ def test_watch_prints_one_json_object_on_each_line(run: Run, watch: Watch) -> No
 
     line = json.loads(next_line(watching))
     assert (line["sequence"], line["event_id"], line["what"]) == (1, FIRST, "scheduled")
+
+
+def test_watch_prints_one_yaml_document_for_each_thing(run: Run, watch: Watch) -> None:
+    run("vm", "restart", "solo")
+    run("event", "cancel", FIRST)
+    watching = watch("--event", FIRST, "-o", "yaml")
+
+    printed = [next_line(watching) for _ in range(2 * 12)]
+    documents = list(yaml.safe_load_all("".join(printed)))
+    assert [line["what"] for line in documents] == ["scheduled", "canceled"]
+    assert printed[0] == "---\n"
 
 
 def test_interrupted_watch_ends_quietly(run: Run, watch: Watch) -> None:
