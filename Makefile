@@ -39,6 +39,7 @@ bench: .venv/.dev  ## print the figures
 	@$(BIN)/python bench/fleet.py
 	@$(BIN)/python bench/polls.py
 	@$(BIN)/python bench/emulator.py
+	@$(BIN)/python bench/rollout.py
 
 soak: .venv/.dev  ## run the properties for long, and kill the server 200 times
 	@$(PYTEST) tests/e2e/test_crash.py --kills 200

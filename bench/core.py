@@ -12,9 +12,11 @@ from itertools import count
 from statistics import median
 from time import perf_counter
 
-from forewarn.domain.decisions import Snapshot, decide, record
+from forewarn.domain.decisions import decide
 from forewarn.domain.maintenance import Maintenance, plan
 from forewarn.domain.names import MaintenanceId, VmName
+from forewarn.domain.recording import record
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
@@ -117,6 +119,7 @@ def _everything(topology: Topology) -> Maintenance:
     return Maintenance(
         maintenance_id=MaintenanceId("os"),
         event_type=EventType.FREEZE,
+        started_at=NOW,
         resources=tuple(topology.virtual_machines),
     )
 

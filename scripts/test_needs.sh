@@ -1,6 +1,7 @@
 #!/bin/sh
-# Install the programs that tests/cli, tests/conformance, tests/e2e, tests/sdk and tests/examples run.
-# Packages need root and Debian; the rest goes into .venv. What is there already is left alone.
+# Install the programs that tests/cli, tests/conformance, tests/e2e, tests/gates, tests/sdk and
+# tests/examples run. Packages need root and Debian; the rest goes into .venv. What is there already
+# is left alone.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -15,10 +16,11 @@ for package in $packages; do
     missing="$missing $package"
 done
 agents=$clients/resource-agents/usr/lib/ocf/resource.d/heartbeat/azure-events-az
+prometheus=$clients/prometheus/usr/bin/prometheus
 
-if [ -n "$missing" ] || [ ! -e "$agents" ]; then
+if [ -n "$missing" ] || [ ! -e "$agents" ] || [ ! -e "$prometheus" ]; then
   command -v apt-get > /dev/null ||
-    { echo "this needs Debian's apt-get, for:$missing resource-agents" >&2; exit 1; }
+    { echo "this needs Debian's apt-get, for:$missing resource-agents prometheus" >&2; exit 1; }
 fi
 if [ -n "$missing" ]; then
   [ "$(id -u)" = 0 ] || { echo "run this as root, or install:$missing" >&2; exit 1; }
@@ -27,18 +29,19 @@ if [ -n "$missing" ]; then
     -o DPkg::Lock::Timeout=300 $missing > /dev/null
 fi
 
-# Only the files of the agents: the package would bring a cluster along.
-if [ ! -e "$agents" ]; then
+# Only the files of these: the packages would bring a cluster and a service along.
+unpack() {
   download=$(mktemp -d)
-  trap 'rm -rf "$download"' EXIT
   (
     cd "$download"
-    apt-get download -qq resource-agents 2> /dev/null ||
-      { apt-get update -qq && apt-get download -qq resource-agents; }
+    apt-get download -qq "$1" 2> /dev/null || { apt-get update -qq && apt-get download -qq "$1"; }
   )
   mkdir -p "$clients"
-  dpkg-deb -x "$download"/resource-agents_*.deb "$clients/resource-agents"
-fi
+  dpkg-deb -x "$download"/"$1"_*.deb "$clients/$1"
+  rm -rf "$download"
+}
+[ -e "$agents" ] || unpack resource-agents
+[ -e "$prometheus" ] || unpack prometheus
 
 jobq=$clients/ai4s-jobq
 pins=tests/conformance/clients/ai4s-jobq.txt

@@ -60,6 +60,13 @@ class ExecutorKind(StrEnum):
 
     MANUAL = "manual"
     SIMULATED = "simulated"
+    COMMAND = "command"
+    WEBHOOK = "webhook"
+
+    @property
+    def is_real(self) -> bool:
+        """Whether something is really done, which takes real time."""
+        return self in {ExecutorKind.COMMAND, ExecutorKind.WEBHOOK}
 
 
 class Origin(StrEnum):
@@ -194,6 +201,10 @@ class Settings(BaseSettings):
     executor: ExecutorKind = Field(
         default=ExecutorKind.MANUAL, description="Who carries maintenance out."
     )
+    executor_file: Path | None = Field(
+        default=None,
+        description="A file that says which command or webhook carries what out.",
+    )
     notice: NoticeMode = Field(
         default=NoticeMode.ALWAYS,
         description="Whether user operations nobody polls for are announced.",
@@ -203,7 +214,9 @@ class Settings(BaseSettings):
         description="Who a local caller is that does not say which virtual machine it is.",
     )
     state_dir: Path | None = Field(
-        default=None, description="Where the admin token is kept; beside the database unless given."
+        default=None,
+        description="Where the admin token and what executors remember are kept; "
+        "beside the database unless given.",
     )
     preview_wire: PreviewWire = Field(
         default=PreviewWire.DOCUMENTED,
@@ -228,6 +241,9 @@ class Settings(BaseSettings):
     overdue_after: Annotated[str, AfterValidator(_check_duration)] = Field(
         default="1h", description="How much longer than announced an event may take."
     )
+    gates: Path | None = Field(
+        default=None, description="A file that says what is asked between two steps."
+    )
     migrate: bool = Field(default=True, description="Bring the database up to date at start.")
     log_format: LogFormat = Field(
         default=LogFormat.CONSOLE, description="How log lines are written."
@@ -245,13 +261,17 @@ class Settings(BaseSettings):
 
     @property
     def state_directory(self) -> Path:
-        """Where the admin token is kept."""
+        """Where the admin token and what executors remember are kept."""
         return self.state_dir or self.database_path.parent
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.clock is ClockKind.VIRTUAL and self.speed != 1:
             raise ValueError("The setting speed cannot be used with clock virtual.")
+        if self.executor.is_real and self.clock is ClockKind.VIRTUAL:
+            raise ValueError(f"The executor {self.executor} cannot be used with clock virtual.")
+        if self.executor.is_real and os.name == "nt":
+            raise ValueError(f"The executor {self.executor} cannot be used on Windows.")
         if self.trusted_proxies and self.proxy_secret is None:
             raise ValueError("The setting trusted_proxies needs proxy_secret.")
         if (self.control_certificate is None) != (self.control_key is None):

@@ -104,6 +104,7 @@ def server(store: Store) -> Iterator[str]:
         is_ready=lambda: True,
         changed=lambda: None,
         impacts=dict,
+        answers=dict,
         feed=feed,
         scenarios=built_in_scenarios(),
         metrics=bytes,

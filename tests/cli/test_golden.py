@@ -90,6 +90,7 @@ def server(
         executor=ExecutorKind.SIMULATED,
         fleet=Path("fleet.toml"),
         notifications=Path("notifications.toml"),
+        gates=Path("gates.toml"),
     )
     with receiver.listening(), serving(settings) as address:
         yield address

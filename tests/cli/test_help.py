@@ -20,6 +20,7 @@ NOUNS = {
     "emulator",
     "token",
     "notification",
+    "gate",
     "config",
 }
 VERBS = {
@@ -29,12 +30,15 @@ VERBS = {
         "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",
         "explain", "watch", "seen",
     },
-    "maintenance": {"start", "status", "list"},
+    "maintenance": {
+        "plan", "start", "status", "explain", "list", "pause", "resume", "abort"
+    },
     "scenario": {"list", "run", "status", "stop"},
     "fault": {"set", "list", "clear"},
     "clock": {"show", "advance"},
     "token": {"create", "list", "revoke"},
     "notification": {"list", "targets", "test", "retry"},
+    "gate": {"list", "test"},
     "db": {"upgrade"},
     "emulator": {"netns"},
     "config": {"show"},

@@ -24,6 +24,8 @@ SAYS_ENOUGH = {
     "duration": "it says what to write",
     "fault": "it says what the fault needs",
     "user-operation": "its kinds have hints",
+    "calendar": "its kinds say what to write",
+    "holidays": "it is about a file, and says what is wrong with it",
     "idempotency-key-not-taken": "no command sends one there",
     "idempotency-key-reused": "every command makes a new one",
     "api-version": "no command asks there",

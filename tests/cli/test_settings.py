@@ -103,6 +103,10 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"trusted_proxies": ["10.0.0.0/8"]}, "The setting trusted_proxies needs proxy_secret."),
         ({"proxy_secret": ""}, "The setting proxy_secret is wrong: "),
         ({"executor": "magic"}, "The setting executor is wrong: "),
+        (
+            {"executor": "command", "clock": "virtual"},
+            "The executor command cannot be used with clock virtual.",
+        ),
         ({"log_format": "xml"}, "The setting log_format is wrong: "),
     ],
 )

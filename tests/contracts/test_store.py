@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from shutil import copy
 from threading import Event as Signal
@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 import pytest
 
 from forewarn.domain.access import Role, Token
+from forewarn.domain.course import Course
 from forewarn.domain.event import Approval, Approver, Outcome, ScheduledEvent, Trigger
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, ScopeId, VmName
@@ -32,6 +33,7 @@ from forewarn.domain.topology import (
     build_topology,
     standalone,
 )
+from forewarn.domain.windows import Blackout, Calendar, Window
 from forewarn.ports.changes import Change
 from forewarn.ports.store import (
     AuditEntry,
@@ -155,7 +157,7 @@ def _fleet(*names: str) -> Topology:
         kind=ScopeKind.SCALE_SET,
         name="batch",
         placement_group="pg-1",
-        policy=Policy(terminate_notice=timedelta(minutes=7)),
+        policy=Policy(terminate_notice=timedelta(minutes=7), notice=timedelta(hours=1)),
     )
     vms = [
         VirtualMachine(
@@ -253,15 +255,42 @@ def test_moments_come_back_in_utc_to_the_microsecond(store: Store) -> None:
 
 
 def test_maintenance_is_read_as_it_was_put(store: Store) -> None:
-    plain = Maintenance(maintenance_id=MaintenanceId("b"), event_type=EventType.REBOOT)
+    plain = Maintenance(
+        maintenance_id=MaintenanceId("b"), event_type=EventType.REBOOT, started_at=NOW
+    )
     full = Maintenance(
         maintenance_id=MaintenanceId("a"),
         event_type=EventType.REDEPLOY,
+        started_at=NOW,
         description="new kernel",
         duration_in_seconds=600,
         resources=(VmName("web-1"), VmName("web-0")),
         hosts=(HostName("kvm-2"), HostName("kvm-1")),
-        hold_all=True,
+        course=Course(
+            canary=("web", "kvm-1"),
+            at_once=3,
+            soak=timedelta(minutes=30),
+            min_available=66,
+            gates=("smoke", "ticket"),
+            gate_patience=timedelta(hours=2),
+            calendar=Calendar(
+                windows=(
+                    Window(
+                        days=frozenset({0, 4}),
+                        opens=time(22, 30),
+                        closes=time(4),
+                        zone="Europe/Berlin",
+                    ),
+                ),
+                blackouts=(
+                    Blackout(
+                        first=date(2026, 12, 24), last=date(2027, 1, 1), zone="UTC", name="Ferien"
+                    ),
+                ),
+            ),
+            hold_all=True,
+        ),
+        resumed_at=NOW + timedelta(microseconds=1),
         is_paused=True,
         is_aborted=True,
         released=frozenset({ENDED.event_id}),
@@ -523,8 +552,10 @@ def test_events_under_way_are_those_in_flight_and_all_of_unfinished_maintenances
         _event(5),
     ]
     store.write(_put_events(*events))
-    unfinished = Maintenance(maintenance_id=running, event_type=EventType.FREEZE)
-    finished = Maintenance(maintenance_id=over, event_type=EventType.FREEZE, finished_at=NOW)
+    unfinished = Maintenance(maintenance_id=running, event_type=EventType.FREEZE, started_at=NOW)
+    finished = Maintenance(
+        maintenance_id=over, event_type=EventType.FREEZE, started_at=NOW, finished_at=NOW
+    )
     store.write(lambda tx: tx.put_maintenance(unfinished))
     store.write(lambda tx: tx.put_maintenance(finished))
 

@@ -11,6 +11,7 @@ from forewarn.cli.scenario import describe_step
 from forewarn.control.auditing import ADDRESSES_PER_MINUTE, LINES_PER_MINUTE
 from forewarn.control.scenario_views import scenario_view
 from forewarn.domain.access import MAY
+from forewarn.domain.blockers import BlockerKind, VerdictKind
 from forewarn.domain.explanation import HOLDING, ReasonKind
 from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
@@ -152,6 +153,23 @@ def test_kinds_of_reasons_of_the_reference_are_those_there_are() -> None:
     }
 
     assert documented == {str(kind): kind in HOLDING for kind in ReasonKind}
+
+
+def test_kinds_of_blockers_and_verdicts_of_the_reference_are_those_there_are() -> None:
+    page = (ROOT / "docs" / "reference" / "planning.md").read_text(encoding="utf-8")
+    tables = page.split("## Why it stands still")[1].split("| verdict | |")
+
+    blockers, verdicts = (
+        {
+            kind
+            for row in re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+            for kind in re.findall(r"`([\w-]+)`", row)
+        }
+        for table in tables
+    )
+
+    assert blockers == {str(kind) for kind in BlockerKind}
+    assert verdicts == {str(kind) for kind in VerdictKind}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from forewarn.domain.event import Draft, Share, schedule
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.notice import MINIMUM_NOTICE
 from forewarn.domain.notification import Notification, Phase, Retrying
+from forewarn.domain.webhook import sign
 from forewarn.notifications.configuration import (
     AppriseTable,
     NotificationsFile,
@@ -20,7 +21,6 @@ from forewarn.notifications.configuration import (
     read_notifications,
 )
 from forewarn.notifications.messages import cloud_event
-from forewarn.notifications.webhook import sign
 from forewarn.operations.views import describe_change
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 

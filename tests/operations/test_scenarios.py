@@ -39,7 +39,7 @@ def tick(store: Store, context: Context) -> None:
     """Have everything done that is due."""
 
     def look_and_record(epoch: int) -> bool:
-        turn = store.write(lambda tx: decide_and_record(tx, context, {}, epoch=epoch))
+        turn = store.write(lambda tx: decide_and_record(tx, context, {}, {}, epoch=epoch))
         return bool(turn.decisions.actions)
 
     epoch = store.write(lambda tx: tx.next_epoch())

@@ -6,7 +6,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from forewarn.domain.decisions import Snapshot
 from forewarn.domain.errors import IllegalTransitionError, PostponeRefusedError
 from forewarn.domain.event import (
     TRANSITIONS,
@@ -29,6 +28,7 @@ from forewarn.domain.explanation import explain
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy, postpone
 from forewarn.domain.publication import FIRST_DOCUMENT, publish
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import DeliveryScope, ScopeKind, VirtualMachine, build_topology
 from forewarn.protocol.document import encode_document
 from forewarn.protocol.versions import NEWEST

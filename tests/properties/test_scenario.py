@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.domain.decisions import BeginImpact, Snapshot, decide, next_deadline, record
+from forewarn.domain.actions import AskGate, BeginImpact
+from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent, request_start
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import ScenarioRunId, ScopeId, VmName
+from forewarn.domain.recording import record
 from forewarn.domain.scenario import (
     INTERVENTIONS,
     Announcement,
@@ -18,6 +20,7 @@ from forewarn.domain.scenario import (
     ScenarioRun,
     ScenarioStep,
 )
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
@@ -81,6 +84,7 @@ class Walk:
             )
             impacts = dict(self.snapshot.impacts)
             for effect in due.effects:
+                assert not isinstance(effect, AskGate)
                 event = self.snapshot.events[effect.event_id]
                 known = impacts.get((effect.event_id, effect.vm))
                 impacts[effect.event_id, effect.vm] = self.ask(

@@ -7,7 +7,7 @@ only one that remembers what was really done to a virtual machine.
 
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from enum import Enum, auto
 from itertools import count
 
@@ -15,19 +15,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from forewarn.domain.decisions import (
+from forewarn.domain.actions import (
+    AskGate,
     BeginImpact,
     CompleteEvent,
     Decisions,
-    Effect,
     FinishMaintenance,
+    InquireImpact,
     ScheduleStep,
-    Snapshot,
     StartEvent,
-    decide,
-    next_deadline,
-    record,
 )
+from forewarn.domain.brakes import BrakeKind, Release
+from forewarn.domain.course import Course
+from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import (
     Approval,
     Approver,
@@ -41,10 +41,13 @@ from forewarn.domain.event import (
     start_unannounced,
 )
 from forewarn.domain.explanation import Reason, ReasonKind, explain
+from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.maintenance import Maintenance, abort, pause, resume
+from forewarn.domain.maintenance import Maintenance, Step, abort, own_events, pause, resume
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
+from forewarn.domain.recording import record
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
@@ -53,10 +56,13 @@ from forewarn.domain.topology import (
     build_topology,
     split_by_update_domain,
 )
+from forewarn.domain.walk import walk
+from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType, event_id
 
 HOSTS = [HostName(f"kvm-{i}") for i in range(3)]
 UPDATE_DOMAINS = 3
+BEGINNING = datetime(2026, 1, 5, 8, tzinfo=UTC)
 
 
 class Crash(Enum):
@@ -100,8 +106,30 @@ def maintenances(draw: st.DrawFn, topology: Topology, name: str) -> Maintenance:
     return Maintenance(
         maintenance_id=MaintenanceId(name),
         event_type=draw(st.sampled_from([EventType.FREEZE, EventType.REDEPLOY])),
+        started_at=BEGINNING,
         resources=() if by_host else tuple(draw(resources)),
         hosts=tuple(draw(hosts)) if by_host else (),
+        course=draw(courses(topology)),
+    )
+
+
+NIGHT = Calendar(
+    windows=(Window(days=frozenset(range(7)), opens=time(8), closes=time(11), zone="UTC"),)
+)
+GATE = "smoke"
+
+
+@st.composite
+def courses(draw: st.DrawFn, topology: Topology) -> Course:
+    """Draw what it waits for; only what the fleet can have, as when it is started."""
+    places = [*topology.scopes, *HOSTS]
+    return Course(
+        canary=tuple(draw(st.lists(st.sampled_from(places), unique=True, max_size=2))),
+        at_once=draw(st.none() | st.integers(1, 2)),
+        soak=draw(st.sampled_from([timedelta(0), timedelta(minutes=20)])),
+        min_available=draw(st.sampled_from([0, 0, 30])),
+        gates=draw(st.sampled_from([(), (GATE,)])),
+        calendar=draw(st.sampled_from([Calendar(), NIGHT])),
         hold_all=draw(st.booleans()),
     )
 
@@ -111,7 +139,7 @@ class Walk(RuleBasedStateMachine):
     def prepare(self, data: st.DataObject) -> None:
         topology = data.draw(topologies())
         wanted = [data.draw(maintenances(topology, name)) for name in ("os", "firmware")]
-        self.now = datetime(2026, 1, 5, 8, tzinfo=UTC)
+        self.now = BEGINNING
         self.snapshot = Snapshot(
             topology=topology,
             maintenances={maintenance.maintenance_id: maintenance for maintenance in wanted},
@@ -119,6 +147,7 @@ class Walk(RuleBasedStateMachine):
         self.event_ids = (event_id(f"{i:032x}") for i in count())
         self.begun: Counter[tuple[EventId, VmName]] = Counter()
         self.executor: dict[tuple[EventId, VmName], ImpactStatus] = {}
+        self.gate_is_open = True
 
     @rule(crash=st.sampled_from(Crash), seconds=st.integers(0, 900))
     def time_passes(self, crash: Crash, seconds: int) -> None:
@@ -136,10 +165,33 @@ class Walk(RuleBasedStateMachine):
             )
         if crash in {Crash.NEVER, Crash.BEFORE_LEARNING}:
             for effect in decisions.effects:
-                impacts[effect.event_id, effect.vm] = Impact(status=self.perform(effect))
+                if not isinstance(effect, AskGate):
+                    impacts[effect.event_id, effect.vm] = Impact(status=self.perform(effect))
         learned = impacts if crash is Crash.NEVER else {}
-        self.snapshot = replace(self.snapshot, impacts=learned)
+        answers = self.ask(decisions) if crash is Crash.NEVER else {}
+        self.snapshot = replace(self.snapshot, impacts=learned, answers=answers)
         return decisions
+
+    def ask(self, decisions: Decisions) -> dict[Question, Answer]:
+        """Put the questions to the gate, and forget the answers that matter no more."""
+        known = {
+            question: answer
+            for question, answer in self.snapshot.answers.items()
+            if question in decisions.questions
+        }
+        status = GateStatus.OPEN if self.gate_is_open else GateStatus.SHUT
+        again = None if self.gate_is_open else self.now + timedelta(minutes=5)
+        for effect in decisions.effects:
+            if isinstance(effect, AskGate):
+                since = known[effect.question].asked_since if effect.question in known else self.now
+                known[effect.question] = Answer(
+                    status=status, ask_again_at=again, asked_since=since
+                )
+        return known
+
+    @rule()
+    def gate_opens_or_shuts(self) -> None:
+        self.gate_is_open = not self.gate_is_open
 
     @rule(data=st.data(), operator=st.booleans())
     def somebody_approves(self, data: st.DataObject, *, operator: bool) -> None:
@@ -177,7 +229,7 @@ class Walk(RuleBasedStateMachine):
             case "abort":
                 steered = abort(maintenance)
             case _:
-                steered = resume(maintenance, events)
+                steered = resume(maintenance, events, now=self.now)
         self.steer(steered)
 
     @rule(data=st.data(), unannounced=st.booleans())
@@ -262,7 +314,7 @@ class Walk(RuleBasedStateMachine):
         """Let everything go well from now on: the walk ends."""
         if not hasattr(self, "snapshot"):
             return
-        for _ in range(200):
+        for _ in range(400):
             due = self.tick()
             if not due and not self.help_along():
                 break
@@ -283,12 +335,23 @@ class Walk(RuleBasedStateMachine):
             if not maintenance.finished_at
         ]
         self.mend_hosts()
+        self.gate_is_open = True
         for maintenance in unfinished:
-            if not maintenance.is_aborted:
-                self.steer(resume(maintenance, self.snapshot.events.values()))
+            if not maintenance.is_aborted and self.needs_more_machines(maintenance):
+                self.steer(abort(maintenance))
+            elif not maintenance.is_aborted:
+                self.steer(resume(maintenance, self.snapshot.events.values(), now=self.now))
         deadline = next_deadline(self.snapshot, self.now)
         self.now = deadline or self.now
         return bool(running or unfinished or deadline)
+
+    def needs_more_machines(self, maintenance: Maintenance) -> bool:
+        """Tell whether a step takes too much of a scope by itself, which no resuming helps."""
+        return any(
+            brake.kind is BrakeKind.CAPACITY and brake.release is Release.BY_HAND
+            for stage in walk(maintenance, self.snapshot, self.now)
+            for brake in stage.brakes
+        )
 
     def mend_hosts(self) -> None:
         """Take every idle virtual machine but the first off its host, so that none is shared."""
@@ -319,6 +382,7 @@ class Walk(RuleBasedStateMachine):
     def check_steps(self, decisions: Decisions) -> None:
         """No step begins beside another one of its scope, or in a scope that holds."""
         events = self.snapshot.events.values()
+        self.check_courses(decisions)
         for action in decisions.actions:
             if not isinstance(action, ScheduleStep | FinishMaintenance):
                 continue
@@ -331,6 +395,59 @@ class Walk(RuleBasedStateMachine):
                     ended_well = event.outcome is Outcome.SUCCEEDED
                     released = ended_well or event.event_id in maintenance.released
                     assert released or touched is None or event.scope_id not in touched
+
+    def check_courses(self, decisions: Decisions) -> None:
+        """State what a course asks for a second time, in other words."""
+        begun: dict[MaintenanceId, int] = {}
+        for action in decisions.actions:
+            if isinstance(action, ScheduleStep):
+                maintenance = self.snapshot.maintenances[action.maintenance_id]
+                begun[action.maintenance_id] = begun.get(action.maintenance_id, 0) + 1
+                self.check_step(maintenance, action.step)
+        for maintenance_id, steps in begun.items():
+            at_once = self.snapshot.maintenances[maintenance_id].course.at_once
+            places = {
+                event.host or event.scope_id
+                for event in self.in_flight()
+                if event.maintenance_id == maintenance_id
+            }
+            assert at_once is None or steps + len(places) <= at_once
+
+    def check_step(self, maintenance: Maintenance, step: Step) -> None:
+        course, own = maintenance.course, list(own_events(maintenance, self.events()))
+        vms = [vm for share in step.shares for vm in share.resources]
+        ends = [
+            event.ended_at
+            for event in own
+            if event.outcome and event.scope_id in step.scope_ids and event.ended_at
+        ]
+        assert all(self.now >= ended + course.soak for ended in ends)
+        assert course.calendar == Calendar() or 8 <= self.now.hour < 11
+        assert not own or not course.gates or self.gate_was_open(maintenance, step)
+        for share in step.shares:
+            members = [
+                vm.name
+                for vm in self.snapshot.topology.virtual_machines.values()
+                if vm.scope_id == share.scope_id
+            ]
+            down = {vm for event in self.in_flight() for vm in event.resources} | set(vms)
+            left = [vm for vm in members if vm not in down]
+            assert len(left) * 100 >= course.min_available * len(members)
+        is_first = step.host in course.canary or set(course.canary) & step.scope_ids
+        if course.canary and not is_first:
+            canaries = [e for e in own if {e.host, e.scope_id} & set(course.canary)]
+            assert not any(event.is_in_flight for event in canaries)
+
+    def gate_was_open(self, maintenance: Maintenance, step: Step) -> bool:
+        return any(
+            answer.status is GateStatus.OPEN
+            and question.maintenance_id == maintenance.maintenance_id
+            and set(question.scope_ids) == step.scope_ids
+            for question, answer in self.snapshot.answers.items()
+        )
+
+    def events(self) -> list[ScheduledEvent]:
+        return list(self.snapshot.events.values())
 
     def may_start_early(self, event: ScheduledEvent) -> bool:
         """State the approval policies a second time, in other words."""
@@ -345,7 +462,7 @@ class Walk(RuleBasedStateMachine):
             case ApprovalPolicy.LEADER:
                 return event.resources[0] in names
 
-    def perform(self, effect: Effect) -> ImpactStatus:
+    def perform(self, effect: InquireImpact | BeginImpact) -> ImpactStatus:
         key = (effect.event_id, effect.vm)
         if isinstance(effect, BeginImpact):
             self.begun[key] += 1

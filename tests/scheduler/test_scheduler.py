@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from forewarn.clocks import VirtualClock
-from forewarn.domain.decisions import Snapshot, next_deadline
+from forewarn.domain.decisions import next_deadline
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.notification import Target
+from forewarn.domain.snapshot import Snapshot
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.operations.context import Context, Rules
@@ -211,7 +212,7 @@ def test_maintenance_walks_to_its_end_one_update_domain_at_a_time(world: World) 
 
     world.advance(world.lead(), hours=1)
 
-    (report,) = world.store.read(report_maintenances)
+    (report,) = world.store.read(lambda reading: report_maintenances(reading, world.context(), {}))
     first, second = report.events
     assert report.status is MaintenanceStatus.COMPLETED
     assert report.maintenance.finished_at == second.ended_at
@@ -423,7 +424,7 @@ def test_what_a_turn_leaves_is_what_the_next_look_sees(world: World) -> None:
     world.create("web-0")
     turns = 0
     while deadline := world.store.read(
-        lambda reading: next_deadline(look(reading, {}), world.clock.now())
+        lambda reading: next_deadline(look(reading, {}, {}, world.rules), world.clock.now())
     ):
         world.clock.move_to(deadline)
         for _ in range(4):  # starts, ends what was started, goes on, finds nothing
@@ -444,6 +445,6 @@ def _turn_and_look(world: World, epoch: int) -> tuple[Turn, Snapshot]:
         for vm in event.resources
     }
     turn = world.store.write(
-        lambda tx: decide_and_record(tx, world.context(), impacts, epoch=epoch)
+        lambda tx: decide_and_record(tx, world.context(), impacts, {}, epoch=epoch)
     )
-    return turn, world.store.read(lambda reading: look(reading, impacts))
+    return turn, world.store.read(lambda reading: look(reading, impacts, {}, world.rules))

@@ -13,6 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
+from forewarn.domain.course import Course
 from forewarn.storage.errors import DatabaseOutdatedError
 from forewarn.storage.schema import REVISIONS
 from forewarn.storage.sqlite import open_sqlite, upgrade
@@ -154,6 +155,35 @@ def test_where_machines_were_is_known_from_the_upgrade_on(
     assert (membership.scope_id, wire) == ("virtual-machine/Web-0", "observed")
     is_of_the_test = membership.since > datetime(2026, 1, 5, 9, tzinfo=UTC)
     assert is_of_the_test is not is_virtual
+
+
+OLD_MAINTENANCE = """
+INSERT INTO maintenances VALUES (1, 'old', 'Freeze', '', NULL, '["web-0"]', '[]',
+    1, 0, 0, '[]', NULL);
+INSERT INTO maintenances VALUES (2, 'lost', 'Freeze', '', NULL, '["web-0"]', '[]',
+    0, 0, 0, '[]', 9);
+INSERT INTO audit VALUES (1, 0, 1767600000000000, 'admin', 'maintenance start', 'old', 'done', '',
+    '');
+"""
+
+
+def test_maintenances_keep_holding_all_scopes_and_learn_when_they_began(tmp_path: Path) -> None:
+    path = tmp_path / "forewarn.db"
+    _migrate(path, "0006")
+    connection = sqlite3.connect(path)
+    connection.executescript(OLD_MAINTENANCE)
+    connection.close()
+
+    upgrade(path)
+
+    store = open_sqlite(path, migrate=False)
+    old, lost = store.read(lambda reading: reading.maintenances())
+    store.close()
+    assert old.course == Course(hold_all=True)
+    assert old.started_at == datetime(2026, 1, 5, 8, tzinfo=UTC)
+    assert old.resumed_at is None
+    assert lost.course == Course()
+    assert lost.started_at == datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def test_database_without_schema_is_refused_unless_migrated(tmp_path: Path) -> None:

@@ -70,9 +70,11 @@ def control_server(
         is_ready=is_ready,
         changed=service.changed,
         impacts=lambda: service.scheduler.impacts,
+        answers=lambda: service.scheduler.answers,
         feed=feed,
         scenarios=built_in_scenarios(),
         notifiers=service.notifiers,
+        gates=service.gates,
         metrics=exporter(_sources(service, feed, refused)),
         refused=refused,
     )

@@ -8,10 +8,8 @@ from typing import Final
 
 from forewarn.bootstrap.starting import Beginning, make_rules, new_id
 from forewarn.clocks import SystemClock, VirtualClock
-from forewarn.domain.names import VmName
 from forewarn.emulator.faults import MemoryFaults
-from forewarn.executors.manual import ManualExecutor
-from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.gates.asking import AskedGates, KnownGate
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.http import MetadataServer, make_server
@@ -29,7 +27,7 @@ from forewarn.ports.store import Store
 from forewarn.protocol.versions import served_versions
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.scheduler.upkeep import Upkeep
-from forewarn.settings import ExecutorKind, Settings
+from forewarn.settings import Settings
 
 SCHEDULER: Final = "scheduler"
 
@@ -38,7 +36,9 @@ def assemble(
     settings: Settings,
     store: Store,
     beginning: Beginning,
+    executor: Executor,
     notifications: Notifications | None = None,
+    gates: Mapping[str, KnownGate] | None = None,
 ) -> "Service":
     """Put a server together on top of *store*; nothing is served yet."""
     told = notifications or Notifications()
@@ -55,11 +55,19 @@ def assemble(
     store.listen(board.take)
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     store.listen(faults.note)
+    asked = AskedGates(
+        gates or {},
+        clock=clock,
+        wall=wall,
+        woken=lambda: scheduler.wake(),  # noqa: PLW0108 - it is made after them, to ask them
+        waits=isinstance(clock, VirtualClock),
+    )
     scheduler = Scheduler(
         store=store,
-        executor=_make_executor(settings, store, clock),
+        executor=executor,
         context=lambda: context(SCHEDULER),
         epoch=beginning.epoch,
+        gates=asked,
     )
     return Service(
         settings=settings,
@@ -68,6 +76,7 @@ def assemble(
         clock=clock,
         faults=faults,
         scheduler=scheduler,
+        gates=asked,
         context=context,
         polls=Polls(store, board, clock, is_eager=isinstance(clock, VirtualClock)),
         notifiers=told.notifiers,
@@ -88,6 +97,7 @@ class Service:
     clock: Clock
     faults: MemoryFaults
     scheduler: Scheduler
+    gates: AskedGates
     context: Callable[[str], Context]
     polls: Polls
     notifiers: Mapping[str, Notifier]
@@ -141,14 +151,3 @@ def _make_couriers(
     for courier in couriers:
         store.listen(courier.note)
     return couriers
-
-
-def _make_executor(settings: Settings, store: Store, clock: Clock) -> Executor:
-    if settings.executor is ExecutorKind.MANUAL:
-        return ManualExecutor()
-
-    def failure_of(vm: VmName) -> str:
-        known = store.read(lambda reading: reading.topology().virtual_machines.get(vm))
-        return known.labels.get("simulated-failure", "") if known else ""
-
-    return SimulatedExecutor(store, clock, speed=settings.speed, failure_of=failure_of)

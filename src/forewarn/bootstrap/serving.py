@@ -5,12 +5,14 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
+from forewarn.bootstrap.executing import ExecutorMaker, choose_executor
 from forewarn.bootstrap.operators import control_server
 from forewarn.bootstrap.service import Service, assemble
 from forewarn.bootstrap.starting import (
@@ -22,11 +24,13 @@ from forewarn.bootstrap.starting import (
 )
 from forewarn.bootstrap.tls import check_control
 from forewarn.clocks import SystemClock
+from forewarn.gates.asking import KnownGate
+from forewarn.gates.configuration import read_gates
 from forewarn.notifications.configuration import read_notifications
 from forewarn.notifications.outbox import Notifications
 from forewarn.operations.notifications import give_up_orphans
 from forewarn.ports.store import Store
-from forewarn.settings import Settings
+from forewarn.settings import Settings, environment_with
 from forewarn.storage.schema import remove_files
 from forewarn.storage.sqlite import open_sqlite
 from forewarn.telemetry.logs import configure_logging
@@ -44,11 +48,11 @@ def serve(settings: Settings) -> None:
     """
     configure_logging(settings.log_format)
     fleet = read_fleet_declaration(settings.fleet)
-    notifications = read_notifications(settings.notifications)
+    parts = _read_parts(settings)
     with ExitStack() as closing:
         listeners = open_listeners(settings, closing)
         check_control(settings, listeners.control)
-        service = closing.enter_context(_service(settings, fleet, notifications))
+        service = closing.enter_context(_service(settings, fleet, parts))
         _run(service, listeners, _until_signalled)
 
 
@@ -58,8 +62,7 @@ def serve_during(
     """Run a server on *listeners* as long as *errand* takes, which has the terminal to itself."""
     configure_logging(settings.log_format, level=logging.WARNING)
     fleet = read_fleet_declaration(settings.fleet)
-    notifications = read_notifications(settings.notifications)
-    with _service(settings, fleet, notifications) as service:
+    with _service(settings, fleet, _read_parts(settings)) as service:
         _run(service, listeners, errand)
 
 
@@ -72,9 +75,26 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What the operator's files ask for, read and checked before anything is written."""
+
+    notifications: Notifications
+    gates: Mapping[str, KnownGate]
+    make_executor: ExecutorMaker
+
+
+def _read_parts(settings: Settings) -> _Parts:
+    return _Parts(
+        notifications=read_notifications(settings.notifications),
+        gates=read_gates(settings.gates, environment_with({})),
+        make_executor=choose_executor(settings),
+    )
+
+
 @contextmanager
 def _service(
-    settings: Settings, fleet: FleetDeclaration | None, notifications: Notifications
+    settings: Settings, fleet: FleetDeclaration | None, parts: _Parts
 ) -> Iterator[Service]:
     is_new = not settings.database_path.exists()
     store = open_sqlite(settings.database_path, migrate=settings.migrate)
@@ -86,8 +106,9 @@ def _service(
             if is_new:
                 remove_files(settings.database_path)
             raise
-        _give_up_orphans(store, notifications)
-        yield assemble(settings, store, beginning, notifications)
+        _give_up_orphans(store, parts.notifications)
+        with parts.make_executor(store, beginning.clock) as executor:
+            yield assemble(settings, store, beginning, executor, parts.notifications, parts.gates)
     finally:
         store.close()
 
@@ -142,6 +163,7 @@ async def _serve(
         service.upkeep.stop()
         for courier in service.couriers:
             courier.stop()
+        await asyncio.to_thread(service.gates.close)
         for thread in threads:
             await asyncio.to_thread(thread.join)
         for thread in couriers:

@@ -22,7 +22,14 @@ from forewarn.ports.store import Store, StoreError, Transaction
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, event_id
-from forewarn.settings import ADMIN_TOKEN_FILE, ClockKind, Settings, UnixAddress, parse_address
+from forewarn.settings import (
+    ADMIN_TOKEN_FILE,
+    ClockKind,
+    ExecutorKind,
+    Settings,
+    UnixAddress,
+    parse_address,
+)
 
 ADMIN: Final = "admin"
 
@@ -111,6 +118,7 @@ def make_rules(settings: Settings) -> Rules:
         speed=settings.speed,
         user_initiated_limit=settings.user_initiated_limit,
         overdue_after=settings.longest_delay,
+        is_simulated=settings.executor is ExecutorKind.SIMULATED,
         document_retention=parse_duration(settings.document_retention),
     )
 

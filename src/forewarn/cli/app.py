@@ -15,6 +15,7 @@ from forewarn.cli import (
     event,
     fault,
     fleet,
+    gate,
     maintenance,
     notification,
     scenario,
@@ -56,7 +57,7 @@ app = typer.Typer(
 app.command(short_help="Watch a roll-out go through a fleet.")(demo)
 app.command()(serve)
 for noun in (
-    fleet, vm, event, maintenance, scenario, clock, notification, fault, emulator, token, db,
+    fleet, vm, event, maintenance, gate, scenario, clock, notification, fault, emulator, token, db,
     config,
 ):  # fmt: skip
     app.add_typer(noun.app)

@@ -1,17 +1,22 @@
 """`forewarn maintenance`: many virtual machines, one update domain at a time."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from typing import Annotated, Final
 
 import typer
 
-from forewarn.cli.completing import maintenance_ids, vm_names
-from forewarn.cli.event import TypeOption
+from forewarn.cli import maintenance_options as options
+from forewarn.cli.completing import maintenance_ids
+from forewarn.cli.errors import CommandError, ExitCode, confirm
+from forewarn.cli.event import Yes
 from forewarn.cli.event_tables import print_events
+from forewarn.cli.maintenance_tables import print_blockers, print_plan
 from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait, require_walked, wait_for_maintenance
+from forewarn.operations.durations import format_duration
 
 app = noun("maintenance", "Walk through many machines, one update domain at a time.")
 
@@ -31,33 +36,49 @@ _FIELDS: Final[Columns] = {
     "description": "description",
     "hosts": "hosts",
     "virtual machines": "resources",
+    "canary": "canary",
+    "at once": "at_once",
+    "soak": lambda row: _length(row["soak_in_seconds"]),
+    "min available": lambda row: f"{row['min_available']} %" if row["min_available"] else "",
+    "gates": "gates",
+    "windows": lambda row: "; ".join(row["windows"]),
+    "blackouts": lambda row: "; ".join(row["blackouts"]),
+    "started": lambda row: time_of(row["started_at"]),
+    "resumed": lambda row: time_of(row["resumed_at"]),
     "finished": lambda row: time_of(row["finished_at"]),
     "held": "held",
 }
 
 
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The Maintenance.", autocompletion=maintenance_ids)
+]
+
+
+@command(app, "plan")
+@options.ordering
+def plan(session: Session, order: options.Order) -> None:
+    """Show what a Maintenance would do and when, and all that keeps it from it.
+
+    Example: forewarn maintenance plan --type Freeze --scope web
+    """
+    made = session.post("maintenances", "plan", body=order, takes_key=False)
+    session.show(made, print_plan)
+    errors = len(made["errors"])
+    if errors:
+        raise CommandError(
+            f"It cannot be begun: {errors} error{'s' if errors > 1 else ''}.",
+            code=ExitCode.REFUSED,
+            hint="try: forewarn maintenance plan --help",
+        )
+
+
 @command(app, "start")
-def start(  # noqa: PLR0913 - one for each flag
+@options.ordering
+def start(
     session: Session,
+    order: options.Order,
     *,
-    event_type: TypeOption,
-    scope: Annotated[
-        list[str] | None, typer.Option(help="A set, service or scale set; repeat it.")
-    ] = None,
-    vm: Annotated[
-        list[str] | None,
-        typer.Option(help="A virtual machine; repeat it.", autocompletion=vm_names),
-    ] = None,
-    host: Annotated[
-        list[str] | None, typer.Option(help="A host with all it carries; repeat it.")
-    ] = None,
-    description: Annotated[str | None, typer.Option(metavar="TEXT", help="What it is for.")] = None,
-    duration: Annotated[
-        int | None, typer.Option(min=0, metavar="S", help="How long each takes, in seconds.")
-    ] = None,
-    hold_all: Annotated[
-        bool, typer.Option("--hold-all", help="Let one failure hold every scope.")
-    ] = False,
     dry_run: DryRun = False,
     wait: Wait = False,
     timeout: Timeout = None,
@@ -66,15 +87,6 @@ def start(  # noqa: PLR0913 - one for each flag
 
     Example: forewarn maintenance start --type Freeze --scope web
     """
-    order = {
-        "event_type": event_type,
-        "scopes": scope or [],
-        "virtual_machines": vm or [],
-        "hosts": host or [],
-        "description": description,
-        "duration_in_seconds": duration,
-        "hold_all": hold_all,
-    }
     begun = session.post("maintenances", body=order, dry_run=dry_run)
     if dry_run:
         show_rehearsed(session, begun, lambda got: _print_one({**got, "maintenance_id": None}))
@@ -86,19 +98,50 @@ def start(  # noqa: PLR0913 - one for each flag
         require_walked(begun)
 
 
+@command(app, "pause")
+def pause(session: Session, maintenance_id: IdArgument) -> None:
+    """Begin no further step; what is announced takes its course.
+
+    Example: forewarn maintenance pause 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
+    """
+    session.show(session.post("maintenances", maintenance_id, "pause"), _print_one)
+
+
+@command(app, "resume")
+def resume(session: Session, maintenance_id: IdArgument) -> None:
+    """Go on, also where a failure or a gate holds: you have looked after it.
+
+    Example: forewarn maintenance resume 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
+    """
+    session.show(session.post("maintenances", maintenance_id, "resume"), _print_one)
+
+
+@command(app, "abort")
+def abort(session: Session, maintenance_id: IdArgument, *, yes: Yes = False) -> None:
+    """Begin no further step, ever; withdraw what has not started.
+
+    Example: forewarn maintenance abort 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --yes
+    """
+    confirm(f"Abort {maintenance_id}, and withdraw what it has announced?", yes=yes)
+    session.show(session.post("maintenances", maintenance_id, "abort"), _print_one)
+
+
 @command(app, "status")
-def status(
-    session: Session,
-    maintenance_id: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="The Maintenance.", autocompletion=maintenance_ids),
-    ],
-) -> None:
+def status(session: Session, maintenance_id: IdArgument) -> None:
     """Show what a Maintenance has done, what remains and what holds it.
 
     Example: forewarn maintenance status 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
     session.show(session.get("maintenances", maintenance_id), _print_one)
+
+
+@command(app, "explain")
+def explain(session: Session, maintenance_id: IdArgument) -> None:
+    """Say everything that holds a Maintenance, and when it goes on by itself, if ever.
+
+    Example: forewarn maintenance explain 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
+    """
+    session.show(session.get("maintenances", maintenance_id, "explain"), print_blockers)
 
 
 @command(app, "list")
@@ -126,8 +169,13 @@ def _print_one(maintenance: Row) -> None:
                 "SCOPE": "scope_id",
                 "UPDATE DOMAIN": "update_domain",
                 "RESOURCES": "resources",
+                "WAITS FOR": "brakes",
             },
         )
+
+
+def _length(seconds: int) -> str:
+    return format_duration(timedelta(seconds=seconds)) if seconds else ""
 
 
 def _count(vms: Sequence[str]) -> str:
@@ -136,5 +184,12 @@ def _count(vms: Sequence[str]) -> str:
 
 def _shares(steps: Iterable[Row]) -> Iterator[Row]:
     for number, step in enumerate(steps, 1):
+        brakes = ", ".join(map(_describe_brake, step["brakes"]))
         for share in step["shares"]:
-            yield {"step": number, "host": step["host"], **share}
+            yield {"step": number, "host": step["host"], **share, "brakes": brakes}
+
+
+def _describe_brake(brake: Row) -> str:
+    until = time_of(brake["until"])
+    about = brake["gate"] or ",".join(brake["event_ids"][:1])
+    return " ".join(filter(None, (brake["kind"], about, f"until {until}" if until else "")))

@@ -22,6 +22,7 @@ _METAVARS: Final = {
     "control_key": "FILE",
     "fleet": "FILE",
     "speed": "N",
+    "executor_file": "FILE",
     "default_vm": "NAME",
     "state_dir": "DIR",
     "user_initiated_limit": "N",
@@ -29,6 +30,7 @@ _METAVARS: Final = {
     "trusted_proxies": "ADDRESS",
     "notifications": "FILE",
     "overdue_after": "DURATION",
+    "gates": "FILE",
 }
 
 

@@ -2,19 +2,22 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Annotated, Final
 
 import typer
+from rich.console import Console
 
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import Row, print_line
+from forewarn.cli.progress import Teller, shown_as_bars
 from forewarn.cli.session import Session
 from forewarn.domain.event import Outcome
 from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.operations.durations import DurationError, parse_duration
 
 
-def _check_duration(text: str | None) -> str | None:
+def check_duration(text: str | None) -> str | None:
     try:
         if text is not None:
             parse_duration(text)
@@ -29,7 +32,7 @@ Timeout = Annotated[
     typer.Option(
         metavar="DURATION",
         help="Wait no longer; it goes on all the same.",
-        callback=_check_duration,
+        callback=check_duration,
     ),
 ]
 
@@ -46,16 +49,20 @@ def wait_for_maintenance(session: Session, maintenance: Row, timeout: str | None
     """Return *maintenance* as it is when it is over, or does not go on by itself."""
     name: str = maintenance["maintenance_id"]
     patience = _Patience(session, timeout, f"forewarn maintenance status {name}")
-    return patience.wait(
-        lambda: session.get("maintenances", name),
-        is_over=lambda row: (
-            row["finished_at"] is not None or row["status"] == MaintenanceStatus.HELD
-        ),
-        describe=lambda row: (
-            f"Maintenance {name}: {row['status']}, {row['events_ended']} events ended, "
-            f"{row['steps_remaining']} steps left"
-        ),
-    )
+    console = Console(stderr=True)
+    with ExitStack() as drawing:
+        tell = drawing.enter_context(shown_as_bars(console)) if console.is_terminal else None
+        return patience.wait(
+            lambda: session.get("maintenances", name),
+            is_over=lambda row: (
+                row["finished_at"] is not None or row["status"] == MaintenanceStatus.HELD
+            ),
+            describe=lambda row: (
+                f"Maintenance {name}: {row['status']}, {row['events_ended']} events ended, "
+                f"{row['steps_remaining']} steps left"
+            ),
+            tell=tell,
+        )
 
 
 def require_success(events: Sequence[Row]) -> None:
@@ -108,14 +115,21 @@ class _Patience:
         self._hint = f"try: {next_command}"
 
     def wait(
-        self, ask: Callable[[], Row], is_over: Callable[[Row], bool], describe: Callable[[Row], str]
+        self,
+        ask: Callable[[], Row],
+        is_over: Callable[[Row], bool],
+        describe: Callable[[Row], str],
+        tell: Teller | None = None,
     ) -> Row:
         """Ask until it is over, and tell each time that something is different."""
         told = ""
         try:
             while not is_over(row := ask()):
                 if (said := describe(row)) != told:
-                    print_line(said, err=True)
+                    if tell is None:
+                        print_line(said, err=True)
+                    else:
+                        tell(row)
                     told = said
                 self._tell_clock()
                 self._pause()

@@ -9,17 +9,20 @@ from fastapi.routing import APIRoute
 import forewarn
 from forewarn.control import (
     audit,
+    blockers,
     calendar,
     clock,
     events,
     explanations,
     faults,
     fleet,
+    gates,
     health,
     maintenances,
     metrics,
     notifications,
     places,
+    plans,
     scenarios,
     seen,
     tokens,
@@ -42,7 +45,10 @@ _NOUNS: Final = (
     watching,  # before an event that could be called so
     events,
     explanations,
+    plans,  # before a Maintenance that could be called so
+    blockers,
     maintenances,
+    gates,
     scenarios,
     clock,
     notifications,

@@ -14,17 +14,12 @@ from typing import NoReturn, TypeVar
 from forewarn.domain.access import Principal, Role
 from forewarn.domain.errors import OutsideScopesError, RoleTooLowError
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.explanation import Reason, ReasonKind
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName, names_scope
 from forewarn.domain.notification import Notification, NotificationStatus, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.topology import Topology
-from forewarn.operations.context import Context
-from forewarn.operations.events import find_event
-from forewarn.operations.explain import Explanation, explain_event
-from forewarn.operations.snapshots import Impacts
 from forewarn.ports.store import (
     AuditEntry,
     KeptAnswer,
@@ -69,24 +64,6 @@ def confine_targets(targets: Iterable[Target], principal: Principal) -> tuple[Ta
 def confine_lines(lines: Iterable[LedgerLine], principal: Principal) -> tuple[LedgerLine, ...]:
     """Return those about events that *principal* may see."""
     return tuple(line for line in lines if principal.covers(line.scope_id))
-
-
-def explain_confined(
-    reading: Reading, principal: Principal, context: Context, event_id: EventId, impacts: Impacts
-) -> Explanation:
-    """Explain an event of the scopes of *principal*. What else holds it is said without names."""
-    confined = confine_reading(reading, principal)
-    find_event(confined, event_id)
-    found = explain_event(reading, context, event_id, impacts)
-
-    def without_names(reason: Reason) -> Reason:
-        if all(confined.event(named) for named in reason.event_ids):
-            return reason
-        kind = ReasonKind.HOST_OPERATION_ELSEWHERE
-        return replace(reason, kind=kind, vms=(), event_ids=())
-
-    # Several elsewhere are said once.
-    return replace(found, reasons=tuple(dict.fromkeys(map(without_names, found.reasons))))
 
 
 class ConfinedReading:
@@ -283,7 +260,10 @@ class ConfinedReading:
         vms = tuple(vm for vm in maintenance.resources if vm in topology.virtual_machines)
         hosts = tuple(host for host in maintenance.hosts if host in topology.hosts)
         if vms or hosts or self.events_of([maintenance.maintenance_id]):
-            return replace(maintenance, resources=vms, hosts=hosts)
+            known = {*topology.scopes, *topology.hosts}
+            canary = tuple(name for name in maintenance.course.canary if name in known)
+            course = replace(maintenance.course, canary=canary)
+            return replace(maintenance, resources=vms, hosts=hosts, course=course)
         return None
 
     def _part_of_run(self, run: ScenarioRun) -> ScenarioRun | None:

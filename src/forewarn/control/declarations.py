@@ -105,6 +105,8 @@ def _declare_policy(policy: Policy) -> dict[str, JsonValue]:
         entry["auto_approve_user"] = policy.auto_approve_user
     if policy.terminate_notice is not None:
         entry["terminate_notice"] = format_duration(policy.terminate_notice)
+    if policy.notice is not None:
+        entry["notice"] = format_duration(policy.notice)
     return entry
 
 

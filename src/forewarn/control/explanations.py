@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from forewarn.control.caller import Viewing
-from forewarn.control.confined import explain_confined
+from forewarn.control.confined_explanations import explain_confined
 from forewarn.control.events import EventIdPath
 from forewarn.domain.explanation import ReasonKind
 from forewarn.protocol.vocabulary import EventStatus

@@ -1,41 +1,54 @@
-"""/maintenances: beginning one, and where each of them is."""
+"""/maintenances: beginning them, steering them, and where each of them is."""
 
-from dataclasses import replace
+from collections.abc import Callable
 from operator import attrgetter
+from typing import Final, TypeAlias
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from forewarn.control.caller import Operating, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_NONE_MATCH
+from forewarn.control.caller import Caller, Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.idempotency import Key
-from forewarn.control.paging import LINKED, Paged
-from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
-from forewarn.control.schemas import (
+from forewarn.control.maintenance_views import (
     MaintenanceOrderRequest,
     MaintenancesView,
     MaintenanceView,
+    maintenance_order,
     maintenance_summary,
     maintenance_view,
 )
+from forewarn.control.paging import LINKED, Paged
+from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.operations.context import Context
 from forewarn.operations.maintenances import (
-    MaintenanceOrder,
+    abort_maintenance,
+    pause_maintenance,
     report_maintenance,
     report_maintenances,
+    resume_maintenance,
     start_maintenance,
 )
-from forewarn.ports.store import Transaction
+from forewarn.operations.repeats import RequestKey
+from forewarn.ports.store import Reading, Transaction
 
 router = APIRouter(prefix="/maintenances", tags=["maintenances"])
+
+Steering: TypeAlias = Callable[[Transaction, Context, str], None]
+
+_STEERED: Final = [TAKES_IF_MATCH, *CAN_BE_DRY]
 
 
 @router.get("", response_model=MaintenancesView, responses=LINKED)
 def list_maintenances(caller: Viewing, paging: Paged) -> Response:
     """Return the newest Maintenances, oldest first; the next page has older ones."""
+    services = caller.services
+    context, answers = services.context(caller.principal.name), services.answers()
     seen = None if paging.after is None else paging.after.lower()
     reports = caller.read(
-        lambda reading: report_maintenances(reading, older_than=seen, limit=paging.limit + 1)
+        lambda reading: report_maintenances(
+            reading, context, answers, older_than=seen, limit=paging.limit + 1
+        )
     )
     cursor = attrgetter("maintenance.maintenance_id")
     return paging.newest("maintenances", reports, maintenance_summary, cursor)
@@ -50,20 +63,12 @@ def list_maintenances(caller: Viewing, paging: Paged) -> Response:
 )
 def begin(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> MaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
-    order = MaintenanceOrder(
-        event_type=request.event_type,
-        scopes=tuple(request.scopes),
-        virtual_machines=tuple(request.virtual_machines),
-        hosts=tuple(request.hosts),
-        duration_in_seconds=request.duration_in_seconds,
-        hold_all=request.hold_all,
-    )
-    if request.description is not None:
-        order = replace(order, description=request.description)
+    services = caller.services
+    order = maintenance_order(request, services.clock.now().date())
 
     def operation(tx: Transaction, context: Context) -> MaintenanceView:
-        begun = start_maintenance(tx, context, order)
-        return maintenance_view(report_maintenance(tx, begun.maintenance_id))
+        begun = start_maintenance(tx, context, order, gates=services.gates.kinds())
+        return _view(caller, tx, context, begun.maintenance_id)
 
     return caller.write_once(key, MaintenanceView, operation)
 
@@ -76,9 +81,48 @@ def begin(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> Main
 )
 def show_maintenance(caller: Viewing, maintenance_id: str) -> Response:
     """Return one Maintenance: what it has done, what remains and what holds it."""
+    return caller.show(lambda reading: _show(caller, reading, maintenance_id.lower()))
+
+
+@router.post("/{maintenance_id}/pause", name="maintenance pause", dependencies=_STEERED)
+def pause(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
+    """Begin no further step until it is resumed; what is announced takes its course."""
+    return _steer(caller, key, pause_maintenance, maintenance_id)
+
+
+@router.post("/{maintenance_id}/resume", name="maintenance resume", dependencies=_STEERED)
+def resume(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
+    """Go on, also in scopes held by a failure or a gate: somebody has looked after them."""
+    return _steer(caller, key, resume_maintenance, maintenance_id)
+
+
+@router.post("/{maintenance_id}/abort", name="maintenance abort", dependencies=_STEERED)
+def abort(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
+    """Begin no further step, ever; what has not started is withdrawn, what has runs out."""
+    return _steer(caller, key, abort_maintenance, maintenance_id)
+
+
+def _steer(
+    caller: Caller, key: RequestKey | None, steer: Steering, maintenance_id: str
+) -> MaintenanceView:
     wanted = maintenance_id.lower()
-    return caller.show(
-        lambda reading: (
-            maintenance_view(report_maintenance(reading, wanted)).model_dump_json().encode()
-        )
+
+    def operation(tx: Transaction, context: Context) -> MaintenanceView:
+        steer(tx, context, wanted)
+        return _view(caller, tx, context, wanted)
+
+    return caller.write_once(
+        key, MaintenanceView, operation, current=lambda reading: _show(caller, reading, wanted)
     )
+
+
+def _show(caller: Caller, reading: Reading, maintenance_id: str) -> bytes:
+    context = caller.services.context(caller.principal.name)
+    return _view(caller, reading, context, maintenance_id).model_dump_json().encode()
+
+
+def _view(
+    caller: Caller, reading: Reading, context: Context, maintenance_id: str
+) -> MaintenanceView:
+    answers = caller.services.answers()
+    return maintenance_view(report_maintenance(reading, context, maintenance_id, answers))

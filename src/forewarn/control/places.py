@@ -30,6 +30,7 @@ class SetView(BaseModel):
     postpone_until_seconds: int
     auto_approve_user: bool
     terminate_notice_seconds: int | None
+    notice_seconds: int | None
     placement_groups: tuple[str, ...]
     virtual_machines: tuple[str, ...]
 
@@ -159,11 +160,10 @@ def _sets(topology: Topology, kind: ScopeKind) -> Iterator[SetView]:
             update_domains=scopes[0].update_domains,
             fault_domains=scopes[0].fault_domains,
             approval=policy.approval,
-            postpone_until_seconds=_seconds(policy.postpone_until),
+            postpone_until_seconds=int(policy.postpone_until.total_seconds()),
             auto_approve_user=policy.auto_approve_user,
-            terminate_notice_seconds=(
-                None if policy.terminate_notice is None else _seconds(policy.terminate_notice)
-            ),
+            terminate_notice_seconds=_seconds(policy.terminate_notice),
+            notice_seconds=_seconds(policy.notice),
             placement_groups=tuple(
                 scope.placement_group for scope in scopes if scope.placement_group
             ),
@@ -181,5 +181,5 @@ def _hosts(topology: Topology) -> Iterator[HostView]:
         yield HostView(name=host.name, labels=host.labels, virtual_machines=vms)
 
 
-def _seconds(duration: timedelta) -> int:
-    return int(duration.total_seconds())
+def _seconds(duration: timedelta | None) -> int | None:
+    return None if duration is None else int(duration.total_seconds())

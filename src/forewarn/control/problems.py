@@ -18,6 +18,7 @@ from forewarn.control.idempotency import IdempotencyKeyNotTakenError
 from forewarn.control.services import ClockError
 from forewarn.domain.errors import (
     AccessError,
+    CalendarError,
     IllegalTransitionError,
     MaintenanceOverError,
     NoticeTooShortError,
@@ -39,8 +40,14 @@ from forewarn.operations.access import redact
 from forewarn.operations.acknowledgements import UnknownResourceError
 from forewarn.operations.durations import DurationError
 from forewarn.operations.fleet import FleetError
+from forewarn.operations.gates import GateNotFoundError
+from forewarn.operations.holidays import HolidaysError
 from forewarn.operations.inventory import VirtualMachineBusyError
-from forewarn.operations.maintenances import UnknownMaintenanceError, UnknownSelectionError
+from forewarn.operations.maintenances import (
+    UnknownLabelsError,
+    UnknownMaintenanceError,
+    UnknownSelectionError,
+)
 from forewarn.operations.notifications import (
     NotificationNotFailedError,
     UnknownNotificationError,
@@ -125,10 +132,12 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     UnknownHostError: HTTPStatus.NOT_FOUND,
     UnknownMaintenanceError: HTTPStatus.NOT_FOUND,
     UnknownSelectionError: HTTPStatus.NOT_FOUND,
+    UnknownLabelsError: HTTPStatus.NOT_FOUND,
     UnknownScenarioError: HTTPStatus.NOT_FOUND,
     UnknownScenarioRunError: HTTPStatus.NOT_FOUND,
     UnknownNotificationError: HTTPStatus.NOT_FOUND,
     UnknownTargetError: HTTPStatus.NOT_FOUND,
+    GateNotFoundError: HTTPStatus.NOT_FOUND,
     NotificationNotFailedError: HTTPStatus.CONFLICT,
     UnknownResourceError: HTTPStatus.NOT_FOUND,
     ResourceTypeError: HTTPStatus.NOT_FOUND,
@@ -152,6 +161,8 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     FleetError: HTTPStatus.UNPROCESSABLE_ENTITY,
     ScenarioError: HTTPStatus.UNPROCESSABLE_ENTITY,
     DurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    CalendarError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    HolidaysError: HTTPStatus.UNPROCESSABLE_ENTITY,
     MomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
     FaultError: HTTPStatus.UNPROCESSABLE_ENTITY,
     PlanError: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -169,6 +180,7 @@ _MEMBERS: Final = (
     "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
     "event_id", "event_ids", "event_status", "in_flight", "limit", "earliest", "maintenance_id",
     "line", "scenario", "run_id", "role", "needed", "notification_id", "target", "since",
+    "gate", "zone", "labels", "update_domain",
 )  # fmt: skip
 """The attributes of errors that a problem document carries on, where there are any."""
 

@@ -17,9 +17,7 @@ from pydantic import (
 )
 
 from forewarn.domain.event import Approver, Outcome, ScheduledEvent
-from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.topology import ScopeKind
-from forewarn.operations.maintenances import MaintenanceReport
 from forewarn.ports.faults import FaultKind
 from forewarn.ports.store import LedgerEntry
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
@@ -35,6 +33,7 @@ Moment = Annotated[
     ),
 ]
 Names = Annotated[list[Text], Field(max_length=100_000)]
+Labels = Annotated[dict[Text, Text], Field(max_length=100)]
 
 
 class _Request(BaseModel):
@@ -113,18 +112,7 @@ class VirtualMachineRequest(_Request):
     postpone_until: Text | None = None
     auto_approve_user: StrictBool | None = None
     terminate_notice: Text | None = None
-
-
-class MaintenanceOrderRequest(_Request):
-    """Begin a Maintenance of scopes and virtual machines, or of hosts."""
-
-    event_type: EventType
-    scopes: Names = []
-    virtual_machines: Names = []
-    hosts: Names = []
-    description: Text | None = None
-    duration_in_seconds: Seconds | None = None
-    hold_all: StrictBool = False
+    notice: Text | None = None
 
 
 class AdvanceRequest(_Request):
@@ -237,52 +225,6 @@ class VirtualMachinesView(_View):
     virtual_machines: tuple[VirtualMachineView, ...]
 
 
-class ShareView(_View):
-    """Virtual machines of one update domain of one scope."""
-
-    scope_id: str
-    update_domain: int
-    resources: tuple[str, ...]
-
-
-class StepView(_View):
-    """What a Maintenance announces in one go."""
-
-    host: str | None
-    shares: tuple[ShareView, ...]
-
-
-class MaintenanceSummaryView(_View):
-    """One Maintenance in a list."""
-
-    maintenance_id: str
-    event_type: EventType
-    status: MaintenanceStatus
-    description: str
-    duration_in_seconds: int | None
-    resources: tuple[str, ...]
-    hosts: tuple[str, ...]
-    hold_all: bool
-    finished_at: datetime | None
-    events_in_flight: int
-    events_ended: int
-    steps_remaining: int
-
-
-class MaintenanceView(MaintenanceSummaryView):
-    """One Maintenance with what it has done, what remains and what holds it."""
-
-    events: tuple[EventView, ...]
-    remaining: tuple[StepView, ...]
-    held: dict[str, str]
-
-
-class MaintenancesView(_View):
-    """Every Maintenance, oldest first."""
-
-    maintenances: tuple[MaintenanceSummaryView, ...]
-
-
 class ClockView(_View):
     """Maintenance time."""
 
@@ -341,34 +283,4 @@ def event_detail_view(event: ScheduledEvent, ledger: tuple[LedgerEntry, ...]) ->
     return EventDetailView(
         **event_view(event).model_dump(),
         ledger=tuple(map(LedgerView.model_validate, ledger)),
-    )
-
-
-def maintenance_summary(report: MaintenanceReport) -> MaintenanceSummaryView:
-    """Return *report* as one line of a list."""
-    maintenance = report.maintenance
-    in_flight = sum(event.is_in_flight for event in report.events)
-    return MaintenanceSummaryView(
-        maintenance_id=maintenance.maintenance_id,
-        event_type=maintenance.event_type,
-        status=report.status,
-        description=maintenance.description,
-        duration_in_seconds=maintenance.duration_in_seconds,
-        resources=maintenance.resources,
-        hosts=maintenance.hosts,
-        hold_all=maintenance.hold_all,
-        finished_at=maintenance.finished_at,
-        events_in_flight=in_flight,
-        events_ended=len(report.events) - in_flight,
-        steps_remaining=len(report.remaining),
-    )
-
-
-def maintenance_view(report: MaintenanceReport) -> MaintenanceView:
-    """Return all of *report*."""
-    return MaintenanceView(
-        **maintenance_summary(report).model_dump(),
-        events=tuple(map(event_view, report.events)),
-        remaining=tuple(map(StepView.model_validate, report.remaining)),
-        held={scope_id: event.event_id for scope_id, event in report.held.items()},
     )

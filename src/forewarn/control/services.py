@@ -8,10 +8,12 @@ from typing import Protocol
 
 from forewarn.control.feed import Feed
 from forewarn.domain.access import Principal
+from forewarn.domain.gate import Answer
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
-from forewarn.operations.snapshots import Impacts
+from forewarn.operations.gates import GateNotFoundError
+from forewarn.operations.snapshots import Answers, Impacts
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import Store
@@ -58,12 +60,37 @@ class FaultControl(Protocol):
         ...
 
 
+class GateControl(Protocol):
+    """The gates, as an operator sees and tries them."""
+
+    def kinds(self) -> Mapping[str, str]:
+        """Return the kind of each gate, in the order of the file."""
+        ...
+
+    def test(self, name: str) -> Answer:
+        """Ask the gate of that *name* at once, and wait for the answer."""
+        ...
+
+
+class NoGates:
+    """A server without a file of gates."""
+
+    def kinds(self) -> Mapping[str, str]:
+        """Return none."""
+        return {}
+
+    def test(self, name: str) -> Answer:
+        """Refuse: there is none to ask."""
+        raise GateNotFoundError(name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """Everything the routes use. *changed* is called after each write, to wake the scheduler.
 
-    *impacts* is what the executors last said, as far as the scheduler knows; *feed* has to be told
-    of the changes of the store; *metrics* writes the figures for Prometheus.
+    *impacts* is what the executors last said and *answers* what the gates did, as far as the
+    scheduler knows; *feed* has to be told of the changes of the store; *metrics* writes the figures
+    for Prometheus.
     """
 
     store: Store
@@ -74,9 +101,11 @@ class Services:
     is_ready: Callable[[], bool]
     changed: Callable[[], None]
     impacts: Callable[[], Impacts]
+    answers: Callable[[], Answers]
     feed: Feed
     scenarios: Mapping[str, Scenario]
     metrics: Callable[[], bytes]
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
+    gates: GateControl = field(default_factory=NoGates)
     refused: Counter[str] = field(default_factory=Counter)
     """How often each kind of problem was answered. The audit counts; others only read."""

@@ -1,156 +1,36 @@
-"""What is due. `decide` looks at a snapshot and says so; `record` writes it into the snapshot.
+"""What is due. `decide` looks at a snapshot and says so; `recording.record` writes it into it.
 
 Nothing here acts. The scheduler's loop takes a snapshot from the store, decides, records what was
 decided in one transaction, and only then has the effects performed. So a crash between any two of
 these loses nothing and repeats nothing: the next leader takes a new snapshot and decides again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import TypeAlias, assert_never
+from collections.abc import Iterator
+from datetime import datetime
 
-from forewarn.domain.event import Outcome, ScheduledEvent, cancel, complete, schedule, start
-from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.maintenance import (
-    Maintenance,
-    MaintenanceStatus,
-    Step,
-    busy_scopes,
-    draft_events,
-    next_steps,
-    status,
+from forewarn.domain.actions import (
+    AskGate,
+    BeginImpact,
+    CancelEvent,
+    CompleteEvent,
+    Decisions,
+    Effect,
+    FinishMaintenance,
+    FinishScenario,
+    InquireImpact,
+    ScheduleStep,
+    StartEvent,
+    StartReason,
+    TakeStep,
 )
-from forewarn.domain.names import MaintenanceId, ScenarioRunId, VmName
-from forewarn.domain.notice import minimum_notice
+from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.gate import Question
+from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.overdue import NoteOverdue, overdue_moments
 from forewarn.domain.policy import is_approved
-from forewarn.domain.scenario import ScenarioRun, ScenarioStep, take_step
-from forewarn.domain.topology import Topology
-from forewarn.protocol.vocabulary import EventId, EventStatus
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """All that a decision depends on.
-
-    *events* are those in flight and every event of *maintenances*. These and *scenario_runs* are
-    those not finished. *impacts* is what the executors last said; where nothing is known since the
-    lease began, nothing is there. Events are overdue *overdue_after* their time, if ever.
-    """
-
-    topology: Topology
-    events: Mapping[EventId, ScheduledEvent] = field(default_factory=dict)
-    maintenances: Mapping[MaintenanceId, Maintenance] = field(default_factory=dict)
-    scenario_runs: Mapping[ScenarioRunId, ScenarioRun] = field(default_factory=dict)
-    impacts: Mapping[tuple[EventId, VmName], Impact] = field(default_factory=dict)
-    overdue_after: timedelta | None = None
-
-
-class StartReason(StrEnum):
-    """Why an event may start."""
-
-    APPROVED = "approved"
-    NOT_BEFORE_REACHED = "NotBefore reached"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartEvent:
-    """Record the event as Started."""
-
-    event_id: EventId
-    reason: StartReason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompleteEvent:
-    """Record the event as Completed."""
-
-    event_id: EventId
-    outcome: Outcome
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelEvent:
-    """Record the event as Canceled."""
-
-    event_id: EventId
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleStep:
-    """Announce the events of one step."""
-
-    maintenance_id: MaintenanceId
-    step: Step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishMaintenance:
-    """Record that there is nothing left to do."""
-
-    maintenance_id: MaintenanceId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakeStep:
-    """Do the next step of a scenario."""
-
-    run_id: ScenarioRunId
-    step: ScenarioStep
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishScenario:
-    """Record that all steps are done and all events have ended."""
-
-    run_id: ScenarioRunId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InquireImpact:
-    """Ask the executor how far it is."""
-
-    event_id: EventId
-    vm: VmName
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginImpact:
-    """Have the executor do it."""
-
-    event_id: EventId
-    vm: VmName
-
-
-Action: TypeAlias = (
-    StartEvent
-    | CompleteEvent
-    | CancelEvent
-    | NoteOverdue
-    | ScheduleStep
-    | FinishMaintenance
-    | TakeStep
-    | FinishScenario
-)
-"""Something to record."""
-
-Effect: TypeAlias = InquireImpact | BeginImpact
-"""Something to perform, after everything decided with it is recorded."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decisions:
-    """What is due now: first record the actions, then perform the effects."""
-
-    actions: tuple[Action, ...]
-    effects: tuple[Effect, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.actions or self.effects)
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.walk import Walks, walk_all
+from forewarn.protocol.vocabulary import EventStatus
 
 
 def decide(snapshot: Snapshot, now: datetime) -> Decisions:
@@ -158,18 +38,20 @@ def decide(snapshot: Snapshot, now: datetime) -> Decisions:
     scenario_steps = tuple(_scenario_steps(snapshot, now))
     if scenario_steps:
         # They come first and alone: what else is due depends on what they change.
-        return Decisions(actions=scenario_steps, effects=())
+        return Decisions(actions=scenario_steps, effects=(), questions=frozenset(snapshot.answers))
+    walks = walk_all(snapshot, now)
     return Decisions(
         actions=(
             *_cancellations(snapshot),
             *_starts(snapshot, now),
             *_completions(snapshot),
             *_delays(snapshot, now),
-            *_steps(snapshot),
-            *_finishes(snapshot),
+            *_steps(walks),
+            *_finishes(snapshot, walks),
             *_scenario_finishes(snapshot),
         ),
-        effects=tuple(_effects(snapshot, now)),
+        effects=(*_impact_effects(snapshot, now), *_gate_effects(snapshot, walks, now)),
+        questions=_questions(walks),
     )
 
 
@@ -183,63 +65,15 @@ def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
         if (impact := snapshot.impacts.get((event.event_id, vm))) and impact.ask_again_at
     ]
     moments += overdue_moments(_started(snapshot), snapshot.overdue_after).values()
+    moments += [
+        brake.until
+        for stages in walk_all(snapshot, now).values()
+        for stage in stages
+        for brake in stage.brakes
+        if brake.until
+    ]
     moments += [run.next_step_at for run in snapshot.scenario_runs.values() if run.next_step_at]
     return min((moment for moment in moments if moment > now), default=None)
-
-
-def record(
-    snapshot: Snapshot,
-    actions: Iterable[Action],
-    *,
-    now: datetime,
-    event_ids: Iterator[EventId],
-    speed: float = 1,
-) -> Snapshot:
-    """Return *snapshot* after *actions*, new events taking their ids from *event_ids*."""
-    events = dict(snapshot.events)
-    maintenances = dict(snapshot.maintenances)
-    runs = dict(snapshot.scenario_runs)
-    for action in actions:
-        match action:
-            case StartEvent() | CompleteEvent() | CancelEvent() | NoteOverdue():
-                events[action.event_id] = _change(events[action.event_id], action, now)
-            case ScheduleStep():
-                maintenance = maintenances[action.maintenance_id]
-                made = _announce(snapshot, maintenance, action.step, now, event_ids, speed)
-                events |= {event.event_id: event for event in made}
-            case FinishMaintenance():
-                maintenances[action.maintenance_id] = replace(
-                    maintenances[action.maintenance_id], finished_at=now
-                )
-            case TakeStep():
-                runs[action.run_id], changed = take_step(
-                    runs[action.run_id],
-                    action.step,
-                    topology=snapshot.topology,
-                    events=events,
-                    now=now,
-                    event_ids=event_ids,
-                )
-                events |= {event.event_id: event for event in changed}
-            case FinishScenario():
-                runs[action.run_id] = replace(runs[action.run_id], finished_at=now)
-            case _:
-                assert_never(action)
-    return replace(snapshot, events=events, maintenances=maintenances, scenario_runs=runs)
-
-
-def without_ended(snapshot: Snapshot) -> Snapshot:
-    """Return what is left of *snapshot* when it is looked at anew: nothing that is over."""
-    maintenances = {
-        key: each for key, each in snapshot.maintenances.items() if each.finished_at is None
-    }
-    runs = {key: each for key, each in snapshot.scenario_runs.items() if each.finished_at is None}
-    events = {
-        key: event
-        for key, event in snapshot.events.items()
-        if event.is_in_flight or event.maintenance_id in maintenances
-    }
-    return replace(snapshot, events=events, maintenances=maintenances, scenario_runs=runs)
 
 
 def _cancellations(snapshot: Snapshot) -> Iterator[CancelEvent]:
@@ -295,22 +129,35 @@ def _delays(snapshot: Snapshot, now: datetime) -> Iterator[NoteOverdue]:
             yield NoteOverdue(event_id=event_id)
 
 
-def _steps(snapshot: Snapshot) -> Iterator[ScheduleStep]:
-    events = snapshot.events.values()
-    busy = busy_scopes(events)
-    for maintenance in snapshot.maintenances.values():
-        for step in next_steps(maintenance, snapshot.topology, events, busy):
-            # The next Maintenance in this very decision has to see it.
-            busy |= step.scope_ids
-            yield ScheduleStep(maintenance_id=maintenance.maintenance_id, step=step)
+def _steps(walks: Walks) -> Iterator[ScheduleStep]:
+    for maintenance_id, stages in walks.items():
+        for stage in stages:
+            if not stage.brakes:
+                yield ScheduleStep(maintenance_id=maintenance_id, step=stage.step)
 
 
-def _finishes(snapshot: Snapshot) -> Iterator[FinishMaintenance]:
+def _finishes(snapshot: Snapshot, walks: Walks) -> Iterator[FinishMaintenance]:
+    in_flight = {event.maintenance_id for event in snapshot.events.values() if event.is_in_flight}
     for maintenance in snapshot.maintenances.values():
-        if maintenance.finished_at is None and status(
-            maintenance, snapshot.topology, snapshot.events.values()
-        ) in {MaintenanceStatus.ABORTED, MaintenanceStatus.COMPLETED}:
-            yield FinishMaintenance(maintenance_id=maintenance.maintenance_id)
+        key = maintenance.maintenance_id
+        if maintenance.finished_at is None and not walks[key] and key not in in_flight:
+            yield FinishMaintenance(maintenance_id=key)
+
+
+def _questions(walks: Walks) -> frozenset[Question]:
+    return frozenset(
+        question for stages in walks.values() for stage in stages for question in stage.questions
+    )
+
+
+def _gate_effects(snapshot: Snapshot, walks: Walks, now: datetime) -> Iterator[AskGate]:
+    for stages in walks.values():
+        for stage in stages:
+            # Whoever has lost patience asks no more.
+            if stage.questions and not stage.is_stuck:
+                answer = snapshot.answers.get(stage.questions[-1])
+                if answer is None or answer.has_news(now):
+                    yield AskGate(question=stage.questions[-1])
 
 
 def _scenario_steps(snapshot: Snapshot, now: datetime) -> Iterator[TakeStep]:
@@ -325,7 +172,7 @@ def _scenario_finishes(snapshot: Snapshot) -> Iterator[FinishScenario]:
             yield FinishScenario(run_id=run.run_id)
 
 
-def _effects(snapshot: Snapshot, now: datetime) -> Iterator[Effect]:
+def _impact_effects(snapshot: Snapshot, now: datetime) -> Iterator[Effect]:
     for event in _started(snapshot):
         for vm in event.resources:
             impact = snapshot.impacts.get((event.event_id, vm))
@@ -341,40 +188,6 @@ def _start_reason(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> S
     if event.has_reached_not_before(now):
         return StartReason.NOT_BEFORE_REACHED
     return None
-
-
-def _change(
-    event: ScheduledEvent,
-    action: StartEvent | CompleteEvent | CancelEvent | NoteOverdue,
-    now: datetime,
-) -> ScheduledEvent:
-    match action:
-        case StartEvent():
-            return start(event, now=now)
-        case CompleteEvent():
-            return complete(event, outcome=action.outcome, reason=action.reason, now=now)
-        case CancelEvent():
-            return cancel(event, reason=action.reason, now=now)
-        case NoteOverdue():
-            return replace(event, overdue_at=now)
-        case _:
-            assert_never(action)
-
-
-def _announce(
-    snapshot: Snapshot,
-    maintenance: Maintenance,
-    step: Step,
-    now: datetime,
-    event_ids: Iterator[EventId],
-    speed: float,
-) -> Iterator[ScheduledEvent]:
-    for draft in draft_events(maintenance, step):
-        policy = snapshot.topology.scopes[draft.share.scope_id].policy
-        notice = minimum_notice(
-            draft.event_type, terminate_notice=policy.terminate_notice, speed=speed
-        )
-        yield schedule(draft, event_id=next(event_ids), now=now, notice=notice)
 
 
 def _scheduled(snapshot: Snapshot) -> Iterator[ScheduledEvent]:

@@ -20,6 +20,10 @@ DomainError
 │ └ UserOperationLimitError       as many are in flight as the server takes
 ├ MaintenanceOverError            a Maintenance that has ended or was aborted
 ├ ScenarioOverError               a run of a scenario that has ended or was stopped
+├ CalendarError                   a window or blackout that cannot be as it is written
+│ ├ WindowError                   a weekly window that is none
+│ ├ BlackoutError                 dates to keep free that are none
+│ └ UnknownZoneError              a time zone nobody knows
 ├ AccessError                     somebody who may not
 │ ├ TokenExpiredError             a token whose time is over
 │ ├ TokenRevokedError             a token that was taken back
@@ -30,12 +34,16 @@ DomainError
 │ └ TokenOrderError               a token that cannot be as it was asked for
 └ PlanError                       a Maintenance that cannot be walked
   ├ EmptySelectionError           nothing was selected
+  ├ CapacityError                 a step would leave too few of a scope
+  ├ WindowTooShortError           a step that fits into no window
+  ├ UnknownCanaryError            a canary that is not part of it
   └ SharedHostError               a host carries two update domains of one scope
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from forewarn.domain.wording import say_length, say_moment
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -221,6 +229,43 @@ class ScenarioOverError(DomainError):
         self.run_id = run_id
 
 
+class CalendarError(DomainError):
+    """A window or blackout cannot be as it is written."""
+
+
+class WindowError(CalendarError):
+    """A weekly window that is none."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(
+            f"{text!r} is no window: {problem}. Write something like "
+            "'Sat,Sun 22:00-06:00 Europe/Berlin' or 'daily 02:00-04:00 UTC'."
+        )
+        self.text = text
+
+
+class BlackoutError(CalendarError):
+    """Dates to keep free that are none."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(
+            f"{text!r} is no blackout: {problem}. Write something like "
+            "'2026-12-24..2027-01-02 Europe/Berlin' or '2026-12-31 UTC'."
+        )
+        self.text = text
+
+
+class UnknownZoneError(CalendarError):
+    """A time zone nobody knows."""
+
+    def __init__(self, zone: str) -> None:
+        super().__init__(
+            f"There is no time zone called {zone!r}; write one such as Europe/Berlin or UTC, "
+            "in this spelling."
+        )
+        self.zone = zone
+
+
 class AccessError(DomainError):
     """Somebody may not do this."""
 
@@ -229,7 +274,9 @@ class TokenExpiredError(AccessError):
     """A token whose time is over."""
 
     def __init__(self, name: str, expired_at: datetime) -> None:
-        super().__init__(f"The token {name} has expired on {_date(expired_at)}; ask for another.")
+        super().__init__(
+            f"The token {name} has expired on {say_moment(expired_at)}; ask for another."
+        )
         self.name = name
 
 
@@ -237,7 +284,9 @@ class TokenRevokedError(AccessError):
     """A token that was taken back."""
 
     def __init__(self, name: str, revoked_at: datetime) -> None:
-        super().__init__(f"The token {name} was revoked on {_date(revoked_at)}; ask for another.")
+        super().__init__(
+            f"The token {name} was revoked on {say_moment(revoked_at)}; ask for another."
+        )
         self.name = name
 
 
@@ -296,6 +345,47 @@ class EmptySelectionError(PlanError):
         super().__init__("The maintenance selects no virtual machine; there is nothing to do.")
 
 
+class CapacityError(PlanError):
+    """A step would leave too few of a scope."""
+
+    def __init__(self, scope: str, update_domain: int, problem: str) -> None:
+        super().__init__(
+            f"Update domain {update_domain} of {scope} takes too many at once: {problem}. "
+            "Lower min_available, or give the scope more update domains."
+        )
+        self.scope = scope
+        self.update_domain = update_domain
+
+
+class WindowTooShortError(PlanError):
+    """A step that fits into no window."""
+
+    def __init__(
+        self,
+        scope: str,
+        *,
+        notice: timedelta,
+        impact: timedelta,
+        longest: timedelta,
+        windows: Sequence[str],
+    ) -> None:
+        super().__init__(
+            f"A step in {scope} needs {say_length(notice + impact)} ({say_length(notice)} notice "
+            f"and {say_length(impact)} impact), but no opening of the windows is longer than "
+            f"{say_length(longest)} ({'; '.join(windows)})."
+        )
+        self.scope = scope
+        self.windows = tuple(windows)
+
+
+class UnknownCanaryError(PlanError):
+    """A canary that is not part of it."""
+
+    def __init__(self, canary: str) -> None:
+        super().__init__(f"The canary {canary!r} is not among what was selected.")
+        self.canary = canary
+
+
 class SharedHostError(PlanError):
     """A host carries two update domains of one scope."""
 
@@ -307,7 +397,3 @@ class SharedHostError(PlanError):
         self.host = host
         self.scope = scope
         self.vms = tuple(vms)
-
-
-def _date(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} GMT"

@@ -10,12 +10,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, assert_never
 
-from forewarn.domain.decisions import Snapshot
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy, is_approved, missing_approvals
 from forewarn.domain.scenario import Intervention, ScenarioRun
+from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 

@@ -17,7 +17,7 @@ class ImpactStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Impact:
-    """An executor's answer, with its reason when it has one.
+    """An executor's answer, with its reason when it has one; while it runs, its last word.
 
     *ask_again_at* is when a running impact will have news, if that is known. One that
     *is_by_hand* never has: an operator says when it is over.

@@ -12,20 +12,24 @@ domains of a scope gets no turn before that is mended.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from math import ceil
 
+from forewarn.domain.course import Course
 from forewarn.domain.errors import (
+    CapacityError,
     EmptySelectionError,
     MaintenanceOverError,
+    PlanError,
     SharedHostError,
     UnknownHostError,
     UnknownVirtualMachineError,
 )
 from forewarn.domain.event import Draft, Outcome, ScheduledEvent, Share
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
-from forewarn.domain.topology import Topology, split_by_update_domain
+from forewarn.domain.topology import ScopeKind, Topology, split_by_update_domain
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 
@@ -33,6 +37,7 @@ class MaintenanceStatus(StrEnum):
     """Where a Maintenance is."""
 
     RUNNING = "running"
+    WAITING = "waiting"
     PAUSED = "paused"
     HELD = "held"
     ABORTING = "aborting"
@@ -44,19 +49,22 @@ class MaintenanceStatus(StrEnum):
 class Maintenance:
     """An operator's intent: for *resources*, or for whatever *hosts* carry when their turn comes.
 
-    *released* are the events that ended badly and that the operator has looked after.
+    *released* are the events that ended badly and that the operator has looked after, last at
+    *resumed_at*.
     """
 
     maintenance_id: MaintenanceId
     event_type: EventType
+    started_at: datetime
     description: str = ""
     duration_in_seconds: int | None = None
     resources: tuple[VmName, ...] = ()
     hosts: tuple[HostName, ...] = ()
-    hold_all: bool = False
+    course: Course = field(default_factory=Course)
     is_paused: bool = False
     is_aborted: bool = False
     released: frozenset[EventId] = frozenset()
+    resumed_at: datetime | None = None
     finished_at: datetime | None = None
 
 
@@ -66,10 +74,12 @@ class Step:
 
     host: HostName | None = None
     shares: tuple[Share, ...]
+    scope_ids: frozenset[ScopeId] = field(init=False, repr=False, compare=False)
 
-    @property
-    def scope_ids(self) -> frozenset[ScopeId]:
-        return frozenset(share.scope_id for share in self.shares)
+    def __post_init__(self) -> None:
+        # Made once, for every brake asks for it.
+        scope_ids = frozenset(share.scope_id for share in self.shares)
+        object.__setattr__(self, "scope_ids", scope_ids)
 
     @property
     def is_safe(self) -> bool:
@@ -88,9 +98,32 @@ def plan(maintenance: Maintenance, topology: Topology) -> tuple[Step, ...]:
     steps = remaining_steps(maintenance, topology, events=())
     if not steps:
         raise EmptySelectionError
-    for step in steps:
-        _check_host(step)
+    for error in plan_errors(maintenance, topology, steps):
+        raise error
     return steps
+
+
+def plan_errors(
+    maintenance: Maintenance, topology: Topology, steps: Iterable[Step]
+) -> Iterator[PlanError]:
+    """Yield everything that keeps *steps* from ever being walked, but for the calendar."""
+    sizes = set_sizes(topology)
+    for step in steps:
+        yield from shared_hosts(step)
+        for share in (share for share in step.shares if share.scope_id in sizes):
+            lost = lost_capacity(maintenance.course, sizes[share.scope_id], share.resources)
+            if lost:
+                yield CapacityError(share.scope_id, share.update_domain, lost)
+
+
+def shared_hosts(step: Step) -> Iterator[SharedHostError]:
+    """Yield each scope of which the host of *step* carries two update domains."""
+    domains = Counter(share.scope_id for share in step.shares)
+    for scope_id, number in domains.items():
+        if step.host is not None and number > 1:
+            shares = (share for share in step.shares if share.scope_id == scope_id)
+            vms = [vm for share in shares for vm in share.resources]
+            yield SharedHostError(step.host, scope_id, vms)
 
 
 def remaining_steps(
@@ -109,45 +142,38 @@ def remaining_steps(
         handled = {vm for event in own for vm in event.resources}
         vms = [vm for vm in maintenance.resources if vm not in handled]
         steps = _scope_steps(vms, topology)
-    # By the lowest update domain they touch; the sort is stable, so the rest stays in fleet order.
-    return tuple(sorted(steps, key=lambda step: min(part.update_domain for part in step.shares)))
+    return tuple(sorted(steps, key=lambda step: _turn(maintenance.course, step)))
 
 
-def next_steps(
-    maintenance: Maintenance,
-    topology: Topology,
-    events: Collection[ScheduledEvent],
-    busy: Collection[ScopeId],
-) -> tuple[Step, ...]:
-    """Return the steps that may be announced now, all of them together.
-
-    *events* are all that *maintenance* has created, *busy* are the scopes that are not quiet.
-    """
-    if maintenance.is_paused or maintenance.is_aborted or maintenance.finished_at:
-        return ()
-    held = held_scopes(maintenance, events).keys()
-    if held and maintenance.hold_all:
-        return ()
-    waiting = held | set(busy)
-    allowed = []
-    for step in remaining_steps(maintenance, topology, events):
-        if step.is_safe and waiting.isdisjoint(step.scope_ids):
-            allowed.append(step)
-        # Also when it has to wait: later steps of its scopes must not overtake it.
-        waiting |= step.scope_ids
-    return tuple(allowed)
-
-
-def busy_scopes(events: Iterable[ScheduledEvent]) -> set[ScopeId]:
-    """Return the scopes that have something announced in flight, whoever announced it.
+def is_in_the_way(event: ScheduledEvent) -> bool:
+    """Tell whether no step begins in the scope of *event*: it is announced and in flight.
 
     User operations and failures that went straight to Started do not count: nobody planned them.
     """
-    return {
-        event.scope_id
-        for event in events
-        if event.is_in_flight and event.is_announced and event.event_source is EventSource.PLATFORM
-    }
+    return event.is_in_flight and event.is_announced and event.event_source is EventSource.PLATFORM
+
+
+def is_canary(course: Course, part: Step | ScheduledEvent) -> bool:
+    """Tell whether *part* is, or was, to go first."""
+    scope_ids = part.scope_ids if isinstance(part, Step) else {part.scope_id}
+    return part.host in course.canary or not scope_ids.isdisjoint(course.canary)
+
+
+def set_sizes(topology: Topology) -> Counter[ScopeId]:
+    """Return how many are in each set. A standalone virtual machine is in none."""
+    return Counter(
+        vm.scope_id
+        for vm in topology.virtual_machines.values()
+        if topology.scopes[vm.scope_id].kind is not ScopeKind.VIRTUAL_MACHINE
+    )
+
+
+def lost_capacity(course: Course, members: int, down: Collection[VmName]) -> str | None:
+    """Say how many of *members* are left without those *down*, if they are too few."""
+    left, needed = members - len(down), ceil(members * course.min_available / 100)
+    if left >= needed:
+        return None
+    return f"{left} of {members} would be left, {needed} have to be"
 
 
 def own_events(
@@ -161,29 +187,19 @@ def held_scopes(
     maintenance: Maintenance, events: Iterable[ScheduledEvent]
 ) -> dict[ScopeId, ScheduledEvent]:
     """Return the scopes that do not go on, each with an event that failed or was canceled."""
-    return {event.scope_id: event for event in _unreleased(maintenance, events)}
+    return {event.scope_id: event for event in unreleased(maintenance, events)}
 
 
-def status(
-    maintenance: Maintenance, topology: Topology, events: Collection[ScheduledEvent]
-) -> MaintenanceStatus:
-    """Say where *maintenance* is, from the same facts the walk goes by.
-
-    It is HELD when no step can ever begin unless somebody acts. With no step left it is COMPLETED,
-    also when the last one failed.
-    """
-    if maintenance.finished_at:
-        return MaintenanceStatus.ABORTED if maintenance.is_aborted else MaintenanceStatus.COMPLETED
-    in_flight = any(event.is_in_flight for event in own_events(maintenance, events))
-    if maintenance.is_aborted:
-        return MaintenanceStatus.ABORTING if in_flight else MaintenanceStatus.ABORTED
-    if not remaining_steps(maintenance, topology, events):
-        return MaintenanceStatus.RUNNING if in_flight else MaintenanceStatus.COMPLETED
-    if maintenance.is_paused:
-        return MaintenanceStatus.PAUSED
-    if in_flight or next_steps(maintenance, topology, events, busy=()):
-        return MaintenanceStatus.RUNNING
-    return MaintenanceStatus.HELD
+def unreleased(
+    maintenance: Maintenance, events: Iterable[ScheduledEvent]
+) -> Iterator[ScheduledEvent]:
+    """Yield what failed or was canceled and that nobody has looked after yet."""
+    return (
+        event
+        for event in own_events(maintenance, events)
+        if event.event_id not in maintenance.released
+        and (event.outcome is Outcome.FAILED or event.event_status is EventStatus.CANCELED)
+    )
 
 
 def draft_events(maintenance: Maintenance, step: Step) -> tuple[Draft, ...]:
@@ -208,11 +224,18 @@ def pause(maintenance: Maintenance) -> Maintenance:
     return replace(maintenance, is_paused=True)
 
 
-def resume(maintenance: Maintenance, events: Iterable[ScheduledEvent]) -> Maintenance:
+def resume(
+    maintenance: Maintenance, events: Iterable[ScheduledEvent], *, now: datetime
+) -> Maintenance:
     """Go on, also in the scopes that hold: the operator has looked after what failed there."""
     _check_under_way(maintenance)
-    looked_after = {event.event_id for event in _unreleased(maintenance, events)}
-    return replace(maintenance, is_paused=False, released=maintenance.released | looked_after)
+    looked_after = {event.event_id for event in unreleased(maintenance, events)}
+    return replace(
+        maintenance,
+        is_paused=False,
+        released=maintenance.released | looked_after,
+        resumed_at=now,
+    )
 
 
 def abort(maintenance: Maintenance) -> Maintenance:
@@ -224,6 +247,12 @@ def abort(maintenance: Maintenance) -> Maintenance:
 def _check_under_way(maintenance: Maintenance) -> None:
     if maintenance.is_aborted or maintenance.finished_at:
         raise MaintenanceOverError(maintenance.maintenance_id)
+
+
+def _turn(course: Course, step: Step) -> tuple[bool, int]:
+    # Canaries first, then by the lowest update domain they touch; the rest stays in fleet order,
+    # for a sort is stable.
+    return not is_canary(course, step), min(share.update_domain for share in step.shares)
 
 
 def _host_steps(hosts: Iterable[HostName], topology: Topology) -> list[Step]:
@@ -241,25 +270,3 @@ def _host_steps(hosts: Iterable[HostName], topology: Topology) -> list[Step]:
 def _scope_steps(vms: Iterable[VmName], topology: Topology) -> list[Step]:
     present = [vm for vm in vms if vm in topology.virtual_machines]
     return [Step(shares=(share,)) for share in split_by_update_domain(topology, present)]
-
-
-def _check_host(step: Step) -> None:
-    if step.host is None or step.is_safe:
-        return
-    carried: dict[ScopeId, list[VmName]] = {}
-    for share in step.shares:
-        carried.setdefault(share.scope_id, []).extend(share.resources)
-    domains = Counter(share.scope_id for share in step.shares)
-    ((scope_id, _),) = domains.most_common(1)
-    raise SharedHostError(step.host, scope_id, carried[scope_id])
-
-
-def _unreleased(
-    maintenance: Maintenance, events: Iterable[ScheduledEvent]
-) -> Iterator[ScheduledEvent]:
-    return (
-        event
-        for event in own_events(maintenance, events)
-        if event.event_id not in maintenance.released
-        and (event.outcome is Outcome.FAILED or event.event_status is EventStatus.CANCELED)
-    )

@@ -17,8 +17,8 @@ from forewarn.domain.errors import (
 )
 from forewarn.domain.event import Approver, Draft, ScheduledEvent, move_not_before
 from forewarn.domain.names import VmName
-from forewarn.domain.notice import NoticeMode, round_up_to_second
-from forewarn.protocol.vocabulary import EventSource
+from forewarn.domain.notice import NoticeMode, minimum_notice, round_up_to_second
+from forewarn.protocol.vocabulary import EventSource, EventType
 
 USER_INITIATED_LIMIT: Final = 10
 
@@ -33,12 +33,17 @@ class ApprovalPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The rules of one delivery scope."""
+    """The rules of one delivery scope.
+
+    *notice* is what platform events of any type are announced with, where it is longer than the
+    minimum of the type.
+    """
 
     approval: ApprovalPolicy = ApprovalPolicy.ANY
     postpone_until: timedelta = timedelta(0)
     auto_approve_user: bool = False
     terminate_notice: timedelta | None = None
+    notice: timedelta | None = None
 
 
 class Beginning(Enum):
@@ -47,6 +52,15 @@ class Beginning(Enum):
     SCHEDULED = "announced, and waits for approval or NotBefore"
     STARTED = "published as Started"
     UNPUBLISHED = "started at once and never shown"
+
+
+def usual_notice(event_type: EventType, policy: Policy, *, speed: float = 1) -> timedelta:
+    """Return how long ahead a platform event is announced where nobody says: the minimum or more.
+
+    Both the minimum and what *policy* asks for are divided by *speed*.
+    """
+    minimum = minimum_notice(event_type, terminate_notice=policy.terminate_notice, speed=speed)
+    return minimum if policy.notice is None else max(minimum, policy.notice / speed)
 
 
 def missing_approvals(event: ScheduledEvent, approval: ApprovalPolicy) -> tuple[VmName, ...]:

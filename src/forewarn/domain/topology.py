@@ -27,6 +27,7 @@ UPDATE_DOMAINS: Final = 5
 FAULT_DOMAINS: Final = 2
 MOST_DOMAINS: Final = 1000
 LONGEST_POSTPONEMENT: Final = timedelta(days=365)
+LONGEST_NOTICE: Final = timedelta(days=30)
 
 
 class ScopeKind(StrEnum):
@@ -171,6 +172,11 @@ def check_scope(scope: DeliveryScope) -> None:
             "terminate_notice",
             notice is None or (is_scale_set and shortest <= notice <= LONGEST_TERMINATE_NOTICE),
             "between 5 and 15 minutes, and only a scale set has one",
+        ),
+        (
+            "notice",
+            scope.policy.notice is None or scope.policy.notice <= LONGEST_NOTICE,
+            f"at most {LONGEST_NOTICE.days} days",
         ),
         (
             "placement_group",

@@ -1,11 +1,9 @@
 """The file of notifications: whom to tell what, how, and how often to try."""
 
-import re
 import tomllib
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from jinja2 import TemplateError
 from pydantic import (
@@ -23,10 +21,12 @@ from pydantic_core import ErrorDetails
 from forewarn.domain.errors import DomainError
 from forewarn.domain.names import check_name, name_key
 from forewarn.domain.notification import Phase, Retrying, Target
+from forewarn.domain.webhook import is_header, is_url
 from forewarn.notifications.apprise import AppriseError, AppriseNotifier
 from forewarn.notifications.outbox import Notifications
 from forewarn.notifications.webhook import Body, WebhookNotifier, cloud_event_body, template_body
 from forewarn.operations.notifications import example_notification
+from forewarn.operations.toml_lines import key_line, place, syntax_line, table_line
 from forewarn.ports.notifier import Notifier
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventType
@@ -52,17 +52,13 @@ def _check_target_name(name: str) -> str:
 
 def _check_header(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
-        if re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is None or not _fits(value):
+        if not is_header(name, value):
             raise ValueError(f"{name!r} cannot be a header with such a value")
     return headers
 
 
-def _fits(value: str) -> bool:
-    return value.isascii() and value.isprintable()
-
-
 def _check_url(url: str) -> str:
-    if re.fullmatch(r"https?://[^/\s]+(/\S*)?", url) is None:
+    if not is_url(url):
         raise ValueError("a webhook has a URL that begins with http:// or https://")
     return url
 
@@ -136,7 +132,7 @@ def read_notifications(path: Path | None) -> Notifications:
     try:
         content = NotificationsFile(**tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        where = _place(path, _toml_line(error))
+        where = place(path, syntax_line(error))
         raise ConfigurationError(f"{where} is not TOML: {error}.") from error
     except ValidationError as error:
         raise _refusal(path, text, error.errors()[0]) from None
@@ -226,52 +222,21 @@ _PROBLEMS: Final = {
 def _refusal(path: Path, text: str, error: ErrorDetails) -> ConfigurationError:
     problem = _PROBLEMS.get(error["type"], error["msg"].removeprefix("Value error, "))
     # ("target", 0, "webhook", "url"), or ("first_retry",)
-    place = error["loc"]
-    if place[:1] != ("target",) or len(place) < 2:
-        key = str(place[0])
-        return ConfigurationError(f"{_place(path, _line(text, key))}: {key}: {_lower(problem)}.")
-    number = int(place[1])
-    named = [part for part in place[2:] if part not in {"webhook", "apprise"}]
+    where = error["loc"]
+    if where[:1] != ("target",) or len(where) < 2:
+        key = str(where[0])
+        return ConfigurationError(f"{place(path, key_line(text, key))}: {key}: {_lower(problem)}.")
+    number = int(where[1])
+    named = [part for part in where[2:] if part not in {"webhook", "apprise"}]
     key = str(named[0]) if named else "kind" if error["type"].startswith("union_tag") else ""
     return _problem(path, text, number, key, problem)
 
 
 def _problem(path: Path, text: str, number: int, key: str, problem: str) -> ConfigurationError:
     what = f"{key} of target {number + 1}" if key else f"target {number + 1}"
-    line = _target_line(text, number, key)
-    return ConfigurationError(f"{_place(path, line)}: {what}: {_lower(problem)}.")
+    line = table_line(text, "target", number, key)
+    return ConfigurationError(f"{place(path, line)}: {what}: {_lower(problem)}.")
 
 
 def _lower(problem: str) -> str:
     return f"{problem[:1].lower()}{problem[1:]}".rstrip(".")
-
-
-def _place(path: Path, line: int | None) -> str:
-    return str(path) if line is None else f"{path}:{line}"
-
-
-def _toml_line(error: tomllib.TOMLDecodeError) -> int | None:
-    found = re.search(r"at line (\d+)", str(error))
-    return int(found[1]) if found else None
-
-
-def _line(text: str, key: str) -> int | None:
-    return next((number for number, line in _lines(text) if _sets(line, key)), None)
-
-
-def _target_line(text: str, number: int, key: str) -> int | None:
-    """Return the line of *key* in the target of that *number*, or where that target begins."""
-    begins = [at for at, line in _lines(text) if re.match(r"\s*\[\[\s*target\s*\]\]", line)]
-    if number >= len(begins):
-        return None
-    end = begins[number + 1] if number + 1 < len(begins) else len(text.splitlines()) + 1
-    inside = ((at, line) for at, line in _lines(text) if begins[number] < at < end)
-    return next((at for at, line in inside if key and _sets(line, key)), begins[number])
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    return enumerate(text.splitlines(), 1)
-
-
-def _sets(line: str, key: str) -> Any:
-    return re.match(rf"""\s*(?:\[+\s*(?:target\.)?)?["']?{re.escape(key)}\b""", line)

@@ -1,12 +1,9 @@
 """Messages as HTTP requests: signed, with a name of their own, and never redirected."""
 
-import hashlib
-import hmac
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import Any, Final
 
 import httpx2
@@ -15,13 +12,12 @@ from jinja2.sandbox import SandboxedEnvironment
 
 import forewarn
 from forewarn.domain.notification import Delivery, Notification
+from forewarn.domain.webhook import SIGNATURE, retry_after, sign
 from forewarn.notifications.messages import cloud_event, text_of, title_of
 
-SIGNATURE: Final = "Forewarn-Signature"
 WEBHOOK_ID: Final = "Webhook-Id"
 
 _MOST_CHUNKS: Final = 16
-_LONGEST_RETRY_AFTER: Final = 86_400
 
 Body = Callable[[Notification], bytes]
 
@@ -72,13 +68,6 @@ class WebhookNotifier:
         self._client.close()
 
 
-def sign(secret: str, body: bytes, now: datetime) -> str:
-    """Return the value of the header that proves who sent *body*, and when."""
-    moment = str(int(now.timestamp()))
-    signed = hmac.new(secret.encode(), f"{moment}.".encode() + body, hashlib.sha256)
-    return f"t={moment},v1={signed.hexdigest()}"
-
-
 def cloud_event_body(source: str) -> Body:
     """Return how messages are written without a template."""
 
@@ -125,19 +114,5 @@ def _read(answer: httpx2.Response, now: datetime) -> Delivery:
     return Delivery(
         is_delivered=False,
         answer=f"The receiver answers {said}.",
-        retry_after=_retry_after(answer.headers.get("Retry-After", ""), now),
+        retry_after=retry_after(answer.headers.get("Retry-After", ""), now),
     )
-
-
-def _retry_after(text: str, now: datetime) -> timedelta:
-    """Read a number of seconds or a date, a day from now at most."""
-    try:
-        seconds = int(text) if text.isdecimal() else _seconds_until(text, now)
-    except ValueError:
-        return timedelta(0)
-    return timedelta(seconds=min(max(seconds, 0), _LONGEST_RETRY_AFTER))
-
-
-def _seconds_until(text: str, now: datetime) -> float:
-    moment = parsedate_to_datetime(text)
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds()

@@ -15,12 +15,16 @@ DOCUMENT_RETENTION: Final = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the operator has set for the whole server."""
+    """What the operator has set for the whole server.
+
+    Impact that *is_simulated* takes as long as usual; how long any other takes, nobody knows.
+    """
 
     notice: NoticeMode = NoticeMode.ALWAYS
     speed: float = 1
     user_initiated_limit: int = USER_INITIATED_LIMIT
     overdue_after: timedelta | None = None
+    is_simulated: bool = False
     targets: tuple[Target, ...] = ()
     document_retention: timedelta = DOCUMENT_RETENTION
 

@@ -20,7 +20,14 @@ from forewarn.domain.event import (
     start_unannounced,
 )
 from forewarn.domain.notice import is_enabled, minimum_notice
-from forewarn.domain.policy import Beginning, Policy, admit_user_operation, how_to_begin, postpone
+from forewarn.domain.policy import (
+    Beginning,
+    Policy,
+    admit_user_operation,
+    how_to_begin,
+    postpone,
+    usual_notice,
+)
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import find_vm, find_vms
@@ -205,7 +212,11 @@ def _create(tx: Transaction, context: Context, order: EventOrder, draft: Draft) 
         draft,
         event_id=context.new_id(),
         now=context.now,
-        notice=_minimum_notice(context, draft, policy),
+        notice=(
+            usual_notice(draft.event_type, policy, speed=context.rules.speed)
+            if wanted is None
+            else _minimum_notice(context, draft, policy)
+        ),
         not_before=context.now + wanted if isinstance(wanted, timedelta) else wanted,
     )
 

@@ -1,13 +1,17 @@
-"""Why an event is not moving."""
+"""Why an event is not moving, and why a Maintenance is not."""
 
 from dataclasses import dataclass
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.explanation import Reason, explain
+from forewarn.domain.maintenance import Maintenance, MaintenanceStatus
+from forewarn.domain.standstill import Interruption, Standstill, find_standstill
+from forewarn.domain.walk import status
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event
-from forewarn.operations.snapshots import Impacts, look
-from forewarn.ports.store import Reading
+from forewarn.operations.maintenances import find_maintenance
+from forewarn.operations.snapshots import Answers, Impacts, look
+from forewarn.ports.store import DONE, Reading
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -24,6 +28,43 @@ def explain_event(
 ) -> Explanation:
     """Say why the event is where it is, or refuse one that never existed."""
     event = find_event(reading, event_id)
-    snapshot = look(reading, impacts)
+    snapshot = look(reading, impacts, {}, context.rules)
     reasons = explain(event, snapshot, context.now, speed=context.rules.speed)
     return Explanation(event=event, reasons=reasons)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceExplanation:
+    """A Maintenance, where it is, and everything that holds it there."""
+
+    maintenance: Maintenance
+    status: MaintenanceStatus
+    standstill: Standstill
+
+
+def explain_maintenance(
+    reading: Reading, context: Context, maintenance_id: str, impacts: Impacts, answers: Answers
+) -> MaintenanceExplanation:
+    """Say what holds a Maintenance, or refuse one that nobody has started."""
+    maintenance = find_maintenance(reading, maintenance_id)
+    snapshot = look(reading, impacts, answers, context.rules)
+    standstill = find_standstill(
+        maintenance,
+        snapshot,
+        context.now,
+        interruption=_last_interruption(reading, maintenance),
+        is_simulated=context.rules.is_simulated,
+    )
+    return MaintenanceExplanation(
+        maintenance=maintenance,
+        status=status(maintenance, snapshot, context.now),
+        standstill=standstill,
+    )
+
+
+def _last_interruption(reading: Reading, maintenance: Maintenance) -> Interruption | None:
+    action = "maintenance abort" if maintenance.is_aborted else "maintenance pause"
+    for entry in reversed(reading.audit(action=action)):
+        if entry.subject == maintenance.maintenance_id and entry.outcome == DONE:
+            return Interruption(who=entry.who, at=entry.maintenance_time)
+    return None

@@ -73,6 +73,7 @@ _POLICY_KEYS: Final = {
     "postpone_until": str,
     "auto_approve_user": bool,
     "terminate_notice": str,
+    "notice": str,
 }
 _USUAL_POLICY: Final = Policy()
 _SET_KEYS: Final = {"name": str, "update_domains": int, "fault_domains": int, **_POLICY_KEYS}
@@ -269,6 +270,7 @@ def _read_policy(entry: Mapping[str, Any]) -> Policy:
         postpone_until=_duration(entry, "postpone_until") or timedelta(0),
         auto_approve_user=entry.get("auto_approve_user", False),
         terminate_notice=_duration(entry, "terminate_notice"),
+        notice=_duration(entry, "notice"),
     )
 
 

@@ -1,25 +1,44 @@
 """Maintenances: an operator's intent over many virtual machines."""
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from forewarn.domain.errors import DomainError, PlanError, UnknownHostError
+from forewarn.domain.course import Course
+from forewarn.domain.errors import (
+    DomainError,
+    EmptySelectionError,
+    PlanError,
+    UnknownCanaryError,
+    UnknownHostError,
+)
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import (
     Maintenance,
     MaintenanceStatus,
     Step,
+    abort,
     held_scopes,
-    plan,
+    own_events,
+    pause,
+    plan_errors,
     remaining_steps,
-    status,
+    resume,
 )
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name_key
-from forewarn.domain.topology import Topology
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.topology import Host, Topology, VirtualMachine
+from forewarn.domain.walk import Stage, calendar_errors, status, walk
 from forewarn.operations.context import Context
+from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import find_scope_ids, find_vms
 from forewarn.operations.recording import record_audit
+from forewarn.operations.snapshots import Answers, look
 from forewarn.ports.store import Reading, Transaction
+from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventType
+
+Labelled = TypeVar("Labelled", VirtualMachine, Host)
 
 
 class UnknownMaintenanceError(DomainError):
@@ -40,98 +59,224 @@ class UnknownSelectionError(DomainError):
         self.scope = scope
 
 
+class UnknownLabelsError(DomainError):
+    """Labels that nothing carries were selected."""
+
+    def __init__(self, noun: str, labels: Mapping[str, str]) -> None:
+        given = ", ".join(f"{key}={value}" for key, value in labels.items())
+        super().__init__(f"No {noun} is labelled {given}.")
+        self.labels = dict(labels)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceOrder:
-    """What an operator wants done, and to what: to virtual machines or scopes, or to hosts."""
+    """What an operator wants done, and to what: to virtual machines or scopes, or to hosts.
+
+    Those are selected by name, and those that carry all of *labels* or *host_labels* besides.
+    """
 
     event_type: EventType
     scopes: tuple[str, ...] = ()
     virtual_machines: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
+    host_labels: Mapping[str, str] = field(default_factory=dict)
     description: str = "Host server is undergoing maintenance."
     duration_in_seconds: int | None = None
-    hold_all: bool = False
+    course: Course = field(default_factory=Course)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceReport:
-    """Where a Maintenance is."""
+    """Where a Maintenance is: what it has created, and what remains with what holds it back."""
 
     maintenance: Maintenance
     status: MaintenanceStatus
     events: tuple[ScheduledEvent, ...]
-    remaining: tuple[Step, ...]
+    stages: tuple[Stage, ...]
     held: dict[ScopeId, ScheduledEvent]
 
 
-def start_maintenance(tx: Transaction, context: Context, order: MaintenanceOrder) -> Maintenance:
-    """Begin a Maintenance, or refuse with the reason it cannot be walked."""
-    if order.hosts and (order.scopes or order.virtual_machines):
-        raise PlanError("Select hosts, or scopes and virtual machines, but not both.")
-    topology = tx.topology()
-    maintenance = Maintenance(
-        maintenance_id=MaintenanceId(context.new_id().lower()),
-        event_type=order.event_type,
-        description=order.description,
-        duration_in_seconds=order.duration_in_seconds,
-        resources=_selected_vms(topology, order),
-        hosts=_selected_hosts(topology, order),
-        hold_all=order.hold_all,
-    )
-    plan(maintenance, topology)
+def start_maintenance(
+    tx: Transaction, context: Context, order: MaintenanceOrder, *, gates: Collection[str] = ()
+) -> Maintenance:
+    """Begin a Maintenance, or refuse with the reason it cannot be walked.
+
+    *gates* are those that the server knows.
+    """
+    draft = draft_maintenance(look(tx, {}, {}, context.rules), context, order, gates=gates)
+    for error in draft.errors:
+        raise error
+    maintenance = draft.maintenance
     tx.put_maintenance(maintenance)
     record_audit(tx, context, "maintenance start", maintenance.maintenance_id)
     return maintenance
 
 
-def report_maintenance(reading: Reading, maintenance_id: str) -> MaintenanceReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A Maintenance before it is begun: its steps, and all that keeps it from being walked."""
+
+    maintenance: Maintenance
+    steps: tuple[Step, ...]
+    errors: tuple[ForewarnError, ...]
+
+
+def draft_maintenance(
+    snapshot: Snapshot, context: Context, order: MaintenanceOrder, *, gates: Collection[str] = ()
+) -> Draft:
+    """Return the Maintenance that *order* asks for; what it selects has to be there."""
+    by_host = order.hosts or order.host_labels
+    if by_host and (order.scopes or order.virtual_machines or order.labels):
+        raise PlanError("Select hosts, or scopes and virtual machines, but not both.")
+    topology = snapshot.topology
+    maintenance = Maintenance(
+        maintenance_id=MaintenanceId(context.new_id().lower()),
+        event_type=order.event_type,
+        started_at=context.now,
+        description=order.description,
+        duration_in_seconds=order.duration_in_seconds,
+        resources=_selected_vms(topology, order),
+        hosts=_selected_hosts(topology, order),
+    )
+    canaries = _find_canaries(topology, order, remaining_steps(maintenance, topology, events=()))
+    found = _find_gates(gates, order)
+    course = replace(
+        order.course,
+        canary=tuple(dict.fromkeys(name for names in canaries.values() for name in names)),
+        gates=tuple(dict.fromkeys(filter(None, found.values()))),
+    )
+    maintenance = replace(maintenance, course=course)
+    steps = remaining_steps(maintenance, topology, events=())
+    errors: list[ForewarnError] = [] if steps else [EmptySelectionError()]
+    errors += [GateNotFoundError(name) for name, gate in found.items() if gate is None]
+    errors += [UnknownCanaryError(name) for name, names in canaries.items() if not names]
+    errors += plan_errors(maintenance, topology, steps)
+    errors += calendar_errors(maintenance, steps, snapshot, context.now)
+    return Draft(maintenance=maintenance, steps=steps, errors=tuple(errors))
+
+
+def pause_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
+    """Begin no further step until somebody resumes."""
+    tx.put_maintenance(pause(find_maintenance(tx, maintenance_id)))
+    record_audit(tx, context, "maintenance pause", maintenance_id)
+
+
+def resume_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
+    """Go on, also where something failed or a gate stayed shut."""
+    maintenance = find_maintenance(tx, maintenance_id)
+    events = tx.events_of([maintenance.maintenance_id])
+    tx.put_maintenance(resume(maintenance, events, now=context.now))
+    record_audit(tx, context, "maintenance resume", maintenance_id)
+
+
+def abort_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
+    """Begin no further step, ever, and withdraw what has not started."""
+    tx.put_maintenance(abort(find_maintenance(tx, maintenance_id)))
+    record_audit(tx, context, "maintenance abort", maintenance_id)
+
+
+def report_maintenance(
+    reading: Reading, context: Context, maintenance_id: str, answers: Answers
+) -> MaintenanceReport:
     """Say where a Maintenance is, what it has done and what remains."""
-    return _report(reading, _find(reading, maintenance_id))
+    maintenance = find_maintenance(reading, maintenance_id)
+    return _report(reading, look(reading, {}, answers, context.rules), context, maintenance)
 
 
 def report_maintenances(
-    reading: Reading, *, older_than: str | None = None, limit: int | None = None
+    reading: Reading,
+    context: Context,
+    answers: Answers,
+    *,
+    older_than: str | None = None,
+    limit: int | None = None,
 ) -> tuple[MaintenanceReport, ...]:
     """Say where every Maintenance is, or the newest before one that was seen, oldest first."""
-    seen = None if older_than is None else _find(reading, older_than).maintenance_id
-    found = reading.maintenances(older_than=seen, limit=limit)
-    return tuple(_report(reading, maintenance) for maintenance in found)
+    seen = None if older_than is None else find_maintenance(reading, older_than).maintenance_id
+    snapshot = look(reading, {}, answers, context.rules)
+    return tuple(
+        _report(reading, snapshot, context, maintenance)
+        for maintenance in reading.maintenances(older_than=seen, limit=limit)
+    )
 
 
-def _find(reading: Reading, maintenance_id: str) -> Maintenance:
+def find_maintenance(reading: Reading, maintenance_id: str) -> Maintenance:
+    """Return the Maintenance, or refuse if nobody has started it."""
     maintenance = reading.maintenance(MaintenanceId(maintenance_id))
     if maintenance is None:
         raise UnknownMaintenanceError(maintenance_id)
     return maintenance
 
 
-def _report(reading: Reading, maintenance: Maintenance) -> MaintenanceReport:
-    topology = reading.topology()
-    events = reading.events_of([maintenance.maintenance_id])
-    is_over = maintenance.is_aborted or maintenance.finished_at is not None
+def _report(
+    reading: Reading, snapshot: Snapshot, context: Context, maintenance: Maintenance
+) -> MaintenanceReport:
+    events = (
+        tuple(own_events(maintenance, snapshot.events.values()))
+        if maintenance.finished_at is None
+        else reading.events_of([maintenance.maintenance_id])
+    )
     return MaintenanceReport(
         maintenance=maintenance,
-        status=status(maintenance, topology, events),
+        status=status(maintenance, snapshot, context.now),
         events=events,
-        remaining=() if is_over else remaining_steps(maintenance, topology, events),
-        held=held_scopes(maintenance, events),
+        stages=walk(maintenance, snapshot, context.now),
+        held={} if maintenance.is_aborted else held_scopes(maintenance, events),
     )
+
+
+def _find_canaries(
+    topology: Topology, order: MaintenanceOrder, steps: Iterable[Step]
+) -> dict[str, tuple[str, ...]]:
+    """Return what each name stands for that is to go first: ids of scopes, and hosts."""
+    walked = list(steps)
+    scope_ids = {scope_id for step in walked for scope_id in step.scope_ids}
+    hosts = {step.host for step in walked}
+    return {
+        wanted: (
+            *(scope_id for scope_id in find_scope_ids(topology, wanted) if scope_id in scope_ids),
+            *(host for host in hosts if host and name_key(host) == name_key(wanted)),
+        )
+        for wanted in order.course.canary
+    }
+
+
+def _find_gates(gates: Collection[str], order: MaintenanceOrder) -> dict[str, str | None]:
+    """Return the gate that each name stands for, in any case."""
+    known = {name_key(gate): gate for gate in gates}
+    return {wanted: known.get(name_key(wanted)) for wanted in order.course.gates}
 
 
 def _selected_vms(topology: Topology, order: MaintenanceOrder) -> tuple[VmName, ...]:
     names = dict.fromkeys(vm.name for vm in find_vms(topology, order.virtual_machines))
+    vms = topology.virtual_machines.values()
+    scope_ids: set[ScopeId] = set()
     for wanted in order.scopes:
-        scope_ids = find_scope_ids(topology, wanted)
-        if not scope_ids:
+        found = find_scope_ids(topology, wanted)
+        if not found:
             raise UnknownSelectionError(wanted)
-        members = [vm for vm in topology.virtual_machines.values() if vm.scope_id in scope_ids]
-        names |= dict.fromkeys(vm.name for vm in members)
+        scope_ids.update(found)
+    names |= dict.fromkeys(vm.name for vm in vms if vm.scope_id in scope_ids)
+    if order.labels:
+        names |= dict.fromkeys(vm.name for vm in _labelled("virtual machine", vms, order.labels))
     return tuple(names)
 
 
 def _selected_hosts(topology: Topology, order: MaintenanceOrder) -> tuple[HostName, ...]:
     known = {name_key(host): host for host in topology.hosts}
     try:
-        return tuple(dict.fromkeys(known[name_key(host)] for host in order.hosts))
+        names = dict.fromkeys(known[name_key(host)] for host in order.hosts)
     except KeyError as error:
         raise UnknownHostError(str(error.args[0])) from None
+    if order.host_labels:
+        hosts = topology.hosts.values()
+        names |= dict.fromkeys(host.name for host in _labelled("host", hosts, order.host_labels))
+    return tuple(names)
+
+
+def _labelled(noun: str, all_: Iterable[Labelled], labels: Mapping[str, str]) -> Iterable[Labelled]:
+    found = [each for each in all_ if labels.items() <= each.labels.items()]
+    if not found:
+        raise UnknownLabelsError(noun, labels)
+    return found

@@ -1,20 +1,24 @@
 """All that a decision depends on, in one look at the store."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import TypeAlias
 
-from forewarn.domain.decisions import Snapshot
+from forewarn.domain.gate import Answer, Question
 from forewarn.domain.impact import Impact
 from forewarn.domain.names import VmName
+from forewarn.domain.snapshot import Snapshot
+from forewarn.operations.context import Rules
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventId
 
 Impacts: TypeAlias = Mapping[tuple[EventId, VmName], Impact]
 """What the executors last said."""
 
+Answers: TypeAlias = Mapping[Question, Answer]
+"""What the gates last said."""
 
-def look(reading: Reading, impacts: Impacts, overdue_after: timedelta | None = None) -> Snapshot:
+
+def look(reading: Reading, impacts: Impacts, answers: Answers, rules: Rules) -> Snapshot:
     """Return all that the next decision depends on."""
     maintenances = {
         maintenance.maintenance_id: maintenance
@@ -27,5 +31,7 @@ def look(reading: Reading, impacts: Impacts, overdue_after: timedelta | None = N
         maintenances=maintenances,
         scenario_runs=runs,
         impacts=impacts,
-        overdue_after=overdue_after,
+        answers=answers,
+        overdue_after=rules.overdue_after,
+        speed=rules.speed,
     )

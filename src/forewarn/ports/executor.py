@@ -12,7 +12,8 @@ class Executor(Protocol):
     """Does to virtual machines what was announced, at most once per event and machine.
 
     `begin` is called after Started was committed. Called again for the same event and machine, by
-    this leader or another, it must do nothing: the target remembers.
+    this leader or another, it must do nothing: the target remembers. Both are called by the
+    scheduler's loop, so neither waits for anybody outside of this machine.
     """
 
     def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:

@@ -9,21 +9,16 @@ from typing import Final
 
 import structlog
 
-from forewarn.domain.decisions import (
-    BeginImpact,
-    Decisions,
-    Effect,
-    Snapshot,
-    StartEvent,
-    decide,
-    next_deadline,
-)
+from forewarn.domain.actions import AskGate, BeginImpact, Decisions, InquireImpact, StartEvent
+from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
+from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
-from forewarn.operations.snapshots import Impacts, look
+from forewarn.operations.snapshots import Answers, Impacts, look
 from forewarn.ports.executor import Executor
+from forewarn.ports.gate import Gates
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import (
     LeaseLostError,
@@ -33,6 +28,7 @@ from forewarn.ports.store import (
     StoreUnavailableError,
 )
 from forewarn.protocol.vocabulary import EventId
+from forewarn.scheduler.asking import Asking
 from forewarn.scheduler.tick import Turn, decide_and_record
 
 log = structlog.get_logger()
@@ -47,7 +43,13 @@ class Scheduler:
     """Does what is due: on a change, at the next deadline, or when time is moved."""
 
     def __init__(
-        self, *, store: Store, executor: Executor, context: Callable[[], Context], epoch: int
+        self,
+        *,
+        store: Store,
+        executor: Executor,
+        context: Callable[[], Context],
+        epoch: int,
+        gates: Gates | None = None,
     ) -> None:
         self._store = store
         self._executor = executor
@@ -57,6 +59,7 @@ class Scheduler:
         """By how many seconds of maintenance time deadlines were missed when they were met."""
         self._deadline: datetime | None = None
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
+        self._asking = Asking(gates)
         self._turn = threading.RLock()
         self._awake = threading.Event()
         self._stopping = False
@@ -65,6 +68,11 @@ class Scheduler:
     def impacts(self) -> Impacts:
         """What the executors last said; to be looked up in, from any thread."""
         return MappingProxyType(self._impacts)
+
+    @property
+    def answers(self) -> Answers:
+        """What the gates last said; to be looked up in, from any thread."""
+        return self._asking.answers
 
     def wake(self) -> None:
         """Look again: something has changed."""
@@ -103,8 +111,9 @@ class Scheduler:
     def settle(self) -> Snapshot:
         """Do everything that is due, and return what was seen when nothing was."""
         with self._turn:
+            self._asking.expect_news(self._context().now)
             seen = self._store.read(self._look)
-            while due := decide(seen, self._context().now):
+            while due := self._decide(seen):
                 seen = self._act(seen, due)
             return seen
 
@@ -125,25 +134,35 @@ class Scheduler:
             self.settle()
             return target
 
+    def _decide(self, seen: Snapshot) -> Decisions:
+        due = decide(seen, self._context().now)
+        self._asking.keep(due.questions)
+        return due
+
     def _act(self, seen: Snapshot, due: Decisions) -> Snapshot:
         # What is due is decided again on what is committed, so that *seen* may be a moment old.
         events, after = seen.events, seen
         if due.actions:
             turn = self._store.write(
-                lambda tx: decide_and_record(tx, self._context(), self._impacts, epoch=self.epoch)
+                lambda tx: decide_and_record(
+                    tx, self._context(), self._impacts, self.answers, epoch=self.epoch
+                )
             )
             events, due, after = turn.before.events, turn.decisions, turn.after
             self._note_lateness()
             self._note_not_begun(turn)
         self._impacts = {key: impact for key, impact in self._impacts.items() if key[0] in events}
         for effect in due.effects:
-            self._perform(effect, events[effect.event_id])
-        return replace(after, impacts=self._impacts)
+            if isinstance(effect, AskGate):
+                self._asking.ask(effect.question, self._context().now)
+            else:
+                self._perform(effect, events[effect.event_id])
+        return replace(after, impacts=self._impacts, answers=self.answers)
 
     def _look(self, reading: Reading) -> Snapshot:
-        return look(reading, self._impacts, self._context().rules.overdue_after)
+        return look(reading, self._impacts, self.answers, self._context().rules)
 
-    def _perform(self, effect: Effect, event: ScheduledEvent) -> None:
+    def _perform(self, effect: InquireImpact | BeginImpact, event: ScheduledEvent) -> None:
         key = (effect.event_id, effect.vm)
         try:
             self._impacts[key] = (

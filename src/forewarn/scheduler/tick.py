@@ -4,19 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
-from forewarn.domain.decisions import (
-    Decisions,
-    Snapshot,
-    StartEvent,
-    TakeStep,
-    decide,
-    record,
-    without_ended,
-)
+from forewarn.domain.actions import Decisions, StartEvent, TakeStep
+from forewarn.domain.decisions import decide
+from forewarn.domain.recording import record, without_ended
 from forewarn.domain.scenario import late_events
+from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_audit, record_events
-from forewarn.operations.snapshots import Impacts, look
+from forewarn.operations.snapshots import Answers, Impacts, look
 from forewarn.ports.store import LedgerEntry, Transaction
 
 
@@ -29,17 +24,18 @@ class Turn:
     after: Snapshot
 
 
-def decide_and_record(tx: Transaction, context: Context, impacts: Impacts, *, epoch: int) -> Turn:
+def decide_and_record(
+    tx: Transaction, context: Context, impacts: Impacts, answers: Answers, *, epoch: int
+) -> Turn:
     """Decide on what is committed now, and write the decisions down under the lease *epoch*."""
     tx.check_epoch(epoch)
-    before = look(tx, impacts, context.rules.overdue_after)
+    before = look(tx, impacts, answers, context.rules)
     decisions = decide(before, context.now)
     after = record(
         before,
         decisions.actions,
         now=context.now,
         event_ids=(context.new_id() for _ in count()),
-        speed=context.rules.speed,
     )
     record_events(tx, context, _deeds(before, after, decisions))
     for maintenance_id, maintenance in after.maintenances.items():

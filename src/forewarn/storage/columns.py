@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import JSON, BigInteger, Dialect, Integer, LargeBinary, String, TypeDecorator
 
+from forewarn.domain.course import GATE_PATIENCE, Course
 from forewarn.domain.event import Approval, Approver, Trigger
 from forewarn.domain.scenario import Announcement, Intervention, ScenarioStep
+from forewarn.domain.windows import Blackout, Calendar, Window
 from forewarn.protocol.document import Document, decode_document, encode_document
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
@@ -227,6 +229,93 @@ def _read_step(step: Mapping[str, Any]) -> ScenarioStep:
         duration_in_seconds=step["duration_in_seconds"],
         notice=None if notice is None else timedelta(microseconds=notice),
         impact=timedelta(microseconds=step["impact"]),
+    )
+
+
+class CourseColumn(TypeDecorator[Course]):
+    """How a Maintenance goes about it, kept as a JSON object; what is left out is as usual."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: Course | None, dialect: Dialect) -> dict[str, object]:
+        """Take it."""
+        del dialect
+        return {} if value is None else _write_course(value)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> Course:
+        """Give the same."""
+        del dialect
+        return _read_course(value or {})
+
+
+def _write_course(course: Course) -> dict[str, object]:
+    if course == Course():
+        return {}
+    return {
+        "canary": list(course.canary),
+        "at_once": course.at_once,
+        "soak": course.soak // _MICROSECOND,
+        "min_available": course.min_available,
+        "gates": list(course.gates),
+        "gate_patience": course.gate_patience // _MICROSECOND,
+        "windows": [_write_window(window) for window in course.calendar.windows],
+        "blackouts": [_write_blackout(blackout) for blackout in course.calendar.blackouts],
+        "hold_all": course.hold_all,
+    }
+
+
+def _read_course(kept: Mapping[str, Any]) -> Course:
+    return Course(
+        canary=tuple(kept.get("canary", ())),
+        at_once=kept.get("at_once"),
+        soak=timedelta(microseconds=kept.get("soak", 0)),
+        min_available=kept.get("min_available", 0),
+        gates=tuple(kept.get("gates", ())),
+        gate_patience=timedelta(
+            microseconds=kept.get("gate_patience", GATE_PATIENCE // _MICROSECOND)
+        ),
+        calendar=Calendar(
+            windows=tuple(map(_read_window, kept.get("windows", ()))),
+            blackouts=tuple(map(_read_blackout, kept.get("blackouts", ()))),
+        ),
+        hold_all=kept.get("hold_all", False),
+    )
+
+
+def _write_window(window: Window) -> dict[str, object]:
+    return {
+        "days": sorted(window.days),
+        "opens": window.opens.isoformat(),
+        "closes": window.closes.isoformat(),
+        "zone": window.zone,
+    }
+
+
+def _read_window(kept: Mapping[str, Any]) -> Window:
+    return Window(
+        days=frozenset(kept["days"]),
+        opens=time.fromisoformat(kept["opens"]),
+        closes=time.fromisoformat(kept["closes"]),
+        zone=kept["zone"],
+    )
+
+
+def _write_blackout(blackout: Blackout) -> dict[str, object]:
+    return {
+        "first": blackout.first.isoformat(),
+        "last": blackout.last.isoformat(),
+        "zone": blackout.zone,
+        "name": blackout.name,
+    }
+
+
+def _read_blackout(kept: Mapping[str, Any]) -> Blackout:
+    return Blackout(
+        first=date.fromisoformat(kept["first"]),
+        last=date.fromisoformat(kept["last"]),
+        zone=kept["zone"],
+        name=kept["name"],
     )
 
 

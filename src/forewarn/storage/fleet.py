@@ -151,6 +151,7 @@ def _scope_row(scope: DeliveryScope) -> dict[str, object]:
         "postpone_until": scope.policy.postpone_until,
         "auto_approve_user": scope.policy.auto_approve_user,
         "terminate_notice": scope.policy.terminate_notice,
+        "notice": scope.policy.notice,
     }
 
 
@@ -166,6 +167,7 @@ def _read_scope(row: Mapping[str, Any]) -> DeliveryScope:
             postpone_until=row["postpone_until"],
             auto_approve_user=row["auto_approve_user"],
             terminate_notice=row["terminate_notice"],
+            notice=row["notice"],
         ),
     )
 

@@ -19,8 +19,8 @@ from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError, Sto
 from forewarn.storage.figures import count_figures
 from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.lock import DatabaseLock
+from forewarn.storage.reading import SqlReading
 from forewarn.storage.schema import bring_up_to_date, check_file, explain_failure
-from forewarn.storage.transaction import SqlReading
 from forewarn.storage.writer import Writer
 
 T = TypeVar("T")

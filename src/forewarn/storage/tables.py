@@ -25,6 +25,7 @@ from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 from forewarn.storage.columns import (
     Approvals,
+    CourseColumn,
     Duration,
     EventGroups,
     Labels,
@@ -68,6 +69,7 @@ delivery_scopes: Final = Table(
     Column("postpone_until", Duration, nullable=False),
     Column("auto_approve_user", Boolean, nullable=False),
     Column("terminate_notice", Duration),
+    Column("notice", Duration),
 )
 
 hosts: Final = Table(
@@ -235,11 +237,13 @@ maintenances: Final = Table(
     Column("duration_in_seconds", WholeNumber),
     Column("resources", Names, nullable=False),
     Column("hosts", Names, nullable=False),
-    Column("hold_all", Boolean, nullable=False),
     Column("is_paused", Boolean, nullable=False),
     Column("is_aborted", Boolean, nullable=False),
     Column("released", NameSet, nullable=False),
     Column("finished_at", Moment, index=True),
+    Column("course", CourseColumn, nullable=False, server_default="{}"),
+    Column("started_at", Moment, nullable=False, server_default="0"),
+    Column("resumed_at", Moment),
 )
 
 scenario_runs: Final = Table(

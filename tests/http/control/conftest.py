@@ -157,6 +157,7 @@ def make_app(
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             changed=lambda: wakeups.append("changed"),
             impacts=lambda: impacts,
+            answers=dict,
             feed=feed,
             scenarios=built_in_scenarios(),
             metrics=lambda: b"forewarn_events_overdue 0\n",

@@ -40,7 +40,10 @@ def test_every_change_is_written_under_the_name_of_its_route(
     api.post("virtual-machines", json={"name": "new"})
     api.post("virtual-machines/new/restart")
     api.post("virtual-machines/solo/redeploy")
-    api.post("maintenances", json={"event_type": "Freeze", "scopes": ["web"]})
+    freeze = {"event_type": "Freeze", "scopes": ["web"]}
+    maintenance = api.post("maintenances", json=freeze).json()["maintenance_id"]
+    for verb in ("pause", "resume", "abort"):
+        api.post(f"maintenances/{maintenance}/{verb}")
     order = {"name": "spot-eviction", "virtual_machines": ["web-1"]}
     run = api.post("scenario-runs", json=order).json()["run_id"]
     api.post(f"scenario-runs/{run}/stop")
@@ -55,8 +58,8 @@ def test_every_change_is_written_under_the_name_of_its_route(
     assert {entry["action"] for entry in done} == {
         route.name
         for route in api_routes()
-        # Those of notifications need a target: test_notifications.py.
-        if route.methods != {"GET"} and not route.name.startswith("notification ")
+        # These need a target or a gate: test_notifications.py, test_gates.py.
+        if route.methods != {"GET"} and not route.name.startswith(("notification ", "gate "))
     }
     assert {entry["outcome"] for entry in done} == {"done"}
     assert {(entry["who"], entry["where"]) for entry in done} == {("alice", "testclient")}

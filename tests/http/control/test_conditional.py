@@ -114,8 +114,11 @@ def test_description_tells_which_routes_take_conditions_and_have_tags(app: FastA
         f"POST events/{{event_id}}/{verb}"
         for verb in ("approve", "postpone", "start", "complete", "cancel")
     }
+    steering = {
+        f"POST maintenances/{{maintenance_id}}/{verb}" for verb in ("pause", "resume", "abort")
+    }
     assert taking["If-None-Match"] == taking["ETag"] == tagged
-    assert taking["If-Match"] == events | {
+    assert taking["If-Match"] == events | steering | {
         "POST fleet",
         "POST virtual-machines/{name}/restart",
         "POST virtual-machines/{name}/redeploy",

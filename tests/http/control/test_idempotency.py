@@ -28,7 +28,13 @@ CREATING = {
     "virtual-machines/solo/restart": None,
     "virtual-machines/solo/redeploy": None,
 }
-NOT_TAKEN = {"tokens", "fleet", "clock/advance", "notification-targets/{name}/test"}
+NOT_TAKEN = {
+    "tokens",
+    "fleet",
+    "clock/advance",
+    "notification-targets/{name}/test",
+    "gates/{name}/test",
+}
 """A secret is not kept, a fleet may be declared again, and the others do more than they write."""
 
 

@@ -6,6 +6,16 @@ import httpx2
 import pytest
 
 FREEZE = {"event_type": "Freeze"}
+HOLIDAYS = """BEGIN:VCALENDAR
+VERSION:2.0
+PRODID:-//test//EN
+BEGIN:VEVENT
+UID:1
+DTSTART;VALUE=DATE:20260501
+SUMMARY:Labour Day
+END:VEVENT
+END:VCALENDAR
+"""
 
 
 def test_maintenance_is_begun_reported_and_listed(api: httpx2.Client, wakeups: list[str]) -> None:
@@ -43,6 +53,20 @@ def test_maintenance_takes_hosts_or_virtual_machines(api: httpx2.Client) -> None
         ({"virtual_machines": ["nope"]}, 404, "unknown-virtual-machine"),
         ({"virtual_machines": "solo"}, 422, "invalid-request"),
         ({"event_type": "Nap"}, 422, "invalid-request"),
+        ({"labels": {"tier": "none"}}, 404, "unknown-labels"),
+        ({"host_labels": {"row": "none"}}, 404, "unknown-labels"),
+        ({"labels": ["tier"]}, 422, "invalid-request"),
+        ({"scopes": ["web"], "gates": ["smoke"]}, 404, "gate-not-found"),
+        ({"scopes": ["web"], "canary": ["solo"]}, 422, "unknown-canary"),
+        ({"scopes": ["web"], "at_once": 0}, 422, "invalid-request"),
+        ({"scopes": ["web"], "soak_in_seconds": -1}, 422, "invalid-request"),
+        ({"scopes": ["web"], "min_available": 101}, 422, "invalid-request"),
+        ({"scopes": ["web"], "min_available": 75}, 422, "capacity"),
+        ({"scopes": ["web"], "windows": ["sometimes"]}, 422, "window"),
+        ({"scopes": ["web"], "windows": ["Sat 22:00-22:10 UTC"]}, 422, "window-too-short"),
+        ({"scopes": ["web"], "blackouts": ["yesterday"]}, 422, "blackout"),
+        ({"scopes": ["web"], "holidays": "nothing"}, 422, "holidays"),
+        ({"scopes": ["web"], "holidays": HOLIDAYS, "holidays_zone": "Mars"}, 422, "unknown-zone"),
     ],
 )
 def test_maintenance_that_cannot_be_is_refused(
@@ -61,6 +85,81 @@ def test_host_with_two_update_domains_is_refused_by_name(api: httpx2.Client) -> 
     answer = api.post("maintenances", json={**FREEZE, "hosts": ["kvm-0"]})
 
     assert (answer.status_code, answer.json()["vms"]) == (422, ["web-0", "web-1"])
+
+
+def test_maintenance_tells_its_course(api: httpx2.Client) -> None:
+    course = {
+        "canary": ["availability-set/web"],
+        "at_once": 2,
+        "soak_in_seconds": 1800,
+        "min_available": 50,
+        "gates": [],
+        "gate_patience_in_seconds": 60,
+        "windows": ["Sat,Sun 22:00-06:00 Europe/Berlin"],
+        "hold_all": True,
+    }
+    order = {"canary": ["WEB"], "blackouts": ["2026-12-24 UTC Eve"], "holidays": HOLIDAYS}
+
+    begun = api.post("maintenances", json={**FREEZE, "scopes": ["web"], **course, **order}).json()
+
+    assert {key: begun[key] for key in course} == course
+    assert begun["blackouts"] == ["2026-12-24 UTC Eve", "2026-05-01 UTC Labour Day"]
+    assert (begun["status"], begun["started_at"]) == ("waiting", "2026-01-05T08:00:00Z")
+    assert begun["remaining"][0]["brakes"] == [
+        {
+            "kind": "calendar",
+            "release": "by time",
+            "until": "2026-01-10T21:00:00Z",
+            "scope_ids": [],
+            "event_ids": [],
+            "gate": "",
+            "detail": "",
+        }
+    ]
+
+
+def test_maintenance_is_paused_resumed_and_aborted(api: httpx2.Client, wakeups: list[str]) -> None:
+    begun = api.post("maintenances", json={**FREEZE, "scopes": ["web"]}).json()
+    path = f"maintenances/{begun['maintenance_id'].upper()}"
+
+    statuses = []
+    for verb in ("pause", "resume", "abort"):
+        answer = api.post(f"{path}/{verb}")
+        assert (answer.status_code, answer.json()) == (200, api.get(path).json())
+        statuses.append(answer.json()["status"])
+    too_late = api.post(f"{path}/pause")
+
+    assert statuses == ["paused", "running", "aborted"]
+    assert (too_late.status_code, too_late.json()["type"]) == (
+        409,
+        "urn:forewarn:problem:maintenance-over",
+    )
+    actions = [entry["action"] for entry in api.get("audit").json()["audit"]]
+    assert actions[1:] == [
+        "maintenance start",
+        "maintenance pause",
+        "maintenance resume",
+        "maintenance abort",
+        "maintenance pause",
+    ]
+    assert len(wakeups) == 4
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "abort"])
+def test_maintenance_nobody_has_begun_is_not_steered(api: httpx2.Client, verb: str) -> None:
+    assert api.post(f"maintenances/nope/{verb}").status_code == 404
+
+
+def test_steering_is_refused_when_the_maintenance_has_changed(api: httpx2.Client) -> None:
+    begun = api.post("maintenances", json={**FREEZE, "scopes": ["web"]}).json()
+    path = f"maintenances/{begun['maintenance_id']}"
+    tag = api.get(path).headers["etag"]
+    api.post(f"{path}/pause")
+
+    answer = api.post(f"{path}/resume", headers={"If-Match": tag})
+
+    assert answer.status_code == 412
+    assert api.get(path).json()["status"] == "paused"
 
 
 def test_maintenance_nobody_has_begun_is_not_found(api: httpx2.Client) -> None:

@@ -22,6 +22,9 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "events/{started}/complete", {"outcome": "failed", "reason": "no boot"}),
     ("POST", "events/{event}/cancel", {"reason": "not today"}),
     ("POST", "maintenances", {"event_type": "Freeze", "scopes": ["web"]}),
+    ("POST", "maintenances/{maintenance}/pause", None),
+    ("POST", "maintenances/{maintenance}/resume", None),
+    ("POST", "maintenances/{maintenance}/abort", None),
     ("POST", "virtual-machines", {"name": "web-9", "availability_set": "web"}),
     ("DELETE", "virtual-machines/web-1", None),
     ("POST", "virtual-machines/web-1/restart", None),
@@ -31,14 +34,16 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
 
 @pytest.fixture
 def ids(api: httpx2.Client) -> dict[str, str]:
-    """An event that is Scheduled, and one that is Started."""
+    """An event that is Scheduled, one that is Started, and a Maintenance."""
     orders = {"event": {}, "started": {"started": True}}
-    return {
+    events = {
         name: api.post("events", json={"event_type": "Reboot", "resources": [vm], **more}).json()[
             "events"
         ][0]["event_id"]
         for (name, more), vm in zip(orders.items(), ("web-0", "solo"), strict=True)
     }
+    begun = api.post("maintenances", json={"event_type": "Freeze", "scopes": ["web"]}).json()
+    return {**events, "maintenance": begun["maintenance_id"]}
 
 
 @pytest.mark.parametrize(("method", "path", "body"), CHANGES, ids=[path for _, path, _ in CHANGES])

@@ -32,8 +32,9 @@ PARAMETERS = {
 }
 NO_SUCH_EVENT = {"event_id": PARAMETERS["event_id"], "api-version": "2025-04-01"}
 SPECIAL = {"/api/v1/audit": Role.ADMIN, "/api/v1/tokens": Role.ADMIN}
+ONLY_READS = {"/api/v1/maintenances/plan"}
 OPERATORS_WORK = re.compile(
-    r"/api/v1/(events|maintenances)\b|.*/(restart|redeploy)$|/subscriptions/.*/acknowledge$"
+    r"/api/v1/(events|maintenances|gates)\b|.*/(restart|redeploy)$|/subscriptions/.*/acknowledge$"
 )
 
 
@@ -52,7 +53,7 @@ def operations(app: FastAPI) -> list[tuple[str, str, object]]:
 
 def expected_role(method: str, path: str) -> Role:
     """Return who the issue says may use a route."""
-    if method == "GET":
+    if method == "GET" or path in ONLY_READS:
         return SPECIAL.get(path, Role.VIEWER)
     return Role.OPERATOR if OPERATORS_WORK.match(path) else Role.ADMIN
 

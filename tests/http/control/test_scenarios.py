@@ -29,7 +29,7 @@ def take_steps(store: Store) -> None:
     now = datetime(2026, 1, 5, 8, tzinfo=UTC)
     context = Context(who="scheduler", now=now, at=now, new_id=lambda: event_id("0" * 31 + "e"))
     epoch = store.write(lambda tx: tx.next_epoch())
-    store.write(lambda tx: decide_and_record(tx, context, {}, epoch=epoch))
+    store.write(lambda tx: decide_and_record(tx, context, {}, {}, epoch=epoch))
 
 
 def test_built_in_scenarios_are_listed_in_the_words_of_the_file(api: httpx2.Client) -> None:

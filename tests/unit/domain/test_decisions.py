@@ -1,10 +1,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from forewarn.domain.decisions import (
+from forewarn.domain.actions import (
     BeginImpact,
     CancelEvent,
     CompleteEvent,
@@ -12,13 +12,10 @@ from forewarn.domain.decisions import (
     FinishMaintenance,
     InquireImpact,
     ScheduleStep,
-    Snapshot,
     StartEvent,
     StartReason,
-    decide,
-    next_deadline,
-    record,
 )
+from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import (
     Approval,
     Approver,
@@ -34,17 +31,22 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, abort, pause, plan
 from forewarn.domain.names import HostName, MaintenanceId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
+from forewarn.domain.recording import record, without_ended
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
+BEGINNING = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 BY_SCOPE = Maintenance(
     maintenance_id=MaintenanceId("m1"),
     event_type=EventType.REBOOT,
+    started_at=BEGINNING,
     resources=(VmName("web-0"), VmName("web-1"), VmName("web-2")),
 )
 BY_HOST = Maintenance(
     maintenance_id=MaintenanceId("m2"),
     event_type=EventType.FREEZE,
+    started_at=BEGINNING,
     hosts=(HostName("kvm-1"), HostName("kvm-2")),
 )
 NOTHING = Decisions(actions=(), effects=())
@@ -535,20 +537,23 @@ def test_recorded_step_takes_ids_in_order_and_gives_notice(fleet: Topology, now:
         (Policy(), 1, timedelta(minutes=5)),
         (Policy(terminate_notice=timedelta(minutes=15)), 1, timedelta(minutes=15)),
         (Policy(terminate_notice=timedelta(minutes=15)), 60, timedelta(seconds=15)),
+        (Policy(notice=timedelta(hours=1)), 1, timedelta(hours=1)),
+        (Policy(notice=timedelta(hours=1)), 60, timedelta(minutes=1)),
+        (Policy(notice=timedelta(minutes=1)), 1, timedelta(minutes=5)),
     ],
 )
 def test_recorded_step_gives_the_notice_of_its_scope_at_the_speed(
     fleet: Topology, now: datetime, policy: Policy, speed: float, notice: timedelta
 ) -> None:
     maintenance = replace(BY_SCOPE, event_type=EventType.TERMINATE)
-    snapshot = look(with_policy(fleet, "availability-set/web", policy), maintenances=[maintenance])
+    strict = with_policy(fleet, "availability-set/web", policy)
+    snapshot = replace(look(strict, maintenances=[maintenance]), speed=speed)
 
     recorded = record(
         snapshot,
         decide(snapshot, now).actions,
         now=now,
         event_ids=iter([EventId("E1")]),
-        speed=speed,
     )
 
     assert recorded.events[EventId("E1")].not_before == now + notice
@@ -597,8 +602,23 @@ def test_running_impact_is_asked_again_when_it_has_news(
     impacts = {(event.event_id, vm): running for vm in event.resources}
     snapshot = replace(look(fleet, [start(event, now=now)]), impacts=impacts)
 
-    asked = {effect.vm for effect in decide(snapshot, over).effects}
+    effects = decide(snapshot, over).effects
+    asked = {effect.vm for effect in effects if isinstance(effect, InquireImpact)}
 
     assert next_deadline(snapshot, now) == over
     assert decide(snapshot, now) == NOTHING
     assert asked == set(event.resources)
+
+
+def test_what_is_over_is_not_looked_at_anew(
+    fleet: Topology, event: ScheduledEvent, now: datetime
+) -> None:
+    over = replace(BY_SCOPE, finished_at=now)
+    (own,) = announce(look(fleet, maintenances=[BY_SCOPE]), now)
+    withdrawn = cancel(event, now=now)
+    ended = cancel(
+        replace(own, event_id=EventId("E9"), maintenance_id=BY_HOST.maintenance_id), now=now
+    )
+    snapshot = look(fleet, [withdrawn, own, ended], [over, BY_HOST])
+
+    assert without_ended(snapshot) == look(fleet, [own, ended], [BY_HOST])

@@ -1,12 +1,14 @@
 import inspect
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from forewarn.domain import errors
 from forewarn.domain.errors import (
     AddressError,
+    BlackoutError,
+    CapacityError,
     DomainError,
     DomainOutOfRangeError,
     EmptySelectionError,
@@ -26,13 +28,17 @@ from forewarn.domain.errors import (
     TokenNameTakenError,
     TokenOrderError,
     TokenRevokedError,
+    UnknownCanaryError,
     UnknownEventError,
     UnknownHostError,
     UnknownScopeError,
     UnknownTokenError,
     UnknownVirtualMachineError,
+    UnknownZoneError,
     UserOperationInFlightError,
     UserOperationLimitError,
+    WindowError,
+    WindowTooShortError,
 )
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId, EventStatus
@@ -105,6 +111,23 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     (ScenarioOverError("r1"), {"run_id": "r1"}, ["Scenario run r1 is over"]),
     (EmptySelectionError(), {}, ["no virtual machine"]),
     (
+        CapacityError("availability-set/web", 2, "6 of 9 would be left, 7 have to be"),
+        {"scope": "availability-set/web", "update_domain": 2},
+        ["Update domain 2 of availability-set/web", "6 of 9", "min_available"],
+    ),
+    (
+        WindowTooShortError(
+            "availability-set/web",
+            notice=timedelta(minutes=15),
+            impact=timedelta(seconds=90),
+            longest=timedelta(minutes=10),
+            windows=["Sat 22:00-22:10 UTC"],
+        ),
+        {"scope": "availability-set/web", "windows": ("Sat 22:00-22:10 UTC",)},
+        ["availability-set/web", "990 s (15 min notice and 90 s impact)", "longer than 10 min"],
+    ),
+    (UnknownCanaryError("web"), {"canary": "web"}, ["'web' is not among"]),
+    (
         SharedHostError("kvm-1", "availability-set/web", ["web-0", "web-1"]),
         {"host": "kvm-1", "scope": "availability-set/web", "vms": ("web-0", "web-1")},
         ["kvm-1", "availability-set/web", "web-0, web-1"],
@@ -131,6 +154,17 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     ),
     (UnknownTokenError("ada"), {"name": "ada"}, ["no token called 'ada'"]),
     (TokenNameTakenError("ada"), {"name": "ada"}, ["'ada' already", "revoke"]),
+    (
+        WindowError("Sun", "it is not DAYS HH:MM-HH:MM ZONE"),
+        {"text": "Sun"},
+        ["'Sun'", "it is not DAYS", "Sat,Sun 22:00-06:00 Europe/Berlin"],
+    ),
+    (
+        BlackoutError("Xmas", "it is no date"),
+        {"text": "Xmas"},
+        ["'Xmas'", "it is no date", "2026-12-31 UTC"],
+    ),
+    (UnknownZoneError("Mars"), {"zone": "Mars"}, ["'Mars'", "Europe/Berlin"]),
     (TokenOrderError("It cannot be."), {}, ["It cannot be."]),
 ]
 

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from forewarn.domain.decisions import Snapshot
 from forewarn.domain.event import (
     Approval,
     Approver,
@@ -29,6 +28,7 @@ from forewarn.domain.maintenance import Maintenance, abort, pause
 from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.scenario import Intervention, ScenarioRun
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
@@ -159,7 +159,9 @@ def test_state_of_the_maintenance_is_told(
     expected: list[ReasonKind],
 ) -> None:
     event = on_host(draft, 1, "web-0", WEB, now)
-    maintenance = changed(Maintenance(maintenance_id=FREEZE, event_type=EventType.FREEZE))
+    maintenance = changed(
+        Maintenance(maintenance_id=FREEZE, event_type=EventType.FREEZE, started_at=now)
+    )
 
     reasons = explain(event, snapshot(fleet, event, maintenances={FREEZE: maintenance}), now)
 

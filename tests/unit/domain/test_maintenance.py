@@ -1,9 +1,10 @@
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from forewarn.domain.course import Course
 from forewarn.domain.errors import (
     EmptySelectionError,
     MaintenanceOverError,
@@ -25,25 +26,27 @@ from forewarn.domain.maintenance import (
     MaintenanceStatus,
     Step,
     abort,
-    busy_scopes,
     draft_events,
     held_scopes,
-    next_steps,
+    is_in_the_way,
     own_events,
     pause,
     plan,
     remaining_steps,
     resume,
-    status,
 )
-from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, VmName
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology, VirtualMachine, build_topology
+from forewarn.domain.walk import next_steps
+from forewarn.domain.walk import status as status_of
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 BY_SCOPE = Maintenance(
     maintenance_id=MaintenanceId("by-scope"),
     event_type=EventType.REBOOT,
+    started_at=NOW,
     description="Kernel update",
     duration_in_seconds=60,
     resources=tuple(VmName(name) for name in ("web-2", "web-1", "web-0", "db-0", "db-1")),
@@ -51,6 +54,7 @@ BY_SCOPE = Maintenance(
 BY_HOST = Maintenance(
     maintenance_id=MaintenanceId("by-host"),
     event_type=EventType.FREEZE,
+    started_at=NOW,
     hosts=(HostName("kvm-1"), HostName("kvm-2"), HostName("kvm-3")),
 )
 
@@ -66,10 +70,20 @@ def names(steps: Iterable[Step]) -> list[str]:
     ]
 
 
+def seen(fleet: Topology, events: Iterable[ScheduledEvent] = ()) -> Snapshot:
+    return Snapshot(topology=fleet, events={event.event_id: event for event in events})
+
+
 def due(
-    maintenance: Maintenance, fleet: Topology, events: Collection[ScheduledEvent] = ()
+    maintenance: Maintenance, fleet: Topology, events: Iterable[ScheduledEvent] = ()
 ) -> list[str]:
-    return names(next_steps(maintenance, fleet, events, busy_scopes(events)))
+    return names(next_steps(maintenance, seen(fleet, events), NOW))
+
+
+def status(
+    maintenance: Maintenance, fleet: Topology, events: Iterable[ScheduledEvent]
+) -> MaintenanceStatus:
+    return status_of(maintenance, seen(fleet, events), NOW)
 
 
 def announced(maintenance: Maintenance, fleet: Topology, *vms: str) -> list[ScheduledEvent]:
@@ -270,17 +284,17 @@ def test_unannounced_failure_does_not_hold_a_step(fleet: Topology) -> None:
     assert due(BY_SCOPE, fleet, [failure]) == ["web-0 web-2", "db-0"]
 
 
-def test_busy_scopes_are_those_announced_by_the_platform_and_in_flight(
+def test_scope_is_busy_with_what_the_platform_announced_and_is_in_flight(
     event: ScheduledEvent,
 ) -> None:
     events = [
         event,
-        replace(event, scope_id=ScopeId("b"), event_source=EventSource.USER),
-        replace(event, scope_id=ScopeId("c"), is_announced=False),
-        replace(event, scope_id=ScopeId("d"), event_status=EventStatus.COMPLETED),
+        replace(event, event_source=EventSource.USER),
+        replace(event, is_announced=False),
+        replace(event, event_status=EventStatus.COMPLETED),
     ]
 
-    assert busy_scopes(events) == {event.scope_id}
+    assert list(map(is_in_the_way, events)) == [True, False, False, False]
 
 
 def test_own_events_are_those_the_maintenance_created(
@@ -323,14 +337,14 @@ def test_failure_holds_the_hosts_of_its_scope(fleet: Topology) -> None:
 
 
 def test_failure_holds_every_scope_when_told_to(fleet: Topology) -> None:
-    maintenance = replace(BY_SCOPE, hold_all=True)
+    maintenance = replace(BY_SCOPE, course=Course(hold_all=True))
     events = ended(announced(maintenance, fleet, "web-0"), Outcome.FAILED)
 
     assert due(maintenance, fleet, events) == []
 
 
 def test_maintenance_told_to_hold_all_goes_on_without_failure(fleet: Topology) -> None:
-    maintenance = replace(BY_SCOPE, hold_all=True)
+    maintenance = replace(BY_SCOPE, course=Course(hold_all=True))
     events = ended(announced(maintenance, fleet, "web-0", "db-0"))
 
     assert due(maintenance, fleet, events) == ["web-1", "db-1"]
@@ -340,13 +354,13 @@ def test_maintenance_told_to_hold_all_goes_on_without_failure(fleet: Topology) -
 def test_resumed_maintenance_goes_on_past_failed_and_canceled_events(
     fleet: Topology, *, hold_all: bool
 ) -> None:
-    maintenance = replace(BY_SCOPE, hold_all=hold_all)
+    maintenance = replace(BY_SCOPE, course=Course(hold_all=hold_all))
     events = [
         *ended(announced(maintenance, fleet, "web-0"), Outcome.FAILED),
         *canceled(announced(maintenance, fleet, "db-0")),
     ]
 
-    resumed = resume(maintenance, events)
+    resumed = resume(maintenance, events, now=NOW)
 
     assert due(resumed, fleet, events) == ["web-1", "db-1"]
     assert held_scopes(resumed, events) == {}
@@ -354,7 +368,7 @@ def test_resumed_maintenance_goes_on_past_failed_and_canceled_events(
 
 def test_failure_after_resuming_holds_again(fleet: Topology) -> None:
     first = ended(announced(BY_SCOPE, fleet, "db-0"), Outcome.FAILED)
-    resumed = resume(BY_SCOPE, first)
+    resumed = resume(BY_SCOPE, first, now=NOW)
 
     events = [*first, *ended(announced(BY_SCOPE, fleet, "web-0"), Outcome.FAILED)]
 
@@ -365,7 +379,7 @@ def test_resuming_again_forgets_nothing_looked_after_before(fleet: Topology) -> 
     first = ended(announced(BY_SCOPE, fleet, "db-0"), Outcome.FAILED)
     second = ended(announced(BY_SCOPE, fleet, "web-0"), Outcome.FAILED)
 
-    resumed = resume(resume(BY_SCOPE, first), [*first, *second])
+    resumed = resume(resume(BY_SCOPE, first, now=NOW), [*first, *second], now=NOW)
 
     assert resumed.released == {event.event_id for event in [*first, *second]}
 
@@ -374,10 +388,10 @@ def test_paused_maintenance_begins_no_step(fleet: Topology) -> None:
     assert due(pause(BY_SCOPE), fleet) == []
 
 
-def test_resumed_maintenance_is_as_before_the_pause() -> None:
-    resumed = resume(pause(BY_SCOPE), [])
+def test_resumed_maintenance_is_as_before_the_pause_but_knows_when() -> None:
+    resumed = resume(pause(BY_SCOPE), [], now=NOW)
 
-    assert resumed == BY_SCOPE
+    assert resumed == replace(BY_SCOPE, resumed_at=NOW)
 
 
 def test_aborted_maintenance_begins_no_step(fleet: Topology) -> None:
@@ -386,7 +400,7 @@ def test_aborted_maintenance_begins_no_step(fleet: Topology) -> None:
 
 @pytest.mark.parametrize("over", [abort(BY_SCOPE), replace(BY_SCOPE, finished_at=NOW)])
 def test_maintenance_that_is_over_cannot_be_steered(over: Maintenance) -> None:
-    for steer in (pause, abort, lambda maintenance: resume(maintenance, [])):
+    for steer in (pause, abort, lambda maintenance: resume(maintenance, [], now=NOW)):
         with pytest.raises(MaintenanceOverError, match="by-scope is over"):
             steer(over)
 
@@ -474,7 +488,7 @@ def test_walk_that_waits_behind_a_held_scope_is_held(fleet: Topology) -> None:
 
 @pytest.mark.parametrize("hold_all", [True, False])
 def test_maintenance_not_yet_begun_is_running(fleet: Topology, *, hold_all: bool) -> None:
-    maintenance = replace(BY_SCOPE, hold_all=hold_all)
+    maintenance = replace(BY_SCOPE, course=Course(hold_all=hold_all))
 
     assert status(maintenance, fleet, ()) is MaintenanceStatus.RUNNING
 
@@ -527,7 +541,7 @@ def test_maintenance_is_running_while_what_was_announced_takes_its_course(
 
 
 def test_one_failure_holds_the_whole_maintenance_when_told_to(fleet: Topology) -> None:
-    maintenance = replace(BY_SCOPE, hold_all=True)
+    maintenance = replace(BY_SCOPE, course=Course(hold_all=True))
     failed = ended(announced(maintenance, fleet, "web-0"), Outcome.FAILED)
 
     assert status(maintenance, fleet, failed) is MaintenanceStatus.HELD
@@ -536,4 +550,4 @@ def test_one_failure_holds_the_whole_maintenance_when_told_to(fleet: Topology) -
 def test_resumed_maintenance_is_running(fleet: Topology) -> None:
     failed = ended(announced(BY_SCOPE, fleet, "web-0", "db-0"), Outcome.FAILED)
 
-    assert status(resume(BY_SCOPE, failed), fleet, failed) is MaintenanceStatus.RUNNING
+    assert status(resume(BY_SCOPE, failed, now=NOW), fleet, failed) is MaintenanceStatus.RUNNING

@@ -3,10 +3,13 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from forewarn.domain.decisions import CompleteEvent, Snapshot, decide, next_deadline, record
+from forewarn.domain.actions import CompleteEvent
+from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent, start
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.overdue import NoteOverdue
+from forewarn.domain.recording import record
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
 
 HOUR = timedelta(hours=1)

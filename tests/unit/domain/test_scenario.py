@@ -4,19 +4,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from forewarn.domain.decisions import (
-    Decisions,
-    FinishScenario,
-    Snapshot,
-    StartEvent,
-    TakeStep,
-    decide,
-    next_deadline,
-    record,
-)
+from forewarn.domain.actions import Decisions, FinishScenario, StartEvent, TakeStep
+from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.errors import ScenarioOverError
 from forewarn.domain.event import Outcome, ScheduledEvent, Trigger, cancel, start
 from forewarn.domain.names import ScenarioRunId, VmName
+from forewarn.domain.recording import record
 from forewarn.domain.scenario import (
     INTERVENTIONS,
     USUAL_IMPACT,
@@ -29,6 +22,7 @@ from forewarn.domain.scenario import (
     stop,
     take_step,
 )
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 

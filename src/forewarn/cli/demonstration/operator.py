@@ -17,6 +17,7 @@ from forewarn.protocol.vocabulary import EventId, EventType
 _EVENTS: Final = TypeAdapter(tuple[ScheduledEvent, ...])
 _UNDER_WAY: Final = {
     MaintenanceStatus.RUNNING,
+    MaintenanceStatus.WAITING,
     MaintenanceStatus.PAUSED,
     MaintenanceStatus.ABORTING,
 }

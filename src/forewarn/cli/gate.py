@@ -1,0 +1,46 @@
+"""`forewarn gate`: what can be asked between the steps of a maintenance."""
+
+from typing import Annotated, Final
+
+import httpx2
+import typer
+
+from forewarn.cli.errors import ExitCode
+from forewarn.cli.output import Columns, Row, print_line, print_table
+from forewarn.cli.session import Session, command, noun
+
+app = noun("gate", "See and try what is asked between two steps.")
+
+_TEST_TIMEOUT: Final = httpx2.Timeout(150, connect=5)
+"""Longer than any gate may take."""
+_COLUMNS: Final[Columns] = {"GATE": "name", "KIND": "kind"}
+
+
+@command(app, "list")
+def list_all(session: Session) -> None:
+    """List the gates of the server's file.
+
+    Example: forewarn gate list
+    """
+    session.show(session.get("gates"), lambda got: print_table(got["gates"], _COLUMNS))
+
+
+@command(app, "test")
+def test(
+    session: Session,
+    gate: Annotated[str, typer.Argument(metavar="GATE", help="The name in the file.")],
+) -> None:
+    """Ask a gate at once, and show what it says; exit code 1 if it is shut.
+
+    Example: forewarn gate test smoke
+    """
+    answer = session.post("gates", gate, "test", timeout=_TEST_TIMEOUT, takes_key=False)
+    session.show(answer, _print)
+    if answer["status"] != "open":
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _print(answer: Row) -> None:
+    print_line(f"{answer['gate']} is {answer['status']}")
+    for line in answer["output"].splitlines():
+        print_line(f"  {line}")

@@ -1,0 +1,73 @@
+"""/maintenances/{maintenance_id}/explain: what holds a Maintenance."""
+
+from datetime import datetime
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
+
+from forewarn.control.caller import Viewing
+from forewarn.control.confined_explanations import explain_maintenance_confined
+from forewarn.domain.blockers import VerdictKind
+from forewarn.domain.brakes import Release
+from forewarn.domain.maintenance import MaintenanceStatus
+
+router = APIRouter(prefix="/maintenances", tags=["maintenances"])
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+class BlockerView(_View):
+    """One thing that holds a Maintenance, and how it goes away."""
+
+    kind: str
+    release: Release
+    sentence: str
+    scope_ids: tuple[str, ...]
+    vms: tuple[str, ...]
+    event_ids: tuple[str, ...]
+    since: datetime | None
+    until: datetime | None
+    about: str
+    places: tuple[str, ...]
+
+
+class VerdictView(_View):
+    """When a Maintenance goes on if nobody does anything, or what somebody has to do."""
+
+    kind: VerdictKind
+    sentence: str
+    until: datetime | None
+    actions: tuple[str, ...]
+
+
+class StandstillView(_View):
+    """Everything that holds a Maintenance, and what becomes of it."""
+
+    maintenance_id: str
+    status: MaintenanceStatus
+    blockers: tuple[BlockerView, ...]
+    verdict: VerdictView
+
+
+@router.get("/{maintenance_id}/explain")
+def explain_maintenance(caller: Viewing, maintenance_id: str) -> StandstillView:
+    """Return everything that holds the Maintenance, and when it goes on."""
+    services = caller.services
+    found = services.store.read(
+        lambda reading: explain_maintenance_confined(
+            reading,
+            caller.principal,
+            services.context(caller.principal.name),
+            maintenance_id.lower(),
+            services.impacts(),
+            services.answers(),
+        )
+    )
+    return StandstillView(
+        maintenance_id=found.maintenance.maintenance_id,
+        status=found.status,
+        blockers=tuple(map(BlockerView.model_validate, found.standstill.blockers)),
+        verdict=VerdictView.model_validate(found.standstill.verdict),
+    )

@@ -1,0 +1,76 @@
+"""Why something does not move, for a token that is limited to delivery scopes.
+
+The reasons are those there are; what is in other scopes is not named.
+"""
+
+from dataclasses import replace
+
+from forewarn.control.confined import confine_reading
+from forewarn.domain.access import Principal
+from forewarn.domain.blockers import NAMES_OTHERS, Blocker, BlockerKind
+from forewarn.domain.explanation import Reason, ReasonKind
+from forewarn.domain.standstill import Standstill, actions_for
+from forewarn.operations.context import Context
+from forewarn.operations.events import find_event
+from forewarn.operations.explain import (
+    Explanation,
+    MaintenanceExplanation,
+    explain_event,
+    explain_maintenance,
+)
+from forewarn.operations.maintenances import find_maintenance
+from forewarn.operations.snapshots import Answers, Impacts
+from forewarn.ports.store import Reading
+from forewarn.protocol.vocabulary import EventId
+
+
+def explain_confined(
+    reading: Reading, principal: Principal, context: Context, event_id: EventId, impacts: Impacts
+) -> Explanation:
+    """Explain an event of the scopes of *principal*. What else holds it is said without names."""
+    confined = confine_reading(reading, principal)
+    find_event(confined, event_id)
+    found = explain_event(reading, context, event_id, impacts)
+
+    def without_names(reason: Reason) -> Reason:
+        if all(confined.event(named) for named in reason.event_ids):
+            return reason
+        kind = ReasonKind.HOST_OPERATION_ELSEWHERE
+        return replace(reason, kind=kind, vms=(), event_ids=())
+
+    # Several elsewhere are said once.
+    return replace(found, reasons=tuple(dict.fromkeys(map(without_names, found.reasons))))
+
+
+def explain_maintenance_confined(
+    reading: Reading,
+    principal: Principal,
+    context: Context,
+    maintenance_id: str,
+    impacts: Impacts,
+    answers: Answers,
+) -> MaintenanceExplanation:
+    """Explain a Maintenance with a part in the scopes of *principal*, naming nothing of others."""
+    find_maintenance(confine_reading(reading, principal), maintenance_id)
+    found = explain_maintenance(reading, context, maintenance_id, impacts, answers)
+    if not principal.scopes:
+        return found
+    # Several elsewhere are said once.
+    blockers = tuple(
+        dict.fromkeys(_confine(blocker, principal) for blocker in found.standstill.blockers)
+    )
+    actions = actions_for(blockers) if found.standstill.verdict.actions else ()
+    verdict = replace(found.standstill.verdict, actions=actions)
+    return replace(found, standstill=Standstill(blockers=blockers, verdict=verdict))
+
+
+def _confine(blocker: Blocker, principal: Principal) -> Blocker:
+    covered = tuple(filter(principal.covers, blocker.scope_ids))
+    if (blocker.scope_ids and not covered) or blocker.kind in NAMES_OTHERS:
+        return Blocker(
+            kind=BlockerKind.ELSEWHERE,
+            release=blocker.release,
+            maintenance_id=blocker.maintenance_id,
+            until=blocker.until,
+        )
+    return replace(blocker, scope_ids=covered)

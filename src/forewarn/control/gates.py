@@ -1,0 +1,51 @@
+"""/gates: what can be asked between two steps of a Maintenance. They are set in a file only."""
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
+
+from forewarn.control.caller import Operating, Viewing
+from forewarn.domain.gate import GateStatus
+from forewarn.operations.gates import prepare_gate_test
+
+router = APIRouter(tags=["gates"])
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class GateView(_View):
+    """A gate; whom it asks may be a secret."""
+
+    name: str
+    kind: str
+
+
+class GatesView(_View):
+    """Every gate, in the order of the file."""
+
+    gates: tuple[GateView, ...]
+
+
+class GateAnswerView(_View):
+    """What a gate has said."""
+
+    gate: str
+    status: GateStatus
+    output: str
+
+
+@router.get("/gates")
+def list_gates(caller: Viewing) -> GatesView:
+    """Return which gates there are."""
+    kinds = caller.services.gates.kinds()
+    return GatesView(gates=tuple(GateView(name=name, kind=kind) for name, kind in kinds.items()))
+
+
+@router.post("/gates/{name}/test", name="gate test")
+def test_gate(caller: Operating, name: str) -> GateAnswerView:
+    """Ask a gate at once, about no Maintenance, and return what it says."""
+    gates = caller.services.gates
+    gate = caller.write(lambda tx, context: prepare_gate_test(tx, context, gates.kinds(), name))
+    answer = gates.test(gate)
+    return GateAnswerView(gate=gate, status=answer.status, output=answer.output)

@@ -1,0 +1,202 @@
+"""Maintenances as they travel over the control API."""
+
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+
+from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, event_view
+from forewarn.domain.brakes import BrakeKind, Release
+from forewarn.domain.course import GATE_PATIENCE, Course
+from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.walk import Stage
+from forewarn.domain.windows import Calendar, describe, read_blackout, read_window
+from forewarn.operations.holidays import read_holidays
+from forewarn.operations.maintenances import MaintenanceOrder, MaintenanceReport
+from forewarn.protocol.vocabulary import EventType
+
+Parts = Annotated[list[Text], Field(max_length=1000)]
+"""Windows or blackouts, as people type them."""
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+class MaintenanceOrderRequest(BaseModel):
+    """Begin a Maintenance of scopes and virtual machines, or of hosts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    event_type: EventType
+    scopes: Names = []
+    virtual_machines: Names = []
+    labels: Labels = {}
+    hosts: Names = []
+    host_labels: Labels = {}
+    description: Text | None = None
+    duration_in_seconds: Seconds | None = None
+    canary: Names = []
+    at_once: Annotated[StrictInt, Field(ge=1)] | None = None
+    soak_in_seconds: Seconds = 0
+    min_available: Annotated[StrictInt, Field(ge=0, le=100)] = 0
+    gates: Names = []
+    gate_patience_in_seconds: Seconds = int(GATE_PATIENCE.total_seconds())
+    windows: Parts = []
+    blackouts: Parts = []
+    holidays: Annotated[StrictStr, Field(description="The text of an iCalendar file.")] | None = (
+        None
+    )
+    holidays_zone: Text = "UTC"
+    hold_all: StrictBool = False
+
+
+class ShareView(_View):
+    """Virtual machines of one update domain of one scope."""
+
+    scope_id: str
+    update_domain: int
+    resources: tuple[str, ...]
+
+
+class BrakeView(_View):
+    """What holds a step back, and how it lets go: at `until`, or by progress or by hand only."""
+
+    kind: BrakeKind
+    release: Release
+    until: datetime | None
+    scope_ids: tuple[str, ...]
+    event_ids: tuple[str, ...]
+    gate: str
+    detail: str
+
+
+class StepView(_View):
+    """What a Maintenance announces in one go, once nothing holds it back."""
+
+    host: str | None
+    shares: tuple[ShareView, ...]
+    brakes: tuple[BrakeView, ...]
+
+
+class MaintenanceSummaryView(_View):
+    """One Maintenance in a list."""
+
+    maintenance_id: str
+    event_type: EventType
+    status: MaintenanceStatus
+    started_at: datetime
+    resumed_at: datetime | None
+    is_paused: bool
+    description: str
+    duration_in_seconds: int | None
+    resources: tuple[str, ...]
+    hosts: tuple[str, ...]
+    canary: tuple[str, ...]
+    at_once: int | None
+    soak_in_seconds: int
+    min_available: int
+    gates: tuple[str, ...]
+    gate_patience_in_seconds: int
+    windows: tuple[str, ...]
+    blackouts: tuple[str, ...]
+    hold_all: bool
+    finished_at: datetime | None
+    events_in_flight: int
+    events_ended: int
+    steps_remaining: int
+
+
+class MaintenanceView(MaintenanceSummaryView):
+    """One Maintenance with what it has done, what remains and what holds it."""
+
+    events: tuple[EventView, ...]
+    remaining: tuple[StepView, ...]
+    held: dict[str, str]
+
+
+class MaintenancesView(_View):
+    """Every Maintenance, oldest first."""
+
+    maintenances: tuple[MaintenanceSummaryView, ...]
+
+
+def maintenance_order(request: MaintenanceOrderRequest, today: date) -> MaintenanceOrder:
+    """Return what *request* asks for; holidays that are over *today* are left out."""
+    blackouts = tuple(map(read_blackout, request.blackouts))
+    if request.holidays is not None:
+        blackouts += read_holidays(request.holidays, zone=request.holidays_zone, today=today)
+    course = Course(
+        canary=tuple(request.canary),
+        at_once=request.at_once,
+        soak=timedelta(seconds=request.soak_in_seconds),
+        min_available=request.min_available,
+        gates=tuple(request.gates),
+        gate_patience=timedelta(seconds=request.gate_patience_in_seconds),
+        calendar=Calendar(
+            windows=tuple(map(read_window, request.windows)),
+            blackouts=blackouts,
+        ),
+        hold_all=request.hold_all,
+    )
+    order = MaintenanceOrder(
+        event_type=request.event_type,
+        scopes=tuple(request.scopes),
+        virtual_machines=tuple(request.virtual_machines),
+        labels=request.labels,
+        hosts=tuple(request.hosts),
+        host_labels=request.host_labels,
+        duration_in_seconds=request.duration_in_seconds,
+        course=course,
+    )
+    return order if request.description is None else replace(order, description=request.description)
+
+
+def maintenance_summary(report: MaintenanceReport) -> MaintenanceSummaryView:
+    """Return *report* as one line of a list."""
+    maintenance, course = report.maintenance, report.maintenance.course
+    in_flight = sum(event.is_in_flight for event in report.events)
+    return MaintenanceSummaryView(
+        maintenance_id=maintenance.maintenance_id,
+        event_type=maintenance.event_type,
+        status=report.status,
+        started_at=maintenance.started_at,
+        resumed_at=maintenance.resumed_at,
+        is_paused=maintenance.is_paused,
+        description=maintenance.description,
+        duration_in_seconds=maintenance.duration_in_seconds,
+        resources=maintenance.resources,
+        hosts=maintenance.hosts,
+        canary=course.canary,
+        at_once=course.at_once,
+        soak_in_seconds=int(course.soak.total_seconds()),
+        min_available=course.min_available,
+        gates=course.gates,
+        gate_patience_in_seconds=int(course.gate_patience.total_seconds()),
+        windows=tuple(map(describe, course.calendar.windows)),
+        blackouts=tuple(map(describe, course.calendar.blackouts)),
+        hold_all=course.hold_all,
+        finished_at=maintenance.finished_at,
+        events_in_flight=in_flight,
+        events_ended=len(report.events) - in_flight,
+        steps_remaining=len(report.stages),
+    )
+
+
+def maintenance_view(report: MaintenanceReport) -> MaintenanceView:
+    """Return all of *report*."""
+    return MaintenanceView(
+        **maintenance_summary(report).model_dump(),
+        events=tuple(map(event_view, report.events)),
+        remaining=tuple(map(_step_view, report.stages)),
+        held={scope_id: event.event_id for scope_id, event in report.held.items()},
+    )
+
+
+def _step_view(stage: Stage) -> StepView:
+    return StepView(
+        host=stage.step.host,
+        shares=tuple(map(ShareView.model_validate, stage.step.shares)),
+        brakes=tuple(map(BrakeView.model_validate, stage.brakes)),
+    )

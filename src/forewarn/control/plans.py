@@ -1,0 +1,129 @@
+"""/maintenances/plan: what a Maintenance would do. It is a POST for its body; nothing changes."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
+
+from forewarn.control.caller import Viewing
+from forewarn.control.maintenance_views import MaintenanceOrderRequest, maintenance_order
+from forewarn.control.problems import problem_of
+from forewarn.domain.planning import Plan, summarise
+from forewarn.operations.planning import plan_maintenance
+from forewarn.protocol.errors import ForewarnError
+
+router = APIRouter(prefix="/maintenances", tags=["maintenances"])
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+class StretchView(_View):
+    """When a step begins with its announcement, starts, and ends; null if nobody can say."""
+
+    begins: datetime
+    starts: datetime
+    ends: datetime | None
+
+
+class PlannedShareView(_View):
+    """One update domain of one scope; `available` of its `members` stay up meanwhile."""
+
+    scope_id: str
+    update_domain: int
+    resources: tuple[str, ...]
+    available: int
+    members: int
+
+
+class PlannedStepView(_View):
+    """One step with its times; null where it never begins, or nobody can say when."""
+
+    number: int
+    host: str | None
+    shares: tuple[PlannedShareView, ...]
+    earliest: StretchView | None
+    latest: StretchView | None
+
+
+class CapacityView(_View):
+    """How many of a set's members are up in its worst step."""
+
+    scope_id: str
+    available: int
+    members: int
+    percent: int
+
+
+class ForecastView(_View):
+    """Between when and when all is done, by what events took before."""
+
+    low: datetime
+    high: datetime
+    samples: int
+    sentence: str
+
+
+class ConflictView(_View):
+    """Steps that could begin earlier, were the calendar open for longer."""
+
+    steps: tuple[int, ...]
+    ready: datetime
+    opens: datetime
+    closes: datetime | None
+    blackouts: tuple[str, ...]
+    sentence: str
+
+
+class PlanErrorView(_View):
+    """Why the Maintenance cannot be walked: what starting it would be refused with."""
+
+    type: str
+    detail: str
+
+
+class PlanView(_View):
+    """What a Maintenance would do, and when. With errors it cannot be begun."""
+
+    steps: tuple[PlannedStepView, ...]
+    capacities: tuple[CapacityView, ...]
+    earliest: datetime | None
+    latest: datetime | None
+    forecast: ForecastView | None
+    conflicts: tuple[ConflictView, ...]
+    errors: tuple[PlanErrorView, ...]
+    remarks: tuple[str, ...]
+    summary: tuple[str, ...]
+
+
+@router.post("/plan", name="maintenance plan")
+def plan(caller: Viewing, request: MaintenanceOrderRequest) -> PlanView:
+    """Return what a Maintenance would do, with every reason it cannot; nothing is changed."""
+    services = caller.services
+    order = maintenance_order(request, services.clock.now().date())
+    context = replace(services.context(caller.principal.name), where=caller.where)
+    made = caller.read(
+        lambda reading: plan_maintenance(reading, context, order, gates=services.gates.kinds())
+    )
+    return _plan_view(made)
+
+
+def _plan_view(made: Plan) -> PlanView:
+    return PlanView(
+        steps=tuple(map(PlannedStepView.model_validate, made.steps)),
+        capacities=tuple(map(CapacityView.model_validate, made.capacities)),
+        earliest=made.earliest,
+        latest=made.latest,
+        forecast=None if made.forecast is None else ForecastView.model_validate(made.forecast),
+        conflicts=tuple(map(ConflictView.model_validate, made.conflicts)),
+        errors=tuple(map(_error_view, made.errors)),
+        remarks=made.remarks,
+        summary=summarise(made),
+    )
+
+
+def _error_view(error: ForewarnError) -> PlanErrorView:
+    problem = problem_of(error)
+    return PlanErrorView(type=f"urn:forewarn:problem:{problem.kind}", detail=problem.detail)

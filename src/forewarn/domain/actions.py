@@ -1,0 +1,129 @@
+"""What can be due: actions are recorded, effects are performed once that is done."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from forewarn.domain.event import Outcome
+from forewarn.domain.gate import Question
+from forewarn.domain.maintenance import Step
+from forewarn.domain.names import MaintenanceId, ScenarioRunId, VmName
+from forewarn.domain.overdue import NoteOverdue
+from forewarn.domain.scenario import ScenarioStep
+from forewarn.protocol.vocabulary import EventId
+
+
+class StartReason(StrEnum):
+    """Why an event may start."""
+
+    APPROVED = "approved"
+    NOT_BEFORE_REACHED = "NotBefore reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartEvent:
+    """Record the event as Started."""
+
+    event_id: EventId
+    reason: StartReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteEvent:
+    """Record the event as Completed."""
+
+    event_id: EventId
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelEvent:
+    """Record the event as Canceled."""
+
+    event_id: EventId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleStep:
+    """Announce the events of one step."""
+
+    maintenance_id: MaintenanceId
+    step: Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishMaintenance:
+    """Record that there is nothing left to do."""
+
+    maintenance_id: MaintenanceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeStep:
+    """Do the next step of a scenario."""
+
+    run_id: ScenarioRunId
+    step: ScenarioStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishScenario:
+    """Record that all steps are done and all events have ended."""
+
+    run_id: ScenarioRunId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InquireImpact:
+    """Ask the executor how far it is."""
+
+    event_id: EventId
+    vm: VmName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginImpact:
+    """Have the executor do it."""
+
+    event_id: EventId
+    vm: VmName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskGate:
+    """Ask a gate whether a step may begin."""
+
+    question: Question
+
+
+Action: TypeAlias = (
+    StartEvent
+    | CompleteEvent
+    | CancelEvent
+    | NoteOverdue
+    | ScheduleStep
+    | FinishMaintenance
+    | TakeStep
+    | FinishScenario
+)
+"""Something to record."""
+
+Effect: TypeAlias = InquireImpact | BeginImpact | AskGate
+"""Something to perform, after everything decided with it is recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """What is due now: first record the actions, then perform the effects.
+
+    *questions* are those that gates are asked at present, answered or not.
+    """
+
+    actions: tuple[Action, ...]
+    effects: tuple[Effect, ...]
+    questions: frozenset[Question] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.actions or self.effects)

@@ -1,0 +1,187 @@
+"""What may hold a Maintenance, each in a sentence, and what becomes of it all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from forewarn.domain.brakes import Release
+from forewarn.domain.explanation import ReasonKind
+from forewarn.domain.names import MaintenanceId, ScopeId
+from forewarn.domain.wording import say_moment, say_names
+from forewarn.protocol.vocabulary import EventId
+
+
+class BlockerKind(StrEnum):
+    """What holds a Maintenance, beside what holds its events."""
+
+    PAUSED = "paused"
+    ABORTED = "aborted"
+    SHARED_HOST = "shared-host"
+    FAILURE = "failure"
+    FAILURE_HOLDS_ALL = "failure-holds-all"
+    CANARY = "canary"
+    CANARY_SOAK = "canary-soak"
+    CANARY_HELD = "canary-held"
+    BUSY = "busy"
+    BUSY_SOON = "busy-soon"
+    CAPACITY = "capacity"
+    CAPACITY_NEVER = "capacity-never"
+    SOAK = "soak"
+    CALENDAR = "calendar"
+    CALENDAR_NEVER = "calendar-never"
+    AT_ONCE = "at-once"
+    GATE_ASKED = "gate-asked"
+    GATE_SHUT = "gate-shut"
+    GATE_HOLDS = "gate-holds"
+    ELSEWHERE = "elsewhere"
+
+
+class VerdictKind(StrEnum):
+    """What becomes of a Maintenance if nobody does anything."""
+
+    OVER = "over"
+    NOW = "now"
+    BY_TIME = "by-time"
+    BY_PROGRESS = "by-progress"
+    NEVER = "never"
+
+
+SENTENCES: Final[Mapping[BlockerKind, str]] = {
+    BlockerKind.PAUSED: (
+        "It was paused{about}: no further step begins. "
+        "Go on with: forewarn maintenance resume {maintenance}"
+    ),
+    BlockerKind.ABORTED: (
+        "It was aborted{about}: no further step begins, and what has started runs out."
+    ),
+    BlockerKind.SHARED_HOST: "{about}",
+    BlockerKind.FAILURE: (
+        "Event {events} for {vms} {about}, so no further step begins in {scopes}. "
+        "When that is looked after, go on with: forewarn maintenance resume {maintenance}"
+    ),
+    BlockerKind.FAILURE_HOLDS_ALL: (
+        "Event {events} for {vms} {about}, so no further step begins anywhere. "
+        "When that is looked after, go on with: forewarn maintenance resume {maintenance}"
+    ),
+    BlockerKind.CANARY: "The next step in {scopes} waits until the canary ({about}) is through.",
+    BlockerKind.CANARY_SOAK: (
+        "The canary ({about}) is through; the next step in {scopes} waits until {until} "
+        "to see how it does."
+    ),
+    BlockerKind.CANARY_HELD: (
+        "The next step in {scopes} waits until the canary ({about}) is through, which is held."
+    ),
+    BlockerKind.BUSY: (
+        "The next step in {scopes} waits until event {events} for {vms} has ended, "
+        "which is {about}."
+    ),
+    BlockerKind.BUSY_SOON: (
+        "The next step in {scopes} waits for another maintenance, which is about to begin one "
+        "there."
+    ),
+    BlockerKind.CAPACITY: (
+        "The next step in {scopes} waits until enough is available: {about} "
+        "while {events} is in flight for {vms}."
+    ),
+    BlockerKind.CAPACITY_NEVER: (
+        "The next step in {scopes} takes too many at once: {about}. Move virtual machines to "
+        "other update domains, or end it with: forewarn maintenance abort {maintenance}"
+    ),
+    BlockerKind.SOAK: "The next step in {scopes} waits until {until}, when the last has soaked.",
+    BlockerKind.CALENDAR: (
+        "The next step in {scopes} waits until {until}, when the calendar has room for it."
+    ),
+    BlockerKind.CALENDAR_NEVER: (
+        "The next step in {scopes} is longer than the calendar is ever open. "
+        "End it with: forewarn maintenance abort {maintenance}"
+    ),
+    BlockerKind.AT_ONCE: (
+        "The next step in {scopes} waits, as no more than {about} may be under way at once{places}."
+    ),
+    BlockerKind.GATE_ASKED: "The next step in {scopes} waits for gate {about}, which is asked.",
+    BlockerKind.GATE_SHUT: (
+        "The next step in {scopes} waits for gate {about}; it is asked until {until}."
+    ),
+    BlockerKind.GATE_HOLDS: (
+        "The next step in {scopes} is held by gate {about}; nobody asks it any more. "
+        "Have it asked again with: forewarn maintenance resume {maintenance}"
+    ),
+    BlockerKind.ELSEWHERE: "Something in other scopes holds it.",
+}
+"""How each kind is said; what is in braces is filled from the blocker."""
+
+NAMES_OTHERS: Final[frozenset[BlockerKind | ReasonKind]] = frozenset(
+    {
+        BlockerKind.AT_ONCE,
+        BlockerKind.CANARY,
+        BlockerKind.CANARY_SOAK,
+        BlockerKind.CANARY_HELD,
+        ReasonKind.HOST_OPERATION,
+    }
+)
+"""The kinds that name more than the scopes they hold."""
+
+_EVENT: Final = "Event {events} in {scopes}: {about}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocker:
+    """One thing that holds a Maintenance: an event, or the next step in some scopes.
+
+    *release* says how it goes away: by time at *until*, by itself some time, or by hand. *places*
+    are the scopes or hosts that are under way.
+    """
+
+    kind: BlockerKind | ReasonKind
+    release: Release
+    maintenance_id: MaintenanceId
+    scope_ids: tuple[ScopeId, ...] = ()
+    vms: tuple[str, ...] = ()
+    event_ids: tuple[EventId, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    about: str = ""
+    places: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        text = SENTENCES[self.kind] if isinstance(self.kind, BlockerKind) else _EVENT
+        return text.format(
+            maintenance=self.maintenance_id,
+            scopes=say_names(self.scope_ids),
+            vms=say_names(self.vms),
+            events=say_names(self.event_ids),
+            since=_say(self.since),
+            until=_say(self.until),
+            about=self.about,
+            places=f": {say_names(self.places)}" if self.places else "",
+        )
+
+
+VERDICTS: Final[Mapping[VerdictKind, str]] = {
+    VerdictKind.OVER: "It is over.",
+    VerdictKind.NOW: "Nothing holds it: it is about to go on.",
+    VerdictKind.BY_TIME: "It goes on at {until} at the latest, if nobody does anything.",
+    VerdictKind.BY_PROGRESS: "It goes on by itself, but nobody can say when.",
+    VerdictKind.NEVER: "It never goes on unless somebody acts: {actions}.",
+}
+"""How each kind of verdict is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """When a Maintenance goes on if nobody does anything, or what somebody has to do."""
+
+    kind: VerdictKind
+    until: datetime | None = None
+    actions: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        return VERDICTS[self.kind].format(until=_say(self.until), actions="; ".join(self.actions))
+
+
+def _say(moment: datetime | None) -> str:
+    return "" if moment is None else say_moment(moment)

@@ -1,0 +1,368 @@
+"""What holds back a step of a Maintenance: each brake is a rule, and all rules are in one table."""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.gate import Answer, GateStatus, Question
+from forewarn.domain.maintenance import (
+    Maintenance,
+    Step,
+    is_canary,
+    is_in_the_way,
+    lost_capacity,
+    own_events,
+    set_sizes,
+    unreleased,
+)
+from forewarn.domain.names import HostName, ScopeId
+from forewarn.domain.policy import usual_notice
+from forewarn.domain.scenario import USUAL_IMPACT
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.windows import ALWAYS, next_opening
+from forewarn.protocol.vocabulary import EventId
+
+
+class BrakeKind(StrEnum):
+    """What holds a step back."""
+
+    PAUSED = "paused"
+    SHARED_HOST = "shared-host"
+    FAILURE = "failure"
+    EARLIER_STEP = "earlier-step"
+    CANARY = "canary"
+    BUSY = "busy"
+    CAPACITY = "capacity"
+    SOAK = "soak"
+    CALENDAR = "calendar"
+    AT_ONCE = "at-once"
+    GATE = "gate"
+
+
+class Release(StrEnum):
+    """How a brake lets go."""
+
+    BY_TIME = "by time"
+    BY_PROGRESS = "by progress"
+    BY_HAND = "by hand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brake:
+    """One thing that holds a step back, where, because of which events.
+
+    BY_TIME it lets go at *until*, whatever happens. BY_PROGRESS it does when something has ended
+    that is under way, comes first or is asked for again at *until*. BY_HAND it never does, unless
+    somebody acts.
+    """
+
+    kind: BrakeKind
+    release: Release
+    until: datetime | None = None
+    scope_ids: tuple[ScopeId, ...] = ()
+    event_ids: tuple[EventId, ...] = ()
+    gate: str = ""
+    detail: str = ""
+
+
+class Facts:
+    """What the brakes go by: the Maintenance, all around it, and the steps that come first.
+
+    *ahead* are the scopes of these, with whether they are stuck there; *places* is how many scopes
+    or hosts are taken up by what is in flight or about to be.
+    """
+
+    def __init__(
+        self,
+        maintenance: Maintenance,
+        snapshot: Snapshot,
+        now: datetime,
+        taken: Collection[ScopeId],
+    ) -> None:
+        self.maintenance = maintenance
+        self.course = maintenance.course
+        self.snapshot = snapshot
+        self.now = now
+        self.taken = taken
+        self.own = tuple(own_events(maintenance, snapshot.events.values()))
+        self.soak = maintenance.course.soak / snapshot.speed
+        self.failures = tuple(unreleased(maintenance, self.own))
+        self.failed_scopes = {event.scope_id for event in self.failures}
+        self.in_flight = _by_scope(snapshot.events.values())
+        self.ends = _last_ends(self.own)
+        self.steps_done = Counter(event.scope_id for event in self.own)
+        self.sizes = set_sizes(snapshot.topology) if self.course.min_available else {}
+        self.places = len({_place(event) for event in self.own if event.is_in_flight})
+        self.ahead: dict[ScopeId, bool] = {}
+        self.canaries_ahead: list[bool] = []
+        self._openings: dict[timedelta, datetime | None] = {}
+
+    def move_to(self, now: datetime) -> None:
+        """Go by what is so at a later moment."""
+        self.now = now
+        self._openings.clear()
+        self.__dict__.pop("canary_brake", None)
+
+    @cached_property
+    def canary_brake(self) -> Brake | None:
+        """What holds everybody but the canaries, which all come first."""
+        if self.canaries_ahead:
+            release = Release.BY_HAND if any(self.canaries_ahead) else Release.BY_PROGRESS
+            return Brake(kind=BrakeKind.CANARY, release=release)
+        failed = [event for event in self.failures if is_canary(self.course, event)]
+        if failed:
+            return Brake(kind=BrakeKind.CANARY, release=Release.BY_HAND, event_ids=_ids(failed))
+        canaries = [event for event in self.own if is_canary(self.course, event)]
+        flying = [event for event in canaries if event.is_in_flight]
+        if flying:
+            return Brake(kind=BrakeKind.CANARY, release=Release.BY_PROGRESS, event_ids=_ids(flying))
+        until = max((end + self.soak for end in _last_ends(canaries).values()), default=self.now)
+        if until <= self.now:
+            return None
+        return Brake(kind=BrakeKind.CANARY, release=Release.BY_TIME, until=until)
+
+    def opening(self, lasting: timedelta) -> datetime | None:
+        """Return when a step that takes so long may begin."""
+        if lasting not in self._openings:
+            self._openings[lasting] = next_opening(self.course.calendar, self.now, lasting)
+        return self._openings[lasting]
+
+
+def earlier_step(facts: Facts, step: Step) -> Brake | None:
+    """Return what holds *step* if another one comes first in one of its scopes."""
+    waiting = [scope_id for scope_id in step.scope_ids if scope_id in facts.ahead]
+    if not waiting:
+        return None
+    is_stuck = any(facts.ahead[scope_id] for scope_id in waiting)
+    return Brake(
+        kind=BrakeKind.EARLIER_STEP,
+        release=Release.BY_HAND if is_stuck else Release.BY_PROGRESS,
+        scope_ids=tuple(sorted(waiting)),
+    )
+
+
+def _paused(facts: Facts, step: Step) -> Brake | None:
+    del step
+    if not facts.maintenance.is_paused:
+        return None
+    return Brake(kind=BrakeKind.PAUSED, release=Release.BY_HAND)
+
+
+def _shared_host(facts: Facts, step: Step) -> Brake | None:
+    del facts
+    if step.is_safe:
+        return None
+    return Brake(kind=BrakeKind.SHARED_HOST, release=Release.BY_HAND, detail=step.host or "")
+
+
+def _failure(facts: Facts, step: Step) -> Brake | None:
+    if not facts.failures:
+        return None
+    if not facts.course.hold_all and facts.failed_scopes.isdisjoint(step.scope_ids):
+        return None
+    concerned = [
+        event
+        for event in facts.failures
+        if facts.course.hold_all or event.scope_id in step.scope_ids
+    ]
+    return Brake(
+        kind=BrakeKind.FAILURE,
+        release=Release.BY_HAND,
+        scope_ids=_scopes(concerned),
+        event_ids=_ids(concerned),
+    )
+
+
+def _canary(facts: Facts, step: Step) -> Brake | None:
+    if not facts.course.canary or is_canary(facts.course, step):
+        return None
+    return facts.canary_brake
+
+
+def _busy(facts: Facts, step: Step) -> Brake | None:
+    announced = [
+        event
+        for scope_id in step.scope_ids
+        for event in facts.in_flight.get(scope_id, ())
+        if is_in_the_way(event)
+    ]
+    scope_ids = {*_scopes(announced), *step.scope_ids.intersection(facts.taken)}
+    if not scope_ids:
+        return None
+    return Brake(
+        kind=BrakeKind.BUSY,
+        release=Release.BY_PROGRESS,
+        scope_ids=tuple(sorted(scope_ids)),
+        event_ids=_ids(announced),
+    )
+
+
+def _capacity(facts: Facts, step: Step) -> Brake | None:
+    for share in (share for share in step.shares if share.scope_id in facts.sizes):
+        members = facts.sizes[share.scope_id]
+        in_flight = facts.in_flight.get(share.scope_id, ())
+        down = {vm for event in in_flight for vm in event.resources}
+        lost = lost_capacity(facts.course, members, down.union(share.resources))
+        if lost is None:
+            continue
+        alone = lost_capacity(facts.course, members, frozenset(share.resources))
+        return Brake(
+            kind=BrakeKind.CAPACITY,
+            release=Release.BY_PROGRESS if alone is None else Release.BY_HAND,
+            scope_ids=(share.scope_id,),
+            event_ids=_ids(in_flight),
+            detail=lost,
+        )
+    return None
+
+
+def _soak(facts: Facts, step: Step) -> Brake | None:
+    if not facts.soak:
+        return None
+    soaking = {
+        scope_id: facts.ends[scope_id] + facts.soak
+        for scope_id in step.scope_ids
+        if scope_id in facts.ends and facts.ends[scope_id] + facts.soak > facts.now
+    }
+    if not soaking:
+        return None
+    return Brake(
+        kind=BrakeKind.SOAK,
+        release=Release.BY_TIME,
+        until=max(soaking.values()),
+        scope_ids=tuple(sorted(soaking)),
+    )
+
+
+def _calendar(facts: Facts, step: Step) -> Brake | None:
+    if facts.course.calendar == ALWAYS:
+        return None
+    notice = longest_notice(facts.maintenance, step, facts.snapshot)
+    opening = facts.opening(notice + expected_impact(facts.maintenance, facts.snapshot))
+    if opening is None:
+        return Brake(kind=BrakeKind.CALENDAR, release=Release.BY_HAND)
+    if opening <= facts.now:
+        return None
+    return Brake(kind=BrakeKind.CALENDAR, release=Release.BY_TIME, until=opening)
+
+
+def _at_once(facts: Facts, step: Step) -> Brake | None:
+    del step
+    if facts.course.at_once is None or facts.places < facts.course.at_once:
+        return None
+    return Brake(kind=BrakeKind.AT_ONCE, release=Release.BY_PROGRESS)
+
+
+BRAKES: Final[tuple[Callable[[Facts, Step], Brake | None], ...]] = (
+    _paused,
+    _shared_host,
+    _failure,
+    _canary,
+    _busy,
+    _capacity,
+    _soak,
+    _calendar,
+    _at_once,
+)
+"""What may hold the next step of a scope. Gates are asked when none of these does."""
+
+
+def longest_notice(maintenance: Maintenance, step: Step, snapshot: Snapshot) -> timedelta:
+    """Return how long after its announcement *step* starts, if nobody approves."""
+    return max(
+        usual_notice(
+            maintenance.event_type,
+            snapshot.topology.scopes[scope_id].policy,
+            speed=snapshot.speed,
+        )
+        for scope_id in step.scope_ids
+    )
+
+
+def expected_impact(maintenance: Maintenance, snapshot: Snapshot) -> timedelta:
+    """Return how long the impact takes: as announced, or else what is usual."""
+    if maintenance.duration_in_seconds is not None:
+        return timedelta(seconds=maintenance.duration_in_seconds)
+    return USUAL_IMPACT[maintenance.event_type] / snapshot.speed
+
+
+def gate_questions(facts: Facts, step: Step) -> tuple[Question, ...]:
+    """Return what gates are asked before *step*: one more when all that were asked are open.
+
+    The first step of a Maintenance asks none.
+    """
+    asked: list[Question] = []
+    for gate in facts.course.gates if facts.own else ():
+        question = Question(
+            gate=gate,
+            maintenance_id=facts.maintenance.maintenance_id,
+            scope_ids=tuple(sorted(step.scope_ids)),
+            steps_done=sum(facts.steps_done[scope_id] for scope_id in step.scope_ids),
+        )
+        asked.append(question)
+        answer = facts.snapshot.answers.get(question)
+        if answer is None or answer.status is not GateStatus.OPEN:
+            break
+    return tuple(asked)
+
+
+def gate_brakes(facts: Facts, questions: tuple[Question, ...]) -> tuple[Brake, ...]:
+    """Return what the gate that was asked last holds back, if it is not open."""
+    if not questions:
+        return ()
+    answer = facts.snapshot.answers.get(questions[-1])
+    if answer is None:
+        return (Brake(kind=BrakeKind.GATE, release=Release.BY_PROGRESS, gate=questions[-1].gate),)
+    if answer.status is GateStatus.OPEN:
+        return ()
+    is_spent = answer.status is GateStatus.SHUT and facts.now >= patience_ends(
+        facts.maintenance, answer, facts.now
+    )
+    brake = Brake(
+        kind=BrakeKind.GATE,
+        release=Release.BY_HAND if is_spent else Release.BY_PROGRESS,
+        until=None if is_spent else answer.ask_again_at,
+        gate=questions[-1].gate,
+        detail=answer.output,
+    )
+    return (brake,)
+
+
+def patience_ends(maintenance: Maintenance, answer: Answer, now: datetime) -> datetime:
+    """Return when a gate that stays shut holds its step until somebody resumes."""
+    since = max(filter(None, (answer.asked_since, maintenance.resumed_at)), default=now)
+    return since + maintenance.course.gate_patience
+
+
+def _by_scope(events: Collection[ScheduledEvent]) -> dict[ScopeId, list[ScheduledEvent]]:
+    found: dict[ScopeId, list[ScheduledEvent]] = {}
+    for event in events:
+        if event.is_in_flight:
+            found.setdefault(event.scope_id, []).append(event)
+    return found
+
+
+def _last_ends(events: Collection[ScheduledEvent]) -> dict[ScopeId, datetime]:
+    """Return when the impact on each scope was over; what was withdrawn had none."""
+    ends: dict[ScopeId, datetime] = {}
+    for event in events:
+        if event.ended_at is not None and event.outcome is not None:
+            ends[event.scope_id] = max(event.ended_at, ends.get(event.scope_id, event.ended_at))
+    return ends
+
+
+def _place(event: ScheduledEvent) -> HostName | ScopeId:
+    return event.host or event.scope_id
+
+
+def _scopes(events: Collection[ScheduledEvent]) -> tuple[ScopeId, ...]:
+    return tuple(sorted({event.scope_id for event in events}))
+
+
+def _ids(events: Collection[ScheduledEvent]) -> tuple[EventId, ...]:
+    return tuple(event.event_id for event in events)

@@ -1,0 +1,36 @@
+"""How a Maintenance goes about it: what comes first, how much at once, and what it waits for."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from forewarn.domain.windows import ALWAYS, Calendar
+
+GATE_PATIENCE: Final = timedelta(hours=1)
+"""How long a gate may stay shut before the step behind it is held, unless said otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What the steps of a Maintenance wait for, beside each other.
+
+    - *canary*: scopes or hosts whose steps all end well before any other begins.
+    - *at_once*: in how many scopes it is under way at the same time (by host: on how many hosts).
+    - *soak*: how long a scope is left alone after a step before its next, and everybody else after
+      the last canary.
+    - *min_available*: the percentage of a set that is not in any event in flight, at least. It says
+      nothing about standalone virtual machines, for which there are no others.
+    - *gates*: names of gates, each asked before every step but the first; one that stays shut for
+      *gate_patience* holds the step until somebody resumes.
+    - *calendar*: a step begins only where notice and impact fit in.
+    - *hold_all*: one failure holds every scope, not only its own.
+    """
+
+    canary: tuple[str, ...] = ()
+    at_once: int | None = None
+    soak: timedelta = timedelta(0)
+    min_available: int = 0
+    gates: tuple[str, ...] = ()
+    gate_patience: timedelta = GATE_PATIENCE
+    calendar: Calendar = ALWAYS
+    hold_all: bool = False

@@ -1,0 +1,256 @@
+"""The plan of a Maintenance: what it would do and when, before anybody begins it.
+
+The steps are those of the walk, and so are the rules they wait by. Times come from timetables: the
+earliest if everybody approves at once, the latest if nobody ever does, and what is likely from
+what events took before. Whatever keeps the Maintenance from being walked is said, not only the
+first of it.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from forewarn.domain.brakes import expected_impact
+from forewarn.domain.conflicts import Conflict, find_conflicts
+from forewarn.domain.event import Share
+from forewarn.domain.forecast import HIGH, LOW, Sample, Timing, Timings, expect
+from forewarn.domain.maintenance import Maintenance, Step, is_in_the_way
+from forewarn.domain.names import HostName, ScopeId
+from forewarn.domain.policy import usual_notice
+from forewarn.domain.scenario import USUAL_IMPACT
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.timetable import Stretch, make_timetable
+from forewarn.domain.topology import ScopeKind, Topology
+from forewarn.domain.windows import ALWAYS
+from forewarn.domain.wording import say_length, say_moment
+from forewarn.protocol.errors import ForewarnError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedShare:
+    """One update domain of one scope, and how many of the scope's members stay up meanwhile."""
+
+    scope_id: ScopeId
+    update_domain: int
+    resources: tuple[str, ...]
+    available: int
+    members: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStep:
+    """One step with its time at the *earliest* and at the *latest*, if it ever begins."""
+
+    number: int
+    host: HostName | None
+    shares: tuple[PlannedShare, ...]
+    earliest: Stretch | None
+    latest: Stretch | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How many of a set's members are up in its worst step."""
+
+    scope_id: ScopeId
+    available: int
+    members: int
+
+    @property
+    def percent(self) -> int:
+        return self.available * 100 // self.members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """When all is done, in all likelihood: by the two percentiles of as many *samples*."""
+
+    low: datetime
+    high: datetime
+    samples: int
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"Ends {say_moment(self.low)} to {say_moment(self.high)} "
+            f"(p{LOW} to p{HIGH} of {self.samples} measured approvals)."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a Maintenance would do. With *errors* it cannot be begun, or never ends.
+
+    It ends at *earliest* or at *latest*, or some time between, where that is known.
+    """
+
+    steps: tuple[PlannedStep, ...]
+    capacities: tuple[Capacity, ...]
+    earliest: datetime | None
+    latest: datetime | None
+    forecast: Forecast | None
+    conflicts: tuple[Conflict, ...]
+    errors: tuple[ForewarnError, ...]
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """What a plan is made of: a Maintenance that has not begun, its *steps* and all around it.
+
+    Impact that *is_simulated* takes as long as usual, any other as long as it was announced with;
+    without that nobody can say how long. *samples* are what events took before.
+    """
+
+    maintenance: Maintenance
+    steps: tuple[Step, ...]
+    snapshot: Snapshot
+    now: datetime
+    is_simulated: bool = False
+    samples: Sequence[Sample] = ()
+
+    @property
+    def impact(self) -> timedelta:
+        if self.is_simulated:
+            return USUAL_IMPACT[self.maintenance.event_type] / self.snapshot.speed
+        return expected_impact(self.maintenance, self.snapshot)
+
+    @property
+    def is_impact_known(self) -> bool:
+        return self.is_simulated or self.maintenance.duration_in_seconds is not None
+
+
+def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
+    """Return the plan of *scheme*; *errors* are what keeps it from being walked."""
+    earliest = _timetable(scheme, _at_once(scheme))
+    latest = _timetable(scheme, _at_last(scheme))
+    vms = scheme.snapshot.topology.virtual_machines.values()
+    members = Counter(vm.scope_id for vm in vms)
+    steps = tuple(
+        PlannedStep(
+            number=number,
+            host=step.host,
+            shares=tuple(_planned_share(share, members) for share in step.shares),
+            earliest=early,
+            latest=late,
+        )
+        for number, (step, early, late) in enumerate(
+            zip(scheme.steps, earliest, latest, strict=True), start=1
+        )
+    )
+    return Plan(
+        steps=steps,
+        capacities=tuple(_capacities(steps, scheme.snapshot.topology)),
+        earliest=_end(earliest),
+        latest=_end(latest),
+        forecast=_forecast(scheme),
+        conflicts=find_conflicts(scheme.maintenance.course.calendar, earliest, latest),
+        errors=tuple(errors),
+        remarks=tuple(_remarks(scheme)),
+    )
+
+
+def summarise(plan: Plan) -> tuple[str, ...]:
+    """Return what matters most of *plan*, in sentences."""
+    vms = sum(len(share.resources) for step in plan.steps for share in step.shares)
+    machines = "virtual machine" if vms == 1 else "virtual machines"
+    summary = [f"Steps: {len(plan.steps)}, for {vms} {machines}."]
+    if plan.earliest is not None:
+        last = "nobody can say when" if plan.latest is None else say_moment(plan.latest)
+        summary.append(f"Ends {say_moment(plan.earliest)} at the earliest, {last} at the latest.")
+    if plan.forecast is not None:
+        summary.append(plan.forecast.sentence)
+    if plan.capacities:
+        worst = min(plan.capacities, key=lambda capacity: capacity.percent)
+        summary.append(f"Never below {worst.percent} % of {worst.scope_id}.")
+    return tuple(summary)
+
+
+def _timetable(scheme: Scheme, timings: Timings) -> tuple[Stretch | None, ...]:
+    quiet = replace(scheme.snapshot, events={})
+    return make_timetable(scheme.maintenance, scheme.steps, quiet, timings, scheme.now)
+
+
+def _at_once(scheme: Scheme) -> Timings:
+    """Return how long events take that are approved as soon as they are announced."""
+    timing = Timing(waits=timedelta(0), lasts=scheme.impact)
+    return lambda _: timing
+
+
+def _at_last(scheme: Scheme) -> Timings:
+    """Return how long events take that are postponed as far as they may be."""
+    topology, speed = scheme.snapshot.topology, scheme.snapshot.speed
+    lasts = scheme.impact if scheme.is_impact_known else None
+
+    def timing(scope_id: ScopeId) -> Timing:
+        policy = topology.scopes[scope_id].policy
+        notice = usual_notice(scheme.maintenance.event_type, policy, speed=speed)
+        return Timing(waits=notice + policy.postpone_until / speed, lasts=lasts)
+
+    return timing
+
+
+def _planned_share(share: Share, members: Mapping[ScopeId, int]) -> PlannedShare:
+    total = members[share.scope_id]
+    return PlannedShare(
+        scope_id=share.scope_id,
+        update_domain=share.update_domain,
+        resources=share.resources,
+        available=total - len(share.resources),
+        members=total,
+    )
+
+
+def _capacities(steps: Sequence[PlannedStep], topology: Topology) -> Iterator[Capacity]:
+    # Of a standalone virtual machine nothing is left, whatever the plan.
+    least: dict[ScopeId, PlannedShare] = {}
+    for step in steps:
+        for share in step.shares:
+            known = least.setdefault(share.scope_id, share)
+            if share.available < known.available:
+                least[share.scope_id] = share
+    for scope_id, share in least.items():
+        if topology.scopes[scope_id].kind is not ScopeKind.VIRTUAL_MACHINE:
+            yield Capacity(scope_id=scope_id, available=share.available, members=share.members)
+
+
+def _forecast(scheme: Scheme) -> Forecast | None:
+    ends = []
+    for percent in (LOW, HIGH):
+        timings = expect(scheme.samples, percent)
+        end = None if timings is None else _end(_timetable(scheme, timings))
+        if end is None:
+            return None
+        ends.append(end)
+    return Forecast(low=min(ends), high=max(ends), samples=len(scheme.samples))
+
+
+def _end(stretches: Sequence[Stretch | None]) -> datetime | None:
+    """Return when the last of them ends, if each of them does."""
+    ends = [stretch.ends for stretch in stretches if stretch is not None and stretch.ends]
+    return max(ends) if ends and len(ends) == len(stretches) else None
+
+
+def _remarks(scheme: Scheme) -> Iterator[str]:
+    gates = ", ".join(scheme.maintenance.course.gates)
+    if gates:
+        yield f"Every gate is taken to be open when it is asked: {gates}."
+    if not scheme.is_impact_known:
+        yield (
+            "How long the impact takes nobody can say, as it has no duration: at the earliest it "
+            f"is taken for {say_length(scheme.impact)}, and at the latest there is no end."
+        )
+    touched = {scope_id for step in scheme.steps for scope_id in step.scope_ids}
+    scopes = scheme.snapshot.topology.scopes
+    if scheme.maintenance.course.calendar != ALWAYS and any(
+        scopes[scope_id].policy.postpone_until for scope_id in touched
+    ):
+        yield "What is postponed may take place when the calendar is closed."
+    events = filter(is_in_the_way, scheme.snapshot.events.values())
+    busy = sorted(touched.intersection(event.scope_id for event in events))
+    if busy:
+        yield (
+            f"Something is in flight in {', '.join(busy)}: "
+            "there the first step waits until it has ended."
+        )

@@ -1,0 +1,109 @@
+"""What a snapshot becomes when that is recorded which was decided on it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+from forewarn.domain.actions import (
+    Action,
+    CancelEvent,
+    CompleteEvent,
+    FinishMaintenance,
+    FinishScenario,
+    ScheduleStep,
+    StartEvent,
+    TakeStep,
+)
+from forewarn.domain.event import ScheduledEvent, cancel, complete, schedule, start
+from forewarn.domain.maintenance import Maintenance, Step, draft_events
+from forewarn.domain.overdue import NoteOverdue
+from forewarn.domain.policy import usual_notice
+from forewarn.domain.scenario import take_step
+from forewarn.domain.snapshot import Snapshot
+from forewarn.protocol.vocabulary import EventId
+
+
+def record(
+    snapshot: Snapshot,
+    actions: Iterable[Action],
+    *,
+    now: datetime,
+    event_ids: Iterator[EventId],
+) -> Snapshot:
+    """Return *snapshot* after *actions*, new events taking their ids from *event_ids*."""
+    events = dict(snapshot.events)
+    maintenances = dict(snapshot.maintenances)
+    runs = dict(snapshot.scenario_runs)
+    for action in actions:
+        match action:
+            case StartEvent() | CompleteEvent() | CancelEvent() | NoteOverdue():
+                events[action.event_id] = _change(events[action.event_id], action, now)
+            case ScheduleStep():
+                maintenance = maintenances[action.maintenance_id]
+                made = _announce(snapshot, maintenance, action.step, now, event_ids)
+                events |= {event.event_id: event for event in made}
+            case FinishMaintenance():
+                maintenances[action.maintenance_id] = replace(
+                    maintenances[action.maintenance_id], finished_at=now
+                )
+            case TakeStep():
+                runs[action.run_id], changed = take_step(
+                    runs[action.run_id],
+                    action.step,
+                    topology=snapshot.topology,
+                    events=events,
+                    now=now,
+                    event_ids=event_ids,
+                )
+                events |= {event.event_id: event for event in changed}
+            case FinishScenario():
+                runs[action.run_id] = replace(runs[action.run_id], finished_at=now)
+            case _:
+                assert_never(action)
+    return replace(snapshot, events=events, maintenances=maintenances, scenario_runs=runs)
+
+
+def without_ended(snapshot: Snapshot) -> Snapshot:
+    """Return what is left of *snapshot* when it is looked at anew: nothing that is over."""
+    maintenances = {
+        key: each for key, each in snapshot.maintenances.items() if each.finished_at is None
+    }
+    runs = {key: each for key, each in snapshot.scenario_runs.items() if each.finished_at is None}
+    events = {
+        key: event
+        for key, event in snapshot.events.items()
+        if event.is_in_flight or event.maintenance_id in maintenances
+    }
+    return replace(snapshot, events=events, maintenances=maintenances, scenario_runs=runs)
+
+
+def _change(
+    event: ScheduledEvent,
+    action: StartEvent | CompleteEvent | CancelEvent | NoteOverdue,
+    now: datetime,
+) -> ScheduledEvent:
+    match action:
+        case StartEvent():
+            return start(event, now=now)
+        case CompleteEvent():
+            return complete(event, outcome=action.outcome, reason=action.reason, now=now)
+        case CancelEvent():
+            return cancel(event, reason=action.reason, now=now)
+        case NoteOverdue():
+            return replace(event, overdue_at=now)
+        case _:
+            assert_never(action)
+
+
+def _announce(
+    snapshot: Snapshot,
+    maintenance: Maintenance,
+    step: Step,
+    now: datetime,
+    event_ids: Iterator[EventId],
+) -> Iterator[ScheduledEvent]:
+    for draft in draft_events(maintenance, step):
+        policy = snapshot.topology.scopes[draft.share.scope_id].policy
+        notice = usual_notice(draft.event_type, policy, speed=snapshot.speed)
+        yield schedule(draft, event_id=next(event_ids), now=now, notice=notice)

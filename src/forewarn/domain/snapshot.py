@@ -1,0 +1,34 @@
+"""What a decision is made on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.gate import Answer, Question
+from forewarn.domain.impact import Impact
+from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.names import MaintenanceId, ScenarioRunId, VmName
+from forewarn.domain.scenario import ScenarioRun
+from forewarn.domain.topology import Topology
+from forewarn.protocol.vocabulary import EventId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that a decision depends on.
+
+    *events* are those in flight and every event of *maintenances*. These and *scenario_runs* are
+    those not finished. *impacts* is what the executors last said and *answers* what the gates did;
+    where nothing is known since the lease began, nothing is there. Events are overdue
+    *overdue_after* their time, if ever. *speed* divides notice and soak.
+    """
+
+    topology: Topology
+    events: Mapping[EventId, ScheduledEvent] = field(default_factory=dict)
+    maintenances: Mapping[MaintenanceId, Maintenance] = field(default_factory=dict)
+    scenario_runs: Mapping[ScenarioRunId, ScenarioRun] = field(default_factory=dict)
+    impacts: Mapping[tuple[EventId, VmName], Impact] = field(default_factory=dict)
+    answers: Mapping[Question, Answer] = field(default_factory=dict)
+    overdue_after: timedelta | None = None
+    speed: float = 1

@@ -1,0 +1,363 @@
+"""Why a Maintenance is where it is: what holds its events and its next steps, and for how long.
+
+No rule is written here: the blockers are what `explanation.explain` says of the events in flight,
+and the brakes that `walk.walk` puts on the steps that remain. A step that only waits for an event
+of its own Maintenance, or for an earlier step, has no blocker of its own: what it waits for has.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from forewarn.domain.blockers import Blocker, BlockerKind, Verdict, VerdictKind
+from forewarn.domain.brakes import Brake, BrakeKind, Release, patience_ends
+from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.explanation import Reason, ReasonKind, explain
+from forewarn.domain.gate import GateStatus
+from forewarn.domain.maintenance import Maintenance, own_events, shared_hosts
+from forewarn.domain.names import ScopeId
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.walk import Stage, walk_all
+from forewarn.domain.wording import say_moment
+from forewarn.protocol.vocabulary import EventStatus
+
+_BRAKES: Final[Mapping[tuple[BrakeKind, Release], BlockerKind]] = {
+    (BrakeKind.CANARY, Release.BY_TIME): BlockerKind.CANARY_SOAK,
+    (BrakeKind.CANARY, Release.BY_PROGRESS): BlockerKind.CANARY,
+    (BrakeKind.CANARY, Release.BY_HAND): BlockerKind.CANARY_HELD,
+    (BrakeKind.CAPACITY, Release.BY_PROGRESS): BlockerKind.CAPACITY,
+    (BrakeKind.CAPACITY, Release.BY_HAND): BlockerKind.CAPACITY_NEVER,
+    (BrakeKind.SOAK, Release.BY_TIME): BlockerKind.SOAK,
+    (BrakeKind.CALENDAR, Release.BY_TIME): BlockerKind.CALENDAR,
+    (BrakeKind.CALENDAR, Release.BY_HAND): BlockerKind.CALENDAR_NEVER,
+    (BrakeKind.AT_ONCE, Release.BY_PROGRESS): BlockerKind.AT_ONCE,
+    (BrakeKind.GATE, Release.BY_PROGRESS): BlockerKind.GATE_SHUT,
+    (BrakeKind.GATE, Release.BY_HAND): BlockerKind.GATE_HOLDS,
+}
+"""The brakes that are said with the step they hold; the others say more, or nothing."""
+
+
+_RESUME: Final = "forewarn maintenance resume {maintenance}"
+_ABORT: Final = "forewarn maintenance abort {maintenance}"
+_COMPLETE: Final = "forewarn event complete {events}"
+_APPROVALS: Final = frozenset(
+    {ReasonKind.APPROVAL_OF_ANY, ReasonKind.APPROVAL_OF_ALL, ReasonKind.APPROVAL_OF_LEADER}
+)
+ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
+    BlockerKind.PAUSED: _RESUME,
+    BlockerKind.SHARED_HOST: "move virtual machines to another host",
+    BlockerKind.FAILURE: _RESUME,
+    BlockerKind.FAILURE_HOLDS_ALL: _RESUME,
+    BlockerKind.CANARY_HELD: _RESUME,
+    BlockerKind.BUSY: _COMPLETE,
+    BlockerKind.CAPACITY_NEVER: _ABORT,
+    BlockerKind.CALENDAR_NEVER: _ABORT,
+    BlockerKind.GATE_HOLDS: _RESUME,
+    ReasonKind.BY_HAND: _COMPLETE,
+    ReasonKind.UNKNOWN: _COMPLETE,
+    BlockerKind.ELSEWHERE: "ask whoever is in charge of the other scopes",
+}
+"""What somebody has to do about each kind that goes away by hand only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption:
+    """Who has paused or aborted a Maintenance, and when."""
+
+    who: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standstill:
+    """Everything that holds a Maintenance, and what becomes of it if nobody does anything."""
+
+    blockers: tuple[Blocker, ...]
+    verdict: Verdict
+
+
+def find_standstill(
+    maintenance: Maintenance,
+    snapshot: Snapshot,
+    now: datetime,
+    *,
+    interruption: Interruption | None = None,
+    is_simulated: bool = False,
+) -> Standstill:
+    """Say what holds *maintenance* at *now*.
+
+    *interruption* is the last time it was paused or aborted. The end of impact that *is_simulated*
+    is known, that of any other is not.
+    """
+    if maintenance.finished_at is not None:
+        return Standstill(blockers=(), verdict=Verdict(kind=VerdictKind.OVER))
+    scene = _Scene(maintenance, snapshot, now, interruption, is_simulated=is_simulated)
+    of_events = [tuple(scene.of_event(event)) for event in scene.in_flight]
+    stages = walk_all(snapshot, now)[maintenance.maintenance_id]
+    of_stages = [tuple(scene.of_stage(stage)) for stage in stages]
+    blockers = (
+        *scene.of_interruption(),
+        *(blocker for found in of_events for blocker in found),
+        *_merged(blocker for found in of_stages for blocker in found),
+    )
+    movers = [
+        *of_events,
+        *(
+            found
+            for stage, found in zip(stages, of_stages, strict=True)
+            if not scene.is_dependent(stage)
+        ),
+    ]
+    return Standstill(blockers=blockers, verdict=_verdict(movers, blockers, now))
+
+
+def actions_for(blockers: Iterable[Blocker]) -> tuple[str, ...]:
+    """Return what somebody has to do about *blockers*, as far as they do not go by themselves."""
+    actions = (
+        ACTIONS[blocker.kind].format(
+            maintenance=blocker.maintenance_id, events=" ".join(blocker.event_ids)
+        )
+        for blocker in blockers
+        if blocker.release is Release.BY_HAND
+    )
+    return tuple(dict.fromkeys(actions))
+
+
+class _Scene:
+    """One Maintenance, and what its blockers are made of."""
+
+    def __init__(
+        self,
+        maintenance: Maintenance,
+        snapshot: Snapshot,
+        now: datetime,
+        interruption: Interruption | None,
+        *,
+        is_simulated: bool,
+    ) -> None:
+        self._maintenance = maintenance
+        self._interruption = interruption
+        self._snapshot = snapshot
+        self._now = now
+        self._is_simulated = is_simulated
+        events = own_events(maintenance, snapshot.events.values())
+        self.in_flight = tuple(event for event in events if event.is_in_flight)
+        self._own = {event.event_id for event in self.in_flight}
+
+    def of_interruption(self) -> Iterator[Blocker]:
+        """Say who has paused or aborted it, if somebody has."""
+        if self._maintenance.is_aborted:
+            yield self._interrupted(BlockerKind.ABORTED, Release.BY_PROGRESS)
+
+    def of_event(self, event: ScheduledEvent) -> Iterator[Blocker]:
+        """Yield what holds *event*, and whether that takes longer than expected."""
+        for reason in explain(event, self._snapshot, self._now, speed=self._snapshot.speed):
+            if reason.holds or reason.kind is ReasonKind.OVERDUE:
+                yield self._of_reason(event, reason)
+
+    def of_stage(self, stage: Stage) -> Iterator[Blocker]:
+        for brake in stage.brakes:
+            match brake.kind:
+                case BrakeKind.PAUSED:
+                    yield self._interrupted(BlockerKind.PAUSED, Release.BY_HAND)
+                case BrakeKind.SHARED_HOST:
+                    yield from self._shared_host(stage)
+                case BrakeKind.FAILURE:
+                    yield from self._failures(brake)
+                case BrakeKind.BUSY:
+                    yield from self._busy(brake)
+                case _:
+                    yield from self._of_step(stage, brake)
+
+    def is_dependent(self, stage: Stage) -> bool:
+        """Tell whether *stage* waits for another, or for an event of the same Maintenance."""
+        return any(
+            brake.kind in {BrakeKind.EARLIER_STEP, BrakeKind.AT_ONCE}
+            or (brake.kind is BrakeKind.CANARY and not (brake.until or brake.event_ids))
+            or (
+                brake.release is Release.BY_PROGRESS
+                and bool(brake.event_ids)
+                and self._own.issuperset(brake.event_ids)
+            )
+            for brake in stage.brakes
+        )
+
+    def _interrupted(self, kind: BlockerKind, release: Release) -> Blocker:
+        last = self._interruption
+        return Blocker(
+            kind=kind,
+            release=release,
+            maintenance_id=self._maintenance.maintenance_id,
+            since=last.at if last else None,
+            about=f" by {last.who} at {_say(last.at)}" if last else "",
+        )
+
+    def _of_reason(self, event: ScheduledEvent, reason: Reason) -> Blocker:
+        about, until = reason.sentence, reason.until
+        if event.event_status is EventStatus.SCHEDULED:
+            release, until = Release.BY_TIME, until or self._now
+            if reason.kind in _APPROVALS:
+                about += f" It starts at {_say(until)} at the latest."
+        else:
+            release = self._release(reason)
+        return Blocker(
+            kind=reason.kind,
+            release=release,
+            maintenance_id=self._maintenance.maintenance_id,
+            scope_ids=(event.scope_id,),
+            vms=reason.vms,
+            event_ids=(event.event_id,),
+            since=reason.since,
+            until=until,
+            about=about,
+        )
+
+    def _release(self, reason: Reason) -> Release:
+        is_asked_again = reason.until is not None
+        if reason.kind is ReasonKind.BY_HAND:
+            return Release.BY_HAND
+        if reason.kind is ReasonKind.UNKNOWN and not is_asked_again:
+            return Release.BY_HAND
+        # When it is asked again, impact that is simulated has ended.
+        is_over_then = self._is_simulated and reason.kind is ReasonKind.RUNNING and is_asked_again
+        return Release.BY_TIME if is_over_then else Release.BY_PROGRESS
+
+    def _of_step(self, stage: Stage, brake: Brake) -> Iterator[Blocker]:
+        if self._is_behind(stage):
+            return
+        if brake.kind is BrakeKind.CANARY and brake.release is Release.BY_HAND:
+            yield from self._failures(brake)
+        yield self._of_brake(stage, brake)
+
+    def _is_behind(self, stage: Stage) -> bool:
+        """Tell whether *stage* comes after another, or after one that is in flight."""
+        return any(
+            brake.kind is BrakeKind.EARLIER_STEP
+            or (brake.kind is BrakeKind.BUSY and not self._own.isdisjoint(brake.event_ids))
+            for brake in stage.brakes
+        )
+
+    def _of_brake(self, stage: Stage, brake: Brake) -> Blocker:
+        kind, until, about = _BRAKES[brake.kind, brake.release], brake.until, brake.detail
+        places: tuple[str, ...] = ()
+        if brake.kind is BrakeKind.CANARY:
+            about = ", ".join(self._maintenance.course.canary)
+        elif brake.kind is BrakeKind.AT_ONCE:
+            about = str(self._maintenance.course.at_once)
+            places = tuple(dict.fromkeys(event.host or event.scope_id for event in self.in_flight))
+        elif brake.kind is BrakeKind.GATE:
+            kind, until = self._gate(stage, kind)
+            said = " / ".join(brake.detail.splitlines())
+            about = f"{brake.gate} ({said})" if said else brake.gate
+        return Blocker(
+            kind=kind,
+            release=brake.release,
+            maintenance_id=self._maintenance.maintenance_id,
+            scope_ids=brake.scope_ids or tuple(sorted(stage.step.scope_ids)),
+            vms=tuple(self._vms(brake)),
+            event_ids=brake.event_ids,
+            until=until,
+            about=about,
+            places=places,
+        )
+
+    def _gate(self, stage: Stage, kind: BlockerKind) -> tuple[BlockerKind, datetime | None]:
+        answer = self._snapshot.answers.get(stage.questions[-1])
+        if answer is None or answer.status is GateStatus.ASKING:
+            return BlockerKind.GATE_ASKED, None
+        return kind, patience_ends(self._maintenance, answer, self._now)
+
+    def _shared_host(self, stage: Stage) -> Iterator[Blocker]:
+        for error in shared_hosts(stage.step):
+            yield Blocker(
+                kind=BlockerKind.SHARED_HOST,
+                release=Release.BY_HAND,
+                maintenance_id=self._maintenance.maintenance_id,
+                scope_ids=(ScopeId(error.scope),),
+                vms=error.vms,
+                about=str(error),
+            )
+
+    def _failures(self, brake: Brake) -> Iterator[Blocker]:
+        holds_all = self._maintenance.course.hold_all
+        for event in map(self._snapshot.events.__getitem__, brake.event_ids):
+            ending = "failed" if event.outcome is Outcome.FAILED else "was canceled"
+            reason = f": {event.reason}" if event.reason else ""
+            yield Blocker(
+                kind=BlockerKind.FAILURE_HOLDS_ALL if holds_all else BlockerKind.FAILURE,
+                release=Release.BY_HAND,
+                maintenance_id=self._maintenance.maintenance_id,
+                scope_ids=(event.scope_id,),
+                vms=event.resources,
+                event_ids=(event.event_id,),
+                since=event.ended_at,
+                about=f"{ending} at {_say(event.ended_at)}{reason}",
+            )
+
+    def _busy(self, brake: Brake) -> Iterator[Blocker]:
+        if not brake.event_ids:
+            yield Blocker(
+                kind=BlockerKind.BUSY_SOON,
+                release=Release.BY_PROGRESS,
+                maintenance_id=self._maintenance.maintenance_id,
+                scope_ids=brake.scope_ids,
+            )
+        for event in map(self._snapshot.events.__getitem__, brake.event_ids):
+            if event.maintenance_id == self._maintenance.maintenance_id:
+                continue
+            origin = f"maintenance {event.maintenance_id}" if event.maintenance_id else ""
+            yield Blocker(
+                kind=BlockerKind.BUSY,
+                release=Release.BY_HAND if self._is_by_hand(event) else Release.BY_PROGRESS,
+                maintenance_id=self._maintenance.maintenance_id,
+                scope_ids=(event.scope_id,),
+                vms=event.resources,
+                event_ids=(event.event_id,),
+                since=event.created_at,
+                about=f"a step of {origin}" if origin else "no part of any maintenance",
+            )
+
+    def _is_by_hand(self, event: ScheduledEvent) -> bool:
+        impacts = (self._snapshot.impacts.get((event.event_id, vm)) for vm in event.resources)
+        return any(impact is not None and impact.is_by_hand for impact in impacts)
+
+    def _vms(self, brake: Brake) -> Iterator[str]:
+        for event in map(self._snapshot.events.__getitem__, brake.event_ids):
+            yield from event.resources
+
+
+def _merged(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
+    """Yield each blocker once, with all the scopes it holds."""
+    scopes: dict[Blocker, dict[ScopeId, None]] = {}
+    for blocker in blockers:
+        found = scopes.setdefault(replace(blocker, scope_ids=()), {})
+        found.update(dict.fromkeys(blocker.scope_ids))
+    return (replace(blocker, scope_ids=tuple(found)) for blocker, found in scopes.items())
+
+
+def _verdict(
+    movers: Sequence[Sequence[Blocker]], blockers: Sequence[Blocker], now: datetime
+) -> Verdict:
+    """Say when the first of *movers* goes on, each of which waits for all of its blockers."""
+    if not movers or not all(movers):
+        return Verdict(kind=VerdictKind.NOW, until=now)
+    # That something takes longer than expected is good to know, but does not hold it.
+    releases = [
+        {blocker.release for blocker in mover if blocker.kind is not ReasonKind.OVERDUE}
+        for mover in movers
+    ]
+    moments = [
+        max(blocker.until or now for blocker in mover)
+        for mover, found in zip(movers, releases, strict=True)
+        if found == {Release.BY_TIME}
+    ]
+    if moments:
+        return Verdict(kind=VerdictKind.BY_TIME, until=min(moments))
+    if any(Release.BY_HAND not in found for found in releases):
+        return Verdict(kind=VerdictKind.BY_PROGRESS)
+    return Verdict(kind=VerdictKind.NEVER, actions=actions_for(blockers))
+
+
+def _say(moment: datetime | None) -> str:
+    return "" if moment is None else say_moment(moment)

@@ -1,0 +1,183 @@
+"""The walk, gone through on paper: when each step would begin, start and end.
+
+What holds a step back are the brakes of the real walk. The fleet stays as it is, nothing fails,
+every gate is open, and events take as long as `Timings` say. Where that does not say when an event
+ends, whatever waits for its end never begins.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final
+
+from forewarn.domain.brakes import BRAKES, BrakeKind, Facts, Release
+from forewarn.domain.event import Outcome, complete, schedule, start
+from forewarn.domain.forecast import Timings
+from forewarn.domain.maintenance import Maintenance, Step, draft_events, is_canary
+from forewarn.domain.names import ScopeId
+from forewarn.domain.notice import earliest_not_before
+from forewarn.domain.snapshot import Snapshot
+from forewarn.protocol.vocabulary import EventId
+
+_NOBODY: Final = EventId("")
+"""The id of events that are never created."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """When a step *begins* with its announcement, *starts*, and *ends*, if that is known.
+
+    It would have begun when it was *ready*, but for the calendar, which *opens* then or later.
+    """
+
+    ready: datetime
+    opens: datetime
+    begins: datetime
+    starts: datetime
+    ends: datetime | None
+
+
+def make_timetable(
+    maintenance: Maintenance,
+    steps: Sequence[Step],
+    snapshot: Snapshot,
+    timings: Timings,
+    now: datetime,
+) -> tuple[Stretch | None, ...]:
+    """Return when each of *steps* would take place from *now* on; None if it never begins.
+
+    *snapshot* is the fleet with nothing in flight.
+    """
+    return _Timetable(maintenance, steps, snapshot, timings, now).run()
+
+
+class _Timetable:
+    """Where the walk is. Steps are known by their number in the order.
+
+    *queues* are the steps that each scope has before it. A step is *ready* when it comes first in
+    each of its scopes, and none of them is *busy* with another; then the brakes are asked.
+    """
+
+    def __init__(
+        self,
+        maintenance: Maintenance,
+        steps: Sequence[Step],
+        snapshot: Snapshot,
+        timings: Timings,
+        now: datetime,
+    ) -> None:
+        self._maintenance = maintenance
+        self._steps = steps
+        self._timings = timings
+        self._facts = Facts(maintenance, snapshot, now, taken=())
+        self._queues: dict[ScopeId, deque[int]] = {}
+        for number, step in enumerate(steps):
+            for scope_id in step.scope_ids:
+                self._queues.setdefault(scope_id, deque()).append(number)
+        canaries = [step for step in steps if is_canary(maintenance.course, step)]
+        self._facts.canaries_ahead = [False] * len(canaries)
+        self._ready: list[int] = []
+        self._busy: set[ScopeId] = set()
+        self._under_way: dict[int, set[ScopeId]] = {}
+        self._waits: dict[int, tuple[datetime, datetime]] = {}
+        self._stretches: dict[int, Stretch] = {}
+        self._order = count()
+        self._moments: list[tuple[datetime, int, Callable[[], None]]] = []
+
+    def run(self) -> tuple[Stretch | None, ...]:
+        for number in {queue[0]: None for queue in self._queues.values()}:
+            self._note_if_ready(number)
+        self._begin_what_may()
+        while self._moments:
+            moment = self._moments[0][0]
+            self._facts.move_to(moment)
+            while self._moments and self._moments[0][0] == moment:
+                heappop(self._moments)[2]()
+            self._begin_what_may()
+        return tuple(map(self._stretches.get, range(len(self._steps))))
+
+    def _begin_what_may(self) -> None:
+        for number in tuple(self._ready):
+            step, facts = self._steps[number], self._facts
+            brakes = [brake for rule in BRAKES if (brake := rule(facts, step))]
+            if any(brake.kind is BrakeKind.AT_ONCE for brake in brakes):
+                return  # and so it is for all that follow
+            if any(brake.release is Release.BY_PROGRESS for brake in brakes):
+                continue
+            self._ready.remove(number)
+            if any(brake.release is Release.BY_HAND for brake in brakes):
+                continue
+            moments = [brake.until for brake in brakes if brake.until]
+            if moments:
+                if brakes[0].kind is BrakeKind.CALENDAR:
+                    self._waits.setdefault(number, (facts.now, moments[0]))
+                self._at(min(moments), partial(insort, self._ready, number))
+            else:
+                self._begin(number, step)
+
+    def _begin(self, number: int, step: Step) -> None:
+        now = self._facts.now
+        timings = {scope_id: self._timings(scope_id) for scope_id in step.scope_ids}
+        starts = max(_start(now, timing.waits) for timing in timings.values())
+        ends = [starts + timing.lasts for timing in timings.values() if timing.lasts is not None]
+        ready, opens = self._waits.get(number, (now, now))
+        self._stretches[number] = Stretch(
+            ready=ready,
+            opens=opens,
+            begins=now,
+            starts=starts,
+            ends=max(ends) if len(ends) == len(timings) else None,
+        )
+        self._facts.places += 1
+        self._under_way[number] = set(timings)
+        self._busy |= timings.keys()
+        self._note_canaries(step)
+        for scope_id, timing in timings.items():
+            if timing.lasts is not None:
+                self._at(starts + timing.lasts, partial(self._end, number, scope_id))
+
+    def _end(self, number: int, scope_id: ScopeId) -> None:
+        facts = self._facts
+        facts.ends[scope_id] = facts.now
+        facts.own = tuple(
+            complete(start(event, now=facts.now), outcome=Outcome.SUCCEEDED, now=facts.now)
+            if event.scope_id == scope_id and event.is_in_flight
+            else event
+            for event in facts.own
+        )
+        self._busy.discard(scope_id)
+        self._under_way[number].discard(scope_id)
+        if not self._under_way[number]:
+            facts.places -= 1
+        self._queues[scope_id].popleft()
+        if self._queues[scope_id]:
+            self._note_if_ready(self._queues[scope_id][0])
+
+    def _note_canaries(self, step: Step) -> None:
+        """Have the others wait for *step*, if it is a canary: of these the brakes know events."""
+        if not is_canary(self._maintenance.course, step):
+            return
+        self._facts.canaries_ahead.pop()
+        drafts = draft_events(self._maintenance, step)
+        self._facts.own += tuple(
+            schedule(draft, event_id=_NOBODY, now=self._facts.now, notice=timedelta(0))
+            for draft in drafts
+        )
+
+    def _note_if_ready(self, number: int) -> None:
+        scope_ids = self._steps[number].scope_ids
+        is_first = all(self._queues[scope_id][0] == number for scope_id in scope_ids)
+        if is_first and self._busy.isdisjoint(scope_ids):
+            insort(self._ready, number)
+
+    def _at(self, moment: datetime, do: Callable[[], None]) -> None:
+        heappush(self._moments, (moment, next(self._order), do))
+
+
+def _start(begins: datetime, waits: timedelta) -> datetime:
+    return earliest_not_before(begins, waits) if waits else begins

@@ -1,0 +1,155 @@
+"""Which steps of a Maintenance may begin, and what holds back the others.
+
+A step that no brake holds may begin. The brakes are tried in the order in which the steps come, for
+what comes first holds what comes later: a step behind another one of its scope waits for that, and
+for nothing else yet. The gates come last: a question is put only when nothing else holds the step,
+so that the answer is fresh when it counts.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from forewarn.domain.brakes import (
+    BRAKES,
+    Brake,
+    Facts,
+    Release,
+    earlier_step,
+    expected_impact,
+    gate_brakes,
+    gate_questions,
+    longest_notice,
+)
+from forewarn.domain.errors import WindowTooShortError
+from forewarn.domain.gate import Question
+from forewarn.domain.maintenance import (
+    Maintenance,
+    MaintenanceStatus,
+    Step,
+    is_canary,
+    own_events,
+    remaining_steps,
+)
+from forewarn.domain.names import MaintenanceId, ScopeId
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.windows import ALWAYS, describe, longest_opening, next_opening
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A step that remains, with what holds it back and what its gates are asked."""
+
+    step: Step
+    brakes: tuple[Brake, ...] = ()
+    questions: tuple[Question, ...] = ()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it never begins unless somebody acts."""
+        return any(brake.release is Release.BY_HAND for brake in self.brakes)
+
+
+Walks: TypeAlias = Mapping[MaintenanceId, tuple[Stage, ...]]
+"""What remains of each Maintenance."""
+
+
+def walk_all(snapshot: Snapshot, now: datetime) -> Walks:
+    """Return what remains of every Maintenance; of two that want a scope, the older one gets it."""
+    taken: set[ScopeId] = set()
+    walks = {}
+    for maintenance in snapshot.maintenances.values():
+        stages = walk(maintenance, snapshot, now, taken=taken)
+        for stage in stages:
+            if not stage.brakes:
+                taken |= stage.step.scope_ids
+        walks[maintenance.maintenance_id] = stages
+    return walks
+
+
+def walk(
+    maintenance: Maintenance,
+    snapshot: Snapshot,
+    now: datetime,
+    *,
+    taken: Collection[ScopeId] = (),
+) -> tuple[Stage, ...]:
+    """Return every step that remains, in order, each with all that holds it back.
+
+    *taken* are the scopes in which other Maintenances are just about to begin a step.
+    """
+    if maintenance.is_aborted or maintenance.finished_at:
+        return ()
+    facts = Facts(maintenance, snapshot, now, taken)
+    steps = remaining_steps(maintenance, snapshot.topology, facts.own)
+    return tuple(_reach(facts, step) for step in steps)
+
+
+def next_steps(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> tuple[Step, ...]:
+    """Return the steps that may be announced now, all of them together."""
+    return tuple(stage.step for stage in walk(maintenance, snapshot, now) if not stage.brakes)
+
+
+def calendar_errors(
+    maintenance: Maintenance, steps: Iterable[Step], snapshot: Snapshot, now: datetime
+) -> Iterator[WindowTooShortError]:
+    """Yield what is wrong with steps that would never begin, for they fit into no window."""
+    calendar = maintenance.course.calendar
+    if calendar == ALWAYS:
+        return
+    impact = expected_impact(maintenance, snapshot)
+    notices: dict[timedelta, ScopeId] = {}
+    for step in steps:
+        notices.setdefault(longest_notice(maintenance, step, snapshot), min(step.scope_ids))
+    for notice, scope_id in notices.items():
+        if next_opening(calendar, now, notice + impact) is None:
+            yield WindowTooShortError(
+                scope_id,
+                notice=notice,
+                impact=impact,
+                longest=longest_opening(calendar, now),
+                windows=[describe(window) for window in calendar.windows],
+            )
+
+
+def status(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> MaintenanceStatus:
+    """Say where *maintenance* is, from the same facts the walk goes by.
+
+    It is WAITING when nothing of it is in flight and a step will begin by itself, later; HELD when
+    none ever will unless somebody acts. With no step left it is COMPLETED, also when the last one
+    failed.
+    """
+    in_flight = any(
+        event.is_in_flight for event in own_events(maintenance, snapshot.events.values())
+    )
+    if maintenance.is_aborted:
+        is_over = maintenance.finished_at or not in_flight
+        return MaintenanceStatus.ABORTED if is_over else MaintenanceStatus.ABORTING
+    stages = walk(maintenance, snapshot, now)
+    if not stages:
+        return MaintenanceStatus.RUNNING if in_flight else MaintenanceStatus.COMPLETED
+    if maintenance.is_paused:
+        return MaintenanceStatus.PAUSED
+    if in_flight or not all(stage.brakes for stage in stages):
+        return MaintenanceStatus.RUNNING
+    is_held = all(stage.is_stuck for stage in stages)
+    return MaintenanceStatus.HELD if is_held else MaintenanceStatus.WAITING
+
+
+def _reach(facts: Facts, step: Step) -> Stage:
+    first = earlier_step(facts, step)
+    brakes = (first,) if first else tuple(brake for rule in BRAKES if (brake := rule(facts, step)))
+    questions: tuple[Question, ...] = ()
+    if not brakes:
+        questions = gate_questions(facts, step)
+        brakes = gate_brakes(facts, questions)
+    stage = Stage(step=step, brakes=brakes, questions=questions)
+    for scope_id in step.scope_ids:
+        facts.ahead[scope_id] = facts.ahead.get(scope_id, False) or stage.is_stuck
+    if is_canary(facts.course, step):
+        facts.canaries_ahead.append(stage.is_stuck)
+    if not brakes or (questions and not stage.is_stuck):
+        # Whoever asks a gate has a place, or the answer would be old when there is one.
+        facts.places += 1
+    return stage

@@ -1,0 +1,93 @@
+"""What the target of a webhook says, and what is made of it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Final
+
+from forewarn.domain.impact import Impact, ImpactStatus
+
+_TRY_AGAIN: Final = frozenset(
+    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+)
+_STATUSES: Final = {
+    "running": ImpactStatus.RUNNING,
+    "done": ImpactStatus.DONE,
+    "failed": ImpactStatus.FAILED,
+}
+_LONGEST_MESSAGE: Final = 200
+_NONSENSE: Final = Impact(
+    status=ImpactStatus.UNKNOWN, reason="the target answers what makes no sense"
+)
+_FORGOTTEN: Final = Impact(
+    status=ImpactStatus.UNKNOWN, reason="the target took it, and now says it knows nothing of it"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One answer, or with the *code* 0 none, and then *said* is why.
+
+    *body* is what was said in JSON, if anything was; *status_url* is where to ask from now on.
+    """
+
+    code: int
+    said: str
+    body: bytes | None = None
+    status_url: str | None = None
+    retry_after: timedelta = timedelta(0)
+
+    @property
+    def is_success(self) -> bool:
+        return HTTPStatus.OK <= self.code < HTTPStatus.MULTIPLE_CHOICES
+
+    @property
+    def is_worth_another_try(self) -> bool:
+        is_down = self.code >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return self.code == 0 or is_down or self.code in _TRY_AGAIN
+
+
+def judge_order(answer: Answer) -> Impact:
+    """Say what is known after the target was told to begin."""
+    if answer.is_success and answer.body is not None:
+        return _read(answer.body)
+    if answer.is_success:
+        reason = "" if answer.status_url else "its end is told by completing the event"
+        return Impact(status=ImpactStatus.RUNNING, reason=reason)
+    if answer.is_worth_another_try:
+        reason = f"the target has not taken it yet: {answer.said}"
+        return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
+    return Impact(status=ImpactStatus.FAILED, reason=f"the target refuses it: {answer.said}")
+
+
+def judge_status(answer: Answer) -> Impact:
+    """Say what is known after the target, which took the order, was asked how far it is."""
+    if answer.code in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
+        return _FORGOTTEN
+    if not answer.is_success:
+        reason = f"the target does not tell: {answer.said}"
+        return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
+    return _NONSENSE if answer.body is None else _read(answer.body)
+
+
+def _read(body: bytes) -> Impact:
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        return _NONSENSE
+    if not isinstance(content, Mapping):
+        return _NONSENSE
+    said = content.get("status")
+    if said == ImpactStatus.NOT_BEGUN:
+        return _FORGOTTEN
+    status = _STATUSES.get(said) if isinstance(said, str) else None
+    return _NONSENSE if status is None else Impact(status=status, reason=_message(content))
+
+
+def _message(content: Mapping[str, object]) -> str:
+    message = content.get("message")
+    if not isinstance(message, str):
+        return ""
+    return "".join(filter(str.isprintable, message)).strip()[:_LONGEST_MESSAGE]

@@ -1,0 +1,136 @@
+"""Scripts of the operator carry maintenance out, one process per event and virtual machine.
+
+What keeps it to one is the file of the order, which is there before the script is. It is handed to
+the attendant of the script, locked: whoever finds the file without an ending and without the lock
+knows that the script was begun, or was just about to be, and that nobody can tell how it ended.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import HostName, VmName
+from forewarn.executors import attendant
+from forewarn.executors.orders import LONGEST, Order, Selection, choose, next_second, nobody_for
+from forewarn.executors.records import Records
+from forewarn.operations.durations import format_duration
+from forewarn.ports.clock import Clock
+from forewarn.protocol.vocabulary import EventId
+
+EXECUTOR: Final = "command"
+
+_LOST: Final = (
+    "it was begun, and whoever ran it went down before the end was known; "
+    "see what became of it, and complete the event"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A program and its arguments, for which events it is meant, and how long it may take."""
+
+    run: tuple[str, ...]
+    selection: Selection = field(default_factory=Selection)
+    timeout: timedelta = LONGEST
+
+
+class CommandExecutor:
+    """Starts the first command that is meant for an impact, and looks after it from then on.
+
+    The script survives the server, and the next server finds it again.
+    """
+
+    def __init__(
+        self,
+        commands: Sequence[Command],
+        *,
+        records: Records,
+        host_of: Callable[[VmName], HostName | None],
+        environment: Mapping[str, str],
+        clock: Clock,
+    ) -> None:
+        self._commands = commands
+        self._records = records
+        self._host_of = host_of
+        self._environment = environment
+        self._clock = clock
+
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
+        """Start the script, unless it was begun before."""
+        host = event.host or self._host_of(vm)
+        order = Order(event=event, vm=vm, host=host, epoch=epoch)
+        if not self._records.has(order.key):
+            self._begin(order)
+        return self.inquire(*order.key)
+
+    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
+        """Look whether the script runs or how it ended; what it printed last comes with it."""
+        key = (event_id, vm)
+        begun = self._records.begun(key)
+        if ended := self._records.ended(key):
+            return ended
+        if begun is None:
+            return Impact(status=ImpactStatus.NOT_BEGUN)
+        if begun["executor"] != EXECUTOR:
+            reason = f"it was begun by the executor {begun['executor']}; serve with that"
+            return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
+        if self._records.is_attended(key):
+            return Impact(
+                status=ImpactStatus.RUNNING,
+                reason=self._records.last_word(key),
+                ask_again_at=next_second(self._clock.now()),
+            )
+        # It may have ended between the two looks.
+        return self._records.ended(key) or Impact(status=ImpactStatus.UNKNOWN, reason=_LOST)
+
+    def _begin(self, order: Order) -> None:
+        command = choose(self._commands, order.event.event_type, order.host)
+        if command is None:
+            self._records.end(order.key, ImpactStatus.FAILED, nobody_for(order, EXECUTOR))
+            return
+        file = self._records.claim(order.key, _content(order, command))
+        if file is None:
+            return
+        try:
+            self._start(order, file)
+        except OSError as error:
+            reason = f"it could not be started: {error.strerror}"
+            self._records.end(order.key, ImpactStatus.FAILED, reason)
+        finally:
+            os.close(file)
+
+    def _start(self, order: Order, file: int) -> None:
+        process = subprocess.Popen(  # noqa: S603 - our own
+            [
+                sys.executable,
+                "-I",  # what is in the environment is meant for the script
+                "-S",
+                attendant.__file__,
+                str(self._records.order_path(order.key).absolute()),
+            ],
+            env={**self._environment, **order.environment()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=(file,),
+        )
+        # Somebody has to, or it stays in the list of processes after its end.
+        threading.Thread(target=process.wait, name="attendant", daemon=True).start()
+
+
+def _content(order: Order, command: Command) -> dict[str, object]:
+    return {
+        "executor": EXECUTOR,
+        "command": command.run,
+        "timeout": format_duration(command.timeout),
+        "timeout_seconds": command.timeout.total_seconds(),
+        "input": order.describe(),
+    }

@@ -1,0 +1,206 @@
+"""Asking gates without waiting for them.
+
+An answer is for one question and for as long as the gate says: then it is asked again, also if it
+was open, because a step may wait for something else meanwhile.
+"""
+
+import queue
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+import structlog
+
+from forewarn.domain.gate import Answer, GateStatus, Question
+from forewarn.domain.names import MaintenanceId, ScopeId
+from forewarn.gates.verdict import Gate, Verdict, shut
+from forewarn.ports.clock import Clock, WallClock
+
+log = structlog.get_logger()
+
+LANES: Final = 4
+"""How many questions a gate is asked at once; a gate that hangs hangs this many threads."""
+_MOST_CASES: Final = 10_000
+_END_SECONDS: Final = 2.0
+_UNKNOWN_AGAIN: Final = timedelta(minutes=1)
+
+_Place: TypeAlias = tuple[str, MaintenanceId, tuple[ScopeId, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownGate:
+    """A gate of the file: of which *kind*, and after how much maintenance time to ask again."""
+
+    gate: Gate
+    kind: str
+    every: timedelta
+
+
+@dataclass(slots=True, eq=False)
+class _Case:
+    """A question and what is known of its answer. It is dropped when the next step has another."""
+
+    question: Question
+    answer: Answer
+    ask_at: datetime | None = None
+    is_dropped: bool = False
+    answered: threading.Event = field(default_factory=threading.Event)
+
+
+class AskedGates:
+    """Every gate of the file. *woken* is called when an answer has come.
+
+    Under virtual time it *waits* for answers: nothing may happen between two moments.
+    """
+
+    def __init__(
+        self,
+        gates: Mapping[str, KnownGate],
+        *,
+        clock: Clock,
+        wall: WallClock,
+        woken: Callable[[], None],
+        waits: bool = False,
+    ) -> None:
+        self._gates = gates
+        self._clock = clock
+        self._wall = wall
+        self._woken = woken
+        self._waits = waits
+        self._lock = threading.Lock()
+        self._cases: OrderedDict[_Place, _Case] = OrderedDict()
+        self._lanes = {name: _Lanes(name, self._answer) for name in gates}
+
+    def names(self) -> frozenset[str]:
+        """Return which gates there are."""
+        return frozenset(self._gates)
+
+    def kinds(self) -> Mapping[str, str]:
+        """Return the kind of each gate, in the order of the file."""
+        return {name: known.kind for name, known in self._gates.items()}
+
+    def ask(self, question: Question) -> Answer:
+        """Return the answer so far, and have the question put if it is time to."""
+        now = self._clock.now()
+        if question.gate not in self._gates:
+            output = f"There is no gate called {question.gate!r} in the server's file of gates."
+            return Answer(status=GateStatus.SHUT, output=output, ask_again_at=now + _UNKNOWN_AGAIN)
+        case = self._case(question, now)
+        if self._waits:
+            case.answered.wait()
+        if case.answer.status is GateStatus.ASKING:
+            return replace(case.answer, ask_again_at=now + self._gates[question.gate].every)
+        return case.answer
+
+    def test(self, name: str) -> Answer:
+        """Ask the gate of that *name* at once, about no Maintenance, and wait for the answer."""
+        question = Question(
+            gate=name, maintenance_id=MaintenanceId("test"), scope_ids=(), steps_done=0
+        )
+        return self._read(name, self._put(question))
+
+    def close(self) -> None:
+        """End what is under way. Who does not end in time is left behind."""
+        for name, lanes in self._lanes.items():
+            lanes.stop()
+            self._gates[name].gate.close()
+        deadline = time.monotonic() + _END_SECONDS
+        for lanes in self._lanes.values():
+            lanes.join(deadline)
+
+    def _case(self, question: Question, now: datetime) -> _Case:
+        """Return the case of *question*, put anew if there is none or its answer is too old."""
+        place = (question.gate, question.maintenance_id, question.scope_ids)
+        with self._lock:
+            case = self._cases.get(place)
+            if case is None or case.question != question:
+                if case is not None:
+                    case.is_dropped = True
+                case = self._cases[place] = self._submit(question, "")
+            elif case.ask_at is not None and case.ask_at <= now:
+                case = self._cases[place] = self._submit(question, case.answer.output)
+            self._cases.move_to_end(place)
+            while len(self._cases) > _MOST_CASES:
+                self._cases.popitem(last=False)[1].is_dropped = True
+            return case
+
+    def _submit(self, question: Question, output: str) -> _Case:
+        case = _Case(question, Answer(status=GateStatus.ASKING, output=output))
+        self._lanes[question.gate].put(case)
+        return case
+
+    def _answer(self, case: _Case) -> None:
+        if not case.is_dropped:
+            verdict = self._put(case.question)
+            answer = self._read(case.question.gate, verdict)
+            with self._lock:
+                case.answer = answer
+                case.ask_at = self._ask_at(case.question.gate, verdict)
+        case.answered.set()
+        if not (self._waits or case.is_dropped):
+            self._woken()
+
+    def _put(self, question: Question) -> Verdict:
+        try:
+            return self._gates[question.gate].gate.ask(question, now=self._wall.now())
+        except Exception as error:
+            # A mistake of ours must neither open a gate nor end its thread.
+            log.exception("gate_failed", gate=question.gate)
+            return shut(f"The server failed to ask it: {type(error).__name__}.")
+
+    def _read(self, name: str, verdict: Verdict) -> Answer:
+        if verdict.is_open:
+            return Answer(status=GateStatus.OPEN, output=verdict.output)
+        return Answer(
+            status=GateStatus.SHUT,
+            output=verdict.output,
+            ask_again_at=self._ask_at(name, verdict),
+        )
+
+    def _ask_at(self, name: str, verdict: Verdict) -> datetime:
+        return self._clock.now() + (verdict.retry_after or self._gates[name].every)
+
+
+class _Lanes:
+    """The threads that ask one gate: no more than a few, and none before there is a question."""
+
+    def __init__(self, name: str, answer: Callable[[_Case], None]) -> None:
+        self._name = name
+        self._answer = answer
+        self._waiting: queue.SimpleQueue[_Case | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._is_stopping = False
+
+    def put(self, case: _Case) -> None:
+        """Have *case* answered when there is a thread for it. Called under the lock."""
+        if self._is_stopping:
+            case.answered.set()
+            return
+        self._waiting.put(case)
+        if len(self._threads) < LANES:
+            # Daemons: who waits for a gate must not keep the server from ending.
+            thread = threading.Thread(target=self._run, name=f"gate-{self._name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """Let every thread end after the question it is at."""
+        self._is_stopping = True
+        for _ in range(LANES):
+            self._waiting.put(None)
+
+    def join(self, deadline: float) -> None:
+        """Wait for the threads, but not after *deadline*."""
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _run(self) -> None:
+        while (case := self._waiting.get()) is not None:
+            if self._is_stopping:
+                case.answered.set()
+            else:
+                self._answer(case)

@@ -1,0 +1,123 @@
+"""A gate that is open while what Prometheus has measured is as it should be."""
+
+import json
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from forewarn.domain.gate import Question
+from forewarn.gates.exchange import NoAnswerError, Reply, Request, send
+from forewarn.gates.verdict import Verdict, shut, tidy
+from forewarn.protocol.errors import ForewarnError
+
+_COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_MOST_LINES: Final = 20
+
+
+class ExpectationError(ForewarnError):
+    """Something that is no comparison with a number."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text!r} compares with no number; write something like '> 0.99'.")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What every value must be like."""
+
+    comparison: str
+    limit: float
+
+    def is_met(self, value: float) -> bool:
+        """Tell whether *value* is like that; what is no number never is."""
+        return value == value and _COMPARISONS[self.comparison](value, self.limit)  # noqa: PLR0124 - NaN is not
+
+    def __str__(self) -> str:
+        return f"{self.comparison} {self.limit:g}"
+
+
+def read_expectation(text: str) -> Expectation:
+    """Return what *text* says, such as `> 0.99`."""
+    match = re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*", text)
+    try:
+        return Expectation(match[1], float(match[2])) if match else _refuse(text)
+    except ValueError:
+        return _refuse(text)
+
+
+class PrometheusGate:
+    """Puts an instant *query* to the Prometheus at *url*.
+
+    Open if there is a result and every value in it is what *expectation* says.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        query: str,
+        expectation: Expectation,
+        timeout: timedelta,
+        headers: Mapping[str, str],
+    ) -> None:
+        self._request = Request(
+            method="GET",
+            url=f"{url.rstrip('/')}/api/v1/query",
+            timeout=timeout,
+            headers=headers,
+            parameters={"query": query},
+        )
+        self._expectation = expectation
+
+    def ask(self, question: Question, *, now: datetime) -> Verdict:  # noqa: ARG002 - the same for all
+        """Look whether every value is as expected."""
+        try:
+            reply = send(self._request)
+        except NoAnswerError as error:
+            return shut(str(error))
+        try:
+            values = list(_values(reply))
+        except (LookupError, TypeError, ValueError):
+            return shut(f"This is not how Prometheus answers: {reply.said}\n{reply.body}")
+        if not values:
+            return shut("The query has no result.")
+        wrong = [line for line, value in values if not self._expectation.is_met(value)]
+        if wrong:
+            return shut("\n".join((f"Not {self._expectation}:", *wrong[:_MOST_LINES])))
+        return Verdict(
+            is_open=True, output=tidy("\n".join(line for line, _ in values[:_MOST_LINES]))
+        )
+
+    def close(self) -> None:
+        """Do nothing: a request ends by itself."""
+
+
+def _refuse(text: str) -> Expectation:
+    raise ExpectationError(text)
+
+
+def _values(reply: Reply) -> Iterator[tuple[str, float]]:
+    """Yield each value of an instant vector or scalar, and a line that shows it."""
+    content: Any = json.loads(reply.body)
+    if content["status"] != "success":
+        raise ValueError(content)
+    kind, result = content["data"]["resultType"], content["data"]["result"]
+    if kind == "scalar":
+        yield str(result[1]), float(result[1])
+    elif kind == "vector":
+        for sample in result:
+            labels = ", ".join(f'{name}="{value}"' for name, value in sample["metric"].items())
+            text = sample["value"][1]
+            yield f"{{{labels}}} {text}" if labels else text, float(text)
+    else:
+        raise ValueError(kind)

@@ -1,0 +1,58 @@
+"""What every kind of gate is asked, and what it says to it."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from forewarn.domain.gate import Question
+
+MOST_OUTPUT: Final = 2_000
+"""How many characters of what a gate says are kept: the last ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether it is open, and what it says to people.
+
+    *retry_after* is when to ask again, if the gate wants that to be another time than usual.
+    """
+
+    is_open: bool
+    output: str
+    retry_after: timedelta | None = None
+
+
+class Gate(Protocol):
+    """One gate. It is asked from several threads."""
+
+    def ask(self, question: Question, *, now: datetime) -> Verdict:
+        """Put *question* and wait for the answer, within the gate's time-out."""
+        ...
+
+    def close(self) -> None:
+        """End what is under way, as far as it can be."""
+        ...
+
+
+def shut(output: str) -> Verdict:
+    """Return that it is shut, and why."""
+    return Verdict(is_open=False, output=tidy(output))
+
+
+def tidy(output: str) -> str:
+    """Return the last of *output*, without what a terminal would take for a command."""
+    lines = output.replace("\r\n", "\n").replace("\t", " ").split("\n")
+    clean = "\n".join("".join(filter(str.isprintable, line)).rstrip() for line in lines)
+    return clean.strip()[-MOST_OUTPUT:]
+
+
+def encode_question(question: Question) -> bytes:
+    """Return *question* as JSON, as commands and webhooks get it."""
+    content = {
+        "gate": question.gate,
+        "maintenance_id": question.maintenance_id,
+        "scope_ids": question.scope_ids,
+        "steps_done": question.steps_done,
+    }
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()

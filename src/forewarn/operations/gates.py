@@ -1,0 +1,32 @@
+"""Gates, as an operator tries them before a roll-out."""
+
+from collections.abc import Iterable
+
+from forewarn.domain.names import name_key
+from forewarn.operations.context import Context
+from forewarn.operations.recording import record_audit
+from forewarn.ports.store import Transaction
+from forewarn.protocol.errors import ForewarnError
+
+
+class GateNotFoundError(ForewarnError):
+    """A gate that is not in the server's file of gates."""
+
+    def __init__(self, gate: str) -> None:
+        super().__init__(f"There is no gate called {gate!r} in the server's file of gates.")
+        self.gate = gate
+
+
+def prepare_gate_test(tx: Transaction, context: Context, gates: Iterable[str], name: str) -> str:
+    """Return the name of the gate called *name*, in any case, and note that it is asked."""
+    gate = find_gate(gates, name)
+    record_audit(tx, context, "gate test", gate)
+    return gate
+
+
+def find_gate(gates: Iterable[str], name: str) -> str:
+    """Return the one of *gates* that is called *name*, in any case."""
+    for gate in gates:
+        if name_key(gate) == name_key(name):
+            return gate
+    raise GateNotFoundError(name)

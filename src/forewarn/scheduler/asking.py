@@ -1,0 +1,71 @@
+"""What gates are asked, and what they last said."""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Final
+
+import structlog
+
+from forewarn.domain.gate import Answer, GateStatus, Question
+from forewarn.operations.snapshots import Answers
+from forewarn.ports.gate import Gates
+
+log = structlog.get_logger()
+
+_ASK_AGAIN_AFTER_FAILURE: Final = timedelta(seconds=10)
+_SOONEST: Final = timedelta(seconds=1)
+"""No gate is asked more often, or the loop would not come to its other work."""
+
+
+class Asking:
+    """Puts questions to gates, and keeps the answers while the questions matter."""
+
+    def __init__(self, gates: Gates | None) -> None:
+        self._gates = gates
+        self._answers: dict[Question, Answer] = {}
+
+    @property
+    def answers(self) -> Answers:
+        """What the gates last said; to be looked up in, from any thread."""
+        return MappingProxyType(self._answers)
+
+    def ask(self, question: Question, now: datetime) -> None:
+        """Put *question*, and keep what is said."""
+        known = self._answers.get(question)
+        answer = self._ask(question, known, now)
+        again = answer.ask_again_at
+        self._answers[question] = replace(
+            answer,
+            ask_again_at=None if again is None else max(again, now + _SOONEST),
+            asked_since=known.asked_since if known else now,
+        )
+
+    def keep(self, questions: AbstractSet[Question]) -> None:
+        """Forget what was said to any other question: it is asked anew when it matters again."""
+        if not self._answers.keys() <= questions:
+            self._answers = {
+                question: answer
+                for question, answer in self._answers.items()
+                if question in questions
+            }
+
+    def expect_news(self, now: datetime) -> None:
+        """Ask again whoever has not said anything yet."""
+        for question, answer in self._answers.items():
+            if answer.status is GateStatus.ASKING:
+                self._answers[question] = replace(answer, ask_again_at=now)
+
+    def _ask(self, question: Question, known: Answer | None, now: datetime) -> Answer:
+        again = now + _ASK_AGAIN_AFTER_FAILURE
+        if self._gates is None:
+            said = f"This server has no gate called {question.gate!r}."
+            return Answer(status=GateStatus.SHUT, output=said, ask_again_at=again)
+        try:
+            return self._gates.ask(question)
+        except Exception as error:
+            # One gate in trouble must not keep the loop from its other work.
+            if known is None or known.output != str(error):
+                log.exception("gate_failed", gate=question.gate)
+            return Answer(status=GateStatus.SHUT, output=str(error), ask_again_at=again)

@@ -1,0 +1,312 @@
+"""The port's Reading, over one connection."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Column, Connection, Select
+
+from forewarn.domain.access import Token
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName, name_key
+from forewarn.domain.notification import Notification, NotificationStatus
+from forewarn.domain.publication import FIRST_DOCUMENT
+from forewarn.domain.scenario import ScenarioRun
+from forewarn.domain.topology import Topology
+from forewarn.ports.store import (
+    AuditEntry,
+    DocumentKey,
+    KeptAnswer,
+    LedgerEntry,
+    LedgerLine,
+    Membership,
+    MembershipKey,
+    PreparedTopology,
+    SimulatedImpact,
+)
+from forewarn.protocol.document import Document
+from forewarn.protocol.versions import PreviewWire
+from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
+from forewarn.storage import statements
+from forewarn.storage.fleet import (
+    StoredTopology,
+    TopologyCache,
+    prepare_topology,
+)
+from forewarn.storage.tables import maintenances, outbox, scenario_runs
+
+
+class SqlReading:
+    """A consistent look at everything that *connection* sees."""
+
+    def __init__(self, connection: Connection, cache: TopologyCache) -> None:
+        self._connection = connection
+        self._cache = cache
+        self._stored: StoredTopology | None = None
+
+    def topology(self) -> Topology:
+        """Return the fleet."""
+        return self._stored_topology().topology
+
+    def prepare_topology(self, topology: Topology) -> PreparedTopology:
+        """Do all the work for `put_topology` that can be done before."""
+        return prepare_topology(topology, self._stored_topology())
+
+    def simulated_impact(self, event_id: EventId, vm: VmName) -> SimulatedImpact | None:
+        """Return what the simulated executor has begun, if it has."""
+        row = self._row(statements.SIMULATED_IMPACT, event_id=event_id, vm=vm)
+        return None if row is None else SimulatedImpact(**row)
+
+    def event(self, event_id: EventId) -> ScheduledEvent | None:
+        """Return one event, wherever it is in its life."""
+        row = self._row(statements.EVENT, event_id=event_id)
+        return None if row is None else ScheduledEvent(**row)
+
+    def events_in_flight(self, scope_id: ScopeId | None = None) -> tuple[ScheduledEvent, ...]:
+        """Return what is Scheduled or Started, everywhere or in one scope."""
+        if scope_id is None:
+            return self._events(statements.EVENTS_IN_FLIGHT)
+        return self._events(statements.EVENTS_IN_FLIGHT_OF_SCOPE, scope_id=scope_id)
+
+    def user_operations_in_flight(self) -> tuple[ScheduledEvent, ...]:
+        """Return the restarts and redeploys that are Scheduled or Started, everywhere."""
+        return self._events(statements.USER_OPERATIONS_IN_FLIGHT)
+
+    def events_under_way(self) -> tuple[ScheduledEvent, ...]:
+        """Return what is in flight, and every event of a Maintenance that is not finished."""
+        return self._events(statements.EVENTS_UNDER_WAY)
+
+    def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]:
+        """Return every event that one of the Maintenances has created."""
+        wanted = list(maintenance_ids)
+        return self._events(statements.EVENTS_OF_MAINTENANCES, maintenance_ids=wanted)
+
+    def events(  # noqa: PLR0913 - one for each way to narrow it down
+        self,
+        *,
+        status: Iterable[EventStatus] = (),
+        vm: VmName | None = None,
+        scope_ids: Iterable[ScopeId] | None = None,
+        event_type: EventType | None = None,
+        ended: tuple[datetime | None, datetime | None] = (None, None),
+        older_than: EventId | None = None,
+        limit: int = 1000,
+    ) -> tuple[ScheduledEvent, ...]:
+        """Return the newest *limit* events of these kinds, oldest first."""
+        look, values = statements.NEWEST_EVENTS, dict[str, Any](limit=limit)
+        for condition, name, wanted in (
+            (statements.HAS_STATUS, "status", list(status) or None),
+            (statements.AFFECTS_VM, "vm", vm),
+            (statements.HAS_TYPE, "event_type", event_type),
+            (statements.HAS_ENDED_SINCE, "ended_since", ended[0]),
+            (statements.HAS_ENDED_BEFORE, "ended_before", ended[1]),
+            (statements.IS_OLDER, "older_than", older_than),
+        ):
+            if wanted is not None:
+                look, values[name] = look.where(condition), wanted
+        if scope_ids is not None:
+            look = look.where(statements.in_scopes(tuple(scope_ids)))
+        return self._events(look, **values)[::-1]
+
+    def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]:
+        """Return the life of one event."""
+        rows = self._rows(statements.LEDGER, event_id=event_id)
+        return tuple(LedgerEntry(**row) for row in rows)
+
+    def ledger_after(self, sequence: int, *, limit: int) -> tuple[LedgerLine, ...]:
+        """Return the lines that follow *sequence*, of all events, in the order of commitment."""
+        rows = self._rows(statements.LEDGER_AFTER, after=sequence, limit=limit)
+        return tuple(LedgerLine(**row) for row in rows)
+
+    def last_sequence(self) -> int:
+        """Return the number of the last line of the ledger, 0 if there is none."""
+        return self._value(statements.LAST_SEQUENCE) or 0
+
+    def maintenance(self, maintenance_id: MaintenanceId) -> Maintenance | None:
+        """Return one Maintenance."""
+        row = self._row(statements.MAINTENANCE, maintenance_id=maintenance_id)
+        return None if row is None else Maintenance(**row)
+
+    def maintenances(
+        self,
+        *,
+        finished: bool | None = None,
+        older_than: MaintenanceId | None = None,
+        limit: int | None = None,
+    ) -> tuple[Maintenance, ...]:
+        """Return all Maintenances, or only those that are finished, or are not."""
+        look = _MAINTENANCES[finished]
+        rows = self._page(look, maintenances.c.maintenance_id, older_than, limit)
+        return tuple(Maintenance(**row) for row in rows)
+
+    def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None:
+        """Return one run of a scenario."""
+        row = self._row(statements.SCENARIO_RUN, run_id=run_id)
+        return None if row is None else ScenarioRun(**row)
+
+    def scenario_runs(
+        self,
+        *,
+        finished: bool | None = None,
+        older_than: ScenarioRunId | None = None,
+        limit: int | None = None,
+    ) -> tuple[ScenarioRun, ...]:
+        """Return all runs, or only those that are finished, or are not."""
+        look = _SCENARIO_RUNS[finished]
+        rows = self._page(look, scenario_runs.c.run_id, older_than, limit)
+        return tuple(ScenarioRun(**row) for row in rows)
+
+    def document(self, scope_id: ScopeId) -> Document:
+        """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
+        document: Document | None = self._value(statements.DOCUMENT, scope_id=scope_id)
+        return FIRST_DOCUMENT if document is None else document
+
+    def documents(self) -> dict[ScopeId, Document]:
+        """Return the current document of every scope of the topology."""
+        rows = self._connection.execute(statements.DOCUMENTS)
+        return {scope_id: body or FIRST_DOCUMENT for scope_id, body in rows}
+
+    def document_at(self, scope_id: ScopeId, at: datetime) -> Document:
+        """Return what the scope was shown at a moment; `FIRST_DOCUMENT` before its first."""
+        document: Document | None = self._value(statements.DOCUMENT_AT, scope_id=scope_id, at=at)
+        return FIRST_DOCUMENT if document is None else document
+
+    def superseded_documents(self, before: datetime, *, limit: int) -> tuple[DocumentKey, ...]:
+        """Return documents that nobody could read at *before* or later: newer ones were there."""
+        values = {"before": before, "limit": limit}
+        rows = self._connection.execute(statements.SUPERSEDED_DOCUMENTS, values)
+        return tuple((scope_id, incarnation) for scope_id, incarnation in rows)
+
+    def memberships(self, vm: str) -> tuple[Membership, ...]:
+        """Return in which scopes a virtual machine was, in any case of its name, oldest first."""
+        rows = self._rows(statements.MEMBERSHIPS, vm=name_key(vm))
+        return tuple(Membership(**row) for row in rows)
+
+    def superseded_memberships(self, before: datetime, *, limit: int) -> tuple[MembershipKey, ...]:
+        """Return those that held for no moment from *before* on, and of machines gone by then."""
+        values = {"before": before, "limit": limit}
+        rows = self._connection.execute(statements.SUPERSEDED_MEMBERSHIPS, values)
+        return tuple((vm, since) for vm, since in rows)
+
+    def preview_wires(self) -> tuple[tuple[datetime, PreviewWire], ...]:
+        """Return which account of 2017-03-01 was served from when on, oldest first."""
+        rows = self._connection.execute(statements.PREVIEW_WIRES)
+        return tuple((since, wire) for since, wire in rows)
+
+    def last_polled_at(self, scope_id: ScopeId) -> datetime | None:
+        """Return when the scope was last polled, as far as it was recorded."""
+        moment: datetime | None = self._value(statements.LAST_POLLED_AT, scope_id=scope_id)
+        return moment
+
+    def audit(
+        self,
+        *,
+        who: str | None = None,
+        action: str | None = None,
+        since: datetime | None = None,
+        older_than: int | None = None,
+        limit: int = 1000,
+    ) -> tuple[AuditEntry, ...]:
+        """Return the newest *limit* entries of these, oldest first."""
+        filters = {"who": who, "action": action, "since": since, "older_than": older_than}
+        wanted = {name: value for name, value in filters.items() if value is not None}
+        look = statements.NEWEST_AUDIT.where(*(statements.AUDIT_FILTERS[name] for name in wanted))
+        rows = self._rows(look, limit=limit, **wanted)
+        return tuple(AuditEntry(**row) for row in rows)[::-1]
+
+    def token(self, token_hash: str) -> Token | None:
+        """Return the token whose secret has this hash."""
+        row = self._row(statements.TOKEN, token_hash=token_hash)
+        return None if row is None else Token(**row)
+
+    def tokens(self) -> tuple[Token, ...]:
+        """Return every token, also those that grant nothing any more."""
+        return tuple(Token(**row) for row in self._rows(statements.TOKENS))
+
+    def setting(self, name: str) -> str | None:
+        """Return what was put under *name*."""
+        value: str | None = self._value(statements.SETTING, name=name)
+        return value
+
+    def kept_answer(self, who: str, key: str) -> KeptAnswer | None:
+        """Return what was answered to the request of *who* that had *key*."""
+        row = self._row(statements.KEPT_ANSWER, who=who, key=key)
+        return None if row is None else KeptAnswer(**row)
+
+    def notification(self, notification_id: str) -> Notification | None:
+        """Return one message."""
+        row = self._row(statements.NOTIFICATION, notification_id=notification_id)
+        return None if row is None else Notification(**row)
+
+    def notifications(
+        self,
+        *,
+        status: NotificationStatus | None = None,
+        scope_ids: Iterable[ScopeId] | None = None,
+        older_than: str | None = None,
+        limit: int = 1000,
+    ) -> tuple[Notification, ...]:
+        """Return the newest *limit* messages, oldest first."""
+        look, values = statements.NOTIFICATIONS, dict[str, Any]()
+        if status is not None:
+            look, values["status"] = look.where(statements.HAS_NOTIFICATION_STATUS), status
+        if scope_ids is not None:
+            is_in_scopes = statements.in_scopes(tuple(scope_ids))
+            look = look.where(statements.IS_ABOUT_EVENT, is_in_scopes)
+        rows = self._page(look, outbox.c.notification_id, older_than, limit, **values)
+        return tuple(Notification(**row) for row in rows)
+
+    def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
+        """Return the first waiting message of each event for *target*, soonest first."""
+        return self._notifications(statements.NEXT_NOTIFICATIONS, target=target, limit=limit)
+
+    def targets_waited_for(self) -> tuple[str, ...]:
+        """Return the name of every target for which a message is waiting."""
+        return tuple(row["target"] for row in self._rows(statements.TARGETS_WAITED_FOR))
+
+    def _notifications(self, look: Select[Any], **values: object) -> tuple[Notification, ...]:
+        return tuple(Notification(**row) for row in self._rows(look, **values))
+
+    def _stored_topology(self) -> StoredTopology:
+        if self._stored is None:
+            self._stored = self._cache.look(self._connection)
+        return self._stored
+
+    def _events(self, look: Select[Any], **values: object) -> tuple[ScheduledEvent, ...]:
+        return tuple(ScheduledEvent(**row) for row in self._rows(look, **values))
+
+    def _page(
+        self,
+        look: Select[Any],
+        key: Column[Any],
+        older_than: str | None,
+        limit: int | None,
+        **values: object,
+    ) -> list[dict[str, Any]]:
+        if older_than is None and limit is None:
+            return self._rows(look, **values)
+        newest = statements.newest(look, key, older_than).limit(limit)
+        return self._rows(newest, **values)[::-1]
+
+    def _rows(self, look: Select[Any], **values: object) -> list[dict[str, Any]]:
+        return [row._asdict() for row in self._connection.execute(look, values)]
+
+    def _row(self, look: Select[Any], **values: object) -> dict[str, Any] | None:
+        row = self._connection.execute(look, values).one_or_none()
+        return None if row is None else row._asdict()
+
+    def _value(self, look: Select[Any], **values: object) -> Any:
+        return self._connection.execute(look, values).scalar()
+
+
+_MAINTENANCES: Final = {
+    None: statements.MAINTENANCES,
+    True: statements.FINISHED_MAINTENANCES,
+    False: statements.UNFINISHED_MAINTENANCES,
+}
+_SCENARIO_RUNS: Final = {
+    None: statements.SCENARIO_RUNS,
+    True: statements.FINISHED_SCENARIO_RUNS,
+    False: statements.UNFINISHED_SCENARIO_RUNS,
+}

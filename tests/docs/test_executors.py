@@ -1,0 +1,139 @@
+"""What the page on executors claims is true today."""
+
+import re
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.executors.conftest import (
+    EVENT,
+    HOSTS,
+    WEB_0,
+    is_over,
+    make_webhook,
+    wait_for,
+)
+
+from forewarn.clocks import SystemClock
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.executors.command import Command, CommandExecutor
+from forewarn.executors.configuration import (
+    CommandTable,
+    WebhookTable,
+    read_commands,
+    read_targets,
+)
+from forewarn.executors.exchange import Target
+from forewarn.executors.orders import Order
+from forewarn.executors.records import Records
+from forewarn.executors.webhook import EPOCH, EVENT_ID, VIRTUAL_MACHINE
+from forewarn.settings import ExecutorKind
+
+PAGE = Path(__file__).parent.parent.parent / "docs/reference/executors.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def fence(language: str) -> str:
+    (text,) = (code for name, code in FENCE.findall(TEXT) if name == language)
+    return str(text)
+
+
+def program(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def test_executors_of_the_reference_are_those_there_are() -> None:
+    rows = re.findall(r"^\| `(\w+)`(?: \(default\))? \| (?:nothing|runs|tells)", TEXT, re.MULTILINE)
+
+    assert rows == list(ExecutorKind)
+
+
+def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
+    text = fence("toml")
+    path = tmp_path / "executors.toml"
+    path.write_text(text, encoding="utf-8")
+    (tmp_path / "platform.key").write_text("hush", encoding="utf-8")
+    program(tmp_path / "maintain", fence("sh"))
+
+    assert len(read_commands(path, "/usr/bin:/bin")) == 2
+    assert len(read_targets(path)) == 2
+    for key in {*CommandTable.model_fields, *WebhookTable.model_fields}:
+        assert re.search(rf"^{key} = ", text, re.MULTILINE), key
+
+
+def test_variables_and_headers_of_the_reference_are_those_there_are() -> None:
+    rows = re.findall(r"^\| `(EVENT_\w+|Forewarn-[\w-]+)` \|", TEXT, re.MULTILINE)
+    order = Order(event=EVENT, vm=WEB_0, host=HOSTS[WEB_0], epoch=1)
+
+    assert set(rows) == {
+        *order.environment(),
+        EVENT_ID,
+        VIRTUAL_MACHINE,
+        EPOCH,
+        "Forewarn-Signature",
+    }
+
+
+@pytest.mark.parametrize(
+    ("answers", "impact"),
+    [
+        ("exit 0", Impact(status=ImpactStatus.DONE)),
+        (
+            '[ "$2" != true ]',
+            Impact(status=ImpactStatus.FAILED, reason="exit code 1: web-0 does not come back"),
+        ),
+        (
+            "echo no route; exit 255",
+            Impact(status=ImpactStatus.FAILED, reason="exit code 255: no route"),
+        ),
+    ],
+)
+def test_script_of_the_reference_does_it(tmp_path: Path, answers: str, impact: Impact) -> None:
+    program(tmp_path / "ssh", f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n{answers}\n')
+    program(tmp_path / "sleep", "#!/bin/sh\n")
+    script = program(tmp_path / "maintain", fence("sh"))
+    executor = CommandExecutor(
+        [Command(run=(str(script), "restart"))],
+        records=Records(tmp_path / "impacts"),
+        host_of=HOSTS.get,
+        environment={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        clock=SystemClock(),
+    )
+
+    executor.begin(EVENT, WEB_0, epoch=1)
+
+    assert wait_for(executor, is_over) == impact
+    calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
+    assert calls[0] == "root@kvm-0 virsh reboot web-0"
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """The target of the page."""
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(fence("python"), names)  # noqa: S102 - it is ours
+    quiet = type("Quiet", (names["Target"],), {"log_message": lambda *_: None})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), quiet)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/orders"
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+def test_target_of_the_reference_does_it(tmp_path: Path, url: str) -> None:
+    executor = make_webhook(tmp_path, Target(url=url))
+
+    executor.begin(EVENT, WEB_0, epoch=1)
+
+    impact = wait_for(executor, is_over)
+    executor.close()
+    assert impact.status is ImpactStatus.DONE
+    assert impact.reason == "Reboot of web-0 on kvm-0"

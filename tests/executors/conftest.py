@@ -1,0 +1,95 @@
+"""An event whose impact is to be carried out, and what it takes to wait for it."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from forewarn.clocks import SystemClock
+from forewarn.domain.event import Draft, Share, start_unannounced
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import HostName, ScopeId, VmName
+from forewarn.executors.command import Command, CommandExecutor
+from forewarn.executors.exchange import Target
+from forewarn.executors.records import ImpactKey, Records
+from forewarn.executors.webhook import WebhookExecutor
+from forewarn.ports.executor import Executor
+from forewarn.protocol.vocabulary import EventId, EventSource, EventType
+
+NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
+WEB_0, WEB_1 = VmName("web-0"), VmName("web-1")
+HOSTS = {WEB_0: HostName("kvm-0"), WEB_1: HostName("kvm-1")}
+EVENT = start_unannounced(
+    Draft(
+        event_type=EventType.REBOOT,
+        event_source=EventSource.PLATFORM,
+        share=Share(
+            scope_id=ScopeId("availability-set/web"), update_domain=0, resources=(WEB_0, WEB_1)
+        ),
+        description="Kernel 6.12 für alle",
+        duration_in_seconds=600,
+    ),
+    event_id=EventId("602D9444-D2CD-49C7-8624-8643E7171297"),
+    now=NOW,
+)
+KEY: ImpactKey = (EVENT.event_id, WEB_0)
+SECONDS = 20.0
+OVER = frozenset({ImpactStatus.DONE, ImpactStatus.FAILED})
+
+
+def wait_until(is_so: Callable[[], bool], reason: str, seconds: float = SECONDS) -> None:
+    """Return when *is_so*, or fail with *reason*."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, f"{reason}, after {seconds} seconds"
+        time.sleep(0.01)
+
+
+def wait_for(executor: Executor, is_so: Callable[[Impact], bool], key: ImpactKey = KEY) -> Impact:
+    """Ask until the answer *is_so*, and return it."""
+    said: list[Impact] = []
+
+    def ask() -> bool:
+        said.append(executor.inquire(*key))
+        return is_so(said[-1])
+
+    deadline = time.monotonic() + SECONDS
+    while not ask():
+        assert time.monotonic() < deadline, f"after {SECONDS} seconds still: {said[-1]}"
+        time.sleep(0.01)
+    return said[-1]
+
+
+def is_over(impact: Impact) -> bool:
+    return impact.status in OVER
+
+
+def script(folder: Path, text: str) -> Path:
+    """Write a program."""
+    path = folder / "script"
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def make_command(folder: Path, *commands: Command) -> CommandExecutor:
+    """Return an executor that remembers in *folder*."""
+    return CommandExecutor(
+        commands,
+        records=Records(folder / "impacts"),
+        host_of=HOSTS.get,
+        environment={"PATH": "/usr/bin:/bin"},
+        clock=SystemClock(),
+    )
+
+
+def make_webhook(folder: Path, *targets: Target) -> WebhookExecutor:
+    """Return an executor that remembers in *folder*, and asks often."""
+    return WebhookExecutor(
+        targets,
+        records=Records(folder / "impacts"),
+        host_of=HOSTS.get,
+        clock=SystemClock(),
+        wall=SystemClock(),
+        wait=lambda failures: timedelta(milliseconds=10 * (failures + 1)),
+    )

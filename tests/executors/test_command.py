@@ -1,0 +1,311 @@
+"""Scripts: what they are told, what is made of their end, and that each is started once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.executors.conftest import (
+    EVENT,
+    KEY,
+    WEB_0,
+    WEB_1,
+    is_over,
+    make_command,
+    script,
+    wait_for,
+    wait_until,
+)
+
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.executors.command import Command
+from forewarn.executors.orders import LONGEST, Selection
+from forewarn.executors.records import Records
+from forewarn.protocol.vocabulary import EventType
+
+# A server that begins one impact and is then killed, as it says itself.
+SERVER = """
+import os, signal, sys
+from pathlib import Path
+from tests.executors.conftest import EVENT, KEY, WEB_0, make_command
+from forewarn.executors.command import Command
+from forewarn.executors.records import Records
+folder, script, moment = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+if moment == "between":
+    Records(folder / "impacts").claim(KEY, {"executor": "command", "command": [script]})
+else:
+    make_command(folder, Command(run=(script,))).begin(EVENT, WEB_0, epoch=1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(folder: Path, text: str, timeout: timedelta = LONGEST) -> Impact:
+    """Begin, and return how it ended."""
+    command = Command(run=(str(script(folder, text)),), timeout=timeout)
+    executor = make_command(folder, command)
+    executor.begin(EVENT, WEB_0, epoch=7)
+    return wait_for(executor, is_over)
+
+
+def kill_server(folder: Path, text: str, moment: str) -> None:
+    """Have a server begin and be killed."""
+    path = [str(ROOT), *filter(None, sys.path)]
+    done = subprocess.run(
+        [sys.executable, "-c", SERVER, folder, script(folder, text), moment],
+        env={"PYTHONPATH": os.pathsep.join(path)},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_script_is_told_about_the_event(tmp_path: Path) -> None:
+    impact = run(tmp_path, f"env > {tmp_path}/env; cat > {tmp_path}/stdin")
+
+    assert impact == Impact(status=ImpactStatus.DONE)
+    lines = (tmp_path / "env").read_text(encoding="utf-8").splitlines()
+    assert {line for line in lines if line.startswith("EVENT_")} == {
+        "EVENT_ID=602D9444-D2CD-49C7-8624-8643E7171297",
+        "EVENT_TYPE=Reboot",
+        "EVENT_STATUS=Started",
+        "EVENT_SOURCE=Platform",
+        "EVENT_RESOURCETYPE=VirtualMachine",
+        "EVENT_RESOURCES=web-0 web-1",
+        "EVENT_NOTBEFORE=Mon, 05 Jan 2026 08:00:00 GMT",
+        "EVENT_DURATION=600",
+        "EVENT_DESCRIPTION=Kernel 6.12 für alle",
+        "EVENT_VM=web-0",
+        "EVENT_HOST=kvm-0",
+        "EVENT_EPOCH=7",
+    }
+    told = json.loads((tmp_path / "stdin").read_text(encoding="utf-8"))
+    assert (told["event_id"], told["vm"], told["host"], told["epoch"]) == (*KEY, "kvm-0", 7)
+    assert (told["resources"], told["event_status"]) == (["web-0", "web-1"], "Started")
+
+
+def test_description_that_no_environment_can_have_is_made_to_fit(tmp_path: Path) -> None:
+    path = script(tmp_path, f'printf %s "$EVENT_DESCRIPTION" > {tmp_path}/said')
+    executor = make_command(tmp_path, Command(run=(str(path),)))
+
+    executor.begin(replace(EVENT, description="a\0b\ud800c"), WEB_0, epoch=1)
+
+    assert wait_for(executor, is_over).status is ImpactStatus.DONE
+    assert (tmp_path / "said").read_text(encoding="utf-8") == "ab?c"
+
+
+def test_words_of_a_command_are_not_read_by_a_shell(tmp_path: Path) -> None:
+    path = script(tmp_path, f'printf "%s\\n" "$@" > {tmp_path}/words')
+    words = ("two words", "$(id)", "; exit 1", "*")
+    executor = make_command(tmp_path, Command(run=(str(path), *words)))
+
+    executor.begin(EVENT, WEB_0, epoch=1)
+
+    assert wait_for(executor, is_over).status is ImpactStatus.DONE
+    assert (tmp_path / "words").read_text(encoding="utf-8").splitlines() == list(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("echo draining; echo 'no route to host' >&2; exit 3", "exit code 3: no route to host"),
+        ("exit 1", "exit code 1"),
+        ("echo 'all well'; exit 1", "exit code 1: all well"),
+        ("printf 'a\\033[2Jb\\n\\n  \\n'; exit 9", "exit code 9: a[2Jb"),
+        ("head -c 9999 /dev/zero | tr '\\0' x; exit 1", f"exit code 1: {'x' * 200}"),
+        ("printf '\\377\\n'; exit 1", "exit code 1: \ufffd"),
+        ("kill -9 $$", "ended by signal 9"),
+    ],
+)
+def test_script_that_fails_says_why_in_its_last_line(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    impact = run(tmp_path, text)
+
+    assert impact == Impact(status=ImpactStatus.FAILED, reason=reason)
+
+
+def test_script_that_claims_to_have_failed_and_ends_with_0_is_done(tmp_path: Path) -> None:
+    impact = run(tmp_path, 'echo \'failed: {"status": "failed"\'')
+
+    assert impact.status is ImpactStatus.DONE
+
+
+def test_last_line_is_the_progress(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        f"echo one; echo 'copying 40 %'; while [ ! -e {tmp_path}/end ]; do sleep 0.02; done",
+    )
+    executor = make_command(tmp_path, Command(run=(str(path),)))
+
+    executor.begin(EVENT, WEB_0, epoch=1)
+
+    running = wait_for(executor, lambda impact: bool(impact.reason))
+    assert (running.status, running.reason) == (ImpactStatus.RUNNING, "copying 40 %")
+    assert running.ask_again_at is not None
+    assert running.ask_again_at.microsecond == 0, "all that run are asked in one turn"
+    (tmp_path / "end").touch()
+    assert wait_for(executor, is_over).status is ImpactStatus.DONE
+
+
+def test_script_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> None:
+    text = f"echo waiting; sleep 300 & echo $! > {tmp_path}/child; wait"
+
+    impact = run(tmp_path, text, timeout=timedelta(seconds=1))
+
+    assert impact.status is ImpactStatus.FAILED
+    assert impact.reason == "it did not end within 1s and was stopped: waiting"
+    child = int((tmp_path / "child").read_text())
+    wait_until(lambda: not is_alive(child), "the child of the script is still there")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_program_that_is_gone_fails(tmp_path: Path) -> None:
+    executor = make_command(tmp_path, Command(run=(str(tmp_path / "nothing"),)))
+
+    executor.begin(EVENT, WEB_0, epoch=1)
+
+    reason = "it could not be started: No such file or directory"
+    assert wait_for(executor, is_over) == Impact(status=ImpactStatus.FAILED, reason=reason)
+
+
+def test_first_command_that_fits_type_and_host_is_run(tmp_path: Path) -> None:
+    path = str(script(tmp_path, f'echo "$EVENT_VM $1" >> {tmp_path}/runs'))
+    executor = make_command(
+        tmp_path,
+        Command(run=(path, "freeze"), selection=Selection(event_types=(EventType.FREEZE,))),
+        Command(run=(path, "first"), selection=Selection(hosts=("KVM-0", "other"))),
+        Command(run=(path, "rest"), selection=Selection(hosts=("kvm-*",))),
+    )
+
+    for vm in (WEB_0, WEB_1):
+        executor.begin(EVENT, vm, epoch=1)
+        wait_for(executor, is_over, (EVENT.event_id, vm))
+
+    assert (tmp_path / "runs").read_text() == "web-0 first\nweb-1 rest\n"
+
+
+def test_event_that_no_command_is_meant_for_fails(tmp_path: Path) -> None:
+    selection = Selection(event_types=(EventType.FREEZE,))
+    executor = make_command(tmp_path, Command(run=("/bin/true",), selection=selection))
+
+    executor.begin(EVENT, WEB_0, epoch=1)
+
+    reason = "there is no command for a Reboot on host kvm-0"
+    assert executor.inquire(*KEY) == Impact(status=ImpactStatus.FAILED, reason=reason)
+
+
+def test_script_survives_a_server_that_is_killed(tmp_path: Path) -> None:
+    text = f"echo run >> {tmp_path}/runs; while [ ! -e {tmp_path}/end ]; do sleep 0.02; done"
+    kill_server(tmp_path, text, "after")
+    executor = make_command(tmp_path, Command(run=(str(tmp_path / "script"),)))
+
+    assert executor.inquire(*KEY).status is ImpactStatus.RUNNING
+    executor.begin(EVENT, WEB_0, epoch=2)
+    (tmp_path / "end").touch()
+
+    assert wait_for(executor, is_over).status is ImpactStatus.DONE
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+def test_script_of_a_server_that_was_killed_before_starting_it_is_never_run(
+    tmp_path: Path,
+) -> None:
+    kill_server(tmp_path, f"echo run >> {tmp_path}/runs", "between")
+    executor = make_command(tmp_path, Command(run=(str(tmp_path / "script"),)))
+
+    impact = executor.inquire(*KEY)
+    executor.begin(EVENT, WEB_0, epoch=2)
+
+    assert impact.status is ImpactStatus.UNKNOWN
+    assert impact.reason.startswith("it was begun, and whoever ran it went down")
+    assert impact.ask_again_at is None, "nothing will be known by asking"
+    assert executor.inquire(*KEY) == impact
+    time.sleep(0.5)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_script_whose_attendant_is_killed_has_an_end_that_nobody_knows(tmp_path: Path) -> None:
+    path = script(tmp_path, f"echo $PPID > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid")
+    path.write_text(f"{path.read_text()}\nsleep 1\n")
+    executor = make_command(tmp_path, Command(run=(str(path),)))
+    executor.begin(EVENT, WEB_0, epoch=1)
+    wait_until((tmp_path / "pid").exists, "the script does not run")
+
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+    impact = wait_for(executor, lambda impact: impact.status is not ImpactStatus.RUNNING)
+    assert impact.status is ImpactStatus.UNKNOWN
+
+
+def test_many_leaders_at_once_start_one_script(tmp_path: Path) -> None:
+    path = str(script(tmp_path, f"echo run >> {tmp_path}/runs"))
+    ready = threading.Barrier(16)
+
+    def lead(epoch: int) -> None:
+        executor = make_command(tmp_path, Command(run=(path,)))
+        ready.wait(20)
+        executor.begin(EVENT, WEB_0, epoch=epoch)
+
+    leaders = [threading.Thread(target=lead, args=(epoch,)) for epoch in range(16)]
+    for leader in leaders:
+        leader.start()
+    for leader in leaders:
+        leader.join(20)
+
+    wait_for(make_command(tmp_path), is_over)
+    assert (tmp_path / "runs").read_text() == "run\n"
+    left = {"web-0.begun", "web-0.ended", "web-0.output"}
+    wait_until(lambda: files(tmp_path / "impacts") == left, "drafts are left")
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*") if path.suffix}
+
+
+def test_what_another_executor_began_is_not_begun_again(tmp_path: Path) -> None:
+    records = Records(tmp_path / "impacts")
+    file = records.claim(KEY, {"executor": "webhook"})
+    assert file is not None
+    os.close(file)
+
+    impact = make_command(tmp_path).inquire(*KEY)
+
+    assert impact.status is ImpactStatus.UNKNOWN
+    assert impact.reason == "it was begun by the executor webhook; serve with that"
+
+
+def test_records_are_for_the_server_only(tmp_path: Path) -> None:
+    run(tmp_path, "echo hello")
+
+    impacts = tmp_path / "impacts"
+    for path in (impacts, *impacts.rglob("*")):
+        expected = 0o700 if path.is_dir() else 0o600
+        assert path.stat().st_mode & 0o777 == expected, path
+
+
+def test_ended_script_leaves_no_process(tmp_path: Path) -> None:
+    run(tmp_path, "exit 0")
+
+    def children() -> str:
+        return Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+
+    def attended() -> list[str]:
+        lines = [Path(f"/proc/{child}/cmdline") for child in children().split()]
+        return [str(line) for line in lines if line.exists()]
+
+    wait_until(lambda: not attended(), "a process is left")

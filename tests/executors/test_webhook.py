@@ -1,0 +1,337 @@
+"""Targets: what they are told, how often, and what is made of what they say, be it nonsense."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.executors.conftest import (
+    EVENT,
+    HOSTS,
+    KEY,
+    WEB_0,
+    WEB_1,
+    is_over,
+    make_webhook,
+    wait_for,
+    wait_until,
+)
+from tests.executors.target import OrderTarget, Reply, say
+
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.webhook import sign
+from forewarn.executors.exchange import Target
+from forewarn.executors.orders import Selection
+from forewarn.executors.webhook import WebhookExecutor
+from forewarn.protocol.vocabulary import EventType
+
+SECRET = "open-sesame"  # noqa: S105
+
+Maker = Callable[..., WebhookExecutor]
+
+
+@pytest.fixture
+def target() -> Iterator[OrderTarget]:
+    made = OrderTarget()
+    with made.listening():
+        yield made
+
+
+@pytest.fixture
+def make(target: OrderTarget, tmp_path: Path) -> Iterator[Maker]:
+    """Return a function that makes executors on the same state, for one target."""
+    with ExitStack() as closing:
+
+        def make_one(**more: object) -> WebhookExecutor:
+            made = make_webhook(tmp_path, Target(**{"url": target.url, **more}))  # type: ignore[arg-type]
+            closing.callback(made.close)
+            return made
+
+        yield make_one
+
+
+def begin(executor: WebhookExecutor) -> WebhookExecutor:
+    executor.begin(EVENT, WEB_0, epoch=7)
+    return executor
+
+
+def is_unknown(impact: Impact) -> bool:
+    return impact.status is ImpactStatus.UNKNOWN
+
+
+def test_target_is_told_about_the_event_and_asked_how_far_it_is(
+    target: OrderTarget, make: Maker
+) -> None:
+    executor = begin(make(headers={"Authorization": "Bearer 1"}, secret=SECRET))
+
+    running = wait_for(executor, lambda impact: impact.reason == "working")
+    target.end(WEB_0, "done")
+
+    assert running.ask_again_at is not None
+    assert wait_for(executor, is_over) == Impact(status=ImpactStatus.DONE)
+    order, *questions = target.asked
+    assert (order.method, order.path) == ("POST", "/orders")
+    content = json.loads(order.body)
+    assert (content["event_id"], content["vm"], content["host"]) == (*KEY, HOSTS[WEB_0])
+    assert questions
+    assert {(asked.method, asked.path) for asked in questions} == {
+        ("GET", f"/status/{EVENT.event_id}/web-0")
+    }
+    for asked in target.asked:
+        assert asked.headers["forewarn-event-id"] == EVENT.event_id
+        assert asked.headers["forewarn-virtual-machine"] == "web-0"
+        assert asked.headers["forewarn-epoch"] == "7"
+        assert asked.headers["authorization"] == "Bearer 1"
+        assert is_signed(asked.headers["forewarn-signature"], asked.body)
+
+
+def is_signed(header: str, body: bytes) -> bool:
+    moment = int(header.partition(",")[0].removeprefix("t="))
+    return header == sign(SECRET, body, datetime.fromtimestamp(moment, UTC))
+
+
+def test_end_may_be_told_at_once(target: OrderTarget, make: Maker) -> None:
+    target.on_post = lambda _: say(200, {"status": "failed", "message": "no\x1b such\nhost"})
+
+    impact = wait_for(begin(make()), is_over)
+
+    assert impact == Impact(status=ImpactStatus.FAILED, reason="no suchhost")
+
+
+def test_slow_target_keeps_nobody_waiting(target: OrderTarget, make: Maker) -> None:
+    target.delay = 1.0
+    executor = make()
+
+    began = time.monotonic()
+    begin(executor)
+    first = executor.inquire(*KEY)
+    took = time.monotonic() - began
+
+    assert took < 0.5
+    assert first.status is ImpactStatus.RUNNING
+    wait_for(executor, lambda impact: impact.reason == "working")
+
+
+def test_target_that_is_down_is_tried_until_it_takes_the_order(
+    target: OrderTarget, make: Maker
+) -> None:
+    answers = [say(503), say(500, {"status": "done"}), say(429, Retry_After="0")]
+    target.on_post = lambda _: answers.pop() if answers else None
+    executor = begin(make())
+
+    trouble = wait_for(executor, is_unknown)
+    wait_for(executor, lambda impact: impact.reason == "working")
+
+    assert trouble.reason.startswith("the target has not taken it yet: ")
+    assert [asked.method for asked in target.asked].count("POST") == 4
+    assert target.deeds == [KEY]
+
+
+def test_target_says_when_to_try_again(target: OrderTarget, make: Maker) -> None:
+    answers = [say(503, Retry_After="1")]
+    target.on_post = lambda _: answers.pop() if answers else None
+
+    began = time.monotonic()
+    wait_for(begin(make()), lambda impact: impact.reason == "working")
+
+    assert time.monotonic() - began >= 1
+
+
+def test_nobody_there_is_tried_until_time_is_out(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/T0KEN"
+        executor = make_webhook(tmp_path, Target(url=url, timeout=timedelta(seconds=1)))
+        trouble = wait_for(begin(executor), is_unknown)
+        impact = wait_for(executor, is_over)
+        executor.close()
+
+    assert trouble.reason.startswith("the target has not taken it yet: there is no way to it: ")
+    assert trouble.ask_again_at is not None
+    assert impact.status is ImpactStatus.FAILED
+    assert impact.reason.startswith("it was not taken within 1s: the target has not taken it yet")
+    assert "T0KEN" not in trouble.reason + impact.reason
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 410, 302])
+def test_order_that_is_refused_has_failed(target: OrderTarget, make: Maker, code: int) -> None:
+    target.on_post = lambda _: say(code, Location="/elsewhere")
+
+    impact = wait_for(begin(make()), is_over)
+
+    assert impact.status is ImpactStatus.FAILED
+    assert impact.reason.startswith(f"the target refuses it: {code} ")
+    assert len(target.asked) == 1
+
+
+def test_target_that_hangs_fails_in_time_and_what_it_says_later_is_ignored(
+    target: OrderTarget, make: Maker
+) -> None:
+    executor = begin(make(timeout=timedelta(seconds=1)))
+    wait_for(executor, lambda impact: impact.reason == "working")
+
+    impact = wait_for(executor, is_over)
+    target.end(WEB_0, "done")
+
+    reason = "no end was reported within 1s: working"
+    assert impact == Impact(status=ImpactStatus.FAILED, reason=reason)
+    assert executor.inquire(*KEY) == impact
+    assert make().inquire(*KEY) == impact, "also after a restart"
+
+
+def test_request_that_hangs_is_given_up_and_tried_again(target: OrderTarget, make: Maker) -> None:
+    target.delay = 0.5
+    executor = begin(make(request_timeout=0.1))
+
+    trouble = wait_for(executor, is_unknown)
+    target.delay = 0.0
+
+    assert trouble.reason == "the target has not taken it yet: it does not answer in time"
+    wait_for(executor, lambda impact: impact.reason == "working")
+    assert target.deeds == [KEY], "the target has seen it before"
+
+
+def test_target_that_says_done_of_what_was_never_begun_is_not_even_asked(
+    target: OrderTarget, make: Maker
+) -> None:
+    target.end(WEB_0, "done")
+
+    assert make().inquire(*KEY).status is ImpactStatus.NOT_BEGUN
+    assert target.asked == []
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [say(404), say(410), say(200, {"status": "not begun"})],
+    ids=["404", "410", "not begun"],
+)
+def test_target_that_has_forgotten_what_it_took_is_never_told_again(
+    target: OrderTarget, make: Maker, lie: Reply
+) -> None:
+    executor = begin(make())
+    wait_for(executor, lambda impact: impact.reason == "working")
+
+    target.on_get = lambda _: lie
+    impact = wait_for(executor, is_unknown)
+    begin(executor)
+    resumed = make()
+    wait_for(resumed, is_unknown)
+    begin(resumed)
+
+    assert impact.reason == "the target took it, and now says it knows nothing of it"
+    target.on_get = lambda _: None
+    target.end(WEB_0, "done")
+    assert wait_for(executor, is_over).status is ImpactStatus.DONE, "it has remembered"
+    assert [asked.method for asked in target.asked].count("POST") == 1
+
+
+NONSENSE: dict[str, Reply] = {
+    "no JSON": (200, {"Content-Type": "application/json"}, b"{"),
+    "no text": (200, {"Content-Type": "application/json"}, b"\xff\xfe"),
+    "deep": (200, {"Content-Type": "application/json"}, b"[" * 60_000),
+    "long": (200, {"Content-Type": "application/json"}, b" " * 100_000 + b'{"status": "done"}'),
+    "a list": say(200, ["done"]),
+    "no status": say(200, {"message": "done"}),
+    "unknown status": say(200, {"status": "great"}),
+    "status of another kind": say(200, {"status": {"status": "done"}}),
+    "a page": (200, {"Content-Type": "text/html"}, b'{"status": "done"}'),
+    "an error": say(500, {"status": "done"}),
+    "a redirect": say(302, {"status": "done"}, Location="http://127.0.0.1:1/"),
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+def test_nonsense_is_not_believed(target: OrderTarget, make: Maker, nonsense: Reply) -> None:
+    executor = begin(make())
+    wait_for(executor, lambda impact: impact.reason == "working")
+
+    target.on_get = lambda _: nonsense
+    impact = wait_for(executor, is_unknown)
+
+    assert impact.reason.startswith(("the target answers what", "the target does not tell: "))
+    assert impact.ask_again_at is not None
+    target.on_get = lambda _: None
+    target.end(WEB_0, "done")
+    assert wait_for(executor, is_over).status is ImpactStatus.DONE
+
+
+@pytest.mark.parametrize("location", ["", "http://127.0.0.1:1/status", "http://[", "\x7f"])
+def test_target_that_names_no_place_of_its_own_tells_the_end_by_completing_the_event(
+    target: OrderTarget, make: Maker, location: str
+) -> None:
+    target.on_post = lambda _: say(202, Location=location)
+    executor = begin(make(timeout=timedelta(seconds=1)))
+
+    running = wait_for(executor, lambda impact: bool(impact.reason))
+
+    assert running.status is ImpactStatus.RUNNING
+    assert running.reason == "its end is told by completing the event"
+    assert wait_for(executor, is_over).status is ImpactStatus.FAILED
+    assert len(target.asked) == 1
+
+
+def test_order_whose_answer_was_lost_in_a_crash_is_sent_again_under_the_same_id(
+    target: OrderTarget, make: Maker
+) -> None:
+    target.delay = 2.0
+    begin(make())
+    wait_until(lambda: bool(target.asked), "the target is not told")
+
+    second = make()  # as if the first had been killed before the answer came
+    assert second.inquire(*KEY).status is ImpactStatus.NOT_BEGUN
+    target.delay = 0.0
+    second.begin(EVENT, WEB_0, epoch=8)
+
+    wait_for(second, lambda impact: impact.reason == "working")
+    assert target.deeds == [KEY]
+
+
+def test_next_server_asks_where_the_target_said(target: OrderTarget, make: Maker) -> None:
+    first = begin(make())
+    wait_for(first, lambda impact: impact.reason == "working")
+    first.close()
+
+    second = make()
+    assert second.inquire(*KEY).status is ImpactStatus.RUNNING
+    target.end(WEB_0, "done")
+
+    assert wait_for(second, is_over).status is ImpactStatus.DONE
+    assert target.asked[-1].headers["forewarn-epoch"] == "7", "that of the order"
+
+
+def test_target_that_is_no_longer_in_the_file_is_not_asked(make: Maker) -> None:
+    first = begin(make())
+    wait_for(first, lambda impact: impact.reason == "working")
+    first.close()
+
+    impact = make(url="http://127.0.0.1:1/orders").inquire(*KEY)
+
+    assert impact.status is ImpactStatus.UNKNOWN
+    assert impact.reason == "the target that took it is no longer in the file of executors"
+
+
+def test_event_that_no_webhook_is_meant_for_fails(target: OrderTarget, make: Maker) -> None:
+    executor = make(selection=Selection(event_types=(EventType.FREEZE,)))
+
+    executor.begin(EVENT, WEB_1, epoch=1)
+
+    impact = executor.inquire(EVENT.event_id, WEB_1)
+    reason = "there is no webhook for a Reboot on host kvm-1"
+    assert impact == Impact(status=ImpactStatus.FAILED, reason=reason)
+    assert target.asked == []
+
+
+def test_closing_does_not_wait_for_a_target_that_hangs(target: OrderTarget, tmp_path: Path) -> None:
+    target.delay = 5.0
+    executor = begin(make_webhook(tmp_path, Target(url=target.url)))
+    executor.begin(EVENT, WEB_1, epoch=7)
+    wait_until(lambda: len(target.asked) == 2, "the target is not told")
+
+    began = time.monotonic()
+    executor.close()
+
+    assert time.monotonic() - began < 3.5

@@ -1,0 +1,316 @@
+"""Many questions at once, some of them to gates that hang."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+import structlog
+from tests.gates.conftest import NOW, SOON, wait_for
+
+from forewarn.domain.gate import Answer, GateStatus, Question
+from forewarn.domain.names import MaintenanceId, ScopeId
+from forewarn.gates.asking import AskedGates, KnownGate
+from forewarn.gates.command import CommandGate
+from forewarn.gates.verdict import Verdict
+
+EVERY = timedelta(seconds=30)
+SHUT = Verdict(is_open=False, output="not yet")
+OPEN = Verdict(is_open=True, output="go")
+
+
+class HandClock:
+    """Maintenance and real time, moved by hand."""
+
+    def __init__(self) -> None:
+        self.moment = NOW
+
+    def now(self) -> datetime:
+        return self.moment
+
+
+class Keeper:
+    """A gate that says what it is told to, once it is let."""
+
+    def __init__(self) -> None:
+        self.verdict = SHUT
+        self.asked: list[Question] = []
+        self.threads: set[str] = set()
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.is_closed = False
+
+    def ask(self, question: Question, *, now: datetime) -> Verdict:
+        assert now == NOW or now > NOW
+        self.asked.append(question)
+        self.threads.add(f"{threading.get_ident()}")
+        self.may_answer.wait(60)
+        return self.verdict
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.may_answer.set()
+
+
+class Bench:
+    """Two gates, a clock, and how often the scheduler was woken."""
+
+    def __init__(self, *, waits: bool = False) -> None:
+        self.clock = HandClock()
+        self.probe, self.other = Keeper(), Keeper()
+        self.wakes = 0
+        self.gates = AskedGates(
+            {
+                "probe": KnownGate(gate=self.probe, kind="http", every=EVERY),
+                "other": KnownGate(gate=self.other, kind="command", every=EVERY),
+            },
+            clock=self.clock,
+            wall=self.clock,
+            woken=self._wake,
+            waits=waits,
+        )
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def answer(self, question: Question) -> Answer:
+        """Ask until there is an answer."""
+        wait_for(
+            lambda: self.gates.ask(question).status is not GateStatus.ASKING, "there is no answer"
+        )
+        return self.gates.ask(question)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with made() as bench:
+        yield bench
+
+
+@contextmanager
+def made(*, waits: bool = False) -> Iterator[Bench]:
+    bench = Bench(waits=waits)
+    yield bench
+    bench.gates.close()
+
+
+def test_first_it_is_asking_and_then_it_wakes_who_asked(bench: Bench, question: Question) -> None:
+    bench.probe.may_answer.clear()
+
+    first = bench.gates.ask(question)
+    wait_for(lambda: bench.probe.asked == [question], "nobody is asked")
+    again = bench.gates.ask(question)
+    bench.probe.may_answer.set()
+    wait_for(lambda: bench.wakes == 1, "nobody is woken")
+
+    assert first == again == Answer(status=GateStatus.ASKING, ask_again_at=NOW + EVERY)
+    assert bench.gates.ask(question) == Answer(
+        status=GateStatus.SHUT, output="not yet", ask_again_at=NOW + EVERY
+    )
+    assert len(bench.probe.asked) == 1
+
+
+def test_who_is_shut_is_asked_again_when_it_is_time(bench: Bench, question: Question) -> None:
+    bench.answer(question)
+    bench.probe.may_answer.clear()
+    bench.clock.moment = NOW + EVERY
+
+    asking = bench.gates.ask(question)
+    bench.probe.verdict = OPEN
+    bench.probe.may_answer.set()
+
+    assert asking == Answer(
+        status=GateStatus.ASKING, output="not yet", ask_again_at=NOW + 2 * EVERY
+    )
+    assert bench.answer(question) == Answer(status=GateStatus.OPEN, output="go")
+    assert len(bench.probe.asked) == 2
+
+
+def test_gate_may_say_when_to_ask_again(bench: Bench, question: Question) -> None:
+    bench.probe.verdict = replace(SHUT, retry_after=timedelta(hours=2))
+
+    assert bench.answer(question).ask_again_at == NOW + timedelta(hours=2)
+
+
+def test_open_does_not_last_for_ever(bench: Bench, question: Question) -> None:
+    """Another gate may take longer, and this one shut meanwhile."""
+    bench.probe.verdict = OPEN
+    bench.answer(question)
+    bench.clock.moment = NOW + EVERY - timedelta(seconds=1)
+    assert bench.gates.ask(question).status is GateStatus.OPEN
+    bench.probe.verdict = SHUT
+    bench.clock.moment = NOW + EVERY
+
+    assert bench.answer(question).status is GateStatus.SHUT
+
+
+def test_next_step_is_another_question(bench: Bench, question: Question) -> None:
+    bench.probe.verdict = OPEN
+    bench.answer(question)
+    bench.probe.may_answer.clear()
+
+    after = bench.gates.ask(replace(question, steps_done=3))
+
+    assert after.status is GateStatus.ASKING
+    assert after.output == ""
+
+
+def test_late_answer_to_the_step_before_is_not_taken(bench: Bench, question: Question) -> None:
+    bench.probe.verdict = OPEN
+    bench.probe.may_answer.clear()
+    bench.gates.ask(question)
+    wait_for(lambda: len(bench.probe.asked) == 1, "nobody is asked")
+    following = replace(question, steps_done=3)
+    bench.gates.ask(following)
+    wait_for(lambda: len(bench.probe.asked) == 2, "nobody is asked about the next step")
+
+    bench.probe.verdict = SHUT
+    bench.probe.may_answer.set()
+
+    assert bench.answer(following).status is GateStatus.SHUT
+    assert [asked.steps_done for asked in bench.probe.asked] == [2, 3]
+
+
+def test_gate_that_hangs_takes_a_few_threads_and_no_other_gate(
+    bench: Bench, question: Question
+) -> None:
+    bench.probe.may_answer.clear()
+    for number in range(100):
+        bench.gates.ask(replace(question, maintenance_id=MaintenanceId(f"m{number}")))
+
+    other = bench.answer(replace(question, gate="other"))
+
+    assert other.status is GateStatus.SHUT
+    wait_for(lambda: len(bench.probe.asked) == 4, "it is not asked by several")
+    assert len(bench.probe.threads) == 4
+
+
+def test_question_that_was_replaced_before_its_turn_is_not_put(
+    bench: Bench, question: Question
+) -> None:
+    bench.probe.may_answer.clear()
+    for number in range(4):
+        bench.gates.ask(replace(question, scope_ids=(ScopeId(f"s{number}"),)))
+    wait_for(lambda: len(bench.probe.asked) == 4, "the lanes are not full")
+    for steps in range(50):
+        bench.gates.ask(replace(question, steps_done=steps))
+
+    bench.probe.may_answer.set()
+    bench.answer(replace(question, steps_done=49))
+
+    assert [asked.steps_done for asked in bench.probe.asked[4:]] == [49]
+
+
+def test_gate_that_is_not_in_the_file_is_shut(bench: Bench, question: Question) -> None:
+    answer = bench.gates.ask(replace(question, gate="gone"))
+
+    assert (answer.status, answer.ask_again_at) == (GateStatus.SHUT, NOW + timedelta(minutes=1))
+    assert "no gate called 'gone'" in answer.output
+
+
+def test_mistake_of_ours_is_shut_and_logged(bench: Bench, question: Question) -> None:
+    def fail(*_: object, **__: object) -> Verdict:
+        raise ZeroDivisionError
+
+    broken = AskedGates(
+        {"probe": KnownGate(gate=Broken(fail), kind="http", every=EVERY)},
+        clock=bench.clock,
+        wall=bench.clock,
+        woken=lambda: None,
+        waits=True,
+    )
+    with structlog.testing.capture_logs() as logs:
+        answer = broken.ask(question)
+    broken.close()
+
+    assert answer.status is GateStatus.SHUT
+    assert answer.output == "The server failed to ask it: ZeroDivisionError."
+    assert [line["event"] for line in logs] == ["gate_failed"]
+
+
+class Broken:
+    """A gate with a mistake in it."""
+
+    def __init__(self, fail: Callable[..., Verdict]) -> None:
+        self.ask = fail
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def test_under_virtual_time_it_is_waited_for(question: Question) -> None:
+    with made(waits=True) as bench:
+        bench.probe.verdict = OPEN
+
+        assert bench.gates.ask(question) == Answer(status=GateStatus.OPEN, output="go")
+        assert bench.wakes == 0
+
+
+def test_nobody_waits_for_a_server_that_is_closed(question: Question) -> None:
+    with made(waits=True) as bench:
+        bench.probe.may_answer.clear()
+        answers: list[Answer] = []
+        asking = threading.Thread(target=lambda: answers.append(bench.gates.ask(question)))
+        asking.start()
+        wait_for(lambda: bool(bench.probe.asked), "nobody is asked")
+
+        bench.gates.close()
+        asking.join(SOON)
+
+        assert [answer.status for answer in answers] == [GateStatus.SHUT]
+        late = bench.gates.ask(replace(question, steps_done=3))
+        assert late.status is GateStatus.ASKING
+
+
+def test_test_asks_at_once_about_no_maintenance(bench: Bench) -> None:
+    bench.probe.verdict = OPEN
+
+    answer = bench.gates.test("probe")
+
+    assert answer == Answer(status=GateStatus.OPEN, output="go")
+    (asked,) = bench.probe.asked
+    assert (asked.gate, asked.maintenance_id, asked.scope_ids) == ("probe", "test", ())
+
+
+def test_gates_are_known_by_name_and_kind(bench: Bench) -> None:
+    assert bench.gates.names() == {"probe", "other"}
+    assert list(bench.gates.kinds().items()) == [("probe", "http"), ("other", "command")]
+
+
+def test_memory_is_bounded(question: Question) -> None:
+    with made() as bench:
+        bench.probe.may_answer.clear()
+        bench.gates.ask(question)
+        for number in range(10_001):
+            bench.gates.ask(replace(question, maintenance_id=MaintenanceId(f"x{number}")))
+        bench.probe.may_answer.set()
+        last = replace(question, maintenance_id=MaintenanceId("x10000"))
+        assert bench.answer(last).status is GateStatus.SHUT
+
+        assert bench.gates.ask(question).status is GateStatus.ASKING, "it was forgotten"
+
+
+def test_closing_ends_programs_and_is_quick(question: Question) -> None:
+    clock = HandClock()
+    slow = CommandGate(("/bin/sleep", "60"), timeout=timedelta(seconds=60), environment={})
+    gates = AskedGates(
+        {"probe": KnownGate(gate=slow, kind="command", every=EVERY)},
+        clock=clock,
+        wall=clock,
+        woken=lambda: None,
+    )
+    gates.ask(question)
+    wait_for(lambda: _threads("gate-probe") == 1, "nobody asks")
+    begun = time.monotonic()
+
+    gates.close()
+
+    assert time.monotonic() - begun < SOON
+    wait_for(lambda: _threads("gate-probe") == 0, "a thread is left")
+
+
+def _threads(name: str) -> int:
+    return sum(thread.name == name for thread in threading.enumerate())

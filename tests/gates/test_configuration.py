@@ -1,0 +1,118 @@
+"""The file of gates, and what is wrong with it."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.gates.conftest import NOW, Site
+
+from forewarn.domain.gate import Question
+from forewarn.gates.configuration import GateFileError, read_gates
+from forewarn.gates.verdict import Verdict
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+HTTP = '[[gate]]\nname = "web"\nkind = "http"\nurl = "https://hush.example/T0KEN"\n'
+COMMAND = '[[gate]]\nname = "smoke"\nkind = "command"\nrun = ["true"]\n'
+QUERY = (
+    '[[gate]]\nname = "up"\nkind = "prometheus"\nurl = "http://p"\nquery = "up"\nexpect = "> 0"\n'
+)
+HOOK = '[[gate]]\nname = "change"\nkind = "webhook"\nurl = "http://c"\n'
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_file(text: str) -> Path:
+        path = tmp_path / "gates.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_file
+
+
+def test_without_a_file_there_is_no_gate() -> None:
+    assert read_gates(None, ENVIRONMENT) == {}
+
+
+def test_file_has_gates_of_every_kind(write: Write) -> None:
+    every = 'every = "5m"\ntimeout = "2m"\n'
+
+    gates = read_gates(write(HTTP + COMMAND + QUERY + HOOK + every), ENVIRONMENT)
+
+    assert [(name, gate.kind, gate.every) for name, gate in gates.items()] == [
+        ("web", "http", timedelta(seconds=30)),
+        ("smoke", "command", timedelta(seconds=30)),
+        ("up", "prometheus", timedelta(seconds=30)),
+        ("change", "webhook", timedelta(minutes=5)),
+    ]
+
+
+def test_program_may_be_beside_the_file(write: Write, question: Question) -> None:
+    path = write(COMMAND.replace('"true"', '"./check", "a b"'))
+    script = path.with_name("check")
+    script.write_text('#!/bin/sh\necho "$1 $PATH"\n', encoding="utf-8")
+    script.chmod(0o755)
+
+    verdict = read_gates(path, ENVIRONMENT)["smoke"].gate.ask(question, now=NOW)
+
+    assert verdict == Verdict(is_open=True, output="a b /usr/bin:/bin")
+
+
+def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Question) -> None:
+    path = write(HOOK.replace("http://c", site.url) + 'secret_file = "key"\n')
+    path.with_name("key").write_text("hush\n", encoding="utf-8")
+
+    read_gates(path, ENVIRONMENT)["change"].gate.ask(question, now=NOW)
+
+    assert "forewarn-signature" in site.received[0].headers
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("a = = 1\n", 1, "is not TOML"),
+        ("\nnope = 1\n", 2, "nope: there is no such key."),
+        ('[gate]\nname = "x"\n', 1, "gate: write it as a list; gates are [[gate]]."),
+        (HTTP.replace("https", "ftp"), 4, "url of gate 1: write a URL that begins with http"),
+        (HTTP.replace('"web"', '"w e b"'), 2, "name of gate 1: 'w e b' is no name for a gate"),
+        (HTTP.replace('"http"', '"pigeon"'), 3, "kind of gate 1: write http, command, prometheus "),
+        (HTTP.replace('kind = "http"\n', ""), 1, "kind of gate 1: write http, command, "),
+        (HTTP.replace("url", "uri"), 1, "url of gate 1: it is missing."),
+        (HTTP + HTTP.replace("web", "WEB"), 6, "name of gate 2: 'WEB' is there already."),
+        (HTTP + "status = 99\n", 5, "status of gate 1: input should be greater than or equal"),
+        (HTTP + 'headers = { X = "a\\nb" }\n', 5, "headers of gate 1: 'X' cannot be"),
+        (HTTP + "every = 30\n", 5, "every of gate 1: '30' is no duration; write 30s, 15m"),
+        (HTTP + 'every = "2d"\n', 5, "every of gate 1: it can be 1s to 1d."),
+        (HTTP + 'timeout = "0s"\n', 5, "timeout of gate 1: it can be 1s to 2m."),
+        (HTTP + 'secret = "x"\n', 5, "secret of gate 1: there is no such key."),
+        (COMMAND.replace('"true"', ""), 4, "run of gate 1: write a program and its arguments."),
+        (COMMAND.replace('["true"]', '"true"'), 4, "run of gate 1: write it as a list"),
+        (COMMAND.replace("true", "no-such"), 4, "run of gate 1: there is no program 'no-such'"),
+        (COMMAND.replace("true", "./no"), 4, "run of gate 1: there is no program './no'"),
+        (COMMAND.replace("true", "a\\u0000"), 4, "run of gate 1: no word of a command can have"),
+        (QUERY.replace("> 0", "many"), 6, "expect of gate 1: 'many' compares with no number"),
+        (HOOK + 'secret = "a"\nsecret_file = "b"\n', 1, "gate 1: it has a secret and a secret_"),
+        (HOOK + 'secret_file = "b"\n', 5, "secret_file of gate 1: the secret cannot be read"),
+        (HOOK + 'secret_file = "empty"\n', 5, "secret_file of gate 1: there is no secret in"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_line(
+    write: Write, text: str, line: int, problem: str
+) -> None:
+    path = write(text)
+    path.with_name("empty").write_text("\n", encoding="utf-8")
+
+    with pytest.raises(GateFileError) as refused:
+        read_gates(path, ENVIRONMENT)
+
+    said = str(refused.value)
+    assert said.startswith(f"{path}:{line}")
+    assert problem in said
+    assert "T0KEN" not in said
+
+
+def test_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GateFileError, match=r"nowhere\.toml cannot be read"):
+        read_gates(tmp_path / "nowhere.toml", ENVIRONMENT)

@@ -1,0 +1,96 @@
+"""Gates that somebody else decides about."""
+
+from datetime import timedelta
+
+import pytest
+from tests.gates.conftest import NOW, SOON, Site
+
+from forewarn.domain.gate import Question
+from forewarn.domain.webhook import sign
+from forewarn.gates.verdict import Verdict
+from forewarn.gates.webhook import WebhookGate
+
+
+def ask(question: Question, url: str, *, secret: str | None = None) -> Verdict:
+    gate = WebhookGate(url, timeout=timedelta(seconds=SOON), headers={"X-Key": "k"}, secret=secret)
+    try:
+        return gate.ask(question, now=NOW)
+    finally:
+        gate.close()
+
+
+def test_question_is_posted_and_signed(question: Question, site: Site) -> None:
+    site.body = b'{"open": true}'
+
+    ask(question, f"{site.url}/change", secret="hush")  # noqa: S106
+
+    (request,) = site.received
+    assert (request.path, request.headers["x-key"]) == ("/change", "k")
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["forewarn-signature"] == sign("hush", request.body, NOW)
+    assert request.json() == {
+        "gate": "probe",
+        "maintenance_id": "m1",
+        "scope_ids": ["availability-set/web", "virtual-machine/solo"],
+        "steps_done": 2,
+    }
+
+
+def test_question_is_not_signed_without_a_secret(question: Question, site: Site) -> None:
+    ask(question, site.url)
+
+    assert "forewarn-signature" not in site.received[0].headers
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [
+        (b'{"open": true}', Verdict(is_open=True, output="")),
+        (
+            b'{"open": false, "message": "CHG-7 is not\\u001b approved", "retry_after": 90}',
+            Verdict(
+                is_open=False,
+                output="CHG-7 is not approved",
+                retry_after=timedelta(seconds=90),
+            ),
+        ),
+        (b'{"open": true, "ticket": 7}', Verdict(is_open=True, output="")),
+    ],
+)
+def test_answer_decides(question: Question, site: Site, body: bytes, verdict: Verdict) -> None:
+    site.body = body
+
+    assert ask(question, site.url) == verdict
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"yes",
+        b"[true]",
+        b"{}",
+        b'{"open": "true"}',
+        b'{"open": 1}',
+        b'{"open": true, "message": 7}',
+        b'{"open": true, "retry_after": 0}',
+        b'{"open": true, "retry_after": 1e99}',
+        b'{"open": true, "retry_after": NaN}',
+    ],
+)
+def test_answer_that_is_none_is_shut(question: Question, site: Site, body: bytes) -> None:
+    site.body = body
+
+    verdict = ask(question, site.url)
+
+    assert not verdict.is_open
+    assert verdict.output.startswith('The answer is not {"open": true} or {"open": false}:')
+
+
+def test_refusal_and_nobody_are_shut(question: Question, site: Site, nowhere: str) -> None:
+    site.status, site.body = 503, b'{"open": true}'
+
+    assert ask(question, site.url) == Verdict(
+        is_open=False, output='503 Service Unavailable\n{"open": true}'
+    )
+    assert not ask(question, nowhere).is_open

@@ -1,0 +1,745 @@
+"""Everything that can hold a Maintenance, brought about on a real store by a real scheduler.
+
+Each sentence that `explain` knows is produced here as an operator would see it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from forewarn.clocks import VirtualClock
+from forewarn.domain.blockers import Blocker, BlockerKind, VerdictKind
+from forewarn.domain.course import Course
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.explanation import ReasonKind
+from forewarn.domain.gate import Answer, GateStatus, Question
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.maintenance import Maintenance, MaintenanceStatus, pause
+from forewarn.domain.names import VmName
+from forewarn.domain.windows import Calendar, read_window
+from forewarn.executors.manual import ManualExecutor
+from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.operations.context import Context, Rules
+from forewarn.operations.events import (
+    EventOrder,
+    approve_event,
+    cancel_event,
+    complete_event,
+    create_events,
+)
+from forewarn.operations.explain import MaintenanceExplanation, explain_maintenance
+from forewarn.operations.fleet import read_fleet_file
+from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.maintenances import (
+    MaintenanceOrder,
+    UnknownMaintenanceError,
+    abort_maintenance,
+    pause_maintenance,
+    resume_maintenance,
+    start_maintenance,
+)
+from forewarn.ports.executor import Executor
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import EventId, EventType, event_id
+from forewarn.scheduler.scheduler import Scheduler
+from forewarn.storage.sqlite import open_sqlite
+
+FLEET = """
+[[availability_set]]
+name = "web"
+update_domains = 3
+[[availability_set]]
+name = "db"
+update_domains = 2
+[[virtual_machine]]
+name = "db-0"
+availability_set = "db"
+update_domain = 0
+host = "kvm-0"
+[[virtual_machine]]
+name = "db-1"
+availability_set = "db"
+update_domain = 1
+[[virtual_machine]]
+name = "web-0"
+availability_set = "web"
+update_domain = 0
+host = "kvm-0"
+[[virtual_machine]]
+name = "web-1"
+availability_set = "web"
+update_domain = 1
+host = "kvm-1"
+[[virtual_machine]]
+name = "web-2"
+availability_set = "web"
+update_domain = 2
+"""
+MONDAY = datetime(2026, 1, 5, 8, tzinfo=UTC)
+E1, E2 = (event_id(f"{number:032x}") for number in (2, 3))
+"""The first events: number 1 is the Maintenance."""
+M1 = f"{1:032x}"
+WEB, DB = "availability-set/web", "availability-set/db"
+
+
+class Doors:
+    """Gates that say what the test has them say."""
+
+    def __init__(self) -> None:
+        self.answer = Answer(status=GateStatus.OPEN)
+
+    def names(self) -> frozenset[str]:
+        return frozenset({"smoke"})
+
+    def ask(self, question: Question) -> Answer:
+        del question
+        return self.answer
+
+
+class Mute:
+    """An executor that has lost count of what it does."""
+
+    def __init__(self, ask_again_at: datetime | None) -> None:
+        self._ask_again_at = ask_again_at
+
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
+        del epoch
+        return self.inquire(event.event_id, vm)
+
+    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
+        del event_id, vm
+        return Impact(
+            status=ImpactStatus.UNKNOWN, reason="no answer", ask_again_at=self._ask_again_at
+        )
+
+
+class World:
+    """A server without its network."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.clock = VirtualClock(MONDAY)
+        self.rules = Rules(is_simulated=True)
+        self.failures: dict[str, str] = {}
+        self.doors = Doors()
+        self._ids = (event_id(f"{number:032x}") for number in count(1))
+        self.scheduler = self.lead(
+            SimulatedExecutor(store, self.clock, failure_of=lambda vm: self.failures.get(vm, ""))
+        )
+
+    def context(self) -> Context:
+        now = self.clock.now()
+        return Context(who="alice", now=now, at=now, new_id=self._ids.__next__, rules=self.rules)
+
+    def lead(self, executor: Executor) -> Scheduler:
+        self.scheduler = Scheduler(
+            store=self.store,
+            executor=executor,
+            context=self.context,
+            epoch=self.store.write(lambda tx: tx.next_epoch()),
+            gates=self.doors,
+        )
+        return self.scheduler
+
+    def start(
+        self,
+        *scopes: str,
+        hosts: tuple[str, ...] = (),
+        course: Course | None = None,
+        event_type: EventType = EventType.FREEZE,
+    ) -> Maintenance:
+        order = MaintenanceOrder(
+            event_type=event_type, scopes=scopes, hosts=hosts, course=course or Course()
+        )
+        begun = self.store.write(
+            lambda tx: start_maintenance(tx, self.context(), order, gates=self.doors.names())
+        )
+        self.scheduler.settle()
+        return begun
+
+    def announce(self, *names: str) -> ScheduledEvent:
+        order = EventOrder(event_type=EventType.FREEZE, resources=names)
+        (event,) = self.store.write(lambda tx: create_events(tx, self.context(), order))
+        return event
+
+    def approve(self, name: EventId) -> None:
+        self.store.write(lambda tx: approve_event(tx, self.context(), name))
+        self.scheduler.settle()
+
+    def complete(self, name: EventId) -> None:
+        self.store.write(lambda tx: complete_event(tx, self.context(), name))
+
+    def advance(self, **duration: float) -> None:
+        self.scheduler.advance(timedelta(**duration), move_to=self.clock.move_to)
+
+    def apply(self, change: tuple[str, str]) -> None:
+        declared = read_fleet_file(FLEET.replace(*change))
+        self.store.write(lambda tx: apply_fleet(tx, self.context(), declared))
+        self.scheduler.settle()
+
+    def explain(self, maintenance_id: str = M1) -> MaintenanceExplanation:
+        return self.store.read(
+            lambda reading: explain_maintenance(
+                reading,
+                self.context(),
+                maintenance_id,
+                self.scheduler.impacts,
+                self.scheduler.answers,
+            )
+        )
+
+    def blockers(self, maintenance_id: str = M1) -> dict[str, Blocker]:
+        return {
+            blocker.kind: blocker for blocker in self.explain(maintenance_id).standstill.blockers
+        }
+
+    def sentence(self, kind: BlockerKind | ReasonKind) -> str:
+        """Return what is said of *kind*, and of nothing but *kind*."""
+        blockers = self.explain().standstill.blockers
+        assert [blocker.kind for blocker in blockers] == [kind]
+        return blockers[0].sentence
+
+    def verdict(self) -> str:
+        return self.explain().standstill.verdict.sentence
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    store = open_sqlite(tmp_path / "forewarn.db")
+    made = World(store)
+    # The first number is for the first Maintenance.
+    context = replace(made.context(), new_id=lambda: event_id(uuid4().hex))
+    store.write(lambda tx: apply_fleet(tx, context, read_fleet_file(FLEET)))
+    yield made
+    store.close()
+
+
+def test_virtual_machine_that_has_not_approved(world: World) -> None:
+    world.start("web")
+
+    assert world.sentence(ReasonKind.APPROVAL_OF_ANY) == (
+        f"Event {E1} in {WEB}: Nobody has approved it; the approval of one is enough (web-0). "
+        "It starts at 2026-01-05 08:15:00 GMT at the latest."
+    )
+    assert world.verdict() == (
+        "It goes on at 2026-01-05 08:15:00 GMT at the latest, if nobody does anything."
+    )
+
+
+def test_virtual_machines_that_each_have_to_approve(world: World) -> None:
+    world.apply(('name = "db"', 'name = "db"\napproval = "all"'))
+    world.start("db")
+
+    assert "Not approved by db-0; each of its virtual machines has to." in world.sentence(
+        ReasonKind.APPROVAL_OF_ALL
+    )
+
+
+def test_virtual_machine_that_has_to_approve_for_all(world: World) -> None:
+    world.apply(('name = "db"', 'name = "db"\napproval = "leader"'))
+    world.start("db")
+
+    assert "Not approved by db-0, whose approval is the one that counts." in world.sentence(
+        ReasonKind.APPROVAL_OF_LEADER
+    )
+
+
+def test_event_that_starts_together_with_another_of_its_host(world: World) -> None:
+    world.start(hosts=("kvm-0",))
+    world.approve(E1)
+
+    assert world.blockers()[ReasonKind.HOST_OPERATION].sentence == (
+        f"Event {E1} in {DB}: It starts together with {E2} on kvm-0, which is not approved by "
+        "web-0 and waits until 2026-01-05 08:15:00 GMT at most."
+    )
+    assert "08:15:00" in world.verdict()
+
+
+def test_event_that_is_withdrawn(world: World) -> None:
+    world.start("db")
+    world.store.write(lambda tx: abort_maintenance(tx, world.context(), M1))
+
+    blockers = world.blockers()
+
+    assert blockers[BlockerKind.ABORTED].sentence == (
+        "It was aborted by alice at 2026-01-05 08:00:00 GMT: no further step begins, and what has "
+        "started runs out."
+    )
+    assert blockers[ReasonKind.MAINTENANCE_ABORTED].sentence == (
+        f"Event {E1} in {DB}: Its maintenance {M1} was aborted; it is being withdrawn."
+    )
+    assert world.explain().status is MaintenanceStatus.ABORTING
+
+
+def test_impact_that_is_running(world: World) -> None:
+    world.start("db")
+    world.approve(E1)
+
+    assert world.sentence(ReasonKind.RUNNING) == (
+        f"Event {E1} in {DB}: The impact on db-0 has been running since 2026-01-05 08:00:00 GMT; "
+        "the executor is asked again at 2026-01-05 08:05:00 GMT."
+    )
+    assert "at 2026-01-05 08:05:00 GMT at the latest" in world.verdict()
+
+
+def test_impact_that_is_not_simulated_ends_nobody_knows_when(world: World) -> None:
+    world.start("db")
+    world.approve(E1)
+    world.rules = Rules()
+
+    assert world.verdict() == "It goes on by itself, but nobody can say when."
+
+
+def test_impact_that_is_carried_out_by_hand(world: World) -> None:
+    world.lead(ManualExecutor())
+    world.start("db")
+    world.approve(E1)
+
+    assert world.sentence(ReasonKind.BY_HAND) == (
+        f"Event {E1} in {DB}: An operator has to carry it out on db-0, since "
+        "2026-01-05 08:00:00 GMT, and then complete it, with: "
+        f"forewarn event complete {E1}"
+    )
+    assert world.verdict() == (
+        f"It never goes on unless somebody acts: forewarn event complete {E1}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("ask_again_at", "ending", "kind"),
+    [
+        (MONDAY + timedelta(minutes=1), "waits and asks again at", VerdictKind.BY_PROGRESS),
+        (None, "so it waits.", VerdictKind.NEVER),
+    ],
+)
+def test_impact_of_which_nobody_knows(
+    world: World, ask_again_at: datetime | None, ending: str, kind: VerdictKind
+) -> None:
+    world.lead(Mute(ask_again_at))
+    world.start("db")
+    world.approve(E1)
+
+    sentence = world.sentence(ReasonKind.UNKNOWN)
+
+    assert "How far the impact on db-0 is cannot be found out: no answer" in sentence
+    assert ending in sentence
+    assert world.explain().standstill.verdict.kind is kind
+
+
+def test_impact_that_nobody_was_asked_about_since_the_server_started(world: World) -> None:
+    world.start("db")
+    world.approve(E1)
+    world.lead(ManualExecutor())
+
+    assert "The executor has not been asked about db-0" in world.sentence(ReasonKind.NOT_ASKED)
+
+
+def test_event_that_takes_longer_than_expected(world: World) -> None:
+    world.rules = Rules(overdue_after=timedelta(minutes=10))
+    world.lead(ManualExecutor())
+    world.start("db")
+    world.approve(E1)
+    world.advance(minutes=11)
+
+    blockers = world.blockers()
+
+    assert blockers[ReasonKind.OVERDUE].sentence == (
+        f"Event {E1} in {DB}: It has been overdue since 2026-01-05 08:10:00 GMT: it takes longer "
+        "than was announced and is tolerated."
+    )
+    assert "never" in world.verdict()
+
+
+def test_pause(world: World) -> None:
+    world.start("db")
+    world.approve(E1)
+    world.store.write(lambda tx: pause_maintenance(tx, world.context(), M1))
+    world.advance(minutes=6)
+
+    assert world.sentence(BlockerKind.PAUSED) == (
+        "It was paused by alice at 2026-01-05 08:00:00 GMT: no further step begins. "
+        f"Go on with: forewarn maintenance resume {M1}"
+    )
+    assert world.verdict() == (
+        f"It never goes on unless somebody acts: forewarn maintenance resume {M1}."
+    )
+    assert world.explain().status is MaintenanceStatus.PAUSED
+
+
+def test_pause_is_that_of_the_maintenance(world: World) -> None:
+    world.start("db")
+    other = world.start("web")
+    world.store.write(lambda tx: pause_maintenance(tx, world.context(), M1))
+    world.advance(minutes=1)
+    world.store.write(lambda tx: pause_maintenance(tx, world.context(), other.maintenance_id))
+
+    assert "at 2026-01-05 08:00:00 GMT" in world.blockers()[BlockerKind.PAUSED].sentence
+
+
+def test_pause_that_nobody_is_known_to_have_ordered(world: World) -> None:
+    """The audit may have been kept elsewhere."""
+    begun = world.start("db")
+    world.store.write(lambda tx: tx.put_maintenance(pause(begun)))
+
+    assert "It was paused: no further step begins." in (
+        world.blockers()[BlockerKind.PAUSED].sentence
+    )
+
+
+def test_failure_of_an_impact(world: World) -> None:
+    world.failures["db-0"] = "the kernel did not boot"
+    world.start("db")
+    world.approve(E1)
+    world.advance(minutes=6)
+
+    assert world.sentence(BlockerKind.FAILURE) == (
+        f"Event {E1} for db-0 failed at 2026-01-05 08:05:00 GMT: db-0: the kernel did not boot, "
+        f"so no further step begins in {DB}. "
+        f"When that is looked after, go on with: forewarn maintenance resume {M1}"
+    )
+    assert f"somebody acts: forewarn maintenance resume {M1}." in world.verdict()
+
+
+def test_event_that_an_operator_has_canceled(world: World) -> None:
+    world.start("db")
+    world.store.write(lambda tx: cancel_event(tx, world.context(), E1, reason=""))
+    world.scheduler.settle()
+
+    assert f"Event {E1} for db-0 was canceled at 2026-01-05 08:00:00 GMT, so no further" in (
+        world.sentence(BlockerKind.FAILURE)
+    )
+
+
+def test_failure_that_holds_everything(world: World) -> None:
+    world.failures["db-0"] = "no disk"
+    world.start("db", "web", course=Course(hold_all=True))
+    for name in (E1, E2):
+        world.approve(name)
+    world.advance(minutes=6)
+
+    assert "no disk, so no further step begins anywhere." in (
+        world.sentence(BlockerKind.FAILURE_HOLDS_ALL)
+    )
+
+
+def test_failure_in_one_scope_lets_the_others_go_on(world: World) -> None:
+    world.failures["db-0"] = "no disk"
+    world.start("db", "web")
+    for name in (E1, E2):
+        world.approve(name)
+    world.advance(minutes=6)
+
+    assert BlockerKind.FAILURE in world.blockers()
+    assert "2026-01-05 08:20:00 GMT at the latest" in world.verdict()
+
+
+def test_canary_that_is_not_through(world: World) -> None:
+    world.start("db", "web", course=Course(canary=("db",)))
+
+    blockers = world.blockers()
+
+    assert blockers[BlockerKind.CANARY].sentence == (
+        f"The next step in {WEB} waits until the canary ({DB}) is through."
+    )
+    assert "08:15:00" in world.verdict()
+
+
+def test_canary_that_has_to_prove_itself(world: World) -> None:
+    course = Course(canary=("db",), soak=timedelta(minutes=30))
+    world.start("db", "web", course=course)
+    world.advance(minutes=20 + 30 + 20)
+
+    assert world.sentence(BlockerKind.CANARY_SOAK) == (
+        f"The canary ({DB}) is through; the next step in {WEB} waits until "
+        "2026-01-05 09:40:00 GMT to see how it does."
+    )
+    assert "09:40:00 GMT at the latest" in world.verdict()
+
+
+def test_canary_that_is_held(world: World) -> None:
+    world.failures["db-0"] = "no disk"
+    world.start("db", "web", course=Course(canary=("db",)))
+    world.advance(minutes=20)
+
+    blockers = world.blockers()
+
+    assert blockers.keys() == {BlockerKind.FAILURE, BlockerKind.CANARY_HELD}
+    assert blockers[BlockerKind.CANARY_HELD].sentence == (
+        f"The next step in {WEB} waits until the canary ({DB}) is through, which is held."
+    )
+    assert world.explain().standstill.verdict.actions == (f"forewarn maintenance resume {M1}",)
+
+
+def test_canary_that_fails_in_its_last_step(world: World) -> None:
+    world.failures["db-1"] = "no disk"
+    world.start("db", "web", course=Course(canary=("db",)))
+    world.advance(minutes=40)
+
+    blockers = world.blockers()
+
+    assert "db-1: no disk" in blockers[BlockerKind.FAILURE].sentence
+    assert BlockerKind.CANARY_HELD in blockers
+    assert world.explain().standstill.verdict.kind is VerdictKind.NEVER
+
+
+def test_scope_that_is_busy_with_an_event_of_an_operator(world: World) -> None:
+    event = world.announce("web-1")
+    begun = world.start("web")
+
+    (blocker,) = world.explain(begun.maintenance_id).standstill.blockers
+
+    assert blocker.sentence == (
+        f"The next step in {WEB} waits until event {event.event_id} for web-1 has ended, "
+        "which is no part of any maintenance."
+    )
+    assert blocker.kind is BlockerKind.BUSY
+    verdict = world.explain(begun.maintenance_id).standstill.verdict
+    assert verdict.kind is VerdictKind.BY_PROGRESS
+
+
+def test_scope_that_is_busy_with_another_maintenance(world: World) -> None:
+    world.start("web")
+    other = world.start("web")
+
+    (blocker,) = world.explain(other.maintenance_id).standstill.blockers
+
+    assert blocker.sentence == (
+        f"The next step in {WEB} waits until event {E1} for web-0 has ended, "
+        f"which is a step of maintenance {M1}."
+    )
+
+
+def test_scope_that_is_busy_with_what_somebody_does_by_hand(world: World) -> None:
+    world.lead(ManualExecutor())
+    event = world.announce("web-1")
+    begun = world.start("web")
+    world.approve(event.event_id)
+
+    verdict = world.explain(begun.maintenance_id).standstill.verdict
+
+    assert verdict.actions == (f"forewarn event complete {event.event_id}",)
+
+
+def test_scope_in_which_another_maintenance_is_about_to_begin(world: World) -> None:
+    order = MaintenanceOrder(event_type=EventType.FREEZE, scopes=("web",))
+    begun = [
+        world.store.write(lambda tx: start_maintenance(tx, world.context(), order))
+        for _ in range(2)
+    ]
+
+    first, second = (world.explain(each.maintenance_id).standstill for each in begun)
+
+    assert first.verdict.sentence == "Nothing holds it: it is about to go on."
+    assert [blocker.sentence for blocker in second.blockers] == [
+        f"The next step in {WEB} waits for another maintenance, which is about to begin one there."
+    ]
+    assert second.blockers[0].kind is BlockerKind.BUSY_SOON
+
+
+def test_capacity_while_something_else_is_in_flight(world: World) -> None:
+    order = EventOrder(event_type=EventType.REBOOT, resources=("web-2",), started=True)
+    (event,) = world.store.write(lambda tx: create_events(tx, world.context(), order))
+    begun = world.start("web", course=Course(min_available=60))
+
+    (blocker,) = world.explain(begun.maintenance_id).standstill.blockers
+
+    assert blocker.sentence == (
+        f"The next step in {WEB} waits until enough is available: 1 of 3 would be left, 2 have "
+        f"to be while {event.event_id} is in flight for web-2."
+    )
+    assert blocker.kind is BlockerKind.CAPACITY
+
+
+def test_capacity_that_is_never_there(world: World) -> None:
+    world.start("web", course=Course(min_available=60))
+    world.approve(E1)
+    world.advance(minutes=1)
+    world.apply(
+        (
+            'availability_set = "web"\nupdate_domain = 2',
+            'availability_set = "web"\nupdate_domain = 1',
+        )
+    )
+    world.advance(minutes=10)
+
+    assert world.sentence(BlockerKind.CAPACITY_NEVER) == (
+        f"The next step in {WEB} takes too many at once: 1 of 3 would be left, 2 have to be. Move "
+        "virtual machines to other update domains, or end it with: "
+        f"forewarn maintenance abort {M1}"
+    )
+    assert f"forewarn maintenance abort {M1}" in world.verdict()
+
+
+def test_soak(world: World) -> None:
+    world.start("db", course=Course(soak=timedelta(hours=1)))
+    world.advance(minutes=21)
+
+    assert world.sentence(BlockerKind.SOAK) == (
+        f"The next step in {DB} waits until 2026-01-05 09:20:00 GMT, when the last has soaked."
+    )
+    assert "09:20:00 GMT at the latest" in world.verdict()
+
+
+def nights(text: str) -> Course:
+    return Course(calendar=Calendar(windows=(read_window(text),)))
+
+
+def test_window(world: World) -> None:
+    world.start("db", course=nights("daily 22:00-23:00 UTC"))
+
+    assert world.sentence(BlockerKind.CALENDAR) == (
+        f"The next step in {DB} waits until 2026-01-05 22:00:00 GMT, when the calendar has room "
+        "for it."
+    )
+    assert "22:00:00 GMT at the latest" in world.verdict()
+
+
+def test_window_that_has_become_too_short(world: World) -> None:
+    world.start("db", course=nights("daily 22:00-22:30 UTC"))
+    world.apply(('name = "db"', 'name = "db"\nnotice = "1h"'))
+
+    assert world.sentence(BlockerKind.CALENDAR_NEVER) == (
+        f"The next step in {DB} is longer than the calendar is ever open. "
+        f"End it with: forewarn maintenance abort {M1}"
+    )
+
+
+def test_no_more_at_once(world: World) -> None:
+    world.start("db", "web", course=Course(at_once=1))
+
+    assert world.blockers()[BlockerKind.AT_ONCE].sentence == (
+        f"The next step in {WEB} waits, as no more than 1 may be under way at once: {DB}."
+    )
+    assert "08:15:00" in world.verdict()
+
+
+def behind_a_gate(world: World, answer: Answer) -> None:
+    course = Course(gates=("smoke",), gate_patience=timedelta(minutes=30))
+    world.doors.answer = answer
+    world.start("db", course=course)
+    world.advance(minutes=21)
+
+
+def test_gate_that_is_asked(world: World) -> None:
+    behind_a_gate(world, Answer(status=GateStatus.ASKING, ask_again_at=MONDAY + timedelta(hours=9)))
+
+    assert world.sentence(BlockerKind.GATE_ASKED) == (
+        f"The next step in {DB} waits for gate smoke, which is asked."
+    )
+    assert world.verdict() == "It goes on by itself, but nobody can say when."
+
+
+def shut(**again: float) -> Answer:
+    return Answer(
+        status=GateStatus.SHUT,
+        output="error rate 7 %\nIt ended with 1.",
+        ask_again_at=MONDAY + timedelta(**again),
+    )
+
+
+def test_place_that_is_kept_for_whoever_asks_a_gate(world: World) -> None:
+    world.doors.answer = shut(hours=9)
+    world.start("db", "web", course=Course(gates=("smoke",), at_once=1))
+    world.advance(minutes=21)
+
+    assert world.blockers()[BlockerKind.AT_ONCE].sentence.endswith(
+        "waits, as no more than 1 may be under way at once."
+    )
+    assert BlockerKind.GATE_SHUT in world.blockers()
+
+
+def test_gate_that_is_shut(world: World) -> None:
+    behind_a_gate(world, shut(hours=9))
+
+    assert world.sentence(BlockerKind.GATE_SHUT) == (
+        f"The next step in {DB} waits for gate smoke (error rate 7 % / It ended with 1.); "
+        "it is asked until 2026-01-05 08:50:00 GMT."
+    )
+
+
+def test_gate_that_has_been_shut_for_too_long(world: World) -> None:
+    behind_a_gate(world, shut(hours=9))
+    world.advance(minutes=30)
+
+    assert world.sentence(BlockerKind.GATE_HOLDS) == (
+        f"The next step in {DB} is held by gate smoke (error rate 7 % / It ended with 1.); "
+        "nobody asks it any more. "
+        f"Have it asked again with: forewarn maintenance resume {M1}"
+    )
+    assert f"forewarn maintenance resume {M1}" in world.verdict()
+
+
+def test_gate_is_asked_again_when_somebody_resumes(world: World) -> None:
+    behind_a_gate(world, shut(hours=9))
+    world.advance(minutes=30)
+    world.store.write(lambda tx: resume_maintenance(tx, world.context(), M1))
+
+    assert "it is asked until 2026-01-05 09:21:00 GMT" in world.sentence(BlockerKind.GATE_SHUT)
+
+
+def test_host_that_has_come_to_carry_two_update_domains(world: World) -> None:
+    world.start(hosts=("kvm-1", "kvm-0"))
+    world.advance(minutes=16)
+    world.apply(
+        (
+            'availability_set = "web"\nupdate_domain = 2',
+            'availability_set = "web"\nupdate_domain = 2\nhost = "kvm-1"',
+        )
+    )
+    world.advance(minutes=10)
+
+    assert world.sentence(BlockerKind.SHARED_HOST) == (
+        f"Host kvm-1 carries virtual machines of more than one update domain of {WEB}: "
+        "web-1, web-2. Move some of them to another host first."
+    )
+    assert "somebody acts: move virtual machines to another host." in world.verdict()
+
+
+def test_what_is_over_is_held_by_nothing(world: World) -> None:
+    world.start("db")
+    world.advance(hours=1)
+
+    found = world.explain()
+
+    assert (found.standstill.blockers, found.status) == ((), MaintenanceStatus.COMPLETED)
+    assert world.verdict() == "It is over."
+
+
+def test_what_is_done_but_not_yet_recorded_so_is_about_to_go_on(world: World) -> None:
+    world.lead(ManualExecutor())
+    world.start("db")
+    world.approve(E1)
+    world.complete(E1)
+    world.scheduler.settle()
+    world.approve(E2)
+    world.complete(E2)
+
+    assert world.explain().standstill.blockers == ()
+    assert world.explain().standstill.verdict.kind is VerdictKind.NOW
+
+
+def test_many_scopes_that_wait_for_the_same_are_said_once(world: World) -> None:
+    world.start("db", "web", course=nights("daily 22:00-23:00 UTC"))
+
+    assert f"The next step in {DB}, {WEB} waits until" in world.sentence(BlockerKind.CALENDAR)
+
+
+def test_maintenance_that_nobody_has_started(world: World) -> None:
+    with pytest.raises(UnknownMaintenanceError):
+        world.explain("nobody")
+
+
+def test_every_kind_that_is_known_is_brought_about_here() -> None:
+    text = Path(__file__).read_text(encoding="utf-8")
+    elsewhere = {BlockerKind.ELSEWHERE: "tests/http/control/test_blockers.py"}
+
+    assert [
+        kind
+        for kind in BlockerKind
+        if f"BlockerKind.{kind.name}" not in text and kind not in elsewhere
+    ] == []

@@ -1,0 +1,130 @@
+"""Holidays from calendar files."""
+
+from datetime import date
+from textwrap import dedent
+
+import pytest
+
+from forewarn.domain.errors import UnknownZoneError
+from forewarn.domain.windows import describe
+from forewarn.operations.holidays import LARGEST_FILE, HolidaysError, read_holidays
+
+TODAY = date(2026, 11, 15)
+EVERY_DAY = "DTSTART;VALUE=DATE:20261225\nRRULE:FREQ=YEARLY;BYDAY=MO,TU,WE,TH,FR,SA,SU"
+
+
+def calendar(*events: str) -> str:
+    """A calendar of *events*, each given by the lines that matter."""
+    bodies = (
+        f"BEGIN:VEVENT\nUID:{n}\n{dedent(e).strip()}\nEND:VEVENT" for n, e in enumerate(events)
+    )
+    return "\n".join(("BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:t", *bodies, "END:VCALENDAR", ""))
+
+
+def read(*events: str, zone: str = "Europe/Berlin") -> list[str]:
+    found = read_holidays(calendar(*events), zone=zone, today=TODAY)
+    return [describe(blackout).replace(f" {zone}", "") for blackout in found]
+
+
+@pytest.mark.parametrize(
+    ("event", "days"),
+    [
+        ("DTSTART;VALUE=DATE:20261225", ["2026-12-25"]),
+        ("DTSTART;VALUE=DATE:20261225\nDTEND;VALUE=DATE:20261226", ["2026-12-25"]),
+        ("DTSTART;VALUE=DATE:20261224\nDTEND;VALUE=DATE:20270102", ["2026-12-24..2027-01-01"]),
+        ("DTSTART;VALUE=DATE:20261224\nDURATION:P3D", ["2026-12-24..2026-12-26"]),
+        ("DTSTART;VALUE=DATE:20280229\nSUMMARY:Leap\\, day", ["2028-02-29 Leap, day"]),
+        ("DTSTART:20261225T230000Z\nDTEND:20261226T010000Z", ["2026-12-26"]),
+        ("DTSTART:20261225T223000Z\nDTEND:20261225T233000Z", ["2026-12-25..2026-12-26"]),
+        ("DTSTART:20261225T220000Z\nDTEND:20261225T230000Z", ["2026-12-25"]),
+        ("DTSTART:20261225T080000\nDTEND:20261225T100000", ["2026-12-25"]),
+        ("DTSTART:20261225T080000Z", ["2026-12-25"]),
+        (
+            "DTSTART;TZID=America/New_York:20261225T190000\nDURATION:PT1H",
+            ["2026-12-26"],
+        ),
+    ],
+)
+def test_event_keeps_the_days_free_that_it_touches(event: str, days: list[str]) -> None:
+    assert read(event) == days
+
+
+def test_event_that_comes_back_every_year_does_so_for_five_years() -> None:
+    days = read("DTSTART;VALUE=DATE:20201225\nRRULE:FREQ=YEARLY\nSUMMARY:Christmas")
+
+    assert days == [f"{year}-12-25 Christmas" for year in range(2026, 2031)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "days"),
+    [
+        (
+            "RRULE:FREQ=YEARLY;BYMONTH=11;BYDAY=4TH;UNTIL=20281231T000000Z",
+            ["2026-11-26", "2027-11-25", "2028-11-23"],
+        ),
+        ("RRULE:FREQ=YEARLY;COUNT=2\nRDATE;VALUE=DATE:20261201", ["2026-12-01"]),
+        ("RRULE:FREQ=YEARLY;UNTIL=20271124", []),
+        ("RRULE:FREQ=YEARLY;UNTIL=20271127", ["2026-11-27", "2027-11-27"]),
+        (
+            "RRULE:FREQ=YEARLY;UNTIL=20281127\nEXDATE;VALUE=DATE:20271127",
+            ["2026-11-27", "2028-11-27"],
+        ),
+        (
+            "RRULE:FREQ=YEARLY;BYMONTH=1,12;BYMONTHDAY=1;UNTIL=20270601;BYHOUR=3",
+            ["2026-12-01", "2027-01-01"],
+        ),
+    ],
+)
+def test_rule_says_on_which_days_it_comes_back(rule: str, days: list[str]) -> None:
+    first = "20251127" if "COUNT" not in rule else "20241127"
+    if not days:
+        days = ["2026-11-27"]
+
+    assert read(f"DTSTART;VALUE=DATE:{first}\n{rule}") == days
+
+
+def test_canceled_events_double_ones_and_those_gone_by_do_not_count() -> None:
+    days = read(
+        "DTSTART;VALUE=DATE:20261225\nSTATUS:CANCELLED",
+        "DTSTART;VALUE=DATE:20261114",
+        "DTSTART;VALUE=DATE:20261110\nDTEND;VALUE=DATE:20261116",
+        "DTSTART;VALUE=DATE:20261231\nSUMMARY:New\\nYear",
+        "DTSTART;VALUE=DATE:20261231\nSUMMARY:New Year",
+    )
+
+    assert days == ["2026-11-10..2026-11-15", "2026-12-31 New Year"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "no components"),
+        ("hello", "could not be parsed"),
+        ("\0\0\0", "could not be parsed"),
+        ("BEGIN:VEVENT\nDTSTART;VALUE=DATE:20261225\nEND:VEVENT\n", "BEGIN:VCALENDAR"),
+        (calendar(), "nothing in it is on or after 2026-11-15"),
+        (calendar("SUMMARY:no date"), "DTSTART"),
+        (calendar("DTSTART:soon"), "DTSTART"),
+        (calendar("DTSTART;VALUE=DATE:30001231"), "the years are not from 2000"),
+        (calendar("DTSTART;VALUE=DATE:20261225\nDTEND;VALUE=DATE:20991225"), "is longer than 3660"),
+        (calendar("DTSTART;VALUE=DATE:20261225\nRRULE:FREQ=SECONDLY"), "comes back SECONDLY"),
+        (calendar("DTSTART;VALUE=DATE:20261225\nRRULE:COUNT=3"), "comes back somehow"),
+        (calendar("DTSTART;VALUE=DATE:20261225\nRRULE:FREQ=WEEKLY"), "comes back WEEKLY"),
+        (calendar("DTSTART;VALUE=DATE:99991231"), "out of range"),
+        (calendar(*[EVERY_DAY, f"{EVERY_DAY}\nSUMMARY:again"]), "more than 2,000"),
+        (calendar(*["DTSTART;VALUE=DATE:20261225"] * 2001), "more than 2,000"),
+        ("x" * (LARGEST_FILE + 1), "more than 1,000,000 characters"),
+    ],
+    ids=range(16),
+)
+def test_file_without_holidays_is_refused_in_a_sentence(text: str, problem: str) -> None:
+    with pytest.raises(HolidaysError) as refused:
+        read_holidays(text, zone="UTC", today=TODAY)
+
+    assert str(refused.value).startswith("No holidays can be read: ")
+    assert problem in str(refused.value)
+
+
+def test_unknown_zone_is_refused() -> None:
+    with pytest.raises(UnknownZoneError):
+        read_holidays(calendar("DTSTART;VALUE=DATE:20261225"), zone="Nowhere", today=TODAY)

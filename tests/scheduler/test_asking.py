@@ -1,0 +1,218 @@
+"""The gates between two steps, asked by the loop on a real store."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from forewarn.clocks import VirtualClock
+from forewarn.domain.course import Course
+from forewarn.domain.gate import Answer, GateStatus, Question
+from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.operations.context import Context
+from forewarn.operations.fleet import read_fleet_file
+from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.maintenances import (
+    MaintenanceOrder,
+    MaintenanceReport,
+    pause_maintenance,
+    report_maintenance,
+    resume_maintenance,
+    start_maintenance,
+)
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import EventType, event_id
+from forewarn.scheduler.scheduler import Scheduler
+from forewarn.storage.sqlite import open_sqlite
+
+FLEET = """
+[[availability_set]]
+name = "web"
+
+[[virtual_machine]]
+name = "web-0"
+availability_set = "web"
+
+[[virtual_machine]]
+name = "web-1"
+availability_set = "web"
+"""
+MINUTE = timedelta(minutes=1)
+STEP = timedelta(minutes=20)
+"""A quarter of an hour of notice, and five minutes of impact."""
+
+
+class ScriptedGates:
+    """Gates that say what they are told to; what was asked is kept."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.asked: list[Question] = []
+        self.status = GateStatus.OPEN
+        self.trouble = ""
+
+    def names(self) -> frozenset[str]:
+        return frozenset({"smoke"})
+
+    def ask(self, question: Question) -> Answer:
+        self.asked.append(question)
+        if self.trouble:
+            raise RuntimeError(self.trouble)
+        if self.status is GateStatus.OPEN:
+            return Answer(status=self.status)
+        again = self.clock.now() + MINUTE
+        return Answer(status=self.status, output="no", ask_again_at=again)
+
+
+class Rollout:
+    """A Maintenance of two steps with a gate between them."""
+
+    def __init__(self, store: Store, *, has_gates: bool = True) -> None:
+        self.store = store
+        self.clock = VirtualClock(datetime(2026, 1, 5, 8, tzinfo=UTC))
+        self.gates = ScriptedGates(self.clock)
+        self._ids = (event_id(f"{i:032x}") for i in count(1))
+        self.has_gates = has_gates
+        self.scheduler = self.lead()
+        store.write(lambda tx: apply_fleet(tx, self.context(), read_fleet_file(FLEET)))
+        order = MaintenanceOrder(
+            event_type=EventType.FREEZE, scopes=("web",), course=Course(gates=("smoke",))
+        )
+        self.maintenance_id = store.write(
+            lambda tx: start_maintenance(tx, self.context(), order, gates=["smoke"])
+        ).maintenance_id
+
+    def context(self) -> Context:
+        now = self.clock.now()
+        return Context(who="test", now=now, at=now, new_id=self._ids.__next__)
+
+    def lead(self) -> Scheduler:
+        return Scheduler(
+            store=self.store,
+            executor=SimulatedExecutor(self.store, self.clock),
+            context=self.context,
+            epoch=self.store.write(lambda tx: tx.next_epoch()),
+            gates=self.gates if self.has_gates else None,
+        )
+
+    def advance(self, duration: timedelta) -> None:
+        self.scheduler.advance(duration, move_to=self.clock.move_to)
+
+    def report(self) -> MaintenanceReport:
+        answers = self.scheduler.answers
+        return self.store.read(
+            lambda reading: report_maintenance(
+                reading, self.context(), self.maintenance_id, answers
+            )
+        )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_sqlite(tmp_path / "forewarn.db")
+    yield opened
+    opened.close()
+
+
+def test_gate_is_asked_once_before_the_second_step(store: Store) -> None:
+    rollout = Rollout(store)
+
+    rollout.advance(2 * STEP)
+
+    (question,) = rollout.gates.asked
+    assert (question.gate, question.steps_done) == ("smoke", 1)
+    assert rollout.report().status is MaintenanceStatus.COMPLETED
+    assert dict(rollout.scheduler.answers) == {}
+
+
+def test_shut_gate_is_asked_every_minute_until_it_opens(store: Store) -> None:
+    rollout = Rollout(store)
+    rollout.gates.status = GateStatus.SHUT
+
+    rollout.advance(STEP + 10 * MINUTE)
+    waiting = rollout.report()
+    asked = len(rollout.gates.asked)
+    rollout.gates.status = GateStatus.OPEN
+    rollout.advance(MINUTE + STEP)
+
+    assert waiting.status is MaintenanceStatus.WAITING
+    assert waiting.stages[0].brakes[0].detail == "no"
+    assert asked == 11
+    assert rollout.report().status is MaintenanceStatus.COMPLETED
+
+
+def test_gate_shut_for_longer_than_patience_holds_until_resumed(store: Store) -> None:
+    rollout = Rollout(store)
+    rollout.gates.status = GateStatus.SHUT
+    rollout.advance(STEP + timedelta(hours=2))
+    held = rollout.report().status
+    asked = len(rollout.gates.asked)
+    rollout.gates.status = GateStatus.OPEN
+
+    rollout.advance(timedelta(hours=1))
+    still = rollout.report().status
+    store.write(lambda tx: resume_maintenance(tx, rollout.context(), rollout.maintenance_id))
+    rollout.advance(MINUTE + STEP)
+
+    assert held is still is MaintenanceStatus.HELD
+    assert asked == 60
+    assert rollout.report().status is MaintenanceStatus.COMPLETED
+
+
+def test_gate_that_is_thinking_is_asked_whenever_the_loop_is_woken(store: Store) -> None:
+    rollout = Rollout(store)
+    rollout.gates.status = GateStatus.ASKING
+    rollout.advance(STEP)
+    rollout.gates.status = GateStatus.OPEN
+
+    rollout.scheduler.settle()
+
+    assert len(rollout.report().events) == 2
+
+
+def test_answer_is_forgotten_when_the_question_does_not_matter(store: Store) -> None:
+    rollout = Rollout(store)
+    rollout.gates.status = GateStatus.SHUT
+    rollout.advance(STEP)
+    assert len(rollout.scheduler.answers) == 1
+
+    store.write(lambda tx: pause_maintenance(tx, rollout.context(), rollout.maintenance_id))
+    rollout.scheduler.settle()
+
+    assert dict(rollout.scheduler.answers) == {}
+
+
+def test_gate_in_trouble_is_shut_and_says_why(store: Store) -> None:
+    rollout = Rollout(store)
+    rollout.gates.trouble = "no route"
+
+    rollout.advance(STEP + MINUTE)
+
+    assert rollout.report().stages[0].brakes[0].detail == "no route"
+    assert len(rollout.gates.asked) == 7
+
+
+def test_gate_of_a_server_without_gates_stays_shut(store: Store) -> None:
+    rollout = Rollout(store, has_gates=False)
+
+    rollout.advance(STEP + timedelta(hours=2))
+
+    assert rollout.report().status is MaintenanceStatus.HELD
+    assert rollout.report().stages[0].brakes[0].detail == (
+        "This server has no gate called 'smoke'."
+    )
+
+
+def test_new_leader_asks_again(store: Store) -> None:
+    rollout = Rollout(store)
+    rollout.gates.status = GateStatus.SHUT
+    rollout.advance(STEP + 2 * MINUTE)
+    rollout.gates.status = GateStatus.OPEN
+
+    rollout.scheduler = rollout.lead()
+    rollout.scheduler.settle()
+
+    assert len(rollout.report().events) == 2
