@@ -57,7 +57,7 @@ def test_change_is_asked_for_again_with_the_same_key(run: Run) -> None:
         result = run("vm", "restart", "solo", FOREWARN_SERVER=server)
 
     assert result.exit_code == 0
-    assert EVENT["event_id"] in result.stdout
+    assert str(EVENT["event_id"]) in result.stdout
     first, second = keys_of(asked)
     assert first == second
 

@@ -4,13 +4,13 @@ from datetime import datetime
 from operator import attrgetter
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.confined import confine_targets
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
+from forewarn.control.schemas import View
 from forewarn.domain.notification import NotificationStatus, Phase
 from forewarn.operations.context import Context
 from forewarn.operations.notifications import find_notifications, prepare_test, retry_notification
@@ -20,11 +20,7 @@ from forewarn.protocol.vocabulary import EventType
 router = APIRouter(tags=["notifications"])
 
 
-class _View(BaseModel):
-    model_config = ConfigDict(from_attributes=True, frozen=True)
-
-
-class NotificationView(_View):
+class NotificationView(View):
     """One message to one target."""
 
     notification_id: str
@@ -40,13 +36,13 @@ class NotificationView(_View):
     problem: str
 
 
-class NotificationsView(_View):
+class NotificationsView(View):
     """Several messages, in the order they were written."""
 
     notifications: tuple[NotificationView, ...]
 
 
-class TargetView(_View):
+class TargetView(View):
     """Somebody who wants to know, and of what; how they are reached is a secret."""
 
     name: str
@@ -55,13 +51,13 @@ class TargetView(_View):
     phases: tuple[Phase, ...]
 
 
-class TargetsView(_View):
+class TargetsView(View):
     """Every target, in the order of the file."""
 
     targets: tuple[TargetView, ...]
 
 
-class DeliveryView(_View):
+class DeliveryView(View):
     """What came of one attempt."""
 
     target: str

@@ -5,12 +5,13 @@ from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator
 from starlette.responses import StreamingResponse
 
 from forewarn.control.caller import Caller, Viewing
 from forewarn.control.confined import confine_lines
 from forewarn.control.feed import Growth
+from forewarn.control.schemas import View
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.names import name_key
 from forewarn.operations.events import find_event
@@ -39,10 +40,8 @@ OneEvent = Annotated[
 ]
 
 
-class LedgerLineView(BaseModel):
+class LedgerLineView(View):
     """One thing that happened to an event."""
-
-    model_config = ConfigDict(from_attributes=True, frozen=True)
 
     sequence: int
     event_id: str
