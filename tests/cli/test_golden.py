@@ -79,6 +79,7 @@ def server(
     """Serve from a folder with the files of golden/files; return where operators are answered."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(GOLDEN / "files", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "forewarn.db").touch(mode=0o600)
     (tmp_path / "forewarn.db").write_bytes(started_database)
     receiver = Receiver()
     (tmp_path / "notifications.toml").write_text(

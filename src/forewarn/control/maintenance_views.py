@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
-from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, event_view
+from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, View, event_view
 from forewarn.domain.brakes import BrakeKind, Release
 from forewarn.domain.course import GATE_PATIENCE, Course
 from forewarn.domain.maintenance import MaintenanceStatus
@@ -18,10 +18,6 @@ from forewarn.protocol.vocabulary import EventType
 
 Parts = Annotated[list[Text], Field(max_length=1000)]
 """Windows or blackouts, as people type them."""
-
-
-class _View(BaseModel):
-    model_config = ConfigDict(from_attributes=True, frozen=True)
 
 
 class MaintenanceOrderRequest(BaseModel):
@@ -52,7 +48,7 @@ class MaintenanceOrderRequest(BaseModel):
     hold_all: StrictBool = False
 
 
-class ShareView(_View):
+class ShareView(View):
     """Virtual machines of one update domain of one scope."""
 
     scope_id: str
@@ -60,7 +56,7 @@ class ShareView(_View):
     resources: tuple[str, ...]
 
 
-class BrakeView(_View):
+class BrakeView(View):
     """What holds a step back, and how it lets go: at `until`, or by progress or by hand only."""
 
     kind: BrakeKind
@@ -72,7 +68,7 @@ class BrakeView(_View):
     detail: str
 
 
-class StepView(_View):
+class StepView(View):
     """What a Maintenance announces in one go, once nothing holds it back."""
 
     host: str | None
@@ -80,7 +76,7 @@ class StepView(_View):
     brakes: tuple[BrakeView, ...]
 
 
-class MaintenanceSummaryView(_View):
+class MaintenanceSummaryView(View):
     """One Maintenance in a list."""
 
     maintenance_id: str
@@ -116,7 +112,7 @@ class MaintenanceView(MaintenanceSummaryView):
     held: dict[str, str]
 
 
-class MaintenancesView(_View):
+class MaintenancesView(View):
     """Every Maintenance, oldest first."""
 
     maintenances: tuple[MaintenanceSummaryView, ...]

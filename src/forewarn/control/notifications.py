@@ -9,7 +9,6 @@ from operator import attrgetter
 from typing import TypeVar
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -17,6 +16,7 @@ from forewarn.control.caller import Administering, Viewing
 from forewarn.control.confined import confine_targets
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
+from forewarn.control.schemas import View
 from forewarn.domain.notification import NotificationStatus, Phase
 from forewarn.operations.context import Context
 from forewarn.operations.notifications import find_notifications, prepare_test, retry_notification
@@ -28,11 +28,7 @@ router = APIRouter(tags=["notifications"])
 T = TypeVar("T")
 
 
-class _View(BaseModel):
-    model_config = ConfigDict(from_attributes=True, frozen=True)
-
-
-class NotificationView(_View):
+class NotificationView(View):
     """One message to one target."""
 
     notification_id: str
@@ -48,13 +44,13 @@ class NotificationView(_View):
     problem: str
 
 
-class NotificationsView(_View):
+class NotificationsView(View):
     """Several messages, in the order they were written."""
 
     notifications: tuple[NotificationView, ...]
 
 
-class TargetView(_View):
+class TargetView(View):
     """Somebody who wants to know, and of what; how they are reached is a secret."""
 
     name: str
@@ -63,13 +59,13 @@ class TargetView(_View):
     phases: tuple[Phase, ...]
 
 
-class TargetsView(_View):
+class TargetsView(View):
     """Every target, in the order of the file."""
 
     targets: tuple[TargetView, ...]
 
 
-class DeliveryView(_View):
+class DeliveryView(View):
     """What came of one attempt."""
 
     target: str
