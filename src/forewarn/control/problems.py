@@ -326,7 +326,7 @@ def _fail(request: Request, error: Exception) -> Response:
 
 def _location(found: Mapping[str, Any]) -> str:
     # What is no JSON is located by a number of characters, which the message has too.
-    parts = found["loc"][:1] if found["type"] == "json_invalid" else found["loc"]
+    parts = found["loc"][:1] if found.get("type") == "json_invalid" else found["loc"]
     named = [str(part) for part in parts]
     return ".".join(named[1:] or named)
 
