@@ -40,6 +40,7 @@ availability_set = "web"
 name = "web-1"
 availability_set = "web"
 """
+ONE_GATE = Course(gates=("smoke",))
 MINUTE = timedelta(minutes=1)
 STEP = timedelta(minutes=20)
 """A quarter of an hour of notice, and five minutes of impact."""
@@ -52,25 +53,35 @@ class ScriptedGates:
         self.clock = clock
         self.asked: list[Question] = []
         self.status = GateStatus.OPEN
+        self.shut: set[str] = set()
         self.trouble = ""
 
     def names(self) -> frozenset[str]:
-        return frozenset({"smoke"})
+        return frozenset({"smoke", "ticket"})
 
     def ask(self, question: Question) -> Answer:
         self.asked.append(question)
         if self.trouble:
             raise RuntimeError(self.trouble)
-        if self.status is GateStatus.OPEN:
-            return Answer(status=self.status)
         again = self.clock.now() + MINUTE
+        if question.gate in self.shut:
+            return Answer(status=GateStatus.SHUT, output="no", ask_again_at=again)
+        if self.status is GateStatus.OPEN:
+            return Answer(status=self.status, ask_again_at=again)
         return Answer(status=self.status, output="no", ask_again_at=again)
 
 
 class Rollout:
-    """A Maintenance of two steps with a gate between them."""
+    """A Maintenance of two steps with gates between them."""
 
-    def __init__(self, store: Store, *, has_gates: bool = True) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        has_gates: bool = True,
+        course: Course = ONE_GATE,
+        scopes: tuple[str, ...] = ("web",),
+    ) -> None:
         self.store = store
         self.clock = VirtualClock(datetime(2026, 1, 5, 8, tzinfo=UTC))
         self.gates = ScriptedGates(self.clock)
@@ -78,11 +89,9 @@ class Rollout:
         self.has_gates = has_gates
         self.scheduler = self.lead()
         store.write(lambda tx: apply_fleet(tx, self.context(), read_fleet_file(FLEET)))
-        order = MaintenanceOrder(
-            event_type=EventType.FREEZE, scopes=("web",), course=Course(gates=("smoke",))
-        )
+        order = MaintenanceOrder(event_type=EventType.FREEZE, scopes=scopes, course=course)
         self.maintenance_id = store.write(
-            lambda tx: start_maintenance(tx, self.context(), order, gates=["smoke"])
+            lambda tx: start_maintenance(tx, self.context(), order, gates=self.gates.names())
         ).maintenance_id
 
     def context(self) -> Context:
@@ -216,3 +225,32 @@ def test_new_leader_asks_again(store: Store) -> None:
     rollout.scheduler.settle()
 
     assert len(rollout.report().events) == 2
+
+
+def test_open_gate_is_asked_again_before_the_one_behind_it(store: Store) -> None:
+    rollout = Rollout(store, course=Course(gates=("smoke", "ticket")))
+    rollout.gates.shut = {"ticket"}
+    rollout.advance(STEP)
+    rollout.gates.shut = {"smoke", "ticket"}
+    rollout.advance(MINUTE)
+    rollout.gates.shut = {"smoke"}
+
+    rollout.advance(10 * MINUTE)
+    waiting = rollout.report()
+    rollout.gates.shut = set()
+    rollout.advance(MINUTE)
+
+    assert [brake.gate for brake in waiting.stages[0].brakes] == ["smoke"]
+    assert len(waiting.events) == 1
+    assert len(rollout.report().events) == 2
+    assert [question.gate for question in rollout.gates.asked[-2:]] == ["smoke", "ticket"]
+
+
+def test_second_gate_wears_out_patience_while_the_first_is_asked_again(store: Store) -> None:
+    rollout = Rollout(store, course=Course(gates=("smoke", "ticket")))
+    rollout.gates.shut = {"ticket"}
+
+    rollout.advance(STEP + timedelta(hours=2))
+
+    assert rollout.report().status is MaintenanceStatus.HELD
+    assert [question.gate for question in rollout.gates.asked] == ["smoke", "ticket"] * 60

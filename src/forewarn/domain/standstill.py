@@ -263,8 +263,8 @@ class _Scene:
         )
 
     def _gate(self, stage: Stage, kind: BlockerKind) -> tuple[BlockerKind, datetime | None]:
-        answer = self._snapshot.answers.get(stage.questions[-1])
-        if answer is None or answer.status is GateStatus.ASKING:
+        answer = self._snapshot.answers.get(stage.awaited) if stage.awaited else None
+        if answer is None or answer.status is not GateStatus.SHUT:
             return BlockerKind.GATE_ASKED, None
         return kind, patience_ends(self._maintenance, answer, self._now)
 

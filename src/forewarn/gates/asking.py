@@ -153,10 +153,8 @@ class AskedGates:
             return shut(f"The server failed to ask it: {type(error).__name__}.")
 
     def _read(self, name: str, verdict: Verdict) -> Answer:
-        if verdict.is_open:
-            return Answer(status=GateStatus.OPEN, output=verdict.output)
         return Answer(
-            status=GateStatus.SHUT,
+            status=GateStatus.OPEN if verdict.is_open else GateStatus.SHUT,
             output=verdict.output,
             ask_again_at=self._ask_at(name, verdict),
         )
