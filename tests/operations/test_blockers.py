@@ -487,6 +487,19 @@ def test_canary_that_fails_in_its_last_step(world: World) -> None:
     assert world.explain().standstill.verdict.kind is VerdictKind.NEVER
 
 
+def test_canary_whose_host_fails_in_another_scope(world: World) -> None:
+    world.apply(('availability_set = "web"\nupdate_domain = 2', 'host = "kvm-2"'))
+    world.failures["web-0"] = "no disk"
+    world.start(hosts=("kvm-0", "kvm-2"), course=Course(canary=("db",)))
+    world.advance(hours=2)
+
+    blockers = world.blockers()
+
+    assert "web-0: no disk" in blockers[BlockerKind.FAILURE].sentence
+    assert blockers[BlockerKind.CANARY_HELD].scope_ids == ("virtual-machine/web-2",)
+    assert world.explain().standstill.verdict.kind is VerdictKind.NEVER
+
+
 def test_scope_that_is_busy_with_an_event_of_an_operator(world: World) -> None:
     event = world.announce("web-1")
     begun = world.start("web")

@@ -13,6 +13,7 @@ from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.maintenance import (
     Maintenance,
     Step,
+    canary_events,
     is_canary,
     is_in_the_way,
     lost_capacity,
@@ -114,10 +115,10 @@ class Facts:
         if self.canaries_ahead:
             release = Release.BY_HAND if any(self.canaries_ahead) else Release.BY_PROGRESS
             return Brake(kind=BrakeKind.CANARY, release=release)
-        failed = [event for event in self.failures if is_canary(self.course, event)]
+        canaries = canary_events(self.course, self.own)
+        failed = tuple(unreleased(self.maintenance, canaries))
         if failed:
             return Brake(kind=BrakeKind.CANARY, release=Release.BY_HAND, event_ids=_ids(failed))
-        canaries = [event for event in self.own if is_canary(self.course, event)]
         flying = [event for event in canaries if event.is_in_flight]
         if flying:
             return Brake(kind=BrakeKind.CANARY, release=Release.BY_PROGRESS, event_ids=_ids(flying))

@@ -159,6 +159,16 @@ def is_canary(course: Course, part: Step | ScheduledEvent) -> bool:
     return part.host in course.canary or not scope_ids.isdisjoint(course.canary)
 
 
+def canary_events(course: Course, own: Iterable[ScheduledEvent]) -> tuple[ScheduledEvent, ...]:
+    """Return those of a Maintenance's *own* events whose step was to go first.
+
+    By host that is all of a host's events, if only one of them is in a scope that is a canary.
+    """
+    own = tuple(own)
+    hosts = {event.host for event in own if is_canary(course, event)} - {None}
+    return tuple(event for event in own if event.host in hosts or is_canary(course, event))
+
+
 def set_sizes(topology: Topology) -> Counter[ScopeId]:
     """Return how many are in each set. A standalone virtual machine is in none."""
     return Counter(
