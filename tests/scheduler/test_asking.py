@@ -39,6 +39,15 @@ availability_set = "web"
 [[virtual_machine]]
 name = "web-1"
 availability_set = "web"
+
+[[virtual_machine]]
+name = "solo-0"
+
+[[virtual_machine]]
+name = "solo-1"
+
+[[virtual_machine]]
+name = "solo-2"
 """
 ONE_GATE = Course(gates=("smoke",))
 MINUTE = timedelta(minutes=1)
@@ -254,3 +263,29 @@ def test_second_gate_wears_out_patience_while_the_first_is_asked_again(store: St
 
     assert rollout.report().status is MaintenanceStatus.HELD
     assert [question.gate for question in rollout.gates.asked] == ["smoke", "ticket"] * 60
+
+
+def test_patience_is_for_the_gate_and_not_for_each_scope(store: Store) -> None:
+    course = Course(gates=("smoke",), at_once=1)
+    rollout = Rollout(store, course=course, scopes=("solo-0", "solo-1", "solo-2", "web"))
+    rollout.gates.shut = {"smoke"}
+
+    rollout.advance(STEP + timedelta(hours=1))
+    asked = len(rollout.gates.asked)
+
+    assert rollout.report().status is MaintenanceStatus.HELD
+    assert asked == 60 + 3, "each of the others is asked about once"
+
+
+def test_patience_begins_anew_when_the_gate_was_open(store: Store) -> None:
+    course = Course(gates=("smoke",), at_once=1)
+    rollout = Rollout(store, course=course, scopes=("solo-0", "solo-1", "solo-2"))
+    rollout.gates.shut = {"smoke"}
+    rollout.advance(STEP + 50 * MINUTE)
+    rollout.gates.shut = set()
+    rollout.advance(MINUTE)
+    rollout.gates.shut = {"smoke"}
+
+    rollout.advance(STEP + 50 * MINUTE)
+
+    assert rollout.report().status is MaintenanceStatus.WAITING

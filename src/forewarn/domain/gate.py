@@ -34,7 +34,7 @@ class Answer:
     """What was said to a question: *output* is what it said last, for people.
 
     *ask_again_at* is in maintenance time; then also a good answer has worn out. *asked_since* is
-    when the question was first put, which whoever asks keeps.
+    since when the gate has been asked without being open, which whoever asks keeps.
     """
 
     status: GateStatus
