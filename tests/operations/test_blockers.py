@@ -716,7 +716,7 @@ def test_place_that_is_kept_for_whoever_asks_a_gate(world: World) -> None:
     world.advance(minutes=21)
 
     assert world.blockers()[BlockerKind.AT_ONCE].sentence.endswith(
-        "waits, as no more than 1 may be under way at once."
+        f"waits, as no more than 1 may be under way at once: {WEB}."
     )
     assert BlockerKind.GATE_SHUT in world.blockers()
 

@@ -8,6 +8,7 @@ of its own Maintenance, or for an earlier step, has no blocker of its own: what 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 from forewarn.domain.blockers import Blocker, BlockerKind, Verdict, VerdictKind, actions_for
@@ -84,8 +85,7 @@ def find_standstill(
         return Standstill(blockers=(), verdict=Verdict(kind=VerdictKind.OVER))
     scene = _Scene(maintenance, snapshot, now, interruption, is_simulated=is_simulated)
     of_events = [tuple(scene.of_event(event)) for event in scene.in_flight]
-    stages = walk_all(snapshot, now)[maintenance.maintenance_id]
-    of_stages = [tuple(scene.of_stage(stage)) for stage in stages]
+    of_stages = [tuple(scene.of_stage(stage)) for stage in scene.stages]
     blockers = (
         *scene.of_interruption(),
         *(blocker for found in of_events for blocker in found),
@@ -95,7 +95,7 @@ def find_standstill(
         *of_events,
         *(
             (*found, *scene.afterwards(stage, found))
-            for stage, found in zip(stages, of_stages, strict=True)
+            for stage, found in zip(scene.stages, of_stages, strict=True)
             if not scene.is_dependent(stage)
         ),
     ]
@@ -122,6 +122,7 @@ class _Scene:
         events = tuple(own_events(maintenance, snapshot.events.values()))
         self._has_begun = bool(events)
         self.in_flight = tuple(event for event in events if event.is_in_flight)
+        self.stages = walk_all(snapshot, now)[maintenance.maintenance_id]
         self._own = {event.event_id for event in self.in_flight}
 
     def of_interruption(self) -> Iterator[Blocker]:
@@ -250,7 +251,7 @@ class _Scene:
             release = Release.BY_HAND
         elif brake.kind is BrakeKind.AT_ONCE:
             about = str(self._maintenance.course.at_once)
-            places = tuple(dict.fromkeys(event.host or event.scope_id for event in self.in_flight))
+            places = self._places
         elif brake.kind is BrakeKind.GATE:
             kind, until = self._gate(stage, kind)
             said = " / ".join(brake.detail.splitlines())
@@ -266,6 +267,17 @@ class _Scene:
             about=about,
             places=places,
         )
+
+    @cached_property
+    def _places(self) -> tuple[str, ...]:
+        """Return the scopes or hosts that are under way, or that ask a gate whether they may be."""
+        flying = (event.host or event.scope_id for event in self.in_flight)
+        asking = (
+            stage.step.host or min(stage.step.scope_ids)
+            for stage in self.stages
+            if stage.awaited and not stage.is_stuck
+        )
+        return tuple(dict.fromkeys((*flying, *asking)))
 
     def _gate(self, stage: Stage, kind: BlockerKind) -> tuple[BlockerKind, datetime | None]:
         answer = self._snapshot.answers.get(stage.awaited) if stage.awaited else None
