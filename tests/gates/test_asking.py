@@ -280,7 +280,6 @@ def test_test_asks_at_once_about_no_maintenance(bench: Bench) -> None:
 
 
 def test_gates_are_known_by_name_and_kind(bench: Bench) -> None:
-    assert bench.gates.names() == {"probe", "other"}
     assert list(bench.gates.kinds().items()) == [("probe", "http"), ("other", "command")]
 
 

@@ -65,9 +65,6 @@ class ScriptedGates:
         self.shut: set[str] = set()
         self.trouble = ""
 
-    def names(self) -> frozenset[str]:
-        return frozenset({"smoke", "ticket"})
-
     def ask(self, question: Question) -> Answer:
         self.asked.append(question)
         if self.trouble:
@@ -100,7 +97,7 @@ class Rollout:
         store.write(lambda tx: apply_fleet(tx, self.context(), read_fleet_file(FLEET)))
         order = MaintenanceOrder(event_type=EventType.FREEZE, scopes=scopes, course=course)
         self.maintenance_id = store.write(
-            lambda tx: start_maintenance(tx, self.context(), order, gates=self.gates.names())
+            lambda tx: start_maintenance(tx, self.context(), order, gates=course.gates)
         ).maintenance_id
 
     def context(self) -> Context:

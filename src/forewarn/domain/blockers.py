@@ -153,7 +153,6 @@ class Blocker:
             scopes=say_names(self.scope_ids),
             vms=say_names(self.vms),
             events=say_names(self.event_ids),
-            since=_say(self.since),
             until=_say(self.until),
             about=self.about,
             places=f": {say_names(self.places)}" if self.places else "",

@@ -20,12 +20,9 @@ from math import ceil
 from forewarn.domain.course import Course
 from forewarn.domain.errors import (
     CapacityError,
-    EmptySelectionError,
     MaintenanceOverError,
     PlanError,
     SharedHostError,
-    UnknownHostError,
-    UnknownVirtualMachineError,
 )
 from forewarn.domain.event import Draft, Outcome, ScheduledEvent, Share
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
@@ -85,22 +82,6 @@ class Step:
     def is_safe(self) -> bool:
         """Whether the host carries one update domain of each scope at most."""
         return len(self.scope_ids) == len(self.shares)
-
-
-def plan(maintenance: Maintenance, topology: Topology) -> tuple[Step, ...]:
-    """Return every step of *maintenance* in order, or the reason it cannot be walked."""
-    for vm in maintenance.resources:
-        if vm not in topology.virtual_machines:
-            raise UnknownVirtualMachineError(vm)
-    for host in maintenance.hosts:
-        if host not in topology.hosts:
-            raise UnknownHostError(host)
-    steps = remaining_steps(maintenance, topology, events=())
-    if not steps:
-        raise EmptySelectionError
-    for error in plan_errors(maintenance, topology, steps):
-        raise error
-    return steps
 
 
 def plan_errors(

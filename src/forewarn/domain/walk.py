@@ -91,11 +91,6 @@ def walk(
     return tuple(_reach(facts, step) for step in steps)
 
 
-def next_steps(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> tuple[Step, ...]:
-    """Return the steps that may be announced now, all of them together."""
-    return tuple(stage.step for stage in walk(maintenance, snapshot, now) if not stage.brakes)
-
-
 def calendar_errors(
     maintenance: Maintenance, steps: Iterable[Step], snapshot: Snapshot, now: datetime
 ) -> Iterator[WindowTooShortError]:

@@ -75,10 +75,6 @@ class AskedGates:
         self._cases: OrderedDict[_Place, _Case] = OrderedDict()
         self._lanes = {name: _Lanes(name, self._answer) for name in gates}
 
-    def names(self) -> frozenset[str]:
-        """Return which gates there are."""
-        return frozenset(self._gates)
-
     def kinds(self) -> Mapping[str, str]:
         """Return the kind of each gate, in the order of the file."""
         return {name: known.kind for name, known in self._gates.items()}
