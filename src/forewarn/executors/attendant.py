@@ -27,7 +27,7 @@ _GRACE_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 1.0
 _TAIL_BYTES: Final = 4096
 _LONGEST_LINE: Final = 200
-_ESCAPES: Final = re.compile(r"\x1b(?:[]PX^_].*?(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[ -/]*[0-~])")
+_ESCAPES: Final = re.compile(r"\x1b(?:[]PX^_].*?(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[!-/]*[0-~])")
 
 
 def claim(path: Path, content: Mapping[str, object]) -> int | None:

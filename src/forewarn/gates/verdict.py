@@ -10,7 +10,7 @@ from forewarn.domain.gate import Question
 
 MOST_OUTPUT: Final = 2_000
 """How many characters of what a gate says are kept: the last ones."""
-_ESCAPES: Final = re.compile(r"\x1b(?:[]PX^_].*?(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[ -/]*[0-~])")
+_ESCAPES: Final = re.compile(r"\x1b(?:[]PX^_].*?(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[!-/]*[0-~])")
 """What a terminal takes for a command: titles and such, colours, and the short ones."""
 
 
