@@ -118,7 +118,7 @@ def test_words_of_a_command_are_not_read_by_a_shell(tmp_path: Path) -> None:
         ("echo draining; echo 'no route to host' >&2; exit 3", "exit code 3: no route to host"),
         ("exit 1", "exit code 1"),
         ("echo 'all well'; exit 1", "exit code 1: all well"),
-        ("printf 'a\\033[2Jb\\n\\n  \\n'; exit 9", "exit code 9: a[2Jb"),
+        ("printf 'a\\033[2Jb\\033(B\\n\\n  \\n'; exit 9", "exit code 9: ab"),
         ("head -c 9999 /dev/zero | tr '\\0' x; exit 1", f"exit code 1: {'x' * 200}"),
         ("printf '\\377\\n'; exit 1", "exit code 1: \ufffd"),
         ("kill -9 $$", "ended by signal 9"),

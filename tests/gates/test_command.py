@@ -42,7 +42,8 @@ def is_running(pid: int) -> bool:
         ("echo one; echo two >&2; exit 3", False, "one\ntwo\nIt ended with exit code 3."),
         ("kill -9 $$", False, "It ended with signal 9."),
         ("exec >&- 2>&-; sleep 0.2; exit 4", False, "It ended with exit code 4."),
-        ("printf '\\033[1mloud\\a\\n'", True, "[1mloud"),
+        ("printf '\\033[1mloud\\033(B\\033[m\\a\\n'", True, "loud"),
+        ("printf '\\033]0;a title\\alow\\033\\n'", True, "low"),
     ],
 )
 def test_exit_code_decides(

@@ -93,9 +93,6 @@ class Doors:
     def __init__(self) -> None:
         self.answer = Answer(status=GateStatus.OPEN)
 
-    def names(self) -> frozenset[str]:
-        return frozenset({"smoke"})
-
     def ask(self, question: Question) -> Answer:
         del question
         return self.answer
@@ -157,7 +154,7 @@ class World:
             event_type=event_type, scopes=scopes, hosts=hosts, course=course or Course()
         )
         begun = self.store.write(
-            lambda tx: start_maintenance(tx, self.context(), order, gates=self.doors.names())
+            lambda tx: start_maintenance(tx, self.context(), order, gates=["smoke"])
         )
         self.scheduler.settle()
         return begun
@@ -258,6 +255,20 @@ def test_event_that_starts_together_with_another_of_its_host(world: World) -> No
         "web-0 and waits until 2026-01-05 08:15:00 GMT at most."
     )
     assert "08:15:00" in world.verdict()
+
+
+def test_event_that_starts_together_with_one_that_has_more_time(world: World) -> None:
+    world.apply(('name = "web"\nupdate_domains', 'name = "web"\nnotice = "1h"\nupdate_domains'))
+    world.start(hosts=("kvm-0",))
+
+    sentences = [
+        blocker.sentence
+        for blocker in world.explain().standstill.blockers
+        if blocker.kind is ReasonKind.APPROVAL_OF_ANY
+    ]
+    assert len(sentences) == 2
+    for sentence in sentences:
+        assert sentence.endswith("It starts at 2026-01-05 09:00:00 GMT at the latest.")
 
 
 def test_event_that_is_withdrawn(world: World) -> None:
@@ -487,6 +498,19 @@ def test_canary_that_fails_in_its_last_step(world: World) -> None:
     assert world.explain().standstill.verdict.kind is VerdictKind.NEVER
 
 
+def test_canary_whose_host_fails_in_another_scope(world: World) -> None:
+    world.apply(('availability_set = "web"\nupdate_domain = 2', 'host = "kvm-2"'))
+    world.failures["web-0"] = "no disk"
+    world.start(hosts=("kvm-0", "kvm-2"), course=Course(canary=("db",)))
+    world.advance(hours=2)
+
+    blockers = world.blockers()
+
+    assert "web-0: no disk" in blockers[BlockerKind.FAILURE].sentence
+    assert blockers[BlockerKind.CANARY_HELD].scope_ids == ("virtual-machine/web-2",)
+    assert world.explain().standstill.verdict.kind is VerdictKind.NEVER
+
+
 def test_scope_that_is_busy_with_an_event_of_an_operator(world: World) -> None:
     event = world.announce("web-1")
     begun = world.start("web")
@@ -525,6 +549,17 @@ def test_scope_that_is_busy_with_what_somebody_does_by_hand(world: World) -> Non
     assert verdict.actions == (f"forewarn event complete {event.event_id}",)
 
 
+def test_scope_that_is_busy_with_what_nobody_knows_of(world: World) -> None:
+    world.lead(Mute(None))
+    world.start("web")
+    other = world.start("web")
+    world.approve(E1)
+
+    assert world.explain(other.maintenance_id).standstill.verdict.sentence == (
+        f"It never goes on unless somebody acts: forewarn event complete {E1}."
+    )
+
+
 def test_scope_in_which_another_maintenance_is_about_to_begin(world: World) -> None:
     order = MaintenanceOrder(event_type=EventType.FREEZE, scopes=("web",))
     begun = [
@@ -553,6 +588,17 @@ def test_capacity_while_something_else_is_in_flight(world: World) -> None:
         f"to be while {event.event_id} is in flight for web-2."
     )
     assert blocker.kind is BlockerKind.CAPACITY
+
+
+def test_capacity_while_somebody_does_something_by_hand(world: World) -> None:
+    world.lead(ManualExecutor())
+    order = EventOrder(event_type=EventType.REBOOT, resources=("web-2",), started=True)
+    (event,) = world.store.write(lambda tx: create_events(tx, world.context(), order))
+    begun = world.start("web", course=Course(min_available=60))
+
+    assert world.explain(begun.maintenance_id).standstill.verdict.sentence == (
+        f"It never goes on unless somebody acts: forewarn event complete {event.event_id}."
+    )
 
 
 def test_capacity_that_is_never_there(world: World) -> None:
@@ -609,6 +655,25 @@ def test_window_that_has_become_too_short(world: World) -> None:
     )
 
 
+def test_soak_that_ends_when_the_window_has_closed(world: World) -> None:
+    course = replace(nights("daily 08:00-09:00 UTC"), soak=timedelta(minutes=50))
+    world.start("db", course=course)
+    world.advance(minutes=21)
+
+    assert "2026-01-05 09:10:00 GMT, when the last has soaked" in (
+        world.blockers()[BlockerKind.SOAK].sentence
+    )
+    assert "2026-01-06 08:00:00 GMT at the latest" in world.verdict()
+
+
+def test_soak_before_a_gate_is_asked(world: World) -> None:
+    world.start("db", course=Course(gates=("smoke",), soak=timedelta(minutes=50)))
+    world.advance(minutes=21)
+
+    assert BlockerKind.SOAK in world.blockers()
+    assert world.verdict() == "It goes on by itself, but nobody can say when."
+
+
 def test_no_more_at_once(world: World) -> None:
     world.start("db", "web", course=Course(at_once=1))
 
@@ -648,7 +713,7 @@ def test_place_that_is_kept_for_whoever_asks_a_gate(world: World) -> None:
     world.advance(minutes=21)
 
     assert world.blockers()[BlockerKind.AT_ONCE].sentence.endswith(
-        "waits, as no more than 1 may be under way at once."
+        f"waits, as no more than 1 may be under way at once: {WEB}."
     )
     assert BlockerKind.GATE_SHUT in world.blockers()
 

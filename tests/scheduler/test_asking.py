@@ -39,7 +39,17 @@ availability_set = "web"
 [[virtual_machine]]
 name = "web-1"
 availability_set = "web"
+
+[[virtual_machine]]
+name = "solo-0"
+
+[[virtual_machine]]
+name = "solo-1"
+
+[[virtual_machine]]
+name = "solo-2"
 """
+ONE_GATE = Course(gates=("smoke",))
 MINUTE = timedelta(minutes=1)
 STEP = timedelta(minutes=20)
 """A quarter of an hour of notice, and five minutes of impact."""
@@ -52,25 +62,32 @@ class ScriptedGates:
         self.clock = clock
         self.asked: list[Question] = []
         self.status = GateStatus.OPEN
+        self.shut: set[str] = set()
         self.trouble = ""
-
-    def names(self) -> frozenset[str]:
-        return frozenset({"smoke"})
 
     def ask(self, question: Question) -> Answer:
         self.asked.append(question)
         if self.trouble:
             raise RuntimeError(self.trouble)
-        if self.status is GateStatus.OPEN:
-            return Answer(status=self.status)
         again = self.clock.now() + MINUTE
+        if question.gate in self.shut:
+            return Answer(status=GateStatus.SHUT, output="no", ask_again_at=again)
+        if self.status is GateStatus.OPEN:
+            return Answer(status=self.status, ask_again_at=again)
         return Answer(status=self.status, output="no", ask_again_at=again)
 
 
 class Rollout:
-    """A Maintenance of two steps with a gate between them."""
+    """A Maintenance of two steps with gates between them."""
 
-    def __init__(self, store: Store, *, has_gates: bool = True) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        has_gates: bool = True,
+        course: Course = ONE_GATE,
+        scopes: tuple[str, ...] = ("web",),
+    ) -> None:
         self.store = store
         self.clock = VirtualClock(datetime(2026, 1, 5, 8, tzinfo=UTC))
         self.gates = ScriptedGates(self.clock)
@@ -78,11 +95,9 @@ class Rollout:
         self.has_gates = has_gates
         self.scheduler = self.lead()
         store.write(lambda tx: apply_fleet(tx, self.context(), read_fleet_file(FLEET)))
-        order = MaintenanceOrder(
-            event_type=EventType.FREEZE, scopes=("web",), course=Course(gates=("smoke",))
-        )
+        order = MaintenanceOrder(event_type=EventType.FREEZE, scopes=scopes, course=course)
         self.maintenance_id = store.write(
-            lambda tx: start_maintenance(tx, self.context(), order, gates=["smoke"])
+            lambda tx: start_maintenance(tx, self.context(), order, gates=course.gates)
         ).maintenance_id
 
     def context(self) -> Context:
@@ -216,3 +231,58 @@ def test_new_leader_asks_again(store: Store) -> None:
     rollout.scheduler.settle()
 
     assert len(rollout.report().events) == 2
+
+
+def test_open_gate_is_asked_again_before_the_one_behind_it(store: Store) -> None:
+    rollout = Rollout(store, course=Course(gates=("smoke", "ticket")))
+    rollout.gates.shut = {"ticket"}
+    rollout.advance(STEP)
+    rollout.gates.shut = {"smoke", "ticket"}
+    rollout.advance(MINUTE)
+    rollout.gates.shut = {"smoke"}
+
+    rollout.advance(10 * MINUTE)
+    waiting = rollout.report()
+    rollout.gates.shut = set()
+    rollout.advance(MINUTE)
+
+    assert [brake.gate for brake in waiting.stages[0].brakes] == ["smoke"]
+    assert len(waiting.events) == 1
+    assert len(rollout.report().events) == 2
+    assert [question.gate for question in rollout.gates.asked[-2:]] == ["smoke", "ticket"]
+
+
+def test_second_gate_wears_out_patience_while_the_first_is_asked_again(store: Store) -> None:
+    rollout = Rollout(store, course=Course(gates=("smoke", "ticket")))
+    rollout.gates.shut = {"ticket"}
+
+    rollout.advance(STEP + timedelta(hours=2))
+
+    assert rollout.report().status is MaintenanceStatus.HELD
+    assert [question.gate for question in rollout.gates.asked] == ["smoke", "ticket"] * 60
+
+
+def test_patience_is_for_the_gate_and_not_for_each_scope(store: Store) -> None:
+    course = Course(gates=("smoke",), at_once=1)
+    rollout = Rollout(store, course=course, scopes=("solo-0", "solo-1", "solo-2", "web"))
+    rollout.gates.shut = {"smoke"}
+
+    rollout.advance(STEP + timedelta(hours=1))
+    asked = len(rollout.gates.asked)
+
+    assert rollout.report().status is MaintenanceStatus.HELD
+    assert asked == 60 + 3, "each of the others is asked about once"
+
+
+def test_patience_begins_anew_when_the_gate_was_open(store: Store) -> None:
+    course = Course(gates=("smoke",), at_once=1)
+    rollout = Rollout(store, course=course, scopes=("solo-0", "solo-1", "solo-2"))
+    rollout.gates.shut = {"smoke"}
+    rollout.advance(STEP + 50 * MINUTE)
+    rollout.gates.shut = set()
+    rollout.advance(MINUTE)
+    rollout.gates.shut = {"smoke"}
+
+    rollout.advance(STEP + 50 * MINUTE)
+
+    assert rollout.report().status is MaintenanceStatus.WAITING

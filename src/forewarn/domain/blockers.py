@@ -1,6 +1,6 @@
 """What may hold a Maintenance, each in a sentence, and what becomes of it all."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -153,11 +153,43 @@ class Blocker:
             scopes=say_names(self.scope_ids),
             vms=say_names(self.vms),
             events=say_names(self.event_ids),
-            since=_say(self.since),
             until=_say(self.until),
             about=self.about,
             places=f": {say_names(self.places)}" if self.places else "",
         )
+
+
+_RESUME: Final = "forewarn maintenance resume {maintenance}"
+_ABORT: Final = "forewarn maintenance abort {maintenance}"
+_COMPLETE: Final = "forewarn event complete {events}"
+ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
+    BlockerKind.PAUSED: _RESUME,
+    BlockerKind.SHARED_HOST: "move virtual machines to another host",
+    BlockerKind.FAILURE: _RESUME,
+    BlockerKind.FAILURE_HOLDS_ALL: _RESUME,
+    BlockerKind.CANARY_HELD: _RESUME,
+    BlockerKind.BUSY: _COMPLETE,
+    BlockerKind.CAPACITY: _COMPLETE,
+    BlockerKind.CAPACITY_NEVER: _ABORT,
+    BlockerKind.CALENDAR_NEVER: _ABORT,
+    BlockerKind.GATE_HOLDS: _RESUME,
+    ReasonKind.BY_HAND: _COMPLETE,
+    ReasonKind.UNKNOWN: _COMPLETE,
+    BlockerKind.ELSEWHERE: "ask whoever is in charge of the other scopes",
+}
+"""What somebody has to do about each kind that goes away by hand only."""
+
+
+def actions_for(blockers: Iterable[Blocker]) -> tuple[str, ...]:
+    """Return what somebody has to do about *blockers*, as far as they do not go by themselves."""
+    actions = (
+        ACTIONS[blocker.kind].format(
+            maintenance=blocker.maintenance_id, events=" ".join(blocker.event_ids)
+        )
+        for blocker in blockers
+        if blocker.release is Release.BY_HAND
+    )
+    return tuple(dict.fromkeys(actions))
 
 
 VERDICTS: Final[Mapping[VerdictKind, str]] = {

@@ -13,6 +13,7 @@ from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.maintenance import (
     Maintenance,
     Step,
+    canary_events,
     is_canary,
     is_in_the_way,
     lost_capacity,
@@ -114,10 +115,10 @@ class Facts:
         if self.canaries_ahead:
             release = Release.BY_HAND if any(self.canaries_ahead) else Release.BY_PROGRESS
             return Brake(kind=BrakeKind.CANARY, release=release)
-        failed = [event for event in self.failures if is_canary(self.course, event)]
+        canaries = canary_events(self.course, self.own)
+        failed = tuple(unreleased(self.maintenance, canaries))
         if failed:
             return Brake(kind=BrakeKind.CANARY, release=Release.BY_HAND, event_ids=_ids(failed))
-        canaries = [event for event in self.own if is_canary(self.course, event)]
         flying = [event for event in canaries if event.is_in_flight]
         if flying:
             return Brake(kind=BrakeKind.CANARY, release=Release.BY_PROGRESS, event_ids=_ids(flying))
@@ -292,42 +293,54 @@ def expected_impact(maintenance: Maintenance, snapshot: Snapshot) -> timedelta:
 
 
 def gate_questions(facts: Facts, step: Step) -> tuple[Question, ...]:
-    """Return what gates are asked before *step*: one more when all that were asked are open.
-
-    The first step of a Maintenance asks none.
-    """
-    asked: list[Question] = []
-    for gate in facts.course.gates if facts.own else ():
-        question = Question(
+    """Return what the gates are asked before *step*. The first step of a Maintenance asks none."""
+    if not facts.own or not facts.course.gates:
+        return ()
+    steps_done = sum(facts.steps_done[scope_id] for scope_id in step.scope_ids)
+    return tuple(
+        Question(
             gate=gate,
             maintenance_id=facts.maintenance.maintenance_id,
             scope_ids=tuple(sorted(step.scope_ids)),
-            steps_done=sum(facts.steps_done[scope_id] for scope_id in step.scope_ids),
+            steps_done=steps_done,
         )
-        asked.append(question)
-        answer = facts.snapshot.answers.get(question)
-        if answer is None or answer.status is not GateStatus.OPEN:
-            break
-    return tuple(asked)
-
-
-def gate_brakes(facts: Facts, questions: tuple[Question, ...]) -> tuple[Brake, ...]:
-    """Return what the gate that was asked last holds back, if it is not open."""
-    if not questions:
-        return ()
-    answer = facts.snapshot.answers.get(questions[-1])
-    if answer is None:
-        return (Brake(kind=BrakeKind.GATE, release=Release.BY_PROGRESS, gate=questions[-1].gate),)
-    if answer.status is GateStatus.OPEN:
-        return ()
-    is_spent = answer.status is GateStatus.SHUT and facts.now >= patience_ends(
-        facts.maintenance, answer, facts.now
+        for gate in facts.course.gates
     )
+
+
+def awaited_question(facts: Facts, questions: tuple[Question, ...]) -> Question | None:
+    """Return which of *questions* the step waits for: the first that is not answered well.
+
+    When that is to be put again, so is first what was answered well before but has worn out. What
+    wears out while a later gate thinks is not, or slow gates would never be open all at once.
+    """
+    answers = facts.snapshot.answers
+    for number, question in enumerate(questions):
+        answer = answers.get(question)
+        if answer is None:
+            return question
+        if answer.status is GateStatus.OPEN:
+            continue
+        if answer.status is GateStatus.SHUT and answer.has_news(facts.now):
+            before = questions[: 0 if _is_spent(facts, answer) else number]
+            return next((each for each in before if answers[each].has_news(facts.now)), question)
+        return question
+    return None
+
+
+def gate_brakes(facts: Facts, question: Question | None) -> tuple[Brake, ...]:
+    """Return what holds a step that waits for the answer to *question*."""
+    if question is None:
+        return ()
+    answer = facts.snapshot.answers.get(question)
+    if answer is None:
+        return (Brake(kind=BrakeKind.GATE, release=Release.BY_PROGRESS, gate=question.gate),)
+    is_spent = _is_spent(facts, answer)
     brake = Brake(
         kind=BrakeKind.GATE,
         release=Release.BY_HAND if is_spent else Release.BY_PROGRESS,
         until=None if is_spent else answer.ask_again_at,
-        gate=questions[-1].gate,
+        gate=question.gate,
         detail=answer.output,
     )
     return (brake,)
@@ -337,6 +350,11 @@ def patience_ends(maintenance: Maintenance, answer: Answer, now: datetime) -> da
     """Return when a gate that stays shut holds its step until somebody resumes."""
     since = max(filter(None, (answer.asked_since, maintenance.resumed_at)), default=now)
     return since + maintenance.course.gate_patience
+
+
+def _is_spent(facts: Facts, answer: Answer) -> bool:
+    ends = patience_ends(facts.maintenance, answer, facts.now)
+    return answer.status is GateStatus.SHUT and facts.now >= ends
 
 
 def _by_scope(events: Collection[ScheduledEvent]) -> dict[ScopeId, list[ScheduledEvent]]:

@@ -21,7 +21,7 @@ class Course:
     - *min_available*: the percentage of a set that is not in any event in flight, at least. It says
       nothing about standalone virtual machines, for which there are no others.
     - *gates*: names of gates, each asked before every step but the first; one that stays shut for
-      *gate_patience* holds the step until somebody resumes.
+      *gate_patience*, to whichever of them, holds the step until somebody resumes.
     - *calendar*: a step begins only where notice and impact fit in.
     - *hold_all*: one failure holds every scope, not only its own.
     """

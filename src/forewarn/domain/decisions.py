@@ -154,10 +154,10 @@ def _gate_effects(snapshot: Snapshot, walks: Walks, now: datetime) -> Iterator[A
     for stages in walks.values():
         for stage in stages:
             # Whoever has lost patience asks no more.
-            if stage.questions and not stage.is_stuck:
-                answer = snapshot.answers.get(stage.questions[-1])
+            if stage.awaited and not stage.is_stuck:
+                answer = snapshot.answers.get(stage.awaited)
                 if answer is None or answer.has_news(now):
-                    yield AskGate(question=stage.questions[-1])
+                    yield AskGate(question=stage.awaited)
 
 
 def _scenario_steps(snapshot: Snapshot, now: datetime) -> Iterator[TakeStep]:

@@ -33,8 +33,8 @@ class Question:
 class Answer:
     """What was said to a question: *output* is what it said last, for people.
 
-    *ask_again_at* is in maintenance time, and there unless the gate is open. *asked_since* is when
-    the question was first put, which whoever asks keeps.
+    *ask_again_at* is in maintenance time; then also a good answer has worn out. *asked_since* is
+    since when the gate has been asked without being open, which whoever asks keeps.
     """
 
     status: GateStatus

@@ -28,5 +28,11 @@ class Impact:
     ask_again_at: datetime | None = None
     is_by_hand: bool = False
 
+    @property
+    def needs_somebody(self) -> bool:
+        """Whether nothing more is ever heard of it unless an operator says that it is over."""
+        is_lost = self.status is ImpactStatus.UNKNOWN and self.ask_again_at is None
+        return self.is_by_hand or is_lost
+
     def has_news(self, now: datetime) -> bool:
         return self.ask_again_at is not None and self.ask_again_at <= now

@@ -20,12 +20,9 @@ from math import ceil
 from forewarn.domain.course import Course
 from forewarn.domain.errors import (
     CapacityError,
-    EmptySelectionError,
     MaintenanceOverError,
     PlanError,
     SharedHostError,
-    UnknownHostError,
-    UnknownVirtualMachineError,
 )
 from forewarn.domain.event import Draft, Outcome, ScheduledEvent, Share
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
@@ -87,22 +84,6 @@ class Step:
         return len(self.scope_ids) == len(self.shares)
 
 
-def plan(maintenance: Maintenance, topology: Topology) -> tuple[Step, ...]:
-    """Return every step of *maintenance* in order, or the reason it cannot be walked."""
-    for vm in maintenance.resources:
-        if vm not in topology.virtual_machines:
-            raise UnknownVirtualMachineError(vm)
-    for host in maintenance.hosts:
-        if host not in topology.hosts:
-            raise UnknownHostError(host)
-    steps = remaining_steps(maintenance, topology, events=())
-    if not steps:
-        raise EmptySelectionError
-    for error in plan_errors(maintenance, topology, steps):
-        raise error
-    return steps
-
-
 def plan_errors(
     maintenance: Maintenance, topology: Topology, steps: Iterable[Step]
 ) -> Iterator[PlanError]:
@@ -157,6 +138,16 @@ def is_canary(course: Course, part: Step | ScheduledEvent) -> bool:
     """Tell whether *part* is, or was, to go first."""
     scope_ids = part.scope_ids if isinstance(part, Step) else {part.scope_id}
     return part.host in course.canary or not scope_ids.isdisjoint(course.canary)
+
+
+def canary_events(course: Course, own: Iterable[ScheduledEvent]) -> tuple[ScheduledEvent, ...]:
+    """Return those of a Maintenance's *own* events whose step was to go first.
+
+    By host that is all of a host's events, if only one of them is in a scope that is a canary.
+    """
+    own = tuple(own)
+    hosts = {event.host for event in own if is_canary(course, event)} - {None}
+    return tuple(event for event in own if event.host in hosts or is_canary(course, event))
 
 
 def set_sizes(topology: Topology) -> Counter[ScopeId]:

@@ -125,6 +125,7 @@ def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
     """Return the plan of *scheme*; *errors* are what keeps it from being walked."""
     earliest = _timetable(scheme, _at_once(scheme))
     latest = _timetable(scheme, _at_last(scheme))
+    end, forecast = _end(latest), _forecast(scheme)
     vms = scheme.snapshot.topology.virtual_machines.values()
     members = Counter(vm.scope_id for vm in vms)
     steps = tuple(
@@ -143,11 +144,11 @@ def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
         steps=steps,
         capacities=tuple(_capacities(steps, scheme.snapshot.topology)),
         earliest=_end(earliest),
-        latest=_end(latest),
-        forecast=_forecast(scheme),
+        latest=end,
+        forecast=forecast,
         conflicts=find_conflicts(scheme.maintenance.course.calendar, earliest, latest),
         errors=tuple(errors),
-        remarks=tuple(_remarks(scheme)),
+        remarks=(*_remarks(scheme), *_doubts(scheme, forecast, end)),
     )
 
 
@@ -230,6 +231,14 @@ def _end(stretches: Sequence[Stretch | None]) -> datetime | None:
     """Return when the last of them ends, if each of them does."""
     ends = [stretch.ends for stretch in stretches if stretch is not None and stretch.ends]
     return max(ends) if ends and len(ends) == len(stretches) else None
+
+
+def _doubts(scheme: Scheme, forecast: Forecast | None, latest: datetime | None) -> Iterator[str]:
+    if forecast is not None and latest is not None and forecast.high > latest:
+        yield (
+            "The forecast ends after the latest end, which holds only if the impact takes no "
+            f"longer than {say_length(scheme.impact)}: events have taken longer before."
+        )
 
 
 def _remarks(scheme: Scheme) -> Iterator[str]:

@@ -8,10 +8,18 @@ of its own Maintenance, or for an earlier step, has no blocker of its own: what 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
-from forewarn.domain.blockers import Blocker, BlockerKind, Verdict, VerdictKind
-from forewarn.domain.brakes import Brake, BrakeKind, Release, patience_ends
+from forewarn.domain.blockers import Blocker, BlockerKind, Verdict, VerdictKind, actions_for
+from forewarn.domain.brakes import (
+    Brake,
+    BrakeKind,
+    Release,
+    expected_impact,
+    longest_notice,
+    patience_ends,
+)
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.explanation import Reason, ReasonKind, explain
 from forewarn.domain.gate import GateStatus
@@ -19,6 +27,7 @@ from forewarn.domain.maintenance import Maintenance, own_events, shared_hosts
 from forewarn.domain.names import ScopeId
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Stage, walk_all
+from forewarn.domain.windows import next_opening
 from forewarn.domain.wording import say_moment
 from forewarn.protocol.vocabulary import EventStatus
 
@@ -38,27 +47,9 @@ _BRAKES: Final[Mapping[tuple[BrakeKind, Release], BlockerKind]] = {
 """The brakes that are said with the step they hold; the others say more, or nothing."""
 
 
-_RESUME: Final = "forewarn maintenance resume {maintenance}"
-_ABORT: Final = "forewarn maintenance abort {maintenance}"
-_COMPLETE: Final = "forewarn event complete {events}"
 _APPROVALS: Final = frozenset(
     {ReasonKind.APPROVAL_OF_ANY, ReasonKind.APPROVAL_OF_ALL, ReasonKind.APPROVAL_OF_LEADER}
 )
-ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
-    BlockerKind.PAUSED: _RESUME,
-    BlockerKind.SHARED_HOST: "move virtual machines to another host",
-    BlockerKind.FAILURE: _RESUME,
-    BlockerKind.FAILURE_HOLDS_ALL: _RESUME,
-    BlockerKind.CANARY_HELD: _RESUME,
-    BlockerKind.BUSY: _COMPLETE,
-    BlockerKind.CAPACITY_NEVER: _ABORT,
-    BlockerKind.CALENDAR_NEVER: _ABORT,
-    BlockerKind.GATE_HOLDS: _RESUME,
-    ReasonKind.BY_HAND: _COMPLETE,
-    ReasonKind.UNKNOWN: _COMPLETE,
-    BlockerKind.ELSEWHERE: "ask whoever is in charge of the other scopes",
-}
-"""What somebody has to do about each kind that goes away by hand only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +85,7 @@ def find_standstill(
         return Standstill(blockers=(), verdict=Verdict(kind=VerdictKind.OVER))
     scene = _Scene(maintenance, snapshot, now, interruption, is_simulated=is_simulated)
     of_events = [tuple(scene.of_event(event)) for event in scene.in_flight]
-    stages = walk_all(snapshot, now)[maintenance.maintenance_id]
-    of_stages = [tuple(scene.of_stage(stage)) for stage in stages]
+    of_stages = [tuple(scene.of_stage(stage)) for stage in scene.stages]
     blockers = (
         *scene.of_interruption(),
         *(blocker for found in of_events for blocker in found),
@@ -104,24 +94,12 @@ def find_standstill(
     movers = [
         *of_events,
         *(
-            found
-            for stage, found in zip(stages, of_stages, strict=True)
+            (*found, *scene.afterwards(stage, found))
+            for stage, found in zip(scene.stages, of_stages, strict=True)
             if not scene.is_dependent(stage)
         ),
     ]
     return Standstill(blockers=blockers, verdict=_verdict(movers, blockers, now))
-
-
-def actions_for(blockers: Iterable[Blocker]) -> tuple[str, ...]:
-    """Return what somebody has to do about *blockers*, as far as they do not go by themselves."""
-    actions = (
-        ACTIONS[blocker.kind].format(
-            maintenance=blocker.maintenance_id, events=" ".join(blocker.event_ids)
-        )
-        for blocker in blockers
-        if blocker.release is Release.BY_HAND
-    )
-    return tuple(dict.fromkeys(actions))
 
 
 class _Scene:
@@ -141,8 +119,10 @@ class _Scene:
         self._snapshot = snapshot
         self._now = now
         self._is_simulated = is_simulated
-        events = own_events(maintenance, snapshot.events.values())
+        events = tuple(own_events(maintenance, snapshot.events.values()))
+        self._has_begun = bool(events)
         self.in_flight = tuple(event for event in events if event.is_in_flight)
+        self.stages = walk_all(snapshot, now)[maintenance.maintenance_id]
         self._own = {event.event_id for event in self.in_flight}
 
     def of_interruption(self) -> Iterator[Blocker]:
@@ -152,9 +132,12 @@ class _Scene:
 
     def of_event(self, event: ScheduledEvent) -> Iterator[Blocker]:
         """Yield what holds *event*, and whether that takes longer than expected."""
-        for reason in explain(event, self._snapshot, self._now, speed=self._snapshot.speed):
+        reasons = explain(event, self._snapshot, self._now, speed=self._snapshot.speed)
+        # Events of a host operation start together: what holds another one holds this one too.
+        latest = max((each.until for each in reasons if each.holds and each.until), default=None)
+        for reason in reasons:
             if reason.holds or reason.kind is ReasonKind.OVERDUE:
-                yield self._of_reason(event, reason)
+                yield self._of_reason(event, reason, latest)
 
     def of_stage(self, stage: Stage) -> Iterator[Blocker]:
         for brake in stage.brakes:
@@ -169,6 +152,26 @@ class _Scene:
                     yield from self._busy(brake)
                 case _:
                     yield from self._of_step(stage, brake)
+
+    def afterwards(self, stage: Stage, found: Sequence[Blocker]) -> Iterator[Blocker]:
+        """Yield what holds *stage* when all that was *found* has let go, if that is known when."""
+        if not found or any(blocker.release is not Release.BY_TIME for blocker in found):
+            return
+        maintenance, snapshot = self._maintenance, self._snapshot
+        opening = next_opening(
+            maintenance.course.calendar,
+            max(blocker.until or self._now for blocker in found),
+            longest_notice(maintenance, stage.step, snapshot)
+            + expected_impact(maintenance, snapshot),
+        )
+        asks_gates = bool(maintenance.course.gates) and self._has_begun
+        is_known = opening is not None and not asks_gates
+        yield Blocker(
+            kind=BlockerKind.GATE_ASKED if asks_gates else BlockerKind.CALENDAR,
+            release=Release.BY_TIME if is_known else Release.BY_PROGRESS,
+            maintenance_id=maintenance.maintenance_id,
+            until=opening,
+        )
 
     def is_dependent(self, stage: Stage) -> bool:
         """Tell whether *stage* waits for another, or for an event of the same Maintenance."""
@@ -193,12 +196,12 @@ class _Scene:
             about=f" by {last.who} at {_say(last.at)}" if last else "",
         )
 
-    def _of_reason(self, event: ScheduledEvent, reason: Reason) -> Blocker:
+    def _of_reason(self, event: ScheduledEvent, reason: Reason, latest: datetime | None) -> Blocker:
         about, until = reason.sentence, reason.until
         if event.event_status is EventStatus.SCHEDULED:
             release, until = Release.BY_TIME, until or self._now
             if reason.kind in _APPROVALS:
-                about += f" It starts at {_say(until)} at the latest."
+                about += f" It starts at {_say(latest)} at the latest."
         else:
             release = self._release(reason)
         return Blocker(
@@ -240,31 +243,45 @@ class _Scene:
 
     def _of_brake(self, stage: Stage, brake: Brake) -> Blocker:
         kind, until, about = _BRAKES[brake.kind, brake.release], brake.until, brake.detail
+        release = brake.release
         places: tuple[str, ...] = ()
         if brake.kind is BrakeKind.CANARY:
             about = ", ".join(self._maintenance.course.canary)
+        elif brake.kind is BrakeKind.CAPACITY and all(map(self._is_by_hand, self._events(brake))):
+            release = Release.BY_HAND
         elif brake.kind is BrakeKind.AT_ONCE:
             about = str(self._maintenance.course.at_once)
-            places = tuple(dict.fromkeys(event.host or event.scope_id for event in self.in_flight))
+            places = self._places
         elif brake.kind is BrakeKind.GATE:
             kind, until = self._gate(stage, kind)
             said = " / ".join(brake.detail.splitlines())
             about = f"{brake.gate} ({said})" if said else brake.gate
         return Blocker(
             kind=kind,
-            release=brake.release,
+            release=release,
             maintenance_id=self._maintenance.maintenance_id,
             scope_ids=brake.scope_ids or tuple(sorted(stage.step.scope_ids)),
-            vms=tuple(self._vms(brake)),
+            vms=tuple(vm for event in self._events(brake) for vm in event.resources),
             event_ids=brake.event_ids,
             until=until,
             about=about,
             places=places,
         )
 
+    @cached_property
+    def _places(self) -> tuple[str, ...]:
+        """Return the scopes or hosts that are under way, or that ask a gate whether they may be."""
+        flying = (event.host or event.scope_id for event in self.in_flight)
+        asking = (
+            stage.step.host or min(stage.step.scope_ids)
+            for stage in self.stages
+            if stage.awaited and not stage.is_stuck
+        )
+        return tuple(dict.fromkeys((*flying, *asking)))
+
     def _gate(self, stage: Stage, kind: BlockerKind) -> tuple[BlockerKind, datetime | None]:
-        answer = self._snapshot.answers.get(stage.questions[-1])
-        if answer is None or answer.status is GateStatus.ASKING:
+        answer = self._snapshot.answers.get(stage.awaited) if stage.awaited else None
+        if answer is None or answer.status is not GateStatus.SHUT:
             return BlockerKind.GATE_ASKED, None
         return kind, patience_ends(self._maintenance, answer, self._now)
 
@@ -281,7 +298,7 @@ class _Scene:
 
     def _failures(self, brake: Brake) -> Iterator[Blocker]:
         holds_all = self._maintenance.course.hold_all
-        for event in map(self._snapshot.events.__getitem__, brake.event_ids):
+        for event in self._events(brake):
             ending = "failed" if event.outcome is Outcome.FAILED else "was canceled"
             reason = f": {event.reason}" if event.reason else ""
             yield Blocker(
@@ -303,7 +320,7 @@ class _Scene:
                 maintenance_id=self._maintenance.maintenance_id,
                 scope_ids=brake.scope_ids,
             )
-        for event in map(self._snapshot.events.__getitem__, brake.event_ids):
+        for event in self._events(brake):
             if event.maintenance_id == self._maintenance.maintenance_id:
                 continue
             origin = f"maintenance {event.maintenance_id}" if event.maintenance_id else ""
@@ -319,12 +336,12 @@ class _Scene:
             )
 
     def _is_by_hand(self, event: ScheduledEvent) -> bool:
+        """Tell whether *event* never ends unless somebody says that it has."""
         impacts = (self._snapshot.impacts.get((event.event_id, vm)) for vm in event.resources)
-        return any(impact is not None and impact.is_by_hand for impact in impacts)
+        return any(impact is not None and impact.needs_somebody for impact in impacts)
 
-    def _vms(self, brake: Brake) -> Iterator[str]:
-        for event in map(self._snapshot.events.__getitem__, brake.event_ids):
-            yield from event.resources
+    def _events(self, brake: Brake) -> Iterator[ScheduledEvent]:
+        return map(self._snapshot.events.__getitem__, brake.event_ids)
 
 
 def _merged(blockers: Iterable[Blocker]) -> Iterator[Blocker]:

@@ -16,6 +16,7 @@ from forewarn.domain.brakes import (
     Brake,
     Facts,
     Release,
+    awaited_question,
     earlier_step,
     expected_impact,
     gate_brakes,
@@ -39,11 +40,15 @@ from forewarn.domain.windows import ALWAYS, describe, longest_opening, next_open
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A step that remains, with what holds it back and what its gates are asked."""
+    """A step that remains, with what holds it back and what its gates are asked.
+
+    Of *questions* it waits for the answer to *awaited*.
+    """
 
     step: Step
     brakes: tuple[Brake, ...] = ()
     questions: tuple[Question, ...] = ()
+    awaited: Question | None = None
 
     @property
     def is_stuck(self) -> bool:
@@ -84,11 +89,6 @@ def walk(
     facts = Facts(maintenance, snapshot, now, taken)
     steps = remaining_steps(maintenance, snapshot.topology, facts.own)
     return tuple(_reach(facts, step) for step in steps)
-
-
-def next_steps(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> tuple[Step, ...]:
-    """Return the steps that may be announced now, all of them together."""
-    return tuple(stage.step for stage in walk(maintenance, snapshot, now) if not stage.brakes)
 
 
 def calendar_errors(
@@ -140,16 +140,15 @@ def status(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> Maint
 def _reach(facts: Facts, step: Step) -> Stage:
     first = earlier_step(facts, step)
     brakes = (first,) if first else tuple(brake for rule in BRAKES if (brake := rule(facts, step)))
-    questions: tuple[Question, ...] = ()
-    if not brakes:
-        questions = gate_questions(facts, step)
-        brakes = gate_brakes(facts, questions)
-    stage = Stage(step=step, brakes=brakes, questions=questions)
+    questions = () if brakes else gate_questions(facts, step)
+    awaited = awaited_question(facts, questions)
+    brakes = brakes or gate_brakes(facts, awaited)
+    stage = Stage(step=step, brakes=brakes, questions=questions, awaited=awaited)
     for scope_id in step.scope_ids:
         facts.ahead[scope_id] = facts.ahead.get(scope_id, False) or stage.is_stuck
     if is_canary(facts.course, step):
         facts.canaries_ahead.append(stage.is_stuck)
-    if not brakes or (questions and not stage.is_stuck):
+    if not brakes or (awaited and not stage.is_stuck):
         # Whoever asks a gate has a place, or the answer would be old when there is one.
         facts.places += 1
     return stage

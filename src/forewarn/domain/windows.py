@@ -132,11 +132,6 @@ def longest_opening(calendar: Calendar, earliest: datetime) -> timedelta:
     return max(lengths, default=timedelta(0))
 
 
-def is_open(calendar: Calendar, moment: datetime) -> bool:
-    """Tell whether there may be maintenance at *moment*."""
-    return closes_at(calendar, moment) != moment
-
-
 def closes_at(calendar: Calendar, moment: datetime) -> datetime | None:
     """Return until when there may be maintenance without a break from *moment* on.
 

@@ -8,6 +8,7 @@ handed that file open and locked: the lock is held as long as anybody can still 
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ _GRACE_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 1.0
 _TAIL_BYTES: Final = 4096
 _LONGEST_LINE: Final = 200
+_ESCAPES: Final = re.compile(r"\x1b(?:[]PX^_].*?(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[!-/]*[0-~])")
 
 
 def claim(path: Path, content: Mapping[str, object]) -> int | None:
@@ -66,7 +68,7 @@ def last_line(path: Path) -> str:
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            tail = file.read().decode(errors="replace")
+            tail = _ESCAPES.sub("", file.read().decode(errors="replace"))
     except FileNotFoundError:
         return ""
     lines = ("".join(filter(str.isprintable, line)).strip() for line in tail.splitlines())

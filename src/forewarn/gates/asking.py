@@ -75,10 +75,6 @@ class AskedGates:
         self._cases: OrderedDict[_Place, _Case] = OrderedDict()
         self._lanes = {name: _Lanes(name, self._answer) for name in gates}
 
-    def names(self) -> frozenset[str]:
-        """Return which gates there are."""
-        return frozenset(self._gates)
-
     def kinds(self) -> Mapping[str, str]:
         """Return the kind of each gate, in the order of the file."""
         return {name: known.kind for name, known in self._gates.items()}
@@ -153,10 +149,8 @@ class AskedGates:
             return shut(f"The server failed to ask it: {type(error).__name__}.")
 
     def _read(self, name: str, verdict: Verdict) -> Answer:
-        if verdict.is_open:
-            return Answer(status=GateStatus.OPEN, output=verdict.output)
         return Answer(
-            status=GateStatus.SHUT,
+            status=GateStatus.OPEN if verdict.is_open else GateStatus.SHUT,
             output=verdict.output,
             ask_again_at=self._ask_at(name, verdict),
         )

@@ -1,6 +1,7 @@
 """What every kind of gate is asked, and what it says to it."""
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -9,6 +10,8 @@ from forewarn.domain.gate import Question
 
 MOST_OUTPUT: Final = 2_000
 """How many characters of what a gate says are kept: the last ones."""
+_ESCAPES: Final = re.compile(r"\x1b(?:[]PX^_].*?(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[!-/]*[0-~])")
+"""What a terminal takes for a command: titles and such, colours, and the short ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,7 @@ def shut(output: str) -> Verdict:
 
 def tidy(output: str) -> str:
     """Return the last of *output*, without what a terminal would take for a command."""
-    lines = output.replace("\r\n", "\n").replace("\t", " ").split("\n")
+    lines = _ESCAPES.sub("", output).replace("\r\n", "\n").replace("\t", " ").split("\n")
     clean = "\n".join("".join(filter(str.isprintable, line)).rstrip() for line in lines)
     return clean.strip()[-MOST_OUTPUT:]
 

@@ -12,10 +12,6 @@ class Gates(Protocol):
     is ASKING. Whoever asks is woken when it is. Under virtual time it is waited for.
     """
 
-    def names(self) -> frozenset[str]:
-        """Return which gates there are."""
-        ...
-
     def ask(self, question: Question) -> Answer:
         """Return the answer so far, and have the question put if it is time to."""
         ...

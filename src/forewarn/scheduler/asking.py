@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from forewarn.domain.gate import Answer, GateStatus, Question
+from forewarn.domain.names import MaintenanceId
 from forewarn.operations.snapshots import Answers
 from forewarn.ports.gate import Gates
 
@@ -25,6 +26,7 @@ class Asking:
     def __init__(self, gates: Gates | None) -> None:
         self._gates = gates
         self._answers: dict[Question, Answer] = {}
+        self._asked_since: dict[tuple[MaintenanceId, str], datetime] = {}
 
     @property
     def answers(self) -> Answers:
@@ -32,14 +34,21 @@ class Asking:
         return MappingProxyType(self._answers)
 
     def ask(self, question: Question, now: datetime) -> None:
-        """Put *question*, and keep what is said."""
+        """Put *question*, and keep what is said.
+
+        A gate that was shut for others of its Maintenance has been asked for as long as by them.
+        """
         known = self._answers.get(question)
+        place = (question.maintenance_id, question.gate)
+        since = self._asked_since.setdefault(place, now)
         answer = self._ask(question, known, now)
         again = answer.ask_again_at
+        if answer.status is GateStatus.OPEN:
+            del self._asked_since[place]
         self._answers[question] = replace(
             answer,
             ask_again_at=None if again is None else max(again, now + _SOONEST),
-            asked_since=known.asked_since if known else now,
+            asked_since=known.asked_since if known else since,
         )
 
     def keep(self, questions: AbstractSet[Question]) -> None:
@@ -49,6 +58,10 @@ class Asking:
                 question: answer
                 for question, answer in self._answers.items()
                 if question in questions
+            }
+            asked = {question.maintenance_id for question in self._answers}
+            self._asked_since = {
+                place: since for place, since in self._asked_since.items() if place[0] in asked
             }
 
     def expect_news(self, now: datetime) -> None:

@@ -28,7 +28,7 @@ from forewarn.domain.event import (
     start,
 )
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.maintenance import Maintenance, abort, pause, plan
+from forewarn.domain.maintenance import Maintenance, abort, pause, remaining_steps
 from forewarn.domain.names import HostName, MaintenanceId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.recording import record, without_ended
@@ -343,7 +343,7 @@ def test_event_fails_with_the_reason_of_each_failed_impact(
 def test_first_step_of_a_maintenance_is_due_at_once(fleet: Topology, now: datetime) -> None:
     decisions = decide(look(fleet, maintenances=[BY_SCOPE]), now)
 
-    first = plan(BY_SCOPE, fleet)[0]
+    first = remaining_steps(BY_SCOPE, fleet, ())[0]
     expected = ScheduleStep(maintenance_id=BY_SCOPE.maintenance_id, step=first)
     assert decisions == replace(NOTHING, actions=(expected,))
 
@@ -354,7 +354,7 @@ def test_next_step_is_due_after_the_previous_is_completed(fleet: Topology, now: 
 
     decisions = decide(look(fleet, [completed], [BY_SCOPE]), now)
 
-    second = plan(BY_SCOPE, fleet)[1]
+    second = remaining_steps(BY_SCOPE, fleet, ())[1]
     expected = ScheduleStep(maintenance_id=BY_SCOPE.maintenance_id, step=second)
     assert decisions.actions == (expected,)
 

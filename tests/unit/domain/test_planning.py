@@ -329,6 +329,22 @@ def test_window_that_summer_time_cuts_short_is_not_begun_in(fleet: Topology) -> 
     assert first.earliest.begins == datetime(2026, 3, 29, 23, 50, tzinfo=UTC)
 
 
+def test_forecast_that_ends_after_the_latest_end_is_explained(fleet: Topology) -> None:
+    sample = Sample(scope_id=WEB, waited=timedelta(minutes=5), lasted=timedelta(hours=2))
+    terms = Terms(is_simulated=False, samples=[sample] * 10)
+
+    plan = plan_of(replace(WEB_ONLY, duration_in_seconds=60), fleet, terms)
+
+    assert plan.forecast
+    assert plan.latest
+    assert plan.forecast.high > plan.latest
+    (remark,) = plan.remarks
+    assert remark == (
+        "The forecast ends after the latest end, which holds only if the impact takes no longer "
+        "than 1 min: events have taken longer before."
+    )
+
+
 def test_window_on_the_leap_day_is_used(fleet: Topology) -> None:
     terms = replace(SIMULATED, now=datetime(2028, 2, 28, 12, tzinfo=UTC))
 

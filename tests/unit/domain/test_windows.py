@@ -10,7 +10,6 @@ from forewarn.domain.windows import (
     Window,
     closes_at,
     describe,
-    is_open,
     longest_opening,
     make_blackout,
     next_opening,
@@ -406,7 +405,6 @@ def test_longest_opening_is_nothing_where_a_window_never_opens() -> None:
 def test_closes_at(parts: tuple[str, ...], at: str, until: str | None) -> None:
     calendar = calendar_of(*parts)
 
-    assert is_open(calendar, moment(at))
     assert closes_at(calendar, moment(at)) == (None if until is None else moment(until))
 
 
@@ -414,5 +412,4 @@ def test_closes_at(parts: tuple[str, ...], at: str, until: str | None) -> None:
 def test_what_is_closed_closes_at_once(at: str) -> None:
     calendar = calendar_of("daily 11:00-13:00 UTC", "2026-03-03 UTC")
 
-    assert not is_open(calendar, moment(at))
     assert closes_at(calendar, moment(at)) == moment(at)
