@@ -20,7 +20,7 @@ from forewarn.control.services import Services
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
-from forewarn.operations.context import Context
+from forewarn.operations.context import Context, Rules
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
 from forewarn.storage.sqlite import open_sqlite
@@ -84,7 +84,13 @@ def store(tmp_path: Path, new_database: bytes) -> Iterator[Store]:
 
 
 @pytest.fixture
-def server(store: Store) -> Iterator[str]:
+def rules() -> Rules:
+    """What the server is told at start."""
+    return Rules()
+
+
+@pytest.fixture
+def server(store: Store, rules: Rules) -> Iterator[str]:
     """The address of a control API."""
     numbers, clock, feed = count(1), HandClock(), Feed(store)
     store.listen(feed.note)
@@ -95,6 +101,7 @@ def server(store: Store) -> Iterator[str]:
             now=clock.now(),
             at=MORNING,
             new_id=lambda: event_id(f"00000000-0000-4000-8000-{next(numbers):012x}"),
+            rules=rules,
         ),
         clock=clock,
         faults=MemoryFaults(

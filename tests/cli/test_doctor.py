@@ -163,6 +163,16 @@ def test_state_directory_that_cannot_be_written_fails(folder: Path) -> None:
     assert said.stdout == "fail\n"
 
 
+def test_database_that_others_can_read_is_doubtful(database: Path) -> None:
+    database.chmod(0o640)
+
+    verdict, sentence, hint = examine()[1]["database"]
+
+    assert verdict == "warn"
+    assert "others on this machine can read it" in sentence
+    assert "chmod 600" in hint
+
+
 def test_token_that_others_can_read_fails(folder: Path) -> None:
     (folder / "admin.token").write_text("open-sesame")
     (folder / "admin.token").chmod(0o644)

@@ -24,6 +24,8 @@ from typer.testing import CliRunner
 from forewarn.bootstrap.serving import serve_during
 from forewarn.bootstrap.starting import Listeners
 from forewarn.cli.app import app
+from forewarn.clocks import SystemClock
+from forewarn.domain.notification import give_up
 from forewarn.metadata.http import open_listener
 from forewarn.operations.notifications import example_notification
 from forewarn.ports.store import Transaction
@@ -51,7 +53,7 @@ ALIKE = {"event seen", "calendar", "completion", "db upgrade"}
 
 @pytest.fixture(scope="session")
 def started_database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A database of a server with a virtual clock, and two messages nobody can deliver."""
+    """A database of a server with a virtual clock, and two messages that were given up."""
     path = tmp_path_factory.mktemp("started") / "forewarn.db"
     store = open_sqlite(path)
     store.write(lambda tx: tx.put_setting("clock", ClockKind.VIRTUAL))
@@ -63,9 +65,11 @@ def started_database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def put_messages(tx: Transaction) -> None:
     for name in GIVEN_UP:
-        tx.put_notification(
-            example_notification("pager", notification_id=name, who="admin", now=START, at=START)
+        message = example_notification(
+            "nowhere", notification_id=name, who="admin", now=START, at=START
         )
+        # Given up just now: what has ended long ago is forgotten.
+        tx.put_notification(give_up(message, "It was away too long.", now=SystemClock().now()))
 
 
 @pytest.fixture
@@ -75,6 +79,7 @@ def server(
     """Serve from a folder with the files of golden/files; return where operators are answered."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(GOLDEN / "files", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "forewarn.db").touch(mode=0o600)
     (tmp_path / "forewarn.db").write_bytes(started_database)
     receiver = Receiver()
     (tmp_path / "notifications.toml").write_text(

@@ -9,7 +9,8 @@ import pytest
 from tests.cli.conftest import MORNING
 from typer.testing import Result
 
-from forewarn.domain.notification import Notification, NotificationStatus
+from forewarn.domain.notification import Notification, NotificationStatus, Target
+from forewarn.operations.context import Rules
 from forewarn.operations.notifications import example_notification
 from forewarn.ports.store import Store
 
@@ -60,6 +61,7 @@ def test_messages_are_listed(run: Run, failed: Notification) -> None:
     assert run("notification", "list", "--failed", "--waiting").exit_code == 2
 
 
+@pytest.mark.parametrize("rules", [Rules(targets=(Target(name="ops"),))])
 def test_failed_message_is_tried_again(run: Run, failed: Notification) -> None:
     assert shown(run("notification", "retry", "n2")) == table(f"""
         notification id:  n2

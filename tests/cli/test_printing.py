@@ -26,8 +26,8 @@ SAYS_ENOUGH = {
     "user-operation": "its kinds have hints",
     "calendar": "its kinds say what to write",
     "holidays": "it is about a file, and says what is wrong with it",
-    "idempotency-key-not-taken": "no command sends one",
-    "idempotency-key-reused": "no command sends one",
+    "idempotency-key-not-taken": "no command sends one there",
+    "idempotency-key-reused": "every command makes a new one",
     "api-version": "no command asks there",
     "resource-type": "no command asks there",
     "unknown-resource": "no command asks there",
@@ -50,6 +50,24 @@ SAYS_ENOUGH = {
 )
 def test_moment_is_told_from_now(distance: timedelta, text: str) -> None:
     assert Moment(NOW + distance).seen_from(NOW) == text
+
+
+@pytest.mark.parametrize("command", ["event show", "event explain", "event history", "audit"])
+def test_words_of_others_are_printed_without_line_breaks_and_escape_sequences(
+    run: Run, command: str
+) -> None:
+    words = "\x1b]0;gone\x07\r\u202eforged\nline"
+    event = "00000000-0000-4000-8000-000000000003"
+    order = ("--type", "Reboot", "--resource", "solo", "--description", words)
+    assert run("event", "create", *order).exit_code == 0
+    run("event", "cancel", event, "--reason", words)
+    run("token", "revoke", words)
+
+    printed = run(*command.split(), *([event] if command.endswith(("show", "explain")) else []))
+
+    assert printed.exit_code == 0
+    assert all(letter.isprintable() for letter in printed.stdout.replace("\n", ""))
+    assert "\nline" not in printed.stdout
 
 
 @pytest.mark.parametrize("command", ["vm list", "fleet show", "clock show", "scenario list"])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import Result
 
 from forewarn.settings import environment_with
@@ -72,12 +73,34 @@ def test_watch_prints_a_line_for_each_thing_that_happens(run: Run, watch: Watch)
     )
 
 
+def test_words_of_others_neither_forge_a_line_nor_reach_the_terminal(
+    run: Run, watch: Watch
+) -> None:
+    run("vm", "restart", "solo")
+    run("event", "cancel", FIRST, "--reason", "no\n2026-01-05 \x1b[2Jall is well\x9b")
+    watching = watch("--event", FIRST)
+
+    next_line(watching)
+    assert next_line(watching).endswith(": no?2026-01-05 ?[2Jall is well?\n")
+
+
 def test_watch_prints_one_json_object_on_each_line(run: Run, watch: Watch) -> None:
     run("vm", "restart", "solo")
     watching = watch("--event", FIRST, "-o", "json")
 
     line = json.loads(next_line(watching))
     assert (line["sequence"], line["event_id"], line["what"]) == (1, FIRST, "scheduled")
+
+
+def test_watch_prints_one_yaml_document_for_each_thing(run: Run, watch: Watch) -> None:
+    run("vm", "restart", "solo")
+    run("event", "cancel", FIRST)
+    watching = watch("--event", FIRST, "-o", "yaml")
+
+    printed = [next_line(watching) for _ in range(2 * 12)]
+    documents = list(yaml.safe_load_all("".join(printed)))
+    assert [line["what"] for line in documents] == ["scheduled", "canceled"]
+    assert printed[0] == "---\n"
 
 
 def test_interrupted_watch_ends_quietly(run: Run, watch: Watch) -> None:

@@ -1364,3 +1364,18 @@ def test_preview_wires_are_kept_in_order(store: Store) -> None:
         (NOW, PreviewWire.DOCUMENTED),
         (later, PreviewWire.OBSERVED),
     )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no permission bits")
+def test_database_is_made_for_its_owner_only(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        store = open_sqlite(tmp_path / "forewarn.db")
+        store.write(lambda tx: tx.topology())
+    finally:
+        os.umask(before)
+
+    kept = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("forewarn.db*")}
+    store.close()
+    assert {"forewarn.db", "forewarn.db-wal", "forewarn.db-shm"} <= kept.keys()
+    assert {mode for name, mode in kept.items() if not name.endswith(".lock")} == {0o600}

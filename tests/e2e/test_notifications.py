@@ -4,9 +4,12 @@ import hashlib
 import hmac
 import json
 import random
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +233,37 @@ def test_slow_receiver_keeps_nobody_waiting(
         )
         assert server.stop() == 0
         assert time.monotonic() - began < 8
+
+
+def test_target_that_is_tested_does_not_keep_the_server_from_ending(
+    make_server: ServerMaker, configuration: Path, receiver: Receiver
+) -> None:
+    text = configuration.read_text(encoding="utf-8").replace("secret", "timeout = 60\nsecret")
+    configuration.write_text(text, encoding="utf-8")
+    server = make_server("--notifications", str(configuration))
+    ended = threading.Event()
+
+    def say_nothing(_: Received) -> Answer:
+        ended.wait(60)
+        return None
+
+    def test() -> None:
+        with suppress(OSError, HTTPException):
+            server.operate("POST", "notification-targets/ops/test")
+
+    receiver.answer = say_nothing
+    with receiver.listening():
+        server.start()
+        asking = threading.Thread(target=test)
+        asking.start()
+        try:
+            wait_until(lambda: bool(receiver.received), "it is not tested", 5)
+            began = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - began < 15
+        finally:
+            ended.set()
+            asking.join(30)
 
 
 def test_bad_configuration_is_refused_with_its_line(

@@ -2,10 +2,12 @@
 
 import logging
 import sys
+import threading
+from collections.abc import Callable
 
 import pytest
 from tests.notifications.conftest import NOW
-from tests.receiver import Receiver
+from tests.receiver import Answer, Received, Receiver
 
 from forewarn.domain.notification import Notification
 from forewarn.notifications.apprise import AppriseError, AppriseNotifier
@@ -40,6 +42,41 @@ def test_failure_is_told_without_what_is_in_the_url(
     for secret in ("hush-hush", "T0KEN"):
         assert secret not in delivery.answer
         assert secret not in caplog.text
+
+
+def test_failure_of_another_target_is_not_told(receiver: Receiver, message: Notification) -> None:
+    first = AppriseNotifier(f"json://127.0.0.1:{receiver.port}/first")
+    second = AppriseNotifier(f"json://127.0.0.1:{receiver.port}/second")
+    said = _AfterTheFirst(lambda: second.deliver(message, now=NOW))
+
+    def refuse(request: Received) -> Answer:
+        if request.path == "/second":
+            return 500, {}
+        logging.getLogger("apprise").addHandler(said)
+        return 418, {}
+
+    receiver.answer = refuse
+
+    delivery = first.deliver(message, now=NOW)
+
+    assert [request.path for request in receiver.received] == ["/first", "/second"]
+    assert "418" in delivery.answer
+
+
+class _AfterTheFirst(logging.Handler):
+    """Has another thread do something as soon as something was said."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        super().__init__(logging.WARNING)
+        self._work = work
+
+    def emit(self, record: logging.LogRecord) -> None:
+        del record
+        logging.getLogger("apprise").removeHandler(self)
+        other = threading.Thread(target=self._work)
+        other.start()
+        other.join(10)
+        assert not other.is_alive(), "the other target takes too long"
 
 
 def test_url_apprise_does_not_know_is_refused_without_repeating_it() -> None:

@@ -9,6 +9,7 @@ from forewarn.notifications.configuration import ConfigurationError, read_notifi
 from forewarn.protocol.vocabulary import EventType
 
 HOOK = '[[target]]\nname = "ops"\nkind = "webhook"\nurl = "https://hush.example/T0KEN"\n'
+_DAY = "{{ data.started_at[:10] }}"
 
 
 def test_without_a_file_nobody_is_told() -> None:
@@ -76,6 +77,10 @@ def test_secret_may_be_in_a_file_beside_it(
         ("attempts = 0\n", 1, "attempts: "),
         ('[target]\nname = "x"\n', 1, "target: write it as a list; targets are [[target]]."),
         (HOOK.replace("https", "ftp"), 4, "url of target 1: a webhook has a URL that begins"),
+        (HOOK.replace("hush.", "u:T0KEN/P@hush."), 4, "url of target 1: there is no way to such"),
+        (HOOK.replace("hush.", ".."), 4, "url of target 1: there is no way to such a host"),
+        (HOOK.replace("hush.example", ":80"), 4, "url of target 1: there is no way to such a host"),
+        (HOOK.replace(".example", ".example:99999"), 4, "url of target 1: there is no way to such"),
         (HOOK.replace('"ops"', '"o p s"'), 2, "name of target 1: 'o p s' is no name for a"),
         (HOOK.replace("webhook", "pigeon"), 3, "kind of target 1: write webhook or apprise."),
         (HOOK.replace('kind = "webhook"\n', ""), 1, "kind of target 1: write webhook or apprise."),
@@ -87,10 +92,14 @@ def test_secret_may_be_in_a_file_beside_it(
         (HOOK + 'template = "{{ x"\n', 5, "template of target 1: the template is wrong: "),
         (HOOK + 'template = "{{ nobody }}"\n', 5, "template of target 1: the template is wrong: "),
         (HOOK + 'template = "{{ data.nothing }}"\n', 5, "template of target 1: the template is "),
+        (HOOK + 'template = "{{ 1 / 0 }}"\n', 5, "template of target 1: the template is wrong: "),
+        (HOOK + f'template = "{_DAY}"\n', 5, "in a message of phase scheduled."),
         (HOOK + 'phases = ["done"]\n', 5, "phases of target 1: input should be 'scheduled'"),
         (HOOK + "timeout = 0\n", 5, "timeout of target 1: input should be greater than 0."),
         (HOOK + '[target.headers]\n"X Y" = "a"\n', 5, "headers of target 1: 'X Y' cannot be"),
         (HOOK + 'headers = { X = "a\\nb" }\n', 5, "headers of target 1: 'X' cannot be"),
+        (HOOK + 'headers = { X = "T0KEN " }\n', 5, "headers of target 1: 'X' cannot be"),
+        (HOOK + 'headers = { X = " T0KEN" }\n', 5, "headers of target 1: 'X' cannot be"),
         (
             HOOK.replace("webhook", "apprise").replace("https", "pigeon"),
             4,
@@ -111,6 +120,12 @@ def test_what_is_wrong_is_refused_with_its_line(
     assert said.startswith(f"{path}:{line}")
     assert problem in said
     assert "T0KEN" not in said
+
+
+def test_template_is_tried_only_on_what_the_target_wants(write: Write) -> None:
+    told = read_notifications(write(f'{HOOK}template = "{_DAY}"\nphases = ["started", "failed"]\n'))
+
+    assert list(told.notifiers) == ["ops"]
 
 
 def test_file_that_is_not_there_is_refused(write: Write) -> None:

@@ -158,9 +158,10 @@ def test_way_that_breaks_is_one_more_failed_attempt(
     way.answer = broken
     put(store, message, 1)
 
-    with capture_logs(), running(courier):
+    with capture_logs() as logs, running(courier):
         wait_until(lambda: is_settled(store), "messages still wait")
 
+    assert [line["event"] for line in logs].count("notifier_failed") == 1
     (failed,) = store.read(lambda reading: reading.notifications())
     assert (failed.attempts, failed.status) == (3, NotificationStatus.FAILED)
     assert failed.problem == "The server failed to send it: RuntimeError."

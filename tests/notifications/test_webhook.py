@@ -1,8 +1,12 @@
 """Messages as HTTP requests, to a real receiver."""
 
+import socket
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -128,6 +132,84 @@ def test_receiver_that_does_not_answer_is_left_after_the_timeout(
     assert delivery.answer == "The receiver does not answer in time."
 
 
+@pytest.mark.parametrize(
+    ("at_once", "said"),
+    [
+        (b"HTTP/1.1 204 No Content\r\nX: ", "The receiver does not answer in time."),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", "200 OK"),
+        (
+            b"HTTP/1.1 503 Not Now\r\nContent-Length: 99\r\n\r\n",
+            "The receiver answers 503 Not Now.",
+        ),
+    ],
+)
+def test_receiver_that_drips_is_left_after_the_timeout(
+    message: Notification, at_once: bytes, said: str
+) -> None:
+    with _dripping(at_once) as url:
+        way = WebhookNotifier(url=url, body=_PLAIN, headers={}, timeout=0.5)
+        began = time.monotonic()
+
+        delivery = way.deliver(message, now=NOW)
+
+        took = time.monotonic() - began
+        way.close()
+
+    assert delivery.answer == said
+    assert took < 2
+
+
+@contextmanager
+def _dripping(at_once: bytes) -> Iterator[str]:
+    """Say *at_once*, and then a byte at a time, always well before anybody could lose patience."""
+    stopping = threading.Event()
+
+    def answer() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.sendall(at_once)
+            while not stopping.wait(0.1):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
+        finally:
+            stopping.set()
+            thread.join(10)
+
+
+def test_name_server_that_says_nothing_does_not_keep_the_process_from_ending() -> None:
+    began = time.monotonic()
+
+    done = subprocess.run(
+        [sys.executable, "-c", _NO_NAMES], capture_output=True, text=True, timeout=50, check=True
+    )
+
+    assert done.stdout == "The receiver does not answer in time.\n"
+    assert time.monotonic() - began < 30
+
+
+_NO_NAMES = """
+import socket, threading
+socket.getaddrinfo = lambda *_, **__: threading.Event().wait(40)
+
+from datetime import UTC, datetime
+from forewarn.notifications.webhook import WebhookNotifier, cloud_event_body
+from forewarn.operations.notifications import example_notification
+
+now = datetime(2026, 1, 5, 8, tzinfo=UTC)
+message = example_notification("ops", notification_id="n1", who="alice", now=now, at=now)
+way = WebhookNotifier(
+    url="http://hooks.example/", body=cloud_event_body("/forewarn"), headers={}, timeout=0.2
+)
+print(way.deliver(message, now=now).answer)
+way.close()
+"""
+
+
 def test_nobody_there_is_said_without_the_address(
     notifier: Notifier, message: Notification
 ) -> None:
@@ -135,6 +217,17 @@ def test_nobody_there_is_said_without_the_address(
 
     assert "refused" in delivery.answer
     assert "127.0.0.1" not in delivery.answer
+
+
+def test_header_that_cannot_be_sent_is_not_repeated(
+    receiver: Receiver, message: Notification
+) -> None:
+    way = WebhookNotifier(url=receiver.url, body=_PLAIN, headers={"Authorization": "Bearer hush "})
+
+    delivery = way.deliver(message, now=NOW)
+    way.close()
+
+    assert delivery.answer == "There is no way to it: LocalProtocolError."
 
 
 def test_template_writes_the_body(message: Notification) -> None:
@@ -149,12 +242,14 @@ def test_template_writes_the_body(message: Notification) -> None:
     assert body.endswith('"who": "alice"}')
 
 
-def test_template_that_fails_is_told_and_tried_again(
-    receiver: Receiver, notifier: Notifier, message: Notification
+@pytest.mark.parametrize("template", ["{{ data.host.upper() }}", "{{ data.update_domain // 0 }}"])
+def test_message_the_template_fails_for_is_given_up(
+    receiver: Receiver, notifier: Notifier, message: Notification, template: str
 ) -> None:
-    body = template_body("{{ data.host.upper() }}", "/forewarn")
-    delivery = notifier(body=body).deliver(message, now=NOW)
+    way = notifier(body=template_body(template, "/forewarn"))
 
-    assert not delivery.is_delivered
+    delivery = way.deliver(message, now=NOW)
+
+    assert (delivery.is_delivered, delivery.is_final) == (False, True)
     assert delivery.answer.startswith("The template fails: ")
     assert receiver.received == []

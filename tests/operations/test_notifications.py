@@ -1,7 +1,7 @@
 """The outbox is written with the change itself, and told from outside."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -31,6 +31,7 @@ from forewarn.operations.notifications import (
     NotificationNotFailedError,
     UnknownNotificationError,
     UnknownTargetError,
+    example_notification,
     find_notifications,
     give_up_orphans,
     prepare_test,
@@ -41,6 +42,7 @@ from forewarn.operations.notifications import (
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventType
 
+NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 OPS = Target(name="ops")
 WEB = Target(name="web-team", scopes=("web",), phases=(Phase.SCHEDULED, Phase.FAILED))
 
@@ -135,6 +137,18 @@ def test_message_given_up_is_tried_again(fleet: Store, told: Context) -> None:
     assert (audit[-1].action, audit[-1].subject) == ("notification retry", message.notification_id)
 
 
+def test_message_for_a_target_that_is_gone_is_not_tried_again(
+    fleet: Store, told: Context, operator: Context
+) -> None:
+    create(fleet, told, "solo")
+    failed = fail(fleet, told, outbox(fleet)[0])
+
+    with pytest.raises(UnknownTargetError, match="'ops'"):
+        fleet.write(lambda tx: retry_notification(tx, operator, failed.notification_id))
+
+    assert outbox(fleet) == [failed]
+
+
 def test_messages_are_found_page_by_page(fleet: Store, told: Context) -> None:
     for _ in range(3):
         create(fleet, told, "solo")
@@ -166,6 +180,37 @@ def test_example_is_audited_and_leaves_nothing_in_the_outbox(fleet: Store, told:
     assert fleet.read(lambda reading: reading.audit())[-1].action == "notification test"
     with pytest.raises(UnknownTargetError, match="'nobody'"):
         fleet.write(lambda tx: prepare_test(tx, told, "nobody"))
+
+
+def test_example_is_of_a_phase_that_the_target_wants(fleet: Store, operator: Context) -> None:
+    late = Target(name="late", phases=(Phase.OVERDUE, Phase.FAILED))
+    told = replace(operator, rules=Rules(targets=(late,)))
+
+    example = fleet.write(lambda tx: prepare_test(tx, told, "late"))
+
+    assert (example.phase, example.data["event_status"]) == (Phase.OVERDUE, "Started")
+
+
+@pytest.mark.parametrize(
+    ("phase", "shown"),
+    [
+        (Phase.SCHEDULED, {"event_status": "Scheduled", "started_at": None}),
+        (Phase.APPROVED, {"event_status": "Scheduled", "approved_by": ["example"]}),
+        (Phase.POSTPONED, {"not_before": (NOW + timedelta(minutes=30)).isoformat()}),
+        (Phase.STARTED, {"event_status": "Started", "started_at": NOW.isoformat()}),
+        (Phase.OVERDUE, {"event_status": "Started", "overdue_at": NOW.isoformat()}),
+        (Phase.FINISHED, {"event_status": "Completed", "outcome": "succeeded"}),
+        (Phase.FAILED, {"outcome": "failed", "reason": "This is an example."}),
+        (Phase.CANCELED, {"event_status": "Canceled", "ended_at": NOW.isoformat()}),
+    ],
+)
+def test_example_looks_like_an_event_of_its_phase(phase: Phase, shown: dict[str, object]) -> None:
+    example = example_notification(
+        "ops", notification_id="n1", who="alice", now=NOW, at=NOW, phase=phase
+    )
+
+    assert example.phase is phase
+    assert {key: example.data[key] for key in shown} == shown
 
 
 def test_messages_for_targets_that_are_gone_are_given_up(fleet: Store, told: Context) -> None:

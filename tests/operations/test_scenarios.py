@@ -56,7 +56,7 @@ def test_scenario_is_begun_with_the_machines_it_happens_to(fleet: Store, operato
     assert (run.began_at, run.speed, run.steps) == (operator.now, 60, SCENARIO.steps)
     assert fleet.read(lambda reading: reading.scenario_runs(finished=False)) == (run,)
     last = fleet.read(lambda reading: reading.audit())[-1]
-    assert (last.who, last.action, last.subject) == ("alice", "scenario start", run.run_id)
+    assert (last.who, last.action, last.subject) == ("alice", "scenario run", run.run_id)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.topology import Topology
@@ -249,8 +250,11 @@ def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> 
     tally.polls["2020-07-01"] += 7
     store.close()
 
-    text = export().decode()
+    with capture_logs() as logs:
+        text = export().decode()
+        export()
 
+    assert [line["event"] for line in logs] == ["metrics_incomplete"], "once is enough"
     assert 'forewarn_polls_total{api_version="2020-07-01"} 7.0' in text
     assert "forewarn_store_readable 0.0" in text
     assert "forewarn_events_in_flight" not in text

@@ -36,7 +36,8 @@ def advance(
         raise typer.BadParameter(str(error)) from error
     # However much falls due in it has to be waited for.
     patient = httpx2.Timeout(None, connect=5)
-    answer = session.post("clock", "advance", body={"duration": duration}, timeout=patient)
+    body = {"duration": duration}
+    answer = session.post("clock", "advance", body=body, timeout=patient, takes_key=False)
     session.show(answer, _print)
 
 

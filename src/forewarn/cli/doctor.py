@@ -11,7 +11,7 @@ from forewarn.cli.errors import ExitCode
 from forewarn.cli.examination.findings import Finding, Verdict, fine, wrong
 from forewarn.cli.examination.machine import examine_machine
 from forewarn.cli.examination.server import examine_server
-from forewarn.cli.output import Row
+from forewarn.cli.output import Row, print_line
 from forewarn.cli.session import Session
 from forewarn.clocks import SystemClock
 from forewarn.settings import CONFIG_FILE, SettingsError, load_settings
@@ -66,6 +66,6 @@ def _plain(finding: Finding) -> Row:
 
 def _print(answer: Row) -> None:
     for finding in answer["findings"]:
-        typer.echo(f"{finding['verdict']:<4}  {finding['check']:<16}  {finding['sentence']}")
+        print_line(f"{finding['verdict']:<4}  {finding['check']:<16}  {finding['sentence']}")
         if finding["hint"]:
             typer.echo(f"{'':<24}{finding['hint']}")

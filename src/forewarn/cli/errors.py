@@ -8,6 +8,7 @@ from typing import Final
 
 import typer
 
+from forewarn.cli.output import print_line
 from forewarn.protocol.errors import ForewarnError
 from forewarn.settings import SettingsError
 
@@ -141,6 +142,6 @@ def confirm_on_terminal(question: str, *, yes: bool) -> None:
 
 
 def _report(message: str, hint: str, *, place: str = "forewarn") -> None:
-    typer.echo(f"{place}: {' '.join(message.split())}", err=True)
+    print_line(f"{place}: {' '.join(message.split())}", err=True)
     if hint:
-        typer.echo(f"  {hint}", err=True)
+        print_line(f"  {hint}", err=True)

@@ -16,7 +16,7 @@ from forewarn.cli.event_tables import (
     say_how_split,
 )
 from forewarn.cli.following import follow
-from forewarn.cli.output import Columns, Output, Row, print_table, time_of
+from forewarn.cli.output import Columns, Output, Row, print_line, print_table, print_yaml, time_of
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait, require_success, wait_for_events
@@ -211,8 +211,7 @@ def watch(
     query: dict[str, str | int] = _given(vm=vm, event_id=event, after=after)
     try:
         for line in follow(session, "events", "watch", **query):
-            is_read_by_people = session.output is Output.TABLE
-            typer.echo(one_line(line) if is_read_by_people else json.dumps(line))
+            _print_as_it_comes(session.output, line)
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
@@ -332,6 +331,16 @@ def cancel(
     Example: forewarn event cancel 602D9444-D2CD-49C7-8624-8643E7171297
     """
     _change(session, event_id, "cancel", {"reason": reason}, dry_run=dry_run)
+
+
+def _print_as_it_comes(output: Output, line: Row) -> None:
+    if output is Output.JSON:
+        typer.echo(json.dumps(line))  # a line each, to be read as they come
+    elif output is Output.YAML:
+        typer.echo("---")
+        print_yaml(line)
+    else:
+        print_line(one_line(line))
 
 
 def _change(session: Session, event_id: str, verb: str, body: object, *, dry_run: bool) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 
 import typer
 
-from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
+from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 
 _COLUMNS: Final[Columns] = {
     "EVENT ID": "event_id",
@@ -81,7 +81,7 @@ def print_reasons(explanation: Row) -> None:
     """Print why an event is where it is; what it waits for has a dash."""
     typer.echo(f"{explanation['event_id']} is {explanation['event_status']}.")
     for reason in explanation["reasons"]:
-        typer.echo(f"{'-' if reason['holds'] else ' '} {reason['sentence']}")
+        print_line(f"{'-' if reason['holds'] else ' '} {reason['sentence']}")
 
 
 def one_line(line: Row) -> str:

@@ -14,7 +14,8 @@ from rich.console import Console
 from forewarn.cli.errors import CommandError, ExitCode, confirm_on_terminal
 from forewarn.cli.event import Yes
 from forewarn.cli.files import read_text
-from forewarn.cli.output import Row, print_table
+from forewarn.cli.output import Row, print_line, print_table
+from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import RefusedError, Session, command, noun
 from forewarn.cli.vm import COLUMNS
 from forewarn.operations.fleet import line_of, write_fleet_file
@@ -28,9 +29,7 @@ def apply(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The fleet file.")],
     *,
     prune: Annotated[bool, typer.Option("--prune", help="Remove what it leaves out.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only tell what would change.")
-    ] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Make the fleet as a file declares it, all of it or nothing.
@@ -47,7 +46,10 @@ def apply(
             answer = session.post_followed("fleet", body=body, note=note)
     except RefusedError as refusal:
         raise _with_line(refusal, file, text) from None
-    session.show(answer, _print_difference if dry_run else _print_change)
+    if dry_run:
+        show_rehearsed(session, answer, _print_difference)
+    else:
+        session.show(answer, _print_change)
 
 
 @command(app, "export")
@@ -86,18 +88,17 @@ def _shown_progress() -> Iterator[Callable[[Row], None]]:
 def _print_difference(change: Row) -> None:
     for sign, what in (("+", "added"), ("~", "changed"), ("-", "removed")):
         for name in change[what]:
-            typer.echo(f"{sign} {name}")
+            print_line(f"{sign} {name}")
     for scope in change["changed_scopes"]:
-        typer.echo(f"~ settings of {scope}")
+        print_line(f"~ settings of {scope}")
     _print_change(change)
-    typer.echo("Nothing was written.")
 
 
 def _print_change(change: Row) -> None:
     counts = [f"{len(change[what])} {what}" for what in ("added", "changed", "removed")]
     if change["changed_scopes"]:
         counts.append(f"settings of {', '.join(change['changed_scopes'])} changed")
-    typer.echo(", ".join(counts))
+    print_line(", ".join(counts))
 
 
 def _decode(file: Path, text: str) -> object:

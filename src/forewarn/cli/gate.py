@@ -6,7 +6,7 @@ import httpx2
 import typer
 
 from forewarn.cli.errors import ExitCode
-from forewarn.cli.output import Columns, Row, print_table
+from forewarn.cli.output import Columns, Row, print_line, print_table
 from forewarn.cli.session import Session, command, noun
 
 app = noun("gate", "See and try what is asked between two steps.")
@@ -34,13 +34,13 @@ def test(
 
     Example: forewarn gate test smoke
     """
-    answer = session.post("gates", gate, "test", timeout=_TEST_TIMEOUT)
+    answer = session.post("gates", gate, "test", timeout=_TEST_TIMEOUT, takes_key=False)
     session.show(answer, _print)
     if answer["status"] != "open":
         raise typer.Exit(ExitCode.FAILED)
 
 
 def _print(answer: Row) -> None:
-    typer.echo(f"{answer['gate']} is {answer['status']}")
+    print_line(f"{answer['gate']} is {answer['status']}")
     for line in answer["output"].splitlines():
-        typer.echo(f"  {line}")
+        print_line(f"  {line}")

@@ -62,7 +62,7 @@ def plan(session: Session, order: options.Order) -> None:
 
     Example: forewarn maintenance plan --type Freeze --scope web
     """
-    made = session.post("maintenances", "plan", body=order)
+    made = session.post("maintenances", "plan", body=order, takes_key=False)
     session.show(made, print_plan)
     errors = len(made["errors"])
     if errors:

@@ -5,7 +5,7 @@ from typing import Final
 
 import typer
 
-from forewarn.cli.output import Columns, Row, print_table, time_of
+from forewarn.cli.output import Columns, Row, print_line, print_table, time_of
 
 _COLUMNS: Final[Columns] = {
     "STEP": "number",
@@ -37,12 +37,12 @@ def print_blockers(found: Row) -> None:
     """Print what holds a Maintenance, then what becomes of it."""
     typer.echo(f"{found['maintenance_id']} is {found['status']}.")
     _print_lines("- ", (blocker["sentence"] for blocker in found["blockers"]))
-    typer.echo(found["verdict"]["sentence"])
+    print_line(found["verdict"]["sentence"])
 
 
 def _print_lines(title: str, lines: Iterable[str]) -> None:
     for line in lines:
-        typer.echo(f"{title}{line}")
+        print_line(f"{title}{line}")
 
 
 def _shares(steps: Iterable[Row]) -> Iterator[Row]:

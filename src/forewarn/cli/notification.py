@@ -7,7 +7,7 @@ import httpx2
 import typer
 
 from forewarn.cli.errors import CommandError, ExitCode
-from forewarn.cli.output import Columns, Row, print_fields, print_table, wall_time_of
+from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, wall_time_of
 from forewarn.cli.session import Session, command, noun
 
 app = noun("notification", "See who is told of events, and whether it arrived.")
@@ -81,10 +81,12 @@ def test(
 
     Example: forewarn notification test ops
     """
-    answer = session.post("notification-targets", target, "test", timeout=_TEST_TIMEOUT)
+    answer = session.post(
+        "notification-targets", target, "test", timeout=_TEST_TIMEOUT, takes_key=False
+    )
     if not answer["is_delivered"]:
         raise CommandError(f"{target} was not reached: {answer['answer']}", code=ExitCode.FAILED)
-    session.show(answer, lambda row: typer.echo(f"{row['target']} has it: {row['answer']}"))
+    session.show(answer, lambda row: print_line(f"{row['target']} has it: {row['answer']}"))
 
 
 @command(app, "retry")

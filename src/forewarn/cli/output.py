@@ -87,6 +87,16 @@ def print_yaml(answer: object) -> None:
     typer.echo(yaml.safe_dump(answer, sort_keys=False, allow_unicode=True), nl=False)
 
 
+def print_line(text: str, *, err: bool = False) -> None:
+    """Print one line, whatever is in *text*."""
+    typer.echo(printable(text), err=err)
+
+
+def printable(text: str) -> str:
+    """Return *text* without line breaks and escape sequences: strangers have chosen words of it."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def print_table(rows: Iterable[Row], columns: Columns) -> None:
     """Print one line for each of *rows*."""
     print_lines(
@@ -100,11 +110,12 @@ def print_fields(row: Row, columns: Columns) -> None:
     said = [(title, text) for title, text in fields if text]
     width = max(len(title) for title, _ in said)
     for title, text in said:
-        typer.echo(f"{title:<{width}}  {text}")
+        print_line(f"{title:<{width}}  {text}")
 
 
 def print_lines(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     """Print *lines* below *titles*: as a table on a terminal, else in plain columns."""
+    lines = [tuple(map(printable, line)) for line in lines]
     if sys.stdout.isatty():
         table = Table(box=None, pad_edge=False, header_style="bold")
         for title in titles:

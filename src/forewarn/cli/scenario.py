@@ -17,6 +17,7 @@ from forewarn.cli.output import (
     Output,
     Row,
     print_fields,
+    print_line,
     print_table,
     time_of,
 )
@@ -157,7 +158,7 @@ class _Narrator:
 
     def say(self, line: str) -> None:
         if not self._is_silent:
-            typer.echo(line)
+            print_line(line)
 
     def tell(self, run: Row) -> None:
         for entry in run["log"]:

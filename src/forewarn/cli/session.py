@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import secrets
 import ssl
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -24,6 +25,13 @@ P = ParamSpec("P")
 
 _ONWARD: Final = frozenset({"virtual_machines"})
 """The lists that are in fleet order."""
+_BROKEN: Final = (
+    httpx2.ReadError,
+    httpx2.WriteError,
+    httpx2.CloseError,
+    httpx2.RemoteProtocolError,
+)
+"""How a connection ends on which something was sent."""
 _PATIENCE: Final = 60.0
 _CONNECTING: Final = 5.0
 _OPTIONS: Final = (
@@ -127,9 +135,14 @@ class Session:
         body: object = None,
         timeout: httpx2.Timeout | None = None,
         dry_run: bool = False,
+        takes_key: bool = True,
     ) -> Any:
-        """Have something done at *path* and return the answer; or what it would be."""
-        request = {"json": body, "timeout": timeout or self._timeout()}
+        """Have something done at *path* and return the answer; or what it would be.
+
+        What *takes_key* is asked for again if the connection breaks, and done once all the same.
+        """
+        key = secrets.token_hex(16) if takes_key else None
+        request = {"json": body, "timeout": timeout or self._timeout(), "key": key}
         return self._ask("POST", path, params=_dryness(dry_run=dry_run), **request)
 
     def post_followed(self, *path: str, body: object, note: Callable[[Row], None]) -> Any:
@@ -138,7 +151,7 @@ class Session:
         url, headers = self._address(path)
         headers["Accept"] = "application/x-ndjson"
         with (
-            self._reported(),
+            self._reported(is_change=True),
             self._client() as client,
             client.stream("POST", url, headers=headers, json=body) as answer,
         ):
@@ -199,10 +212,20 @@ class Session:
         except ValueError:
             raise self._unlike_forewarn(answer) from None
 
-    def _send(self, method: str, path: tuple[str, ...], **request: Any) -> httpx2.Response:
+    def _send(
+        self, method: str, path: tuple[str, ...], *, key: str | None = None, **request: Any
+    ) -> httpx2.Response:
         url, headers = self._address(path)
-        with self._reported(), self._client() as client:
-            answer = client.request(method, url, headers=headers, **request)
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        with self._reported(is_change=method != "GET"), self._client() as client:
+            asked = client.build_request(method, url, headers=headers, **request)
+            try:
+                answer = client.send(asked)
+            except _BROKEN as error:
+                if key is None:
+                    raise
+                answer = _send_again(client, asked, error)
         self._check(answer)
         return answer
 
@@ -219,7 +242,7 @@ class Session:
         return f"{self.server}/api/v1/{place}", headers
 
     @contextmanager
-    def _reported(self) -> Generator[None]:
+    def _reported(self, *, is_change: bool = False) -> Generator[None]:
         try:
             yield
         except httpx2.TimeoutException as error:
@@ -230,8 +253,10 @@ class Session:
             raise CommandError(
                 message, code=ExitCode.USAGE, hint="try: --server http://127.0.0.1:8170"
             ) from error
-        except httpx2.TransportError as error:
+        except httpx2.ConnectError as error:
             raise self._untrusted(error) or self._unreachable() from error
+        except httpx2.TransportError as error:
+            raise self._broken(is_change=is_change) from error
 
     def _check(self, answer: httpx2.Response) -> None:
         if answer.is_success:
@@ -276,6 +301,15 @@ class Session:
             return self._unreachable()
         message = f"{self.server} has not answered in time; it may still do what was asked."
         return CommandError(message, code=ExitCode.TIMED_OUT, hint="try: forewarn event list")
+
+    def _broken(self, *, is_change: bool) -> CommandError:
+        message = f"The connection to {self.server} broke before it had answered"
+        if not is_change:
+            return CommandError(f"{message}.", code=ExitCode.FAILED, hint="try: it again")
+        hint = "before you repeat it, look with: forewarn event list, or forewarn audit"
+        return CommandError(
+            f"{message}; it may have done what was asked.", code=ExitCode.FAILED, hint=hint
+        )
 
     def _unreachable(self) -> CommandError:
         return CommandError(
@@ -333,6 +367,13 @@ def noun(name: str, help_text: str) -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
+
+
+def _send_again(client: httpx2.Client, asked: httpx2.Request, broken: Exception) -> httpx2.Response:
+    try:
+        return client.send(asked)
+    except httpx2.TransportError:
+        raise broken from None  # that nobody listens any more does not undo the first time
 
 
 def _dryness(*, dry_run: bool) -> dict[str, bool]:

@@ -50,7 +50,7 @@ def create(
     Example: forewarn token create deploy --role operator --scope web --expires 30d
     """
     order = {"name": name, "role": role, "scopes": scope or [], "expires": expires}
-    session.show(session.post("tokens", body=order), _print_new)
+    session.show(session.post("tokens", body=order, takes_key=False), _print_new)
 
 
 @command(app, "list")

@@ -7,7 +7,7 @@ import typer
 from forewarn.cli.completing import vm_names
 from forewarn.cli.errors import confirm_on_terminal
 from forewarn.cli.event import Yes, show_begun
-from forewarn.cli.output import Columns, Row, print_fields, print_table
+from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait
@@ -154,7 +154,7 @@ def redeploy(
 
 
 def _print_removed(said: str, change: Row) -> None:
-    typer.echo(f"{said} {', '.join(change['removed'])}")
+    print_line(f"{said} {', '.join(change['removed'])}")
 
 
 def _print_one(vm: Row) -> None:

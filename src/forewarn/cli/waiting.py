@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from forewarn.cli.errors import CommandError, ExitCode
-from forewarn.cli.output import Row
+from forewarn.cli.output import Row, print_line
 from forewarn.cli.progress import Teller, shown_as_bars
 from forewarn.cli.session import Session
 from forewarn.domain.event import Outcome
@@ -127,7 +127,7 @@ class _Patience:
             while not is_over(row := ask()):
                 if (said := describe(row)) != told:
                     if tell is None:
-                        typer.echo(said, err=True)
+                        print_line(said, err=True)
                     else:
                         tell(row)
                     told = said
@@ -135,7 +135,7 @@ class _Patience:
                 self._pause()
         except KeyboardInterrupt:
             raise CommandError("It goes on.", code=ExitCode.INTERRUPTED, hint=self._hint) from None
-        typer.echo(describe(row), err=True)
+        print_line(describe(row), err=True)
         return row
 
     def _tell_clock(self) -> None:

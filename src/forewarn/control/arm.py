@@ -10,11 +10,11 @@ from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict
 
 from forewarn.control.caller import Operating
 from forewarn.control.events import EventIdPath
 from forewarn.control.problems import ApiVersionError, ResourceTypeError
+from forewarn.control.schemas import View
 from forewarn.domain.topology import ScopeKind
 from forewarn.operations.acknowledgements import ArmResource, acknowledge
 
@@ -39,10 +39,8 @@ _REFUSED: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-class AcknowledgementView(BaseModel):
+class AcknowledgementView(View):
     """That it was done, in Azure's words."""
-
-    model_config = ConfigDict(frozen=True)
 
     value: str = "Successfully approved scheduled event"
 

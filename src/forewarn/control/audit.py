@@ -5,22 +5,20 @@ from operator import attrgetter
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering
 from forewarn.control.moments import parse_past
 from forewarn.control.paging import LINKED, Paged
+from forewarn.control.schemas import View
 
 router = APIRouter(prefix="/audit", tags=["audit"])
 
 _SINCE: Final = "Such as 10m ago, 14:05 today or 2026-01-05T08:00:00Z, in real time."
 
 
-class AuditEntryView(BaseModel):
+class AuditEntryView(View):
     """One change or refusal, who is answerable for it, and where they were."""
-
-    model_config = ConfigDict(from_attributes=True, frozen=True)
 
     at: datetime
     maintenance_time: datetime
@@ -32,7 +30,7 @@ class AuditEntryView(BaseModel):
     detail: str
 
 
-class AuditView(BaseModel):
+class AuditView(View):
     """What was done and refused, in that order."""
 
     audit: tuple[AuditEntryView, ...]

@@ -7,8 +7,10 @@ minute. The rest is counted, and the number gets a line when the minute is over.
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
+from threading import Lock
 from typing import Final
 
 import structlog
@@ -75,28 +77,44 @@ class FloodGate:
 
 
 class Refusals:
-    """Counts refusals, and writes those of changes into the audit."""
+    """Counts refusals, and writes those of changes into the audit; on any thread."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._gate = FloodGate()
+        self._counting = Lock()
 
     def count(self, problem: Problem) -> None:
         """Count *problem*, whoever has it."""
-        self._services.refused[problem.kind] += 1
+        with self._counting:
+            self._services.refused[problem.kind] += 1
 
     async def note(self, refusal: Refusal) -> None:
         """Write *refusal*, or count it if there are too many of its kind."""
-        context = self._services.context(refusal.who)
-        lines = self._settle(context, context.at)
-        if self._gate.admit(refusal.where, context.at):
-            lines.append(_entry(context, refusal))
-        await self._write(lines)
+        await self._write(self._lines(refusal))
+
+    def note_and_wait(self, refusal: Refusal) -> None:
+        """Do as `note` does, on a thread that may wait."""
+        lines = self._lines(refusal)
+        try:
+            self._submit(lines).result()
+        except StoreError as error:
+            _warn(lines, error)
 
     async def settle(self, *, everything: bool = False) -> None:
         """Write how many were only counted, of the minutes that are over or of every one."""
         context = self._services.context(NOBODY)
-        await self._write(self._settle(context, None if everything else context.at))
+        with self._counting:
+            lines = self._settle(context, None if everything else context.at)
+        await self._write(lines)
+
+    def _lines(self, refusal: Refusal) -> list[AuditEntry]:
+        context = self._services.context(refusal.who)
+        with self._counting:
+            lines = self._settle(context, context.at)
+            if self._gate.admit(refusal.where, context.at):
+                lines.append(_entry(context, refusal))
+        return lines
 
     def _settle(self, context: Context, at: datetime | None) -> list[AuditEntry]:
         return [
@@ -116,16 +134,17 @@ class Refusals:
     async def _write(self, lines: Sequence[AuditEntry]) -> None:
         if not lines:
             return
+        try:
+            await asyncio.wrap_future(self._submit(lines))
+        except StoreError as error:
+            _warn(lines, error)
 
+    def _submit(self, lines: Sequence[AuditEntry]) -> Future[None]:
         def work(tx: Transaction) -> None:
             for line in lines:
                 tx.append_audit(line)
 
-        try:
-            await asyncio.wrap_future(self._services.store.submit(work))
-        except StoreError as error:
-            # They are refused all the same.
-            _log.warning("refusal_not_audited", lines=len(lines), reason=str(error))
+        return self._services.store.submit(work)
 
 
 class Auditing:
@@ -144,15 +163,26 @@ class Auditing:
         await self._refusals.settle()
         state = scope.setdefault("state", {})
 
+        def audit(problem: Problem) -> None:
+            if refusal := self._count(scope, problem):
+                self._refusals.note_and_wait(refusal)
+
         async def send_audited(message: Message) -> None:
             problem: Problem | None = state.pop("problem", None)
-            if problem is not None:
-                self._refusals.count(problem)
-                if scope["method"] not in _CHANGES_NOTHING and problem.status < 500:
-                    await self._refusals.note(self._refusal(scope, problem))
+            if problem is not None and (refusal := self._count(scope, problem)):
+                await self._refusals.note(refusal)
             await send(message)
 
+        # For work on a thread that is refused after the answer has begun, or nobody waits for it.
+        state["audit"] = audit
         await self._app(scope, receive, send_audited)
+
+    def _count(self, scope: Scope, problem: Problem) -> Refusal | None:
+        """Count *problem*; return it if it has to be written."""
+        self._refusals.count(problem)
+        if scope["method"] in _CHANGES_NOTHING or problem.status >= 500:
+            return None
+        return self._refusal(scope, problem)
 
     def _refusal(self, scope: Scope, problem: Problem) -> Refusal:
         action, subject = self._find(scope)
@@ -186,6 +216,11 @@ def _entry(context: Context, refusal: Refusal) -> AuditEntry:
         outcome=REFUSED,
         detail=refusal.detail,
     )
+
+
+def _warn(lines: Sequence[AuditEntry], error: StoreError) -> None:
+    # They are refused all the same.
+    _log.warning("refusal_not_audited", lines=len(lines), reason=str(error))
 
 
 def _printable(text: str, longest: int) -> str:

@@ -3,10 +3,10 @@
 from datetime import datetime
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
 
 from forewarn.control.caller import Viewing
 from forewarn.control.confined_explanations import explain_maintenance_confined
+from forewarn.control.schemas import View
 from forewarn.domain.blockers import VerdictKind
 from forewarn.domain.brakes import Release
 from forewarn.domain.maintenance import MaintenanceStatus
@@ -14,11 +14,7 @@ from forewarn.domain.maintenance import MaintenanceStatus
 router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 
 
-class _View(BaseModel):
-    model_config = ConfigDict(from_attributes=True, frozen=True)
-
-
-class BlockerView(_View):
+class BlockerView(View):
     """One thing that holds a Maintenance, and how it goes away."""
 
     kind: str
@@ -33,7 +29,7 @@ class BlockerView(_View):
     places: tuple[str, ...]
 
 
-class VerdictView(_View):
+class VerdictView(View):
     """When a Maintenance goes on if nobody does anything, or what somebody has to do."""
 
     kind: VerdictKind
@@ -42,7 +38,7 @@ class VerdictView(_View):
     actions: tuple[str, ...]
 
 
-class StandstillView(_View):
+class StandstillView(View):
     """Everything that holds a Maintenance, and what becomes of it."""
 
     maintenance_id: str

@@ -39,7 +39,8 @@ def calmly(size: int) -> Iterator[None]:
     """Have no garbage collected while something of *size* bytes is worked on.
 
     It would look at every object again and again, with everybody waiting. What is made here has no
-    cycles, so that it needs no collector; afterwards it is left out of all later looks.
+    cycles, so that it needs no collector; what stays is left out of all later looks. Of what was
+    refused nothing stays, and its tracebacks may have cycles.
     """
     if size < _LARGE:
         yield
@@ -47,8 +48,8 @@ def calmly(size: int) -> Iterator[None]:
     gc.disable()
     try:
         yield
-    finally:
         gc.freeze()
+    finally:
         gc.enable()
 
 
@@ -83,7 +84,10 @@ def let_go(fleet: Mapping[str, Any]) -> None:
 
 
 async def follow(work: Callable[[Progress], bytes]) -> AsyncIterator[bytes]:
-    """Yield a line for every progress of *work*, which runs on a thread, and its result."""
+    """Yield a line for every progress of *work*, which runs on a thread, and one with its result.
+
+    It goes on to its end also if nobody follows any more.
+    """
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -94,11 +98,15 @@ async def follow(work: Callable[[Progress], bytes]) -> AsyncIterator[bytes]:
     def end(_: object) -> None:
         lines.put_nowait(None)
 
-    working = asyncio.ensure_future(asyncio.to_thread(work, progress))
+    working = loop.run_in_executor(None, work, progress)
     working.add_done_callback(end)
     while (line := await lines.get()) is not None:
-        yield line
-    yield await working
+        yield line + b"\n"
+    try:
+        result = await working
+    finally:
+        del working  # an error in it knows this frame by its traceback, with all that was read
+    yield result + b"\n"
 
 
 def _check(content: object) -> FleetRequest:

@@ -91,11 +91,17 @@ class Caller:
 
         return view.model_validate_json(self.write(work))
 
-    def read(self, look: Callable[[Reading], T]) -> T:
-        """Return what *look* sees in one consistent snapshot."""
-        return self.services.store.read(
-            lambda reading: look(confine_reading(reading, self.principal))
-        )
+    def read(
+        self, look: Callable[[Reading], T], *, current: Callable[[Reading], bytes] | None = None
+    ) -> T:
+        """Return what *look* sees in one consistent snapshot; with *current* as in `write`."""
+
+        def see(reading: Reading) -> T:
+            confined = confine_reading(reading, self.principal)
+            self._require_match(confined, current)
+            return look(confined)
+
+        return self.services.store.read(see)
 
     def show(self, look: Callable[[Reading], bytes]) -> Response:
         """Answer with what *look* sees, unless the caller has it already."""

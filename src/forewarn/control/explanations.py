@@ -3,21 +3,19 @@
 from datetime import datetime
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
 
 from forewarn.control.caller import Viewing
 from forewarn.control.confined_explanations import explain_confined
 from forewarn.control.events import EventIdPath
+from forewarn.control.schemas import View
 from forewarn.domain.explanation import ReasonKind
 from forewarn.protocol.vocabulary import EventStatus
 
 router = APIRouter(prefix="/events", tags=["events"])
 
 
-class ReasonView(BaseModel):
+class ReasonView(View):
     """One thing to know about an event; it waits for those that hold."""
-
-    model_config = ConfigDict(from_attributes=True, frozen=True)
 
     kind: ReasonKind
     holds: bool
@@ -29,10 +27,8 @@ class ReasonView(BaseModel):
     about: str
 
 
-class ExplanationView(BaseModel):
+class ExplanationView(View):
     """Every reason that an event is where it is; what holds it comes first."""
-
-    model_config = ConfigDict(frozen=True)
 
     event_id: str
     event_status: EventStatus

@@ -35,7 +35,7 @@ class Feed:
 
     def __init__(self, store: Store, *, heart_beat: float = HEART_BEAT) -> None:
         self._store = store
-        self.heart_beat: Final = heart_beat
+        self._heart_beat: Final = heart_beat
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
         self._looking = asyncio.Lock()
@@ -87,7 +87,7 @@ class Feed:
 
     async def _has_come(self, news: asyncio.Event) -> bool:
         try:
-            await asyncio.wait_for(news.wait(), self.heart_beat)
+            await asyncio.wait_for(news.wait(), self._heart_beat)
         except TimeoutError:
             return False
         return True

@@ -5,7 +5,6 @@ checked and written: on threads, in steps after each of which others get their t
 """
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from forewarn.control.bulk import Progress, Step, calmly, follow, let_go, read_d
 from forewarn.control.caller import Administering, Caller, Viewing
 from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.declarations import declare_fleet
-from forewarn.control.problems import Problem, problem_document, problem_of, problem_of_request
+from forewarn.control.problems import problem_document, problem_of, problem_of_request
 from forewarn.control.schemas import FleetChangeView, FleetRequest
 from forewarn.operations.fleet import Fleet, read_fleet
 from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, preview_fleet
@@ -65,25 +64,22 @@ async def apply(caller: Administering, request: Request) -> Response:
     """Make the fleet as declared, all of it or nothing; or tell what that would change."""
     body = [chunk async for chunk in request.stream()]
     if _LINES in request.headers.get("accept", ""):
-        return StreamingResponse(_lines(request, caller, body), media_type=_LINES)
+        lines = follow(lambda progress: _answer(request, caller, body, progress))
+        return StreamingResponse(lines, media_type=_LINES)
     answer = await run_in_threadpool(_apply, caller, body, lambda *_: None)
     return Response(answer, media_type="application/json")
 
 
-async def _lines(request: Request, caller: Caller, body: list[bytes]) -> AsyncIterator[bytes]:
+def _answer(request: Request, caller: Caller, body: list[bytes], progress: Progress) -> bytes:
+    """Return the change or the problem, which is in the audit then, whoever still listens."""
     try:
-        async for line in follow(lambda progress: _apply(caller, body, progress)):
-            yield line + b"\n"
+        return _apply(caller, body, progress)
     except ForewarnError as refusal:
-        yield _refuse(request, problem_of(refusal))
+        problem = problem_of(refusal)
     except RequestValidationError as refusal:
-        yield _refuse(request, problem_of_request(refusal))
-
-
-def _refuse(request: Request, problem: Problem) -> bytes:
-    # The status is sent already. The audit looks at what is sent next.
-    request.state.problem = problem
-    return problem_document(problem, request.url.path) + b"\n"
+        problem = problem_of_request(refusal)
+    request.state.audit(problem)
+    return problem_document(problem, request.url.path)
 
 
 def _apply(caller: Caller, body: list[bytes], progress: Progress) -> bytes:
@@ -106,7 +102,8 @@ def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progres
     context = caller.services.context(caller.principal.name)
     if order.dry_run:
         return caller.read(
-            lambda reading: preview_fleet(reading, context, fleet, prune=order.prune)
+            lambda reading: preview_fleet(reading, context, fleet, prune=order.prune),
+            current=_shown,
         )
     before = caller.read(lambda reading: reading.topology())
     plan = plan_fleet(before, fleet, context, prune=order.prune)

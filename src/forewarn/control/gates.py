@@ -1,33 +1,29 @@
 """/gates: what can be asked between two steps of a Maintenance. They are set in a file only."""
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
 
 from forewarn.control.caller import Operating, Viewing
+from forewarn.control.schemas import View
 from forewarn.domain.gate import GateStatus
 from forewarn.operations.gates import prepare_gate_test
 
 router = APIRouter(tags=["gates"])
 
 
-class _View(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class GateView(_View):
+class GateView(View):
     """A gate; whom it asks may be a secret."""
 
     name: str
     kind: str
 
 
-class GatesView(_View):
+class GatesView(View):
     """Every gate, in the order of the file."""
 
     gates: tuple[GateView, ...]
 
 
-class GateAnswerView(_View):
+class GateAnswerView(View):
     """What a gate has said."""
 
     gate: str

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
-from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, event_view
+from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, View, event_view
 from forewarn.domain.brakes import BrakeKind, Release
 from forewarn.domain.course import GATE_PATIENCE, Course
 from forewarn.domain.maintenance import MaintenanceStatus
@@ -19,10 +19,6 @@ from forewarn.protocol.vocabulary import EventType
 # All are searched for openings, years ahead, while the order is written down and others wait.
 Windows = Annotated[list[Text], Field(max_length=50)]
 Blackouts = Annotated[list[Text], Field(max_length=1000)]
-
-
-class _View(BaseModel):
-    model_config = ConfigDict(from_attributes=True, frozen=True)
 
 
 class MaintenanceOrderRequest(BaseModel):
@@ -53,7 +49,7 @@ class MaintenanceOrderRequest(BaseModel):
     hold_all: StrictBool = False
 
 
-class ShareView(_View):
+class ShareView(View):
     """Virtual machines of one update domain of one scope."""
 
     scope_id: str
@@ -61,7 +57,7 @@ class ShareView(_View):
     resources: tuple[str, ...]
 
 
-class BrakeView(_View):
+class BrakeView(View):
     """What holds a step back, and how it lets go: at `until`, or by progress or by hand only."""
 
     kind: BrakeKind
@@ -73,7 +69,7 @@ class BrakeView(_View):
     detail: str
 
 
-class StepView(_View):
+class StepView(View):
     """What a Maintenance announces in one go, once nothing holds it back."""
 
     host: str | None
@@ -81,7 +77,7 @@ class StepView(_View):
     brakes: tuple[BrakeView, ...]
 
 
-class MaintenanceSummaryView(_View):
+class MaintenanceSummaryView(View):
     """One Maintenance in a list."""
 
     maintenance_id: str
@@ -117,7 +113,7 @@ class MaintenanceView(MaintenanceSummaryView):
     held: dict[str, str]
 
 
-class MaintenancesView(_View):
+class MaintenancesView(View):
     """Every Maintenance, oldest first."""
 
     maintenances: tuple[MaintenanceSummaryView, ...]

@@ -1,16 +1,22 @@
 """/notifications and /notification-targets: what people were told, and whether it arrived."""
 
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import datetime
 from operator import attrgetter
+from typing import TypeVar
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.confined import confine_targets
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
+from forewarn.control.schemas import View
 from forewarn.domain.notification import NotificationStatus, Phase
 from forewarn.operations.context import Context
 from forewarn.operations.notifications import find_notifications, prepare_test, retry_notification
@@ -19,12 +25,10 @@ from forewarn.protocol.vocabulary import EventType
 
 router = APIRouter(tags=["notifications"])
 
-
-class _View(BaseModel):
-    model_config = ConfigDict(from_attributes=True, frozen=True)
+T = TypeVar("T")
 
 
-class NotificationView(_View):
+class NotificationView(View):
     """One message to one target."""
 
     notification_id: str
@@ -40,13 +44,13 @@ class NotificationView(_View):
     problem: str
 
 
-class NotificationsView(_View):
+class NotificationsView(View):
     """Several messages, in the order they were written."""
 
     notifications: tuple[NotificationView, ...]
 
 
-class TargetView(_View):
+class TargetView(View):
     """Somebody who wants to know, and of what; how they are reached is a secret."""
 
     name: str
@@ -55,13 +59,13 @@ class TargetView(_View):
     phases: tuple[Phase, ...]
 
 
-class TargetsView(_View):
+class TargetsView(View):
     """Every target, in the order of the file."""
 
     targets: tuple[TargetView, ...]
 
 
-class DeliveryView(_View):
+class DeliveryView(View):
     """What came of one attempt."""
 
     target: str
@@ -104,13 +108,33 @@ def list_targets(caller: Viewing) -> TargetsView:
 
 
 @router.post("/notification-targets/{name}/test", name="notification test")
-def test_target(caller: Administering, name: str) -> DeliveryView:
+async def test_target(caller: Administering, name: str) -> DeliveryView:
     """Send an example to one target at once, and return what came of it."""
-    example = caller.write(lambda tx, context: prepare_test(tx, context, name))
-    services = caller.services
-    delivery = services.notifiers[example.target].deliver(
-        example, now=services.context(caller.principal.name).at
+    example = await run_in_threadpool(
+        caller.write, lambda tx, context: prepare_test(tx, context, name)
     )
+    notifier = caller.services.notifiers[example.target]
+    at = caller.services.context(caller.principal.name).at
+    delivery = await _left_behind(lambda: notifier.deliver(example, now=at))
     return DeliveryView(
         target=example.target, is_delivered=delivery.is_delivered, answer=delivery.answer
     )
+
+
+async def _left_behind(work: Callable[[], T]) -> T:
+    """Return what *work* returns; it is left behind if the server ends before.
+
+    The threads of the pool are no daemons: the process would wait for them.
+    """
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except Exception as error:  # noqa: BLE001 - it is raised again where it is waited for
+            done.set_exception(error)
+
+    # From here on it cannot be canceled, only left alone.
+    done.set_running_or_notify_cancel()
+    threading.Thread(target=run, name="notification-test", daemon=True).start()
+    return await asyncio.wrap_future(done)

@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
 
 from forewarn.control.caller import Viewing
 from forewarn.control.maintenance_views import MaintenanceOrderRequest, maintenance_order
 from forewarn.control.problems import problem_of
+from forewarn.control.schemas import View
 from forewarn.domain.planning import Plan, summarise
 from forewarn.operations.planning import plan_maintenance
 from forewarn.protocol.errors import ForewarnError
@@ -16,11 +16,7 @@ from forewarn.protocol.errors import ForewarnError
 router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 
 
-class _View(BaseModel):
-    model_config = ConfigDict(from_attributes=True, frozen=True)
-
-
-class StretchView(_View):
+class StretchView(View):
     """When a step begins with its announcement, starts, and ends; null if nobody can say."""
 
     begins: datetime
@@ -28,7 +24,7 @@ class StretchView(_View):
     ends: datetime | None
 
 
-class PlannedShareView(_View):
+class PlannedShareView(View):
     """One update domain of one scope; `available` of its `members` stay up meanwhile."""
 
     scope_id: str
@@ -38,7 +34,7 @@ class PlannedShareView(_View):
     members: int
 
 
-class PlannedStepView(_View):
+class PlannedStepView(View):
     """One step with its times; null where it never begins, or nobody can say when."""
 
     number: int
@@ -48,7 +44,7 @@ class PlannedStepView(_View):
     latest: StretchView | None
 
 
-class CapacityView(_View):
+class CapacityView(View):
     """How many of a set's members are up in its worst step."""
 
     scope_id: str
@@ -57,7 +53,7 @@ class CapacityView(_View):
     percent: int
 
 
-class ForecastView(_View):
+class ForecastView(View):
     """Between when and when all is done, by what events took before."""
 
     low: datetime
@@ -66,7 +62,7 @@ class ForecastView(_View):
     sentence: str
 
 
-class ConflictView(_View):
+class ConflictView(View):
     """Steps that could begin earlier, were the calendar open for longer."""
 
     steps: tuple[int, ...]
@@ -77,14 +73,14 @@ class ConflictView(_View):
     sentence: str
 
 
-class PlanErrorView(_View):
+class PlanErrorView(View):
     """Why the Maintenance cannot be walked: what starting it would be refused with."""
 
     type: str
     detail: str
 
 
-class PlanView(_View):
+class PlanView(View):
     """What a Maintenance would do, and when. With errors it cannot be begun."""
 
     steps: tuple[PlannedStepView, ...]

@@ -1,11 +1,11 @@
 """Every refusal as a problem document (RFC 9457), from one table of errors and statuses."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from fastapi import FastAPI, Request
@@ -285,7 +285,7 @@ def _refuse_request(request: Request, error: Exception) -> Response:
 def problem_of_request(error: RequestValidationError) -> Problem:
     """Return the problem that a request has that is not like its schema."""
     errors = [
-        {"location": _location(found["loc"]), "detail": _sentence(found["msg"])}
+        {"location": _location(found), "detail": _sentence(found["msg"])}
         for found in error.errors()[:10]
     ]
     return Problem(
@@ -324,7 +324,9 @@ def _fail(request: Request, error: Exception) -> Response:
     return respond(problem, request.url.path)
 
 
-def _location(parts: Iterable[object]) -> str:
+def _location(found: Mapping[str, Any]) -> str:
+    # What is no JSON is located by a number of characters, which the message has too.
+    parts = found["loc"][:1] if found.get("type") == "json_invalid" else found["loc"]
     named = [str(part) for part in parts]
     return ".".join(named[1:] or named)
 

@@ -47,7 +47,7 @@ def list_scenario_runs(caller: Viewing, paging: Paged) -> Response:
     return paging.newest("scenario_runs", runs, scenario_run_summary, attrgetter("run_id"))
 
 
-@router.post("/scenario-runs", status_code=201, name="scenario start")
+@router.post("/scenario-runs", status_code=201, name="scenario run")
 def run_scenario(caller: Administering, key: Key, request: ScenarioRunRequest) -> ScenarioRunView:
     """Begin a scenario; its events need no minimum notice."""
     scenario = (

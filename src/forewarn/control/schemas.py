@@ -40,7 +40,9 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _View(BaseModel):
+class View(BaseModel):
+    """Whatever is answered; it can be made from what has the same attributes."""
+
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
 
@@ -131,7 +133,7 @@ class FaultRequest(_Request):
     event_type: Text | None = None
 
 
-class ApprovalView(_View):
+class ApprovalView(View):
     """Somebody's word that an event may start."""
 
     approver: Approver
@@ -139,7 +141,7 @@ class ApprovalView(_View):
     approved_at: datetime
 
 
-class EventView(_View):
+class EventView(View):
     """One event."""
 
     event_id: str
@@ -166,7 +168,7 @@ class EventView(_View):
     reason: str
 
 
-class LedgerView(_View):
+class LedgerView(View):
     """One line in the life of an event."""
 
     at: datetime
@@ -182,13 +184,13 @@ class EventDetailView(EventView):
     ledger: tuple[LedgerView, ...]
 
 
-class EventsView(_View):
+class EventsView(View):
     """Several events, in the order of their creation."""
 
     events: tuple[EventView, ...]
 
 
-class FleetChangeView(_View):
+class FleetChangeView(View):
     """The names of the virtual machines a declaration added, changed and removed."""
 
     added: tuple[str, ...]
@@ -197,7 +199,7 @@ class FleetChangeView(_View):
     removed: tuple[str, ...]
 
 
-class VirtualMachineView(_View):
+class VirtualMachineView(View):
     """One virtual machine and its place in the fleet."""
 
     name: str
@@ -219,20 +221,20 @@ class VirtualMachineView(_View):
     labels: Mapping[str, str]
 
 
-class VirtualMachinesView(_View):
+class VirtualMachinesView(View):
     """Every virtual machine, in fleet order."""
 
     virtual_machines: tuple[VirtualMachineView, ...]
 
 
-class ClockView(_View):
+class ClockView(View):
     """Maintenance time."""
 
     kind: str
     now: datetime
 
 
-class FaultView(_View):
+class FaultView(View):
     """One fault of a virtual machine, with the times it has left."""
 
     vm: str
@@ -244,13 +246,13 @@ class FaultView(_View):
     event_type: str | None
 
 
-class FaultsView(_View):
+class FaultsView(View):
     """Several faults, by virtual machine."""
 
     faults: tuple[FaultView, ...]
 
 
-class HealthView(_View):
+class HealthView(View):
     """How the server is."""
 
     status: str

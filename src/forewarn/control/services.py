@@ -108,4 +108,4 @@ class Services:
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     gates: GateControl = field(default_factory=NoGates)
     refused: Counter[str] = field(default_factory=Counter)
-    """How often each kind of problem was answered. The event loop counts; others only read."""
+    """How often each kind of problem was answered. The audit counts; others only read."""

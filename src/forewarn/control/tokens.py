@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from forewarn.control.caller import Administering
 from forewarn.control.moments import parse_moment, resolve
-from forewarn.control.schemas import Moment, Text
+from forewarn.control.schemas import Moment, Text, View
 from forewarn.domain.access import Role, Token
 from forewarn.operations.access import TokenOrder, create_token, new_secret, revoke_token
 from forewarn.operations.context import Context
@@ -29,10 +29,8 @@ class TokenRequest(BaseModel):
     expires: Moment | None = None
 
 
-class TokenView(BaseModel):
+class TokenView(View):
     """One token, without its secret, which nobody knows but who has it."""
-
-    model_config = ConfigDict(from_attributes=True, frozen=True)
 
     name: str
     role: Role
@@ -49,7 +47,7 @@ class NewTokenView(TokenView):
     secret: str
 
 
-class TokensView(BaseModel):
+class TokensView(View):
     """Every token, in the order of their creation."""
 
     tokens: tuple[TokenView, ...]

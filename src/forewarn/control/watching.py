@@ -1,17 +1,17 @@
 """/events/watch: the ledger as server-sent events, to be resumed from any place in it."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator
 from starlette.responses import StreamingResponse
 
 from forewarn.control.caller import Caller, Viewing
 from forewarn.control.confined import confine_lines
 from forewarn.control.feed import Growth
+from forewarn.control.schemas import View
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.names import name_key
 from forewarn.operations.events import find_event
@@ -40,10 +40,8 @@ OneEvent = Annotated[
 ]
 
 
-class LedgerLineView(BaseModel):
+class LedgerLineView(View):
     """One thing that happened to an event."""
-
-    model_config = ConfigDict(from_attributes=True, frozen=True)
 
     sequence: int
     event_id: str
@@ -102,16 +100,12 @@ def _filter(vm: str | None, event_id: EventId | None) -> Callable[[LedgerLine], 
 async def _growth(
     caller: Caller, after: int, identify: Callable[[], Awaitable[object]]
 ) -> AsyncGenerator[Growth]:
-    """Yield what the caller may see, until the token has ended."""
-    feed, loop = caller.services.feed, asyncio.get_running_loop()
-    look_again_at = loop.time() + feed.heart_beat
-    async for place, lines in feed.watch(after):
-        if loop.time() >= look_again_at:
-            try:
-                await identify()
-            except ForewarnError:
-                return
-            look_again_at = loop.time() + feed.heart_beat
+    """Yield what the caller may see, and nothing from the moment on that the token has ended."""
+    async for place, lines in caller.services.feed.watch(after):
+        try:
+            await identify()
+        except ForewarnError:
+            return
         yield place, confine_lines(lines, caller.principal)
 
 

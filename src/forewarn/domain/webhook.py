@@ -28,7 +28,8 @@ def is_url(text: str) -> bool:
 
 def is_header(name: str, value: str) -> bool:
     """Tell whether there can be a header of this *name* and *value*."""
-    return _HEADER_NAME.fullmatch(name) is not None and value.isascii() and value.isprintable()
+    fits = value.isascii() and value.isprintable() and value == value.strip()
+    return fits and _HEADER_NAME.fullmatch(name) is not None
 
 
 def retry_after(text: str, now: datetime) -> timedelta:

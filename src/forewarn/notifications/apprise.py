@@ -3,6 +3,9 @@
 import importlib
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Final
 
@@ -37,10 +40,7 @@ class AppriseNotifier:
     def deliver(self, notification: Notification, *, now: datetime) -> Delivery:
         """Send it; all that apprise tells is whether that went well."""
         del now
-        said = _Said()
-        logger = logging.getLogger("apprise")
-        logger.addHandler(said)
-        try:
+        with _listening() as said:
             is_delivered = bool(
                 self._apprise.notify(
                     title=title_of(notification),
@@ -48,8 +48,6 @@ class AppriseNotifier:
                     notify_type=_KINDS.get(notification.phase, "info"),
                 )
             )
-        finally:
-            logger.removeHandler(said)
         answer = "Sent." if is_delivered else self._without_secrets(said.last or "It was not sent.")
         return Delivery(is_delivered=is_delivered, answer=answer)
 
@@ -64,14 +62,33 @@ class AppriseNotifier:
 
 
 class _Said(logging.Handler):
-    """Keeps the last warning."""
+    """Keeps the last warning of the delivery it is made for; others deliver to other targets."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.last = record.getMessage()[:500]
+        if _DELIVERY.get() is self:
+            self.last = record.getMessage()[:500]
+
+
+# There is one logger for all of apprise. A delivery is known by its context and not by its thread:
+# apprise has threads of its own, which it gives the context of who asks.
+_DELIVERY: Final[ContextVar[_Said | None]] = ContextVar("_DELIVERY", default=None)
+
+
+@contextmanager
+def _listening() -> Iterator[_Said]:
+    said = _Said()
+    logger = logging.getLogger("apprise")
+    logger.addHandler(said)
+    before = _DELIVERY.set(said)
+    try:
+        yield said
+    finally:
+        _DELIVERY.reset(before)
+        logger.removeHandler(said)
 
 
 def _load() -> Any:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from jinja2 import TemplateError
+import httpx2
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -24,7 +24,13 @@ from forewarn.domain.notification import Phase, Retrying, Target
 from forewarn.domain.webhook import is_header, is_url
 from forewarn.notifications.apprise import AppriseError, AppriseNotifier
 from forewarn.notifications.outbox import Notifications
-from forewarn.notifications.webhook import Body, WebhookNotifier, cloud_event_body, template_body
+from forewarn.notifications.webhook import (
+    Body,
+    TemplateFailedError,
+    WebhookNotifier,
+    cloud_event_body,
+    template_body,
+)
 from forewarn.operations.notifications import example_notification
 from forewarn.operations.toml_lines import key_line, place, syntax_line, table_line
 from forewarn.ports.notifier import Notifier
@@ -36,6 +42,7 @@ SOURCE: Final = "/forewarn"
 _CLOUD_EVENT: Final = "application/cloudevents+json; charset=UTF-8"
 _TEMPLATED: Final = "application/json"
 _LONGEST_WAIT: Final = 86_400.0
+_LAST_PORT: Final = 65_535
 
 
 class ConfigurationError(ForewarnError):
@@ -60,7 +67,21 @@ def _check_header(headers: dict[str, str]) -> dict[str, str]:
 def _check_url(url: str) -> str:
     if not is_url(url):
         raise ValueError("a webhook has a URL that begins with http:// or https://")
+    if not _has_address(url):
+        raise ValueError(
+            "there is no way to such a host and port; in a password, write / as %2F and @ as %40"
+        )
     return url
+
+
+def _has_address(url: str) -> bool:
+    # What these errors say has parts of the URL in it, and those may be secrets.
+    try:
+        address = httpx2.URL(url)
+        address.host.encode("idna")
+    except (httpx2.InvalidURL, UnicodeError):
+        return False
+    return address.host != "" and (address.port or 0) <= _LAST_PORT
 
 
 class _Table(BaseModel):
@@ -185,16 +206,25 @@ def _notifier(table: WebhookTable | AppriseTable, source: str, folder: Path) -> 
 def _body(table: WebhookTable, source: str) -> Body:
     if table.template is None:
         return cloud_event_body(source)
-    at = datetime(2026, 1, 5, 8, tzinfo=UTC)
-    example = example_notification(
-        table.name, notification_id="example", who="admin", now=at, at=at
-    )
     try:
         body = template_body(table.template, source)
-        body(example)
-    except TemplateError as error:
+    except TemplateFailedError as error:
         raise _WrongKeyError("template", f"the template is wrong: {error}") from None
+    for phase in table.phases or Phase:
+        _try(body, table.name, phase)
     return body
+
+
+def _try(body: Body, target: str, phase: Phase) -> None:
+    at = datetime(2026, 1, 5, 8, tzinfo=UTC)
+    example = example_notification(
+        target, notification_id="example", who="admin", now=at, at=at, phase=phase
+    )
+    try:
+        body(example)
+    except TemplateFailedError as error:
+        problem = f"the template is wrong: {error}, in a message of phase {phase}"
+        raise _WrongKeyError("template", problem) from None
 
 
 def _secret(table: WebhookTable, folder: Path) -> str | None:

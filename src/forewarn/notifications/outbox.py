@@ -132,8 +132,9 @@ class Courier:
             return self._notifier.deliver(notification, now=self._wall.now())
         except Exception as error:
             # One message that cannot even be tried must not hold up those of other events.
-            log.exception("notifier_failed", target=self.target)
             problem = f"The server failed to send it: {type(error).__name__}."
+            if notification.problem != problem:
+                log.exception("notifier_failed", target=self.target)
             return Delivery(is_delivered=False, answer=problem)
 
     def _write(self, work: Callable[[Transaction], T]) -> T | None:

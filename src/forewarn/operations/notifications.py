@@ -1,11 +1,23 @@
 """The outbox, as operators and couriers see and change it."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from forewarn.domain.errors import DomainError
-from forewarn.domain.event import Draft, Share, schedule
+from forewarn.domain.event import (
+    Draft,
+    Outcome,
+    ScheduledEvent,
+    Share,
+    cancel,
+    complete,
+    move_not_before,
+    request_start,
+    schedule,
+    start,
+)
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.notification import (
     Delivery,
@@ -63,6 +75,7 @@ def retry_notification(tx: Transaction, context: Context, notification_id: str) 
     found = _find(tx, notification_id)
     if found.status is not NotificationStatus.FAILED:
         raise NotificationNotFailedError(found)
+    find_target(context.rules.targets, found.target)
     again = try_again(found, now=context.at)
     tx.put_notification(again)
     record_audit(tx, context, "notification retry", notification_id)
@@ -88,17 +101,24 @@ def prepare_test(tx: Transaction, context: Context, name: str) -> Notification:
         who=context.who,
         now=context.now,
         at=context.at,
+        phase=next(iter(target.phases), Phase.SCHEDULED),
     )
 
 
 def example_notification(
-    target: str, *, notification_id: str, who: str, now: datetime, at: datetime
+    target: str,
+    *,
+    notification_id: str,
+    who: str,
+    now: datetime,
+    at: datetime,
+    phase: Phase = Phase.SCHEDULED,
 ) -> Notification:
-    """Return a message about an event that there is not."""
+    """Return a message about an event that there is not, but that has come to *phase*."""
     share = Share(
         scope_id=ScopeId("virtual-machine/example"),
         update_domain=0,
-        resources=(VmName("example"),),
+        resources=(_NO_VM,),
     )
     draft = Draft(
         event_type=EventType.REBOOT,
@@ -106,12 +126,12 @@ def example_notification(
         share=share,
         description=f"A test of the notification target {target}: nothing will happen.",
     )
-    notice = timedelta(minutes=15)
-    event = schedule(draft, event_id=event_id(_NO_EVENT), now=now, notice=notice)
+    scheduled = schedule(draft, event_id=event_id(_NO_EVENT), now=now, notice=_NOTICE)
+    event = _LIVES[phase](scheduled, now)
     return Notification(
         notification_id=notification_id,
         event_id=event.event_id,
-        phase=Phase.SCHEDULED,
+        phase=phase,
         target=target,
         data={**describe_change(event), "who": who, "detail": "test"},
         created_at=at,
@@ -163,6 +183,26 @@ def prune_outbox(tx: Transaction, *, now: datetime) -> int:
 
 _NOT_CONFIGURED: Final = "The target is not configured any more."
 _NO_EVENT: Final = "00000000-0000-0000-0000-000000000000"
+_NO_VM: Final = VmName("example")
+_NOTICE: Final = timedelta(minutes=15)
+
+
+def _end(event: ScheduledEvent, outcome: Outcome, now: datetime) -> ScheduledEvent:
+    reason = "This is an example." if outcome is Outcome.FAILED else ""
+    return complete(start(event, now=now), outcome=outcome, now=now, reason=reason)
+
+
+_LIVES: Final[Mapping[Phase, Callable[[ScheduledEvent, datetime], ScheduledEvent]]] = {
+    Phase.SCHEDULED: lambda event, _: event,
+    Phase.APPROVED: lambda event, now: request_start(event, vm=_NO_VM, now=now),
+    Phase.POSTPONED: lambda event, _: move_not_before(event, event.not_before + _NOTICE),
+    Phase.STARTED: lambda event, now: start(event, now=now),
+    Phase.OVERDUE: lambda event, now: replace(start(event, now=now), overdue_at=now),
+    Phase.FINISHED: lambda event, now: _end(event, Outcome.SUCCEEDED, now),
+    Phase.FAILED: lambda event, now: _end(event, Outcome.FAILED, now),
+    Phase.CANCELED: lambda event, now: cancel(event, now=now),
+}
+"""How an event that was just scheduled comes to each phase."""
 
 
 def _find(reading: Reading, notification_id: str) -> Notification:

@@ -72,7 +72,7 @@ def start_scenario(
         steps=scenario.steps,
     )
     tx.put_scenario_run(run)
-    record_audit(tx, context, "scenario start", run.run_id)
+    record_audit(tx, context, "scenario run", run.run_id)
     return run
 
 

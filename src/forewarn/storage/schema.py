@@ -124,6 +124,11 @@ def _find_revision(path: Path) -> str | None:
 
 
 def _create(path: Path) -> None:
+    # Names of tokens, addresses, who did what: for its owner, as is what SQLite keeps beside it.
+    try:
+        path.touch(mode=0o600)
+    except OSError as error:
+        raise DatabaseUnusableError(path, f"it cannot be made ({error.strerror})") from error
     # Much quicker than all migrations one after another, and tests see that it comes to the same.
     connection = Connector(path, mode="rwc").connect()
     try:

@@ -119,6 +119,7 @@ class _Figures(Collector):
     def __init__(self, sources: Sources) -> None:
         self._from = sources
         self._lives = EventLives(sources.store)
+        self._trouble = ""
 
     def describe(self) -> Iterable[Metric]:
         """Name nothing, so that nothing is counted before somebody asks."""
@@ -131,9 +132,12 @@ class _Figures(Collector):
             figures = self._from.store.figures()
             self._lives.catch_up()
         except StoreError as error:
-            _log.warning("metrics_incomplete", error=str(error))
+            if self._trouble != str(error):
+                _log.warning("metrics_incomplete", error=str(error))
+            self._trouble = str(error)
             yield _values("forewarn_store_readable", 0)
             return
+        self._trouble = ""
         yield _values("forewarn_store_readable", 1)
         yield from self._of_store(figures)
         yield from self._of_lives()

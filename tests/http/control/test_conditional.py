@@ -52,6 +52,7 @@ def test_tag_changes_with_what_it_is_about(api: httpx2.Client, event: str) -> No
         ("POST virtual-machines/web-0/restart", None, "virtual-machines/web-0"),
         ("DELETE virtual-machines/web-0", None, "virtual-machines/web-0"),
         ("POST fleet", {"fleet": {"virtual_machine": [{"name": "new"}]}}, "fleet"),
+        ("POST fleet", {"fleet": {}, "dry_run": True}, "fleet"),
     ],
 )
 def test_change_of_something_else_than_was_read_is_refused_and_changes_nothing(

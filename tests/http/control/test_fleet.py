@@ -1,12 +1,18 @@
 """/fleet and /virtual-machines."""
 
+import asyncio
 import gc
 import json
+import threading
 from collections.abc import Callable
 
 import httpx2
 import pytest
-from tests.http.control.conftest import Tables
+from fastapi import FastAPI
+from starlette.types import Message
+from tests.http.control.conftest import FLEET, TOKEN, Tables
+
+from forewarn.ports.store import Store
 
 LINES = {"Accept": "application/x-ndjson"}
 
@@ -307,3 +313,64 @@ def test_large_declaration_is_applied_and_leaves_the_collector_on(
 
     assert len(answer.json()["added"]) == 1500
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("accept", [{}, LINES], ids=["json", "ndjson"])
+def test_large_fleets_that_are_refused_leave_nothing_in_memory(
+    empty_api: httpx2.Client, accept: dict[str, str]
+) -> None:
+    vms = [{"name": f"vm-{number:05}"} for number in range(3000)]
+    body = json.dumps({"fleet": {"virtual_machine": vms}}).encode() + b" " * 1024 * 1024
+
+    def refuse() -> int:
+        headers = {"If-Match": '"another"', **accept}
+        answer = empty_api.post("fleet", content=body, headers=headers)
+        assert "precondition-failed" in answer.text
+        gc.collect()
+        return len(gc.get_objects()) + gc.get_freeze_count()
+
+    refuse()
+    before = refuse()
+
+    assert max(refuse() for _ in range(3)) < before + 1000
+
+
+def test_refusal_is_audited_also_if_the_caller_has_hung_up(
+    app: FastAPI, api: httpx2.Client, store: Store
+) -> None:
+    may_go_on = threading.Event()
+    headers = {"Authorization": f"Bearer {TOKEN}", "If-Match": '"another"', **LINES}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/v1/fleet",
+        "query_string": b"",
+        "headers": [(key.lower().encode(), value.encode()) for key, value in headers.items()],
+        "client": ("10.0.0.9", 1),
+    }
+
+    async def ask_and_hang_up() -> None:
+        asked = iter([{"type": "http.request", "body": json.dumps({"fleet": FLEET}).encode()}])
+        has_begun = asyncio.Event()
+
+        async def receive() -> Message:
+            if (message := next(asked, None)) is not None:
+                return message
+            await has_begun.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            if b"writing" in message.get("body", b""):
+                has_begun.set()
+
+        try:
+            await asyncio.wait_for(app(scope, receive, send), 20)
+        finally:
+            may_go_on.set()
+
+    blocking = store.submit(lambda _: may_go_on.wait(20))
+    asyncio.run(ask_and_hang_up())
+
+    assert blocking.result()
+    refused = [each for each in api.get("audit").json()["audit"] if each["outcome"] == "refused"]
+    assert [(each["action"], each["where"]) for each in refused] == [("fleet apply", "10.0.0.9")]

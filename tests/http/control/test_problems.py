@@ -38,6 +38,14 @@ def test_error_without_a_row_is_a_failure_of_the_server() -> None:
     assert problem_of(ForewarnError("?")).status == 500
 
 
+@pytest.mark.parametrize("path", ["events", "fleet"])
+def test_what_is_no_json_is_wrong_in_the_body(api: httpx2.Client, path: str) -> None:
+    problem = api.post(path, content=b"{", headers={"Content-Type": "application/json"}).json()
+
+    assert [error["location"] for error in problem["errors"]] == ["body"]
+    assert problem["detail"].startswith("body: JSON decode error")
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "kind"),
     [

@@ -39,6 +39,8 @@ def test_address_begins_with_http(text: str, is_one: bool) -> None:  # noqa: FBT
         ("X Token", "1", False),
         ("X-Token", "1\r\nHost: other", False),
         ("X-Token", "tür", False),
+        ("X", "hush ", False),
+        ("X", " hush", False),
     ],
 )
 def test_header_cannot_smuggle_another(name: str, value: str, is_one: bool) -> None:  # noqa: FBT001

@@ -56,14 +56,19 @@ def _state_directory(directory: Path) -> Finding:
 
 def _token_file(path: Path) -> Iterator[Finding]:
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
+        is_open = _is_open_to_others(path)
     except OSError:
         return  # the first start makes it
-    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if is_open:
         sentence = f"Others on this machine can read {path}, which lets them do everything."
         yield wrong("admin token", sentence, f"try: chmod 600 {path}")
     else:
         yield fine("admin token", f"{path} is for its owner only.")
+
+
+def _is_open_to_others(path: Path) -> bool:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    return os.name == "posix" and bool(mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
 def _disk(directory: Path, mounts: Path) -> Finding:
@@ -118,6 +123,9 @@ def _database(settings: Settings) -> Finding:
         return doubtful(check, sentence, f"try: forewarn db upgrade --database {settings.database}")
     except DatabaseError as error:
         return wrong(check, str(error), "try: forewarn config show --effective")
+    if _is_open_to_others(path):
+        sentence = f"{path} is sound, and others on this machine can read it."
+        return doubtful(check, sentence, f"try: chmod 600 {path}*")
     return fine(check, f"{path} is sound and has schema {HEAD}, that of this release.")
 
 
