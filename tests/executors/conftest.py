@@ -9,7 +9,7 @@ from forewarn.clocks import SystemClock
 from forewarn.domain.event import Draft, Share, start_unannounced
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, ScopeId, VmName
-from forewarn.executors.command import Command, CommandExecutor
+from forewarn.executors.command import PLACES, Command, CommandExecutor
 from forewarn.executors.exchange import Target
 from forewarn.executors.records import ImpactKey, Records
 from forewarn.executors.webhook import WebhookExecutor
@@ -72,7 +72,7 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
-def make_command(folder: Path, *commands: Command) -> CommandExecutor:
+def make_command(folder: Path, *commands: Command, places: int = PLACES) -> CommandExecutor:
     """Return an executor that remembers in *folder*."""
     return CommandExecutor(
         commands,
@@ -80,6 +80,7 @@ def make_command(folder: Path, *commands: Command) -> CommandExecutor:
         host_of=HOSTS.get,
         environment={"PATH": "/usr/bin:/bin"},
         clock=SystemClock(),
+        places=places,
     )
 
 

@@ -25,6 +25,7 @@ from tests.executors.conftest import (
 )
 
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
 from forewarn.executors.orders import LONGEST, Selection
 from forewarn.executors.records import Records
@@ -34,14 +35,18 @@ from forewarn.protocol.vocabulary import EventType
 SERVER = """
 import os, signal, sys
 from pathlib import Path
-from tests.executors.conftest import EVENT, KEY, WEB_0, make_command
+from tests.executors.conftest import EVENT, KEY, WEB_0, make_command, wait_until
 from forewarn.executors.command import Command
 from forewarn.executors.records import Records
 folder, script, moment = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 if moment == "between":
     Records(folder / "impacts").claim(KEY, {"executor": "command", "command": [script]})
 else:
-    make_command(folder, Command(run=(script,))).begin(EVENT, WEB_0, epoch=1)
+    places = 0 if moment == "waiting" else 1
+    executor = make_command(folder, Command(run=(script,)), places=places)
+    executor.begin(EVENT, WEB_0, epoch=1)
+    if moment == "after":
+        wait_until((folder / "runs").exists, "the script does not run")
 os.kill(os.getpid(), signal.SIGKILL)
 """
 ROOT = Path(__file__).parent.parent.parent
@@ -206,7 +211,7 @@ def test_event_that_no_command_is_meant_for_fails(tmp_path: Path) -> None:
     executor.begin(EVENT, WEB_0, epoch=1)
 
     reason = "there is no command for a Reboot on host kvm-0"
-    assert executor.inquire(*KEY) == Impact(status=ImpactStatus.FAILED, reason=reason)
+    assert wait_for(executor, is_over) == Impact(status=ImpactStatus.FAILED, reason=reason)
 
 
 def test_script_survives_a_server_that_is_killed(tmp_path: Path) -> None:
@@ -237,6 +242,89 @@ def test_script_of_a_server_that_was_killed_before_starting_it_is_never_run(
     assert executor.inquire(*KEY) == impact
     time.sleep(0.5)
     assert not (tmp_path / "runs").exists()
+
+
+def test_script_that_waited_when_the_server_was_killed_is_run_by_the_next(tmp_path: Path) -> None:
+    kill_server(tmp_path, f"echo run >> {tmp_path}/runs", "waiting")
+    executor = make_command(tmp_path, Command(run=(str(tmp_path / "script"),)))
+
+    assert executor.inquire(*KEY).status is ImpactStatus.NOT_BEGUN
+    executor.begin(EVENT, WEB_0, epoch=2)
+
+    assert wait_for(executor, is_over).status is ImpactStatus.DONE
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+def test_only_so_many_scripts_run_at_once_and_the_others_wait_for_a_place(tmp_path: Path) -> None:
+    text = f"echo $EVENT_VM >> {tmp_path}/runs; while [ ! -e {tmp_path}/end ]; do sleep 0.02; done"
+    executor = make_command(tmp_path, Command(run=(str(script(tmp_path, text)),)), places=2)
+    vms = [VmName(f"web-{number}") for number in range(5)]
+
+    said = [executor.begin(EVENT, vm, epoch=1) for vm in vms]
+    wait_until(lambda: runs(tmp_path) == {"web-0", "web-1"}, "two scripts do not run")
+    again = [executor.begin(EVENT, vm, epoch=1) for vm in vms]
+
+    waiting = "it waits until one of 2 places is free"
+    for impacts in (said, again):
+        assert {impact.status for impact in impacts} == {ImpactStatus.RUNNING}
+        assert [impact.reason for impact in impacts] == ["", "", waiting, waiting, waiting]
+        assert all(impact.ask_again_at for impact in impacts)
+    assert not Records(tmp_path / "impacts").has((EVENT.event_id, vms[2])), "it is not begun"
+    (tmp_path / "end").touch()
+    for vm in vms[:4]:
+        done = wait_for(executor, is_over, (EVENT.event_id, vm))
+        assert done.status is ImpactStatus.DONE
+    time.sleep(0.5)
+    assert runs(tmp_path) == set(vms[:4]), "nobody asks about the last: its event is over"
+    assert (tmp_path / "runs").read_text().count("web") == 4
+
+
+def runs(folder: Path) -> set[str]:
+    path = folder / "runs"
+    return set(path.read_text().split()) if path.exists() else set()
+
+
+def test_many_are_begun_without_keeping_the_scheduler(tmp_path: Path) -> None:
+    executor = make_command(tmp_path, Command(run=("/bin/sleep", "1")), places=4)
+
+    began = time.monotonic()
+    for number in range(2_000):
+        executor.begin(EVENT, VmName(f"web-{number}"), epoch=1)
+    took = time.monotonic() - began
+
+    executor.close()
+    assert took < 5
+
+
+def test_order_that_cannot_be_written_down_is_told_and_can_be_begun_again(tmp_path: Path) -> None:
+    (tmp_path / "impacts").write_text("no directory", encoding="utf-8")
+    executor = make_command(tmp_path, Command(run=("/bin/true",)), places=1)
+
+    def begin() -> Impact:
+        executor.begin(EVENT, WEB_0, epoch=1)
+        return wait_for(executor, is_over)
+
+    with pytest.raises(OSError, match="impacts"):
+        begin()
+    (tmp_path / "impacts").unlink()
+
+    assert executor.inquire(*KEY).status is ImpactStatus.NOT_BEGUN
+    assert begin().status is ImpactStatus.DONE
+
+
+def test_closing_waits_for_what_is_being_started_and_begins_nothing_more(tmp_path: Path) -> None:
+    path = script(tmp_path, f"sleep 0.3; echo $EVENT_VM >> {tmp_path}/runs")
+    executor = make_command(tmp_path, Command(run=(str(path),)), places=1)
+    for vm in (WEB_0, WEB_1):
+        executor.begin(EVENT, vm, epoch=1)
+
+    executor.close()
+
+    following = make_command(tmp_path)
+    assert following.inquire(*KEY).status is ImpactStatus.RUNNING, "it was begun"
+    assert following.inquire(EVENT.event_id, WEB_1).status is ImpactStatus.NOT_BEGUN
+    assert wait_for(following, is_over).status is ImpactStatus.DONE
+    assert runs(tmp_path) == {"web-0"}
 
 
 def test_script_whose_attendant_is_killed_has_an_end_that_nobody_knows(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -193,6 +194,54 @@ def test_request_that_hangs_is_given_up_and_tried_again(target: OrderTarget, mak
     assert trouble.reason == "the target has not taken it yet: it does not answer in time"
     wait_for(executor, lambda impact: impact.reason == "working")
     assert target.deeds == [KEY], "the target has seen it before"
+
+
+@pytest.mark.parametrize("part", ["headers", "body"])
+def test_target_that_drips_is_given_up_in_time(tmp_path: Path, part: str) -> None:
+    with dripping(part) as (url, taken):
+        executor = begin(make_webhook(tmp_path, Target(url=url, request_timeout=0.5)))
+        impact = wait_for(executor, lambda impact: bool(impact.reason))
+        if part == "headers":
+            wait_for(executor, lambda _: len(taken) > 1)
+        executor.close()
+
+    said = {
+        "headers": (
+            ImpactStatus.UNKNOWN,
+            "the target has not taken it yet: it does not answer in time",
+        ),
+        "body": (ImpactStatus.RUNNING, "its end is told by completing the event"),
+    }
+    assert (impact.status, impact.reason) == said[part]
+
+
+@contextmanager
+def dripping(part: str) -> Iterator[tuple[str, list[socket.socket]]]:
+    """Listen, and answer with what never ends. Nothing of it is late by itself."""
+    over, taken = threading.Event(), list[socket.socket]()
+    head = b"HTTP/1.1 202 Accepted\r\n"
+    begin, drop = (head, b"X-More: 1\r\n") if part == "headers" else (head + b"\r\n", b" ")
+
+    def drip(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.recv(65_536)
+            connection.sendall(begin)
+            while not over.wait(0.1):
+                connection.sendall(drop)
+
+    def listen(server: socket.socket) -> None:
+        with suppress(OSError):
+            while not over.is_set():
+                taken.append(server.accept()[0])
+                threading.Thread(target=drip, args=(taken[-1],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=listen, args=(server,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}/orders", taken
+        finally:
+            over.set()
+            server.shutdown(socket.SHUT_RDWR)
 
 
 def test_target_that_says_done_of_what_was_never_begun_is_not_even_asked(

@@ -11,6 +11,7 @@ from forewarn.operations.holidays import LARGEST_FILE, HolidaysError, read_holid
 
 TODAY = date(2026, 11, 15)
 EVERY_DAY = "DTSTART;VALUE=DATE:20261225\nRRULE:FREQ=YEARLY;BYDAY=MO,TU,WE,TH,FR,SA,SU"
+NEVER = "DTSTART;VALUE=DATE:19001225\nRRULE:FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"
 
 
 def calendar(*events: str) -> str:
@@ -83,6 +84,46 @@ def test_rule_says_on_which_days_it_comes_back(rule: str, days: list[str]) -> No
     assert read(f"DTSTART;VALUE=DATE:{first}\n{rule}") == days
 
 
+@pytest.mark.parametrize(
+    ("rule", "days"),
+    [
+        ("RRULE:FREQ=YEARLY;INTERVAL=2", ["2028-02-29"]),
+        ("RRULE:FREQ=YEARLY;INTERVAL=3;BYMONTH=3", ["2027-03-29", "2030-03-29"]),
+        ("RRULE:FREQ=YEARLY;BYDAY=-1FR;COUNT=3", ["2026-12-25"]),
+        ("RRULE:FREQ=YEARLY;BYDAY=MO;BYSETPOS=-1;UNTIL=2028", ["2026-12-28", "2027-12-27"]),
+        ("RRULE:FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=1;COUNT=-1\nRDATE:20270101", ["2027-01-01"]),
+    ],
+)
+def test_rule_that_began_in_a_leap_year_is_followed_from_there(rule: str, days: list[str]) -> None:
+    rule = rule.replace("UNTIL=2028", "UNTIL=20280101").replace("RDATE:", "RDATE;VALUE=DATE:")
+
+    assert read(f"DTSTART;VALUE=DATE:20240229\n{rule}") == days
+
+
+def test_rule_without_any_day_adds_none_and_ends() -> None:
+    often = [f"{NEVER}\nSUMMARY:{number}" for number in range(500)]
+
+    assert read(*often, "DTSTART;VALUE=DATE:20261225") == ["2026-12-25"]
+
+
+@pytest.mark.parametrize(
+    ("more", "days"),
+    [
+        ("RDATE:20270705T230000Z", ["2027-01-06", "2027-07-06"]),
+        (
+            "RRULE:FREQ=YEARLY;COUNT=3\nEXDATE:20280105T230000Z",
+            ["2027-01-06", "2029-01-06"],
+        ),
+        ("RRULE:FREQ=YEARLY;UNTIL=20280105T230000Z", ["2027-01-06", "2028-01-06"]),
+        ("EXDATE:20270105T230000Z\nRDATE:20270705T210000Z", ["2027-07-05"]),
+    ],
+)
+def test_times_of_an_event_are_all_read_in_the_zone(more: str, days: list[str]) -> None:
+    event = "DTSTART:20270105T230000Z\nDTEND:20270105T233000Z"
+
+    assert read(f"{event}\n{more}") == days
+
+
 def test_canceled_events_double_ones_and_those_gone_by_do_not_count() -> None:
     days = read(
         "DTSTART;VALUE=DATE:20261225\nSTATUS:CANCELLED",
@@ -110,12 +151,16 @@ def test_canceled_events_double_ones_and_those_gone_by_do_not_count() -> None:
         (calendar("DTSTART;VALUE=DATE:20261225\nRRULE:FREQ=SECONDLY"), "comes back SECONDLY"),
         (calendar("DTSTART;VALUE=DATE:20261225\nRRULE:COUNT=3"), "comes back somehow"),
         (calendar("DTSTART;VALUE=DATE:20261225\nRRULE:FREQ=WEEKLY"), "comes back WEEKLY"),
+        (calendar("DTSTART;VALUE=DATE:20261225\nRRULE:FREQ=YEARLY;INTERVAL=0"), "every 0 years"),
+        (calendar("DTSTART;VALUE=DATE:20261225\nRRULE:FREQ=YEARLY;INTERVAL=-1"), "every -1 years"),
+        (calendar(*[f"{NEVER};COUNT=9"] * 2000), "take too long to follow"),
+        (calendar(f"{NEVER};BYYEARDAY={','.join(['1'] * 20_000)}"), "take too long to follow"),
         (calendar("DTSTART;VALUE=DATE:99991231"), "out of range"),
         (calendar(*[EVERY_DAY, f"{EVERY_DAY}\nSUMMARY:again"]), "more than 2,000"),
         (calendar(*["DTSTART;VALUE=DATE:20261225"] * 2001), "more than 2,000"),
         ("x" * (LARGEST_FILE + 1), "more than 1,000,000 characters"),
     ],
-    ids=range(16),
+    ids=range(20),
 )
 def test_file_without_holidays_is_refused_in_a_sentence(text: str, problem: str) -> None:
     with pytest.raises(HolidaysError) as refused:

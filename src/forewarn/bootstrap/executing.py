@@ -67,13 +67,15 @@ def _command(settings: Settings) -> ExecutorMaker:
 
     @contextmanager
     def make(store: Store, clock: Clock) -> Iterator[Executor]:
-        yield CommandExecutor(
+        executor = CommandExecutor(
             commands,
             records=Records(settings.state_directory / _IMPACTS),
             host_of=_host_in(store),
             environment=environment,
             clock=clock,
         )
+        with closing(executor):
+            yield executor
 
     return make
 

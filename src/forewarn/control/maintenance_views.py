@@ -16,8 +16,9 @@ from forewarn.operations.holidays import read_holidays
 from forewarn.operations.maintenances import MaintenanceOrder, MaintenanceReport
 from forewarn.protocol.vocabulary import EventType
 
-Parts = Annotated[list[Text], Field(max_length=1000)]
-"""Windows or blackouts, as people type them."""
+# All are searched for openings, years ahead, while the order is written down and others wait.
+Windows = Annotated[list[Text], Field(max_length=50)]
+Blackouts = Annotated[list[Text], Field(max_length=1000)]
 
 
 class MaintenanceOrderRequest(BaseModel):
@@ -39,8 +40,8 @@ class MaintenanceOrderRequest(BaseModel):
     min_available: Annotated[StrictInt, Field(ge=0, le=100)] = 0
     gates: Names = []
     gate_patience_in_seconds: Seconds = int(GATE_PATIENCE.total_seconds())
-    windows: Parts = []
-    blackouts: Parts = []
+    windows: Windows = []
+    blackouts: Blackouts = []
     holidays: Annotated[StrictStr, Field(description="The text of an iCalendar file.")] | None = (
         None
     )

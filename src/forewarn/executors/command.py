@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,13 +20,16 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, VmName
 from forewarn.executors import attendant
 from forewarn.executors.orders import LONGEST, Order, Selection, choose, next_second, nobody_for
-from forewarn.executors.records import Records
+from forewarn.executors.records import ImpactKey, Records
 from forewarn.operations.durations import format_duration
 from forewarn.ports.clock import Clock
 from forewarn.protocol.vocabulary import EventId
 
 EXECUTOR: Final = "command"
+PLACES: Final = 64
+"""How many scripts of one server run at once: each has a process of its own to look after it."""
 
+_CLOSING_SECONDS: Final = 10.0
 _LOST: Final = (
     "it was begun, and whoever ran it went down before the end was known; "
     "see what became of it, and complete the event"
@@ -44,7 +48,9 @@ class Command:
 class CommandExecutor:
     """Starts the first command that is meant for an impact, and looks after it from then on.
 
-    The script survives the server, and the next server finds it again.
+    The script survives the server, and the next server finds it again. Scripts are started by
+    threads: `begin` and `inquire` wait for none. While all *places* are taken an order waits, and
+    goes when it is asked about, so that nothing is begun that nobody waits for any more.
     """
 
     def __init__(
@@ -55,24 +61,47 @@ class CommandExecutor:
         host_of: Callable[[VmName], HostName | None],
         environment: Mapping[str, str],
         clock: Clock,
+        places: int = PLACES,
     ) -> None:
         self._commands = commands
         self._records = records
         self._host_of = host_of
         self._environment = environment
         self._clock = clock
+        self._places = threading.Semaphore(places)
+        self._waiting_reason = f"it waits until one of {places} places is free"
+        self._waiting: dict[ImpactKey, Order] = {}
+        self._starting: dict[ImpactKey, threading.Event] = {}
+        self._troubles: dict[ImpactKey, Exception] = {}
 
     def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
-        """Start the script, unless it was begun before."""
+        """Have the script started, unless it was begun before."""
         host = event.host or self._host_of(vm)
         order = Order(event=event, vm=vm, host=host, epoch=epoch)
-        if not self._records.has(order.key):
-            self._begin(order)
+        if order.key not in self._starting and not self._records.has(order.key):
+            self._waiting[order.key] = order
         return self.inquire(*order.key)
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         """Look whether the script runs or how it ended; what it printed last comes with it."""
         key = (event_id, vm)
+        self._send_out(key)
+        if key in self._waiting:
+            return self._running(self._waiting_reason)
+        if key in self._starting:
+            return self._running("")
+        if trouble := self._troubles.pop(key, None):
+            raise trouble
+        return self._look(key)
+
+    def close(self) -> None:
+        """Wait until what is being started is, so that its end is known. The rest is not begun."""
+        self._waiting.clear()
+        deadline = time.monotonic() + _CLOSING_SECONDS
+        for started in list(self._starting.values()):
+            started.wait(max(0.0, deadline - time.monotonic()))
+
+    def _look(self, key: ImpactKey) -> Impact:
         begun = self._records.begun(key)
         if ended := self._records.ended(key):
             return ended
@@ -82,32 +111,64 @@ class CommandExecutor:
             reason = f"it was begun by the executor {begun['executor']}; serve with that"
             return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
         if self._records.is_attended(key):
-            return Impact(
-                status=ImpactStatus.RUNNING,
-                reason=self._records.last_word(key),
-                ask_again_at=next_second(self._clock.now()),
-            )
+            return self._running(self._records.last_word(key))
         # It may have ended between the two looks.
         return self._records.ended(key) or Impact(status=ImpactStatus.UNKNOWN, reason=_LOST)
 
-    def _begin(self, order: Order) -> None:
+    def _running(self, reason: str) -> Impact:
+        return Impact(
+            status=ImpactStatus.RUNNING,
+            reason=reason,
+            ask_again_at=next_second(self._clock.now()),
+        )
+
+    def _send_out(self, key: ImpactKey) -> None:
+        """Let the order go if it waits and there is a place."""
+        if key not in self._waiting or not self._places.acquire(blocking=False):
+            return
+        order, self._starting[key] = self._waiting[key], threading.Event()
+        # A daemon: the script may take hours, and the server may end before.
+        thread = threading.Thread(target=self._carry_out, args=(order,), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # there can be no more threads for now
+            del self._starting[key]
+            self._places.release()
+            raise
+        del self._waiting[key]
+
+    def _carry_out(self, order: Order) -> None:
+        process: subprocess.Popen[bytes] | None = None
+        try:
+            process = self._begin(order)
+        except Exception as error:  # noqa: BLE001 - whoever asks next gets it
+            self._troubles[order.key] = error
+        finally:
+            self._starting.pop(order.key).set()
+        if process is not None:
+            # Somebody has to, or it stays in the list of processes after its end.
+            process.wait()
+        self._places.release()
+
+    def _begin(self, order: Order) -> "subprocess.Popen[bytes] | None":
         command = choose(self._commands, order.event.event_type, order.host)
         if command is None:
             self._records.end(order.key, ImpactStatus.FAILED, nobody_for(order, EXECUTOR))
-            return
+            return None
         file = self._records.claim(order.key, _content(order, command))
         if file is None:
-            return
+            return None
         try:
-            self._start(order, file)
+            return self._start(order, file)
         except OSError as error:
             reason = f"it could not be started: {error.strerror}"
             self._records.end(order.key, ImpactStatus.FAILED, reason)
+            return None
         finally:
             os.close(file)
 
-    def _start(self, order: Order, file: int) -> None:
-        process = subprocess.Popen(  # noqa: S603 - our own
+    def _start(self, order: Order, file: int) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(  # noqa: S603 - our own
             [
                 sys.executable,
                 "-I",  # what is in the environment is meant for the script
@@ -122,8 +183,6 @@ class CommandExecutor:
             start_new_session=True,
             pass_fds=(file,),
         )
-        # Somebody has to, or it stays in the list of processes after its end.
-        threading.Thread(target=process.wait, name="attendant", daemon=True).start()
 
 
 def _content(order: Order, command: Command) -> dict[str, object]:

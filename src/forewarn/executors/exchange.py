@@ -1,7 +1,10 @@
 """One request to the target of a webhook, and its answer: signed, bounded, never redirected."""
 
-import time
+import asyncio
+import threading
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -12,6 +15,7 @@ import forewarn
 from forewarn.domain.webhook import SIGNATURE, retry_after, sign
 from forewarn.executors.answers import Answer
 from forewarn.executors.orders import LONGEST, Selection
+from forewarn.operations.loops import new_loop
 
 _LARGEST_BODY: Final = 65_536
 
@@ -34,13 +38,19 @@ class Target:
 
 
 class Exchange:
-    """Connections to targets, to be used from several threads."""
+    """Connections to targets, to be used from several threads, which wait while a loop works."""
 
     def __init__(self) -> None:
-        self._client = httpx2.Client(
+        self._loop = new_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="webhook-exchange", daemon=True
+        )
+        self._thread.start()
+        self._client = httpx2.AsyncClient(
             # No proxies or credentials from the environment: only settings.py reads that.
             trust_env=False,
             follow_redirects=False,
+            timeout=None,
             headers={
                 "User-Agent": f"forewarn/{forewarn.__version__}",
                 "Accept": "application/json",
@@ -58,34 +68,31 @@ class Exchange:
             target.url,
             content=body,
             headers={**kind, **_headers(target, body, headers, now)},
-            timeout=target.request_timeout,
         )
         return self._send(target, request, now)
 
     def get(self, target: Target, url: str, headers: Mapping[str, str], now: datetime) -> Answer:
         """Ask how far it is."""
-        request = self._client.build_request(
-            "GET",
-            url,
-            headers=_headers(target, b"", headers, now),
-            timeout=target.request_timeout,
-        )
+        known = _headers(target, b"", headers, now)
+        request = self._client.build_request("GET", url, headers=known)
         return self._send(target, request, now)
 
     def close(self) -> None:
-        """Let go of the connections."""
-        self._client.close()
+        """Let go of the connections, and of whoever waits for an answer."""
+        if self._loop.is_closed():
+            return
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     def _send(self, target: Target, request: httpx2.Request, now: datetime) -> Answer:
+        exchange = self._exchange(request, target.request_timeout)
         try:
-            answer = self._client.send(request, stream=True)
-            try:
-                body = _read(answer, target.request_timeout)
-            finally:
-                answer.close()
-        except httpx2.TimeoutException:
+            answer, body = asyncio.run_coroutine_threadsafe(exchange, self._loop).result()
+        except TimeoutError:
             return Answer(code=0, said="it does not answer in time")
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, CancelledError) as error:
             return Answer(code=0, said=f"there is no way to it: {error}")
         return Answer(
             code=answer.status_code,
@@ -95,6 +102,23 @@ class Exchange:
             retry_after=retry_after(answer.headers.get("Retry-After", ""), now),
         )
 
+    async def _exchange(
+        self, request: httpx2.Request, seconds: float
+    ) -> tuple[httpx2.Response, bytes]:
+        async with asyncio.timeout(seconds) as limit:
+            answer = await self._client.send(request, stream=True)
+        try:
+            return answer, await _read(answer, limit.when())
+        finally:
+            await answer.aclose()
+
+    async def _end(self) -> None:
+        waiting = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await self._client.aclose()
+
 
 def _headers(
     target: Target, body: bytes, headers: Mapping[str, str], now: datetime
@@ -103,13 +127,15 @@ def _headers(
     return {**target.headers, **headers, **signature}
 
 
-def _read(answer: httpx2.Response, seconds: float) -> bytes:
+async def _read(answer: httpx2.Response, deadline: float | None) -> bytes:
     """Return the body; one that is too long or too slow is cut, and then makes no sense."""
-    body, deadline = b"", time.monotonic() + seconds
-    for chunk in answer.iter_raw():
-        body += chunk
-        if len(body) > _LARGEST_BODY or time.monotonic() > deadline:
-            break
+    body = b""
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(deadline):
+            async for chunk in answer.aiter_raw():
+                body += chunk
+                if len(body) > _LARGEST_BODY:
+                    break
     return body[:_LARGEST_BODY]
 
 

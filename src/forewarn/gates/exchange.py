@@ -9,6 +9,7 @@ from typing import Final
 import httpx2
 
 import forewarn
+from forewarn.operations.loops import new_loop
 from forewarn.protocol.errors import ForewarnError
 
 _LARGEST_BODY: Final = 1_000_000
@@ -47,9 +48,9 @@ class Reply:
 def send(request: Request) -> Reply:
     """Send *request* and wait for all of the answer. It follows nobody elsewhere."""
     try:
-        # A loop of its own: only there can a time-out be one for all of it. Those of a blocking
-        # client begin anew with every byte that drips in.
-        return asyncio.run(_send(request))
+        # A loop of its own: only there can a time-out be one for all of it.
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            return runner.run(_send(request))
     except TimeoutError:
         seconds = request.timeout.total_seconds()
         raise NoAnswerError(f"There is no answer within {seconds:g} seconds.") from None

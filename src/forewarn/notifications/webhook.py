@@ -5,10 +5,9 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 import httpx2
 from jinja2 import StrictUndefined
@@ -18,6 +17,7 @@ import forewarn
 from forewarn.domain.notification import Delivery, Notification
 from forewarn.domain.webhook import SIGNATURE, retry_after, sign
 from forewarn.notifications.messages import cloud_event, text_of, title_of
+from forewarn.operations.loops import new_loop
 from forewarn.protocol.errors import ForewarnError
 
 WEBHOOK_ID: Final = "Webhook-Id"
@@ -25,8 +25,6 @@ WEBHOOK_ID: Final = "Webhook-Id"
 _MOST_CHUNKS: Final = 16
 
 Body = Callable[[Notification], bytes]
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class TemplateFailedError(ForewarnError):
@@ -49,9 +47,8 @@ class WebhookNotifier:
         self._body = body
         self._secret = secret
         self._timeout = timeout
-        # A loop of its own: only there can a time-out be one for all of an attempt. Those of a
-        # blocking client begin anew with every byte that drips in.
-        self._runner = asyncio.Runner(loop_factory=_new_loop)
+        # A loop of its own: only there can a time-out be one for all of an attempt.
+        self._runner = asyncio.Runner(loop_factory=new_loop)
         self._turn = threading.Lock()
         self._client = httpx2.AsyncClient(
             # No proxies or credentials from the environment: only settings.py reads that.
@@ -147,30 +144,6 @@ async def _drain(answer: httpx2.Response, deadline: float | None) -> None:
                         break
     finally:
         await answer.aclose()
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    loop.set_default_executor(_Lookups())
-    return loop
-
-
-class _Lookups(ThreadPoolExecutor):
-    """Where names are looked up: on daemons, for which nobody waits when the server ends."""
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        done: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                done.set_result(fn(*args, **kwargs))
-            except Exception as error:  # noqa: BLE001 - it is raised again where it is waited for
-                done.set_exception(error)
-
-        # From here on it cannot be canceled, only left alone.
-        done.set_running_or_notify_cancel()
-        threading.Thread(target=run, name="lookup", daemon=True).start()
-        return done
 
 
 def _reason(error: Exception) -> str:

@@ -4,9 +4,9 @@ Blackouts are whole days, so an event with hours keeps every day free that it to
 come back every year are written out for the next five.
 """
 
-from collections.abc import Iterator
-from datetime import date, datetime, time, timedelta
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import MAXYEAR, date, datetime, time, timedelta
+from itertools import islice, takewhile
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -21,6 +21,8 @@ from forewarn.protocol.errors import ForewarnError
 LARGEST_FILE: Final = 1_000_000
 MOST_HOLIDAYS: Final = 2_000
 YEARS_AHEAD: Final = 5
+MOST_EFFORT: Final = 20_000
+"""How many values of rules are compared with the days of a year, over all of a file: seconds."""
 
 _DAY: Final = timedelta(days=1)
 _HORIZON: Final = timedelta(days=366 * YEARS_AHEAD)
@@ -48,7 +50,7 @@ def read_holidays(text: str, *, zone: str, today: date) -> tuple[Blackout, ...]:
             raise HolidaysError("it does not begin with BEGIN:VCALENDAR")
         if len(calendar.events) > MOST_HOLIDAYS:
             raise HolidaysError(f"there are more than {MOST_HOLIDAYS:,}")
-        found = list(islice(_all(calendar, wall, today), MOST_HOLIDAYS + 1))
+        found = list(islice(_all(calendar, _Reading(wall, today)), MOST_HOLIDAYS + 1))
     except CalendarError as error:
         raise HolidaysError(str(error).split(". ")[0]) from None
     except (ValueError, OverflowError) as error:
@@ -60,15 +62,33 @@ def read_holidays(text: str, *, zone: str, today: date) -> tuple[Blackout, ...]:
     return tuple(sorted(set(found), key=lambda it: (it.first, it.last, it.name)))
 
 
-def _all(calendar: Calendar, wall: ZoneInfo, today: date) -> Iterator[Blackout]:
+class _Reading:
+    """Where and when a file is read, and what may still be spent on following its rules."""
+
+    def __init__(self, wall: ZoneInfo, today: date) -> None:
+        self.wall = wall
+        self.today = today
+        self.horizon = today + _HORIZON
+        self._effort = MOST_EFFORT
+
+    def spend(self, effort: int) -> None:
+        self._effort -= effort
+        if self._effort < 0:
+            raise ValueError(
+                "its rules take too long to follow; let them begin later, or give fewer"
+            )
+
+
+def _all(calendar: Calendar, reading: _Reading) -> Iterator[Blackout]:
     for event in calendar.events:
         if str(event.get("STATUS", "")).upper() == "CANCELLED":
             continue
         name = _in_short(str(event.get("SUMMARY", "")))
-        first, last = _days(event, wall)
-        for begin in _occurrences(event, first, today):
-            if begin + (last - first) >= today:
-                yield make_blackout(begin, begin + (last - first), wall.key, name)
+        first, last = _days(event, reading.wall)
+        length = last - first
+        for begin in _occurrences(event, first, reading.today - length, reading):
+            if begin + length >= reading.today:
+                yield make_blackout(begin, begin + length, reading.wall.key, name)
 
 
 def _days(event: Event, wall: ZoneInfo) -> tuple[date, date]:
@@ -87,36 +107,58 @@ def _day(moment: date, wall: ZoneInfo) -> date:
     return moment.date() if moment.tzinfo is None else moment.astimezone(wall).date()
 
 
-def _occurrences(event: Event, first: date, today: date) -> Iterator[date]:
-    left_out = {_date(day) for day in event.exdates}
-    days = {first, *(_date(day) for day, _ in event.rdates)}
+def _occurrences(event: Event, first: date, since: date, reading: _Reading) -> Iterator[date]:
+    """Return when *event* begins. Its rules may leave out what is before *since*."""
+    left_out = {_day(day, reading.wall) for day in event.exdates}
+    days = {first, *(_day(day, reading.wall) for day, _ in event.rdates)}
     yield from sorted(days - left_out)
-    horizon = datetime.combine(today + _HORIZON, time())
+    known = days | left_out
     for rule in event.rrules:
-        days_of_rule = rrulestr(_plain(rule), dtstart=datetime.combine(first, time()))
-        for moment in days_of_rule:
-            if moment > horizon:
-                break
-            if moment.date() not in days | left_out:
-                yield moment.date()
+        yield from (day for day in _come_back(rule, first, since, reading) if day not in known)
 
 
-def _date(moment: date) -> date:
-    return moment.date() if isinstance(moment, datetime) else moment
-
-
-def _plain(rule: vRecur) -> str:
-    """Return *rule* for days: without hours, and with an end that has no zone."""
+def _come_back(rule: vRecur, first: date, since: date, reading: _Reading) -> Iterator[date]:
     frequency = "".join(rule.get("FREQ", [])).upper()
     if frequency != "YEARLY":
         raise ValueError(f"an event comes back {frequency or 'somehow'}, and holidays are YEARLY")
-    kept = {key: values for key, values in rule.items() if key not in _ABOUT_HOURS}
-    until = [f"{_date(day):%Y%m%d}" for day in kept.get("UNTIL", [])]
-    parts = {**kept, **({"UNTIL": until} if until else {})}
-    return ";".join(f"{key}={','.join(map(str, values))}" for key, values in parts.items())
+    interval = min(rule.get("INTERVAL", [1]))
+    if interval < 1:
+        raise ValueError(f"an event comes back every {interval} years (INTERVAL), not 1 or more")
+    count: int | None = max(0, min(rule["COUNT"])) if "COUNT" in rule else None
+    until = min([_day(day, reading.wall) for day in rule.get("UNTIL", [])], default=date.max)
+    last = min(until, reading.horizon)
+    # Those that are counted have to be counted from the first one on.
+    begin = since.year if count is None else first.year
+    years = (year for year in range(first.year, last.year + 1, interval) if year >= begin)
+    days = (day for year in years for day in _in_year(year, _parts(rule, first), first, reading))
+    yield from takewhile(lambda day: day <= last, islice(days, count))
 
 
-_ABOUT_HOURS: Final = {"BYHOUR", "BYMINUTE", "BYSECOND"}
+def _in_year(
+    year: int, parts: Mapping[str, Sequence[object]], first: date, reading: _Reading
+) -> Iterator[date]:
+    reading.spend(sum(map(len, parts.values())))
+    text = ";".join(f"{key}={','.join(map(str, values))}" for key, values in parts.items())
+    begin = max(first, date(year, 1, 1))
+    return (moment.date() for moment in rrulestr(text, dtstart=datetime.combine(begin, time())))
+
+
+def _parts(rule: vRecur, first: date) -> Mapping[str, Sequence[object]]:
+    """Return what *rule* says about the days of a year, as a rule for a single year.
+
+    One for all years would be searched to the year 9999 for a day that never comes.
+    """
+    parts = {key: values for key, values in rule.items() if key not in _NOT_ABOUT_DAYS}
+    if not parts.keys() & _CHOOSING_DAYS:
+        parts = {"BYMONTH": [first.month], **parts, "BYMONTHDAY": [first.day]}
+    return {"FREQ": ["YEARLY"], "INTERVAL": [MAXYEAR], **parts}
+
+
+_NOT_ABOUT_DAYS: Final = {
+    *("FREQ", "INTERVAL", "COUNT", "UNTIL"),
+    *("BYHOUR", "BYMINUTE", "BYSECOND"),
+}
+_CHOOSING_DAYS: Final = {"BYWEEKNO", "BYYEARDAY", "BYMONTHDAY", "BYDAY", "BYEASTER"}
 
 
 def _in_short(text: str) -> str:

@@ -78,6 +78,17 @@ def test_maintenance_that_cannot_be_is_refused(
     assert api.get("maintenances").json() == {"maintenances": []}
 
 
+def test_maintenance_has_up_to_50_windows(api: httpx2.Client) -> None:
+    windows = [f"daily 02:{minute:02}-06:00 UTC" for minute in range(51)]
+
+    refused = api.post("maintenances", json={**FREEZE, "scopes": ["web"], "windows": windows})
+    taken = api.post("maintenances", json={**FREEZE, "scopes": ["web"], "windows": windows[1:]})
+
+    assert refused.status_code == 422
+    assert "windows: List should have at most 50 items" in refused.json()["detail"]
+    assert taken.status_code == 201
+
+
 def test_host_with_two_update_domains_is_refused_by_name(api: httpx2.Client) -> None:
     moved = {"name": "web-1", "availability_set": "web", "host": "kvm-0"}
     api.post("fleet", json={"fleet": {"virtual_machine": [moved]}})
