@@ -37,14 +37,53 @@ def test_hooks_are_executables_in_the_order_of_their_names(tmp_path: Path) -> No
     assert found[-1].command == ("/bin/sh", "-c", "sync")
 
 
-def test_what_cannot_be_executed_is_no_hook_but_pointed_out(tmp_path: Path) -> None:
-    misfit = put(tmp_path, "readme.txt", 0o644)
+def test_what_cannot_be_executed_is_a_hook_that_fails_and_pointed_out(tmp_path: Path) -> None:
     put(tmp_path, ".hidden", 0o644)
     put(tmp_path, "10-a~", 0o644)
-    (tmp_path / "scheduled.d" / "folder").mkdir()
+    put(tmp_path, "30-fine")
+    misfits = (
+        tmp_path / "scheduled.d" / "10-folder",
+        tmp_path / "scheduled.d" / "20-dangling",
+        put(tmp_path, "readme.txt", 0o644),
+    )
+    misfits[0].mkdir()
+    misfits[1].symlink_to(tmp_path / "nowhere")
 
-    assert find_hooks(tmp_path, Phase.SCHEDULED, platform="linux") == ()
-    assert find_misfits(tmp_path, platform="linux") == (misfit,)
+    found = find_hooks(tmp_path, Phase.SCHEDULED, platform="linux")
+
+    assert [(hook.name, hook.is_runnable) for hook in found] == [
+        ("10-folder", False),
+        ("20-dangling", False),
+        ("30-fine", True),
+        ("readme.txt", False),
+    ]
+    assert find_misfits(tmp_path, platform="linux") == misfits
+
+
+def test_folder_that_cannot_be_listed_is_a_hook_that_fails(tmp_path: Path) -> None:
+    folder = tmp_path / "scheduled.d"
+    folder.touch()
+
+    (found,) = find_hooks(tmp_path, Phase.SCHEDULED, platform="linux")
+
+    assert (found.name, found.is_runnable) == ("scheduled.d", False)
+    assert find_misfits(tmp_path, platform="linux") == (folder,)
+
+
+def test_link_into_a_folder_that_may_not_be_entered_is_a_hook_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only root runs all tests, and root may enter every folder."""
+
+    def refuse(_: Path) -> bool:
+        raise PermissionError
+
+    put(tmp_path, "10-link")
+    monkeypatch.setattr(Path, "is_file", refuse)
+
+    (found,) = find_hooks(tmp_path, Phase.SCHEDULED, platform="linux")
+
+    assert not found.is_runnable
 
 
 def test_folder_that_is_missing_has_no_hooks(tmp_path: Path) -> None:
@@ -56,7 +95,7 @@ def test_hooks_of_windows_are_known_by_the_end_of_their_names(tmp_path: Path) ->
         put(tmp_path, name, 0o644)
     folder = tmp_path / "scheduled.d"
 
-    first, second, third, inline = find_hooks(
+    first, second, third, misfit, inline = find_hooks(
         tmp_path, Phase.SCHEDULED, ("net stop w3svc",), platform="win32"
     )
 
@@ -64,6 +103,7 @@ def test_hooks_of_windows_are_known_by_the_end_of_their_names(tmp_path: Path) ->
     assert first.command[-1] == str(folder / "1.ps1")
     assert second.command == (str(folder / "2.CMD"),)
     assert third.command == (str(folder / "3.exe"),)
+    assert not misfit.is_runnable
     assert inline.command == ("cmd.exe", "/d", "/s", "/c", "net stop w3svc")
     assert find_misfits(tmp_path, platform="win32") == (folder / "4.txt",)
 
@@ -200,28 +240,37 @@ def test_hook_that_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:
     assert hook.wait() == -9
 
 
-def run_missing(performer: RealPerformer | DryPerformer) -> None:
-    hook = Hook(name="missing", command=("/nowhere/missing",))
-    performer.run_hook(make_event(), RunHook(phase=Phase.STARTED, hook=hook, seconds=1))
+def try_to_run(hook: Hook, *, is_dry: bool) -> Outcome:
+    """Return what comes of a hook that ends before it begins."""
+    results: list[Result] = []
+    with Client("127.0.0.1:9") as client:
+        performer = (
+            DryPerformer(results.append) if is_dry else RealPerformer(client, {}, results.append)
+        )
+        performer.run_hook(make_event(), RunHook(phase=Phase.STARTED, hook=hook, seconds=1))
+    (result,) = results
+    assert isinstance(result, HookEnded)
+    return result.outcome
 
 
 def test_hook_that_cannot_be_started_has_failed(caplog: pytest.LogCaptureFixture) -> None:
-    results: list[Result] = []
+    hook = Hook(name="missing", command=("/nowhere/missing",))
 
-    with Client("127.0.0.1:9") as client:
-        run_missing(RealPerformer(client, {}, results.append))
-
-    (result,) = results
-    assert isinstance(result, HookEnded)
-    assert result.outcome is Outcome.FAILED
+    assert try_to_run(hook, is_dry=False) is Outcome.FAILED
     assert "hook_unstartable" in caplog.text
 
 
+@pytest.mark.parametrize("is_dry", [True, False])
+def test_what_is_not_runnable_fails(tmp_path: Path, is_dry: bool) -> None:  # noqa: FBT001
+    put(tmp_path, "1-text", 0o644)
+    (tmp_path / "scheduled.d" / "2-folder").mkdir()
+    (tmp_path / "scheduled.d" / "3-dangling").symlink_to(tmp_path / "nowhere")
+
+    for hook in find_hooks(tmp_path, Phase.SCHEDULED):
+        assert try_to_run(hook, is_dry=is_dry) is Outcome.FAILED
+
+
 def test_dry_performer_starts_nothing_and_is_pleased() -> None:
-    results: list[Result] = []
+    hook = Hook(name="missing", command=("/nowhere/missing",))
 
-    run_missing(DryPerformer(results.append))
-
-    (result,) = results
-    assert isinstance(result, HookEnded)
-    assert result.outcome is Outcome.READY
+    assert try_to_run(hook, is_dry=True) is Outcome.READY

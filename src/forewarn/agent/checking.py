@@ -59,7 +59,10 @@ def _describe_case(case: Case) -> str:
 
 def _find_problems(settings: Settings) -> Iterator[str]:
     for path in find_misfits(settings.hooks_dir):
-        yield f"{path} cannot be executed, and so is no hook; make it executable or take it away."
+        yield (
+            f"{path} cannot be executed, and so fails as a hook, and its event is not approved;"
+            " make it an executable file or take it away."
+        )
 
 
 def _print(label: str, text: str) -> None:
