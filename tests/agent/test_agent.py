@@ -123,6 +123,33 @@ def test_hook_that_takes_too_long_is_asked_to_end_and_then_killed(stage: Stage) 
     assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.TIMED_OUT
 
 
+def test_hook_has_as_long_as_the_event_was_postponed(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=1)))
+
+    stage.pass_time(50)
+    stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=5)))
+    stage.pass_time(249)
+    agent.act(stage.now)
+    assert stage.process.signals == []
+    stage.pass_time(1)
+    agent.act(stage.now)
+
+    assert stage.process.signals == ["terminate"]
+
+
+def test_hook_of_an_event_that_was_postponed_for_long_has_no_more_than_its_time_out(
+    stage: Stage,
+) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=1)))
+
+    stage.pass_time(50)
+    stage.tell(agent, make_change(not_before=NOON + timedelta(hours=1)))
+
+    assert agent.next_moment() == stage.now.steady - 50 + 600
+
+
 def test_clock_that_jumps_ends_no_hook(stage: Stage) -> None:
     agent = stage.start()
     stage.tell(agent, make_change())

@@ -29,6 +29,7 @@ from forewarn.agent.decisions import (
     RunHook,
     StopHook,
     decide,
+    find_time,
 )
 from forewarn.agent.errors import StateError
 from forewarn.agent.performing import Answered, HookEnded, Performer, Stoppable
@@ -77,6 +78,8 @@ class _Run:
     """A hook that is running, and when it is to be ended, or killed if it was asked to end."""
 
     process: Stoppable | None
+    phase: Phase
+    begun: float
     deadline: float
     is_stopped: bool = False
 
@@ -125,7 +128,7 @@ class Agent:
         before = self.cases
         match news:
             case Change():
-                self._take_change(news)
+                self._take_change(news, now)
             case HookEnded():
                 self._take_end(news, now)
             case Answered():
@@ -149,7 +152,7 @@ class Agent:
         deadlines = (run.deadline for run in self._runs.values())
         return min((*deadlines, *self._rests.values()), default=inf)
 
-    def _take_change(self, change: Change) -> None:
+    def _take_change(self, change: Change, now: Now) -> None:
         event = change.event
         case = self.cases.get(event.event_id)
         if case is not None:
@@ -158,6 +161,8 @@ class Agent:
                 self._rests.pop(event.event_id, None)
                 _log.info("event_moved event=%s phase=%s", event.event_id, followed.phase)
             self._put(followed)
+            if followed.event.not_before != case.event.not_before:
+                self._fit_deadline(followed, now)
         elif change.kind in _OPENING and event.affects(self.ways.conduct.me):
             opened = open_case(change, judge(event, self.ways.conduct.me, self.ways.rules))
             _log_opened(opened)
@@ -195,7 +200,10 @@ class Agent:
             )
             if case.phase is Phase.SCHEDULED:  # else it does not matter any more
                 self._rests[answer.event_id] = now.steady + self.ways.ask_again
-        self._put(_settle(case, answer))
+        settled = _settle(case, answer)
+        self._put(settled)
+        if settled.event.not_before != case.event.not_before:
+            self._fit_deadline(settled, now)
 
     def _pursue(self, case: Case, hooks: Hooks, now: Now, *, may_begin: bool) -> None:
         event_id = case.event.event_id
@@ -238,7 +246,12 @@ class Agent:
             action.seconds,
         )
         process = self.performer.run_hook(case.event, action)
-        self._runs[event_id] = _Run(process=process, deadline=now.steady + action.seconds)
+        self._runs[event_id] = _Run(
+            process=process,
+            phase=action.phase,
+            begun=now.steady,
+            deadline=now.steady + action.seconds,
+        )
 
     def _ask(self, event: Event, action: Approve | Postpone) -> None:
         self._asking.add(event.event_id)
@@ -247,6 +260,14 @@ class Agent:
                 self.performer.approve(event)
             case Postpone():
                 self.performer.postpone(event, action.not_before)
+
+    def _fit_deadline(self, case: Case, now: Now) -> None:
+        """Give the hook that prepares for an event as long as its NotBefore says by now."""
+        run = self._runs.get(case.event.event_id)
+        if run is not None and run.phase is case.phase is Phase.SCHEDULED and not run.is_stopped:
+            seconds = find_time(case, run.phase, self.ways.conduct, now)
+            longest = run.begun + self.ways.conduct.timeout.total_seconds()
+            run.deadline = min(longest, now.steady + seconds)
 
     def _end_overdue(self, now: Now) -> None:
         for run in self._runs.values():

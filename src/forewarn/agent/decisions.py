@@ -88,7 +88,16 @@ def decide(
             return Postpone(not_before)
     if now.steady < resting_until:
         return None
-    return RunHook(phase=phase, hook=hook, seconds=_time_for(case, phase, conduct, now))
+    return RunHook(phase=phase, hook=hook, seconds=find_time(case, phase, conduct, now))
+
+
+def find_time(case: Case, phase: Phase, conduct: Conduct, now: Now) -> float:
+    """Return how many seconds a hook of *phase* that begins now may take."""
+    not_before = case.event.not_before
+    # If it is past and the event has not started, one of the clocks is wrong: nobody knows when.
+    if phase is Phase.SCHEDULED and not_before is not None and not_before > now.wall:
+        return min(conduct.timeout, not_before - now.wall).total_seconds()
+    return conduct.timeout.total_seconds()
 
 
 def _find_running(case: Case) -> Phase | None:
@@ -151,11 +160,3 @@ def _find_later(case: Case, phase: Phase, conduct: Conduct, now: Now) -> datetim
     if not_before - now.wall > conduct.postpone / 2:
         return None  # or it would be moved, and others' approvals lost, each time the hook is asked
     return (now.wall + conduct.postpone).replace(microsecond=0)
-
-
-def _time_for(case: Case, phase: Phase, conduct: Conduct, now: Now) -> float:
-    not_before = case.event.not_before
-    # If it is past and the event has not started, one of the clocks is wrong: nobody knows when.
-    if phase is Phase.SCHEDULED and not_before is not None and not_before > now.wall:
-        return min(conduct.timeout, not_before - now.wall).total_seconds()
-    return conduct.timeout.total_seconds()
