@@ -211,6 +211,21 @@ def test_server_that_does_not_postpone_is_asked_once(stage: Stage) -> None:
     assert not stage.saved[ID].may_postpone
 
 
+def test_hook_is_asked_again_although_no_later_time_could_be_asked_for(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=1)))
+
+    stage.end_hook(agent, status=75)
+    stage.answer(agent, SILENT, not_before=NOON + timedelta(minutes=5))
+    assert not agent.is_busy
+    stage.pass_time(10)
+    agent.act(stage.now)
+    assert stage.begun == ["scheduled first", "scheduled first"]
+    stage.end_hook(agent, status=75)
+
+    assert stage.asked == ["postpone 1 to 12:05:00", "postpone 1 to 12:05:10"]
+
+
 def approving(stage: Stage) -> None:
     stage.hooks = make_hooks()
 

@@ -99,6 +99,8 @@ class Agent:
     """What has come of hooks as yet."""
     _runs: dict[EventId, _Run] = field(default_factory=dict)
     _asking: set[EventId] = field(default_factory=set)
+    _moved: set[EventId] = field(default_factory=set)
+    """Which events a later time was asked for since their last hook ended."""
     _rests: dict[EventId, float] = field(default_factory=dict)
     _is_saved: bool = True
     _has_looked: bool = False
@@ -170,6 +172,7 @@ class Agent:
 
     def _take_end(self, ended: HookEnded, now: Now) -> None:
         run = self._runs.pop(ended.event_id)
+        self._moved.discard(ended.event_id)
         outcome = Outcome.TIMED_OUT if run.is_stopped else ended.outcome
         self.outcomes.add(outcome)
         _log.log(
@@ -198,7 +201,8 @@ class Agent:
             _log.warning(
                 "request_failed request=%s event=%s error=%s", verb, answer.event_id, answer.error
             )
-            if case.phase is Phase.SCHEDULED:  # else it does not matter any more
+            # A hook that says "not yet" rests already, and in other phases it does not matter.
+            if case.phase is Phase.SCHEDULED and answer.not_before is None:
                 self._rests[answer.event_id] = now.steady + self.ways.ask_again
         settled = _settle(case, answer)
         self._put(settled)
@@ -208,7 +212,14 @@ class Agent:
     def _pursue(self, case: Case, hooks: Hooks, now: Now, *, may_begin: bool) -> None:
         event_id = case.event.event_id
         resting_until = self._rests.get(event_id, -inf)
-        action = decide(case, hooks, self.ways.conduct, now, resting_until=resting_until)
+        action = decide(
+            case,
+            hooks,
+            self.ways.conduct,
+            now,
+            resting_until=resting_until,
+            may_postpone=event_id not in self._moved,
+        )
         if now.steady >= resting_until:
             self._rests.pop(event_id, None)
         if may_begin or isinstance(action, StopHook):
@@ -226,6 +237,7 @@ class Agent:
             case Close():
                 _log.info("event_closed event=%s", event_id)
                 self._rests.pop(event_id, None)
+                self._moved.discard(event_id)
                 self.cases = {key: kept for key, kept in self.cases.items() if key != event_id}
                 self._save()
             case _:
@@ -259,6 +271,7 @@ class Agent:
             case Approve():
                 self.performer.approve(event)
             case Postpone():
+                self._moved.add(event.event_id)
                 self.performer.postpone(event, action.not_before)
 
     def _fit_deadline(self, case: Case, now: Now) -> None:

@@ -70,9 +70,18 @@ Hooks: TypeAlias = Mapping[Phase, tuple[Hook, ...]]
 
 
 def decide(
-    case: Case, hooks: Hooks, conduct: Conduct, now: Now, *, resting_until: float
+    case: Case,
+    hooks: Hooks,
+    conduct: Conduct,
+    now: Now,
+    *,
+    resting_until: float,
+    may_postpone: bool = True,
 ) -> Action | None:
-    """Return what to do next, None if there is nothing to do before *resting_until*, or at all."""
+    """Return what to do next, None if there is nothing to do before *resting_until*, or at all.
+
+    A later time is asked for once each time a hook says "not yet", whatever comes of it.
+    """
     running = _find_running(case)
     phase = _current_phase(case)
     if running is not None:
@@ -82,7 +91,7 @@ def decide(
     hook = _find_next(case, phase, hooks[phase])
     if hook is None:
         return _conclude(case, conduct, is_rested=now.steady >= resting_until)
-    if case.outcome(phase, hook.name) is Outcome.NOT_YET:
+    if may_postpone and case.outcome(phase, hook.name) is Outcome.NOT_YET:
         not_before = _find_later(case, phase, conduct, now)
         if not_before is not None:
             return Postpone(not_before)
