@@ -16,10 +16,12 @@ from forewarn.agent.settings import Settings
 from forewarn.agent.state import StateFile
 from forewarn.agent.status import Status
 from forewarn.agent.systemd import Notifier
-from forewarn.client import Client, UnavailableError
+from forewarn.client import Client, RefusedError, UnavailableError
 from forewarn.protocol.identity import Identity
 
 _IDENTITY_SECONDS: Final = 5.0
+_PATIENCE: Final = 20.0
+"""Two questions that nobody answers must not take so long that the agent counts as dead."""
 
 _log = logging.getLogger("forewarn.agent")
 
@@ -42,7 +44,7 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
     gc.freeze()
     with (
         StateFile(settings.state_dir, is_dry=is_dry) as state,
-        make_client(settings, patience=30) as client,
+        make_client(settings, patience=_PATIENCE) as client,
     ):
         cases = state.load()
         notifier.tell("READY=1")
@@ -68,4 +70,7 @@ def _find_identity(
             return find_identity(settings, client)
         except UnavailableError as error:
             status.note_trouble(error.trouble)  # which the client has logged
+        except RefusedError as error:
+            _log.error("identity_refused error=%s", error)
+            status.note_trouble(str(error))
         time.sleep(_IDENTITY_SECONDS)
