@@ -34,10 +34,6 @@ def run(file: Path | None, *, is_dry: bool) -> int:
 def _run(file: Path | None, *, is_dry: bool) -> int:
     settings, surroundings = prepare(file)
     status = Status()
-    if settings.listen is not None:
-        from forewarn.agent.listener import start_listener
-
-        start_listener(settings.listen, status)
     notifier = Notifier(surroundings.notify_socket, surroundings.watchdog_seconds)
     inbox = make_inbox()
     gc.enable()
@@ -47,6 +43,12 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
         make_client(settings, patience=_PATIENCE) as client,
     ):
         cases = state.load()
+        # Before anybody can ask: what was drained stays so, however long the server is away.
+        status.note_cases(cases, read_clock().wall.timestamp())
+        if settings.listen is not None:
+            from forewarn.agent.listener import start_listener
+
+            start_listener(settings.listen, status)
         notifier.tell("READY=1")
         me = _find_identity(settings, client, status, notifier)
         _log.info("agent_runs name=%s server=%s dry_run=%s", me.name, client.endpoint, is_dry)
