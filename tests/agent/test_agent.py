@@ -55,6 +55,55 @@ def test_event_that_leaves_the_document_is_undone(
     assert stage.begun == ["scheduled first", hook]
 
 
+def test_event_that_comes_back_while_it_is_recovered_from_is_a_new_one(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.end_hook(agent)
+    stage.end_hook(agent)
+    stage.answer(agent)
+    stage.tell(agent, make_change(ChangeKind.GONE))
+
+    stage.tell(agent, make_change())
+    assert stage.process.signals == ["terminate"]
+    stage.end_hook(agent, status=-15)
+    stage.end_hook(agent)
+    assert stage.asked == ["approve 1"], "the second hook is not ready again"
+    stage.tell(agent, make_change(ChangeKind.GONE))
+    stage.end_hook(agent, status=-15)
+    stage.end_hook(agent)
+
+    prepared = ["scheduled first", "scheduled second", "recovered back"]
+    assert stage.begun == prepared * 2
+    assert agent.cases == {}
+
+
+def test_event_that_goes_and_comes_while_a_hook_is_stopped_is_prepared_for_again(
+    stage: Stage,
+) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.tell(agent, make_change(ChangeKind.GONE))
+    stage.tell(agent, make_change())
+    stage.end_hook(agent, status=-15)
+
+    assert stage.begun == ["scheduled first", "scheduled first"]
+
+
+def test_event_that_does_not_name_us_any_more_is_gone(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(resources=("web-0", "web-1")))
+    stage.end_hook(agent)
+
+    stage.tell(agent, make_change(resources=("web-1",)))
+    stage.end_hook(agent)
+    stage.end_hook(agent)
+
+    assert stage.begun == ["scheduled first", "scheduled second", "recovered back"]
+    assert stage.asked == []
+    assert agent.cases == {}
+
+
 def test_event_straight_to_started_skips_what_is_for_scheduled_ones(stage: Stage) -> None:
     agent = stage.start()
 
@@ -106,7 +155,7 @@ def test_event_that_starts_ends_the_hook_that_prepares_for_it(stage: Stage) -> N
     assert stage.process.signals == ["terminate"]
     stage.end_hook(agent, status=0)
 
-    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.TIMED_OUT
+    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.STOPPED
     assert stage.begun == ["scheduled first", "started go"]
 
 

@@ -16,6 +16,7 @@ from forewarn.agent.cases import (
     open_case,
     record_outcome,
     record_postponement,
+    reopen,
     resume,
 )
 from forewarn.agent.decisions import (
@@ -48,6 +49,7 @@ _LEVELS = {
     Outcome.NOT_YET: logging.INFO,
     Outcome.FAILED: logging.ERROR,
     Outcome.TIMED_OUT: logging.ERROR,
+    Outcome.STOPPED: logging.WARNING,
 }
 
 
@@ -81,7 +83,8 @@ class _Run:
     phase: Phase
     begun: float
     deadline: float
-    is_stopped: bool = False
+    ending: Outcome | None = None
+    """What has come of it whatever it ends with, because it was asked to end."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,9 +158,12 @@ class Agent:
         return min((*deadlines, *self._rests.values()), default=inf)
 
     def _take_change(self, change: Change, now: Now) -> None:
-        event = change.event
+        event, me = change.event, self.ways.conduct.me
+        is_open = change.kind in _OPENING and event.affects(me)
         case = self.cases.get(event.event_id)
-        if case is not None:
+        if case is not None and not (case.is_over and is_open):
+            if change.kind in _OPENING and not is_open:  # it does not name us any more
+                change = replace(change, kind=ChangeKind.GONE)
             followed = follow(case, change)
             if followed.phase is not case.phase:
                 self._rests.pop(event.event_id, None)
@@ -165,15 +171,17 @@ class Agent:
             self._put(followed)
             if followed.event.not_before != case.event.not_before:
                 self._fit_deadline(followed, now)
-        elif change.kind in _OPENING and event.affects(self.ways.conduct.me):
-            opened = open_case(change, judge(event, self.ways.conduct.me, self.ways.rules))
+        elif is_open:
+            verdict = judge(event, me, self.ways.rules)
+            opened = reopen(case, change, verdict) if case else open_case(change, verdict)
             _log_opened(opened)
+            self._rests.pop(event.event_id, None)
             self._put(opened)
 
     def _take_end(self, ended: HookEnded, now: Now) -> None:
         run = self._runs.pop(ended.event_id)
         self._moved.discard(ended.event_id)
-        outcome = Outcome.TIMED_OUT if run.is_stopped else ended.outcome
+        outcome = run.ending or ended.outcome
         self.outcomes.add(outcome)
         _log.log(
             _LEVELS[outcome],
@@ -231,7 +239,7 @@ class Agent:
             case RunHook():
                 self._run_hook(case, action, now)
             case StopHook():
-                self._stop(self._runs[event_id], now)
+                self._stop(self._runs[event_id], Outcome.STOPPED, now)
             case Approve() | Postpone() if event_id not in self._asking:
                 self._ask(case.event, action)
             case Close():
@@ -277,7 +285,7 @@ class Agent:
     def _fit_deadline(self, case: Case, now: Now) -> None:
         """Give the hook that prepares for an event as long as its NotBefore says by now."""
         run = self._runs.get(case.event.event_id)
-        if run is not None and run.phase is case.phase is Phase.SCHEDULED and not run.is_stopped:
+        if run is not None and run.phase is case.phase is Phase.SCHEDULED and run.ending is None:
             seconds = find_time(case, run.phase, self.ways.conduct, now)
             longest = run.begun + self.ways.conduct.timeout.total_seconds()
             run.deadline = min(longest, now.steady + seconds)
@@ -286,14 +294,14 @@ class Agent:
         for run in self._runs.values():
             if now.steady < run.deadline:
                 continue
-            if run.is_stopped and run.process is not None:
+            if run.ending is not None and run.process is not None:
                 run.process.kill()
                 run.deadline = now.steady + GRACE_SECONDS
-            self._stop(run, now)
+            self._stop(run, Outcome.TIMED_OUT, now)
 
-    def _stop(self, run: _Run, now: Now) -> None:
-        if not run.is_stopped and run.process is not None:
-            run.is_stopped = True
+    def _stop(self, run: _Run, ending: Outcome, now: Now) -> None:
+        if run.ending is None and run.process is not None:
+            run.ending = ending
             run.deadline = now.steady + GRACE_SECONDS
             run.process.terminate()
 

@@ -8,7 +8,7 @@ there is no approval. When an event enters another phase, what still runs for th
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from forewarn.agent.cases import Case
 from forewarn.agent.hooks import Hook
@@ -67,6 +67,8 @@ class Close:
 
 Action: TypeAlias = RunHook | StopHook | Approve | Postpone | Close
 Hooks: TypeAlias = Mapping[Phase, tuple[Hook, ...]]
+
+_TO_RUN: Final = frozenset({None, Outcome.NOT_YET, Outcome.STOPPED})
 
 
 def decide(
@@ -128,7 +130,7 @@ def _current_phase(case: Case) -> Phase | None:
 
 def _find_next(case: Case, phase: Phase, hooks: tuple[Hook, ...]) -> Hook | None:
     for hook in hooks:
-        if case.outcome(phase, hook.name) in {None, Outcome.NOT_YET}:
+        if case.outcome(phase, hook.name) in _TO_RUN:
             return hook
     return None
 
