@@ -32,9 +32,22 @@ def test_hooks_are_executables_in_the_order_of_their_names(tmp_path: Path) -> No
 
     found = find_hooks(tmp_path, Phase.SCHEDULED, ("sync",), platform="linux")
 
-    assert [hook.name for hook in found] == ["10-a", "20-b", "9-c", "sync"]
+    assert [hook.name for hook in found] == ["10-a", "20-b", "9-c", "/bin/sh -c sync"]
     assert found[0].command == (str(tmp_path / "scheduled.d" / "10-a"),)
     assert found[-1].command == ("/bin/sh", "-c", "sync")
+
+
+def test_no_two_hooks_have_the_same_name(tmp_path: Path) -> None:
+    put(tmp_path, "sync")
+
+    found = find_hooks(tmp_path, Phase.SCHEDULED, ("sync", "sleep 1", "sync"), platform="linux")
+
+    assert [hook.name for hook in found] == [
+        "sync",
+        "/bin/sh -c sync",
+        "/bin/sh -c sleep 1",
+        "2. /bin/sh -c sync",
+    ]
 
 
 def test_what_cannot_be_executed_is_a_hook_that_fails_and_pointed_out(tmp_path: Path) -> None:
@@ -96,7 +109,7 @@ def test_hooks_of_windows_are_known_by_the_end_of_their_names(tmp_path: Path) ->
     folder = tmp_path / "scheduled.d"
 
     first, second, third, misfit, inline = find_hooks(
-        tmp_path, Phase.SCHEDULED, ("net stop w3svc",), platform="win32"
+        tmp_path, Phase.SCHEDULED, ('net stop "World Wide Web"',), platform="win32"
     )
 
     assert first.command[0] == "powershell.exe"
@@ -104,7 +117,7 @@ def test_hooks_of_windows_are_known_by_the_end_of_their_names(tmp_path: Path) ->
     assert second.command == (str(folder / "2.CMD"),)
     assert third.command == (str(folder / "3.exe"),)
     assert not misfit.is_runnable
-    assert inline.command == ("cmd.exe", "/d", "/s", "/c", "net stop w3svc")
+    assert inline.command == 'cmd.exe /d /s /c "net stop "World Wide Web""'
     assert find_misfits(tmp_path, platform="win32") == (folder / "4.txt",)
 
 

@@ -9,7 +9,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,12 +32,6 @@ _WINDOWS_RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What runs a file on Windows, by the end of its name; others cannot be run."""
 
-_SHELLS: Final[Mapping[bool, tuple[str, ...]]] = {
-    True: ("cmd.exe", "/d", "/s", "/c"),
-    False: ("/bin/sh", "-c"),
-}
-"""What runs a command of the configuration, on Windows and elsewhere."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
@@ -47,7 +41,8 @@ class Hook:
     """
 
     name: str
-    command: tuple[str, ...]
+    command: tuple[str, ...] | str
+    """The program and its arguments, or the line that Windows is given."""
     is_runnable: bool = True
 
 
@@ -56,10 +51,9 @@ def find_hooks(
 ) -> tuple[Hook, ...]:
     """Return the hooks of *phase* in *folder* by name, then the *commands* as they were given."""
     is_windows = platform == "win32"
-    shell = _SHELLS[is_windows]
     return (
         *(_make_hook(path, is_windows=is_windows) for path in _list_entries(folder / f"{phase}.d")),
-        *(Hook(name=command, command=(*shell, command)) for command in commands),
+        *_make_inline_hooks(commands, is_windows=is_windows),
     )
 
 
@@ -118,6 +112,20 @@ def _make_hook(path: Path, *, is_windows: bool) -> Hook:
     return Hook(
         name=path.name, command=(*(runner or ()), str(path)), is_runnable=runner is not None
     )
+
+
+def _make_inline_hooks(commands: tuple[str, ...], *, is_windows: bool) -> Iterator[Hook]:
+    for number, command in enumerate(commands):
+        # No file has a name with a slash, so that none is taken for a command, and the same command
+        # twice is two hooks.
+        name = f"{'cmd /c' if is_windows else '/bin/sh -c'} {command}"
+        times = commands[:number].count(command) + 1
+        yield Hook(
+            name=name if times == 1 else f"{times}. {name}",
+            # cmd.exe takes what is between the outermost quotes as it is; a list would be quoted in
+            # another way than it reads.
+            command=f'cmd.exe /d /s /c "{command}"' if is_windows else ("/bin/sh", "-c", command),
+        )
 
 
 def _find_runner(path: Path, *, is_windows: bool) -> tuple[str, ...] | None:
