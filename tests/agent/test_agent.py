@@ -12,7 +12,7 @@ from forewarn.agent.agent import Looked
 from forewarn.agent.decisions import Now
 from forewarn.agent.performing import Answered
 from forewarn.agent.vocabulary import Approval, Consent, Outcome, Phase, Verdict
-from forewarn.client import ChangeKind, RefusedError, UnavailableError
+from forewarn.client import ChangeKind, ClientError, RefusedError, UnavailableError
 
 REFUSED = RefusedError("http://10.0.0.1", 409, "Not allowed")
 SILENT = UnavailableError("http://10.0.0.1", "it did not answer in time")
@@ -307,6 +307,17 @@ def test_approval_that_is_refused_is_not_repeated(stage: Stage) -> None:
     assert stage.saved[ID].consent is Consent.REFUSED
 
 
+@pytest.mark.parametrize("error", [REFUSED, SILENT])
+def test_approval_that_was_not_taken_is_a_failure(stage: Stage, error: ClientError) -> None:
+    approving(stage)
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.answer(agent, error)
+
+    assert agent.has_failed
+
+
 def test_event_that_was_postponed_is_approved_again(stage: Stage) -> None:
     """Postponing clears the votes, those of machines that are ready too."""
     approving(stage)
@@ -459,6 +470,7 @@ def test_what_cannot_be_recorded_is_not_begun(stage: Stage) -> None:
 
     stage.tell(agent, make_change())
     assert stage.begun == []
+    assert agent.has_failed
     stage.is_disk_full = False
     stage.pass_time(10)
     agent.act(stage.now)

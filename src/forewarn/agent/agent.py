@@ -100,6 +100,8 @@ class Agent:
     performer: Performer
     outcomes: set[Outcome] = field(default_factory=set)
     """What has come of hooks as yet."""
+    has_failed: bool = False
+    """Whether an approval was not taken, or the state not saved, at any time."""
     _runs: dict[EventId, _Run] = field(default_factory=dict)
     _asking: set[EventId] = field(default_factory=set)
     _moved: set[EventId] = field(default_factory=set)
@@ -209,6 +211,7 @@ class Agent:
             _log.warning(
                 "request_failed request=%s event=%s error=%s", verb, answer.event_id, answer.error
             )
+            self.has_failed |= answer.not_before is None
             # A hook that says "not yet" rests already, and in other phases it does not matter.
             if case.phase is Phase.SCHEDULED and answer.not_before is None:
                 self._rests[answer.event_id] = now.steady + self.ways.ask_again
@@ -314,6 +317,7 @@ class Agent:
         except StateError as error:
             _log.error("state_not_saved error=%s", error)
             self._is_saved = False
+            self.has_failed = True
         else:
             self._is_saved = True
         return self._is_saved

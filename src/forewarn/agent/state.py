@@ -50,10 +50,7 @@ class StateFile:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / "lock").open("ab")
         except OSError as error:
-            raise StateError(
-                f"{folder} cannot be used to keep what was done: {error}. Make it writable, or"
-                " name another folder with state_dir."
-            ) from error
+            raise _unusable(folder, str(error)) from error
         if not _try_lock(self._lock):
             raise StateError(
                 f"Another agent is using {folder}. Stop it first, or name another folder with"
@@ -95,6 +92,16 @@ class StateFile:
             raise StateError(f"{self.path} cannot be written: {error}.") from error
 
 
+def check_folder(folder: Path) -> None:
+    """Raise StateError if no agent could keep its state in *folder*, and change nothing there."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not nearest.is_dir():
+        raise _unusable(folder, f"{nearest} is no folder")
+    for path in (nearest, folder / "lock"):
+        if os.path.lexists(path) and not os.access(path, os.W_OK):
+            raise _unusable(folder, f"{path} cannot be written to")
+
+
 def encode_cases(cases: Cases) -> bytes:
     """Return *cases* as JSON."""
     content = {"version": VERSION, "cases": [_write_case(case) for case in cases.values()]}
@@ -132,6 +139,13 @@ def _read_case(content: Mapping[str, Any]) -> Case:
         },
         consent=Consent(content["consent"]),
         may_postpone=bool(content["may_postpone"]),
+    )
+
+
+def _unusable(folder: Path, reason: str) -> StateError:
+    return StateError(
+        f"{folder} cannot be used to keep what was done: {reason}. Make it writable, or name"
+        " another folder with state_dir."
     )
 
 
