@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.agent.conftest import make_event
+from tests.e2e.conftest import wait_until
 
+from forewarn.agent import processes
 from forewarn.agent.decisions import RunHook
 from forewarn.agent.hooks import Hook, describe, find_hooks, find_misfits, read_status, write_input
 from forewarn.agent.performing import DryPerformer, HookEnded, RealPerformer, Result
@@ -233,6 +235,34 @@ def test_hook_is_ended_with_its_children(tmp_path: Path) -> None:
     assert hook.wait() == -15
     assert not threading.Event().wait(2.5)
     assert not (tmp_path / "alive").exists()
+
+
+def test_children_that_do_not_end_when_asked_are_killed_before_the_hook_counts_as_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
+    ready = tmp_path / "ready"
+    child = (
+        "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()));"
+        f"open({str(ready)!r}, 'w'); time.sleep(60)"
+    )
+    hook = Watched(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
+    wait_until(ready.exists, "the child has not begun", END_SECONDS)
+    pid = int((tmp_path / "pid").read_text(encoding="ascii"))
+
+    hook.run.terminate()
+
+    assert hook.wait() == -15
+    wait_until(lambda: not is_running(pid), "the child is still there", END_SECONDS / 10)
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether there is such a process, and not only what is left of it."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_hook_that_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:

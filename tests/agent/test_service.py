@@ -29,7 +29,7 @@ def run(verb: str, folder: Path, metadata: Metadata, *lines: str) -> int:
     file = folder / "agent.toml"
     settings = (f'endpoint = "{metadata.endpoint}"', 'name = "web-0"', *lines)
     file.write_text("\n".join(settings), encoding="utf-8")
-    command = [sys.executable, "-m", "forewarn.agent", verb, "--config", file]
+    command = [sys.executable, "-m", "forewarn.agent", verb, "--config", str(file)]
     return subprocess.run(command, check=False, timeout=3 * SECONDS).returncode
 
 
