@@ -47,7 +47,15 @@ def test_state_is_there_after_it_was_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"version": 2, "cases": []}', b'{"version": 1, "cases": [{}]}']
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"[" * 100_000,
+        b'{"version": 2, "cases": []}',
+        b'{"version": 1, "cases": [{}]}',
+    ],
 )
 def test_state_that_cannot_be_read_is_set_aside(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from forewarn.agent.cases import (
     Case,
@@ -243,16 +243,19 @@ class Agent:
                 self._run_hook(case, action, now)
             case StopHook():
                 self._stop(self._runs[event_id], Outcome.STOPPED, now)
-            case Approve() | Postpone() if event_id not in self._asking:
-                self._ask(case.event, action)
+            case Approve() | Postpone():
+                if event_id not in self._asking:
+                    self._ask(case.event, action)
             case Close():
                 _log.info("event_closed event=%s", event_id)
                 self._rests.pop(event_id, None)
                 self._moved.discard(event_id)
                 self.cases = {key: kept for key, kept in self.cases.items() if key != event_id}
                 self._save()
-            case _:
+            case None:
                 pass
+            case _:
+                assert_never(action)
 
     def _run_hook(self, case: Case, action: RunHook, now: Now) -> None:
         event_id = case.event.event_id

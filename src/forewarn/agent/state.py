@@ -67,7 +67,7 @@ class StateFile:
             raise StateError(f"{self.path} cannot be read: {error}.") from error
         try:
             return decode_cases(content)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             aside = self.path.with_suffix(".broken")
             # To stop here would leave the machine without an agent until somebody comes.
             _log.exception("state_broken moved_to=%s", aside)
