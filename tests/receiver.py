@@ -63,7 +63,11 @@ class Receiver:
 
             def do_POST(self) -> None:
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                body = self.rfile.read(int(headers.get("content-length", "0")))
+                length = int(headers.get("content-length", "0"))
+                body = self.rfile.read(length)
+                if len(body) < length:
+                    self.close_connection = True
+                    return  # whoever sent it was killed over it
                 request = Received(self.path, headers, body, self.client_address[1])
                 receiver.received.append(request)
                 answer = receiver.answer(request)

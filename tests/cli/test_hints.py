@@ -23,8 +23,8 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Yield every text of the program, with where it is; what is filled in is X."""
-    for path in sorted(SOURCE.rglob("*.py")):
+    """Yield every text of `forewarn`, with where it is; what is filled in is X."""
+    for path in sorted(set(SOURCE.rglob("*.py")) - set((SOURCE / "agent").iterdir())):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             place = f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.JoinedStr):

@@ -226,10 +226,11 @@ def test_maintenance_is_started_listed_and_followed(run: Run) -> None:
         status:            running
         description:       Host server is undergoing maintenance.
         virtual machines:  web-0,web-1
+        started:           2026-01-05 08:00:00Z
 
-        STEP  HOST  SCOPE                 UPDATE DOMAIN  RESOURCES
+        STEP  HOST  SCOPE                 UPDATE DOMAIN  RESOURCES  WAITS FOR
         1           availability-set/web  0              web-0
-        2           availability-set/web  1              web-1
+        2           availability-set/web  1              web-1      earlier-step
         """)
     assert shown(started) == expected
     assert shown(run("maintenance", "status", FIRST)) == expected

@@ -110,10 +110,11 @@ def _run(
     signals: StopSignals,
 ) -> int:
     from forewarn.bootstrap.serving import serve_during  # noqa: PLC0415 - needs the server install
-    from forewarn.bootstrap.starting import Listeners  # noqa: PLC0415
+    from forewarn.bootstrap.starting import Listeners, read_fleet_declaration  # noqa: PLC0415
     from forewarn.emulator.netns import METADATA_ADDRESS, enter_network_namespace  # noqa: PLC0415
     from forewarn.metadata.http import open_listener  # noqa: PLC0415
 
+    read_fleet_declaration(settings.fleet)  # or refuse, before this process leaves its network
     enter_network_namespace()
     ended_with = ExitCode.FAILED.value
     inside = open_listener(LOCALHOST, outside.getsockname()[1])
