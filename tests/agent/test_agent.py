@@ -12,7 +12,7 @@ from forewarn.agent.agent import Looked
 from forewarn.agent.decisions import Now
 from forewarn.agent.performing import Answered
 from forewarn.agent.vocabulary import Approval, Consent, Outcome, Phase, Verdict
-from forewarn.client import ChangeKind, RefusedError, UnavailableError
+from forewarn.client import ChangeKind, ClientError, RefusedError, UnavailableError
 
 REFUSED = RefusedError("http://10.0.0.1", 409, "Not allowed")
 SILENT = UnavailableError("http://10.0.0.1", "it did not answer in time")
@@ -53,6 +53,55 @@ def test_event_that_leaves_the_document_is_undone(
     stage.end_hook(agent, status=-15)
 
     assert stage.begun == ["scheduled first", hook]
+
+
+def test_event_that_comes_back_while_it_is_recovered_from_is_a_new_one(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.end_hook(agent)
+    stage.end_hook(agent)
+    stage.answer(agent)
+    stage.tell(agent, make_change(ChangeKind.GONE))
+
+    stage.tell(agent, make_change())
+    assert stage.process.signals == ["terminate"]
+    stage.end_hook(agent, status=-15)
+    stage.end_hook(agent)
+    assert stage.asked == ["approve 1"], "the second hook is not ready again"
+    stage.tell(agent, make_change(ChangeKind.GONE))
+    stage.end_hook(agent, status=-15)
+    stage.end_hook(agent)
+
+    prepared = ["scheduled first", "scheduled second", "recovered back"]
+    assert stage.begun == prepared * 2
+    assert agent.cases == {}
+
+
+def test_event_that_goes_and_comes_while_a_hook_is_stopped_is_prepared_for_again(
+    stage: Stage,
+) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.tell(agent, make_change(ChangeKind.GONE))
+    stage.tell(agent, make_change())
+    stage.end_hook(agent, status=-15)
+
+    assert stage.begun == ["scheduled first", "scheduled first"]
+
+
+def test_event_that_does_not_name_us_any_more_is_gone(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(resources=("web-0", "web-1")))
+    stage.end_hook(agent)
+
+    stage.tell(agent, make_change(resources=("web-1",)))
+    stage.end_hook(agent)
+    stage.end_hook(agent)
+
+    assert stage.begun == ["scheduled first", "scheduled second", "recovered back"]
+    assert stage.asked == []
+    assert agent.cases == {}
 
 
 def test_event_straight_to_started_skips_what_is_for_scheduled_ones(stage: Stage) -> None:
@@ -106,7 +155,7 @@ def test_event_that_starts_ends_the_hook_that_prepares_for_it(stage: Stage) -> N
     assert stage.process.signals == ["terminate"]
     stage.end_hook(agent, status=0)
 
-    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.TIMED_OUT
+    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.STOPPED
     assert stage.begun == ["scheduled first", "started go"]
 
 
@@ -121,6 +170,33 @@ def test_hook_that_takes_too_long_is_asked_to_end_and_then_killed(stage: Stage) 
     assert stage.process.signals == ["terminate", "kill", "kill"]
     stage.end_hook(agent, status=-9)
     assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.TIMED_OUT
+
+
+def test_hook_has_as_long_as_the_event_was_postponed(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=1)))
+
+    stage.pass_time(50)
+    stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=5)))
+    stage.pass_time(249)
+    agent.act(stage.now)
+    assert stage.process.signals == []
+    stage.pass_time(1)
+    agent.act(stage.now)
+
+    assert stage.process.signals == ["terminate"]
+
+
+def test_hook_of_an_event_that_was_postponed_for_long_has_no_more_than_its_time_out(
+    stage: Stage,
+) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=1)))
+
+    stage.pass_time(50)
+    stage.tell(agent, make_change(not_before=NOON + timedelta(hours=1)))
+
+    assert agent.next_moment() == stage.now.steady - 50 + 600
 
 
 def test_clock_that_jumps_ends_no_hook(stage: Stage) -> None:
@@ -184,6 +260,21 @@ def test_server_that_does_not_postpone_is_asked_once(stage: Stage) -> None:
     assert not stage.saved[ID].may_postpone
 
 
+def test_hook_is_asked_again_although_no_later_time_could_be_asked_for(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=1)))
+
+    stage.end_hook(agent, status=75)
+    stage.answer(agent, SILENT, not_before=NOON + timedelta(minutes=5))
+    assert not agent.is_busy
+    stage.pass_time(10)
+    agent.act(stage.now)
+    assert stage.begun == ["scheduled first", "scheduled first"]
+    stage.end_hook(agent, status=75)
+
+    assert stage.asked == ["postpone 1 to 12:05:00", "postpone 1 to 12:05:10"]
+
+
 def approving(stage: Stage) -> None:
     stage.hooks = make_hooks()
 
@@ -214,6 +305,17 @@ def test_approval_that_is_refused_is_not_repeated(stage: Stage) -> None:
 
     assert stage.asked == ["approve 1"]
     assert stage.saved[ID].consent is Consent.REFUSED
+
+
+@pytest.mark.parametrize("error", [REFUSED, SILENT])
+def test_approval_that_was_not_taken_is_a_failure(stage: Stage, error: ClientError) -> None:
+    approving(stage)
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.answer(agent, error)
+
+    assert agent.has_failed
 
 
 def test_event_that_was_postponed_is_approved_again(stage: Stage) -> None:
@@ -368,6 +470,7 @@ def test_what_cannot_be_recorded_is_not_begun(stage: Stage) -> None:
 
     stage.tell(agent, make_change())
     assert stage.begun == []
+    assert agent.has_failed
     stage.is_disk_full = False
     stage.pass_time(10)
     agent.act(stage.now)

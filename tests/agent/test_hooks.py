@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.agent.conftest import make_event
+from tests.e2e.conftest import wait_until
 
+from forewarn.agent import processes
 from forewarn.agent.decisions import RunHook
 from forewarn.agent.hooks import Hook, describe, find_hooks, find_misfits, read_status, write_input
 from forewarn.agent.performing import DryPerformer, HookEnded, RealPerformer, Result
@@ -32,19 +34,71 @@ def test_hooks_are_executables_in_the_order_of_their_names(tmp_path: Path) -> No
 
     found = find_hooks(tmp_path, Phase.SCHEDULED, ("sync",), platform="linux")
 
-    assert [hook.name for hook in found] == ["10-a", "20-b", "9-c", "sync"]
+    assert [hook.name for hook in found] == ["10-a", "20-b", "9-c", "/bin/sh -c sync"]
     assert found[0].command == (str(tmp_path / "scheduled.d" / "10-a"),)
     assert found[-1].command == ("/bin/sh", "-c", "sync")
 
 
-def test_what_cannot_be_executed_is_no_hook_but_pointed_out(tmp_path: Path) -> None:
-    misfit = put(tmp_path, "readme.txt", 0o644)
+def test_no_two_hooks_have_the_same_name(tmp_path: Path) -> None:
+    put(tmp_path, "sync")
+
+    found = find_hooks(tmp_path, Phase.SCHEDULED, ("sync", "sleep 1", "sync"), platform="linux")
+
+    assert [hook.name for hook in found] == [
+        "sync",
+        "/bin/sh -c sync",
+        "/bin/sh -c sleep 1",
+        "2. /bin/sh -c sync",
+    ]
+
+
+def test_what_cannot_be_executed_is_a_hook_that_fails_and_pointed_out(tmp_path: Path) -> None:
     put(tmp_path, ".hidden", 0o644)
     put(tmp_path, "10-a~", 0o644)
-    (tmp_path / "scheduled.d" / "folder").mkdir()
+    put(tmp_path, "30-fine")
+    misfits = (
+        tmp_path / "scheduled.d" / "10-folder",
+        tmp_path / "scheduled.d" / "20-dangling",
+        put(tmp_path, "readme.txt", 0o644),
+    )
+    misfits[0].mkdir()
+    misfits[1].symlink_to(tmp_path / "nowhere")
 
-    assert find_hooks(tmp_path, Phase.SCHEDULED, platform="linux") == ()
-    assert find_misfits(tmp_path, platform="linux") == (misfit,)
+    found = find_hooks(tmp_path, Phase.SCHEDULED, platform="linux")
+
+    assert [(hook.name, hook.is_runnable) for hook in found] == [
+        ("10-folder", False),
+        ("20-dangling", False),
+        ("30-fine", True),
+        ("readme.txt", False),
+    ]
+    assert find_misfits(tmp_path, platform="linux") == misfits
+
+
+def test_folder_that_cannot_be_listed_is_a_hook_that_fails(tmp_path: Path) -> None:
+    folder = tmp_path / "scheduled.d"
+    folder.touch()
+
+    (found,) = find_hooks(tmp_path, Phase.SCHEDULED, platform="linux")
+
+    assert (found.name, found.is_runnable) == ("scheduled.d", False)
+    assert find_misfits(tmp_path, platform="linux") == (folder,)
+
+
+def test_link_into_a_folder_that_may_not_be_entered_is_a_hook_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only root runs all tests, and root may enter every folder."""
+
+    def refuse(_: Path) -> bool:
+        raise PermissionError
+
+    put(tmp_path, "10-link")
+    monkeypatch.setattr(Path, "is_file", refuse)
+
+    (found,) = find_hooks(tmp_path, Phase.SCHEDULED, platform="linux")
+
+    assert not found.is_runnable
 
 
 def test_folder_that_is_missing_has_no_hooks(tmp_path: Path) -> None:
@@ -56,15 +110,16 @@ def test_hooks_of_windows_are_known_by_the_end_of_their_names(tmp_path: Path) ->
         put(tmp_path, name, 0o644)
     folder = tmp_path / "scheduled.d"
 
-    first, second, third, inline = find_hooks(
-        tmp_path, Phase.SCHEDULED, ("net stop w3svc",), platform="win32"
+    first, second, third, misfit, inline = find_hooks(
+        tmp_path, Phase.SCHEDULED, ('net stop "World Wide Web"',), platform="win32"
     )
 
     assert first.command[0] == "powershell.exe"
     assert first.command[-1] == str(folder / "1.ps1")
     assert second.command == (str(folder / "2.CMD"),)
     assert third.command == (str(folder / "3.exe"),)
-    assert inline.command == ("cmd.exe", "/d", "/s", "/c", "net stop w3svc")
+    assert not misfit.is_runnable
+    assert inline.command == 'cmd.exe /d /s /c "net stop "World Wide Web""'
     assert find_misfits(tmp_path, platform="win32") == (folder / "4.txt",)
 
 
@@ -182,6 +237,34 @@ def test_hook_is_ended_with_its_children(tmp_path: Path) -> None:
     assert not (tmp_path / "alive").exists()
 
 
+def test_children_that_do_not_end_when_asked_are_killed_before_the_hook_counts_as_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
+    ready = tmp_path / "ready"
+    child = (
+        "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()));"
+        f"open({str(ready)!r}, 'w'); time.sleep(60)"
+    )
+    hook = Watched(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
+    wait_until(ready.exists, "the child has not begun", END_SECONDS)
+    pid = int((tmp_path / "pid").read_text(encoding="ascii"))
+
+    hook.run.terminate()
+
+    assert hook.wait() == -15
+    wait_until(lambda: not is_running(pid), "the child is still there", END_SECONDS / 10)
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether there is such a process, and not only what is left of it."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def test_hook_that_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     hook = Watched(
@@ -200,28 +283,37 @@ def test_hook_that_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:
     assert hook.wait() == -9
 
 
-def run_missing(performer: RealPerformer | DryPerformer) -> None:
-    hook = Hook(name="missing", command=("/nowhere/missing",))
-    performer.run_hook(make_event(), RunHook(phase=Phase.STARTED, hook=hook, seconds=1))
+def try_to_run(hook: Hook, *, is_dry: bool) -> Outcome:
+    """Return what comes of a hook that ends before it begins."""
+    results: list[Result] = []
+    with Client("127.0.0.1:9") as client:
+        performer = (
+            DryPerformer(results.append) if is_dry else RealPerformer(client, {}, results.append)
+        )
+        performer.run_hook(make_event(), RunHook(phase=Phase.STARTED, hook=hook, seconds=1))
+    (result,) = results
+    assert isinstance(result, HookEnded)
+    return result.outcome
 
 
 def test_hook_that_cannot_be_started_has_failed(caplog: pytest.LogCaptureFixture) -> None:
-    results: list[Result] = []
+    hook = Hook(name="missing", command=("/nowhere/missing",))
 
-    with Client("127.0.0.1:9") as client:
-        run_missing(RealPerformer(client, {}, results.append))
-
-    (result,) = results
-    assert isinstance(result, HookEnded)
-    assert result.outcome is Outcome.FAILED
+    assert try_to_run(hook, is_dry=False) is Outcome.FAILED
     assert "hook_unstartable" in caplog.text
 
 
+@pytest.mark.parametrize("is_dry", [True, False])
+def test_what_is_not_runnable_fails(tmp_path: Path, is_dry: bool) -> None:  # noqa: FBT001
+    put(tmp_path, "1-text", 0o644)
+    (tmp_path / "scheduled.d" / "2-folder").mkdir()
+    (tmp_path / "scheduled.d" / "3-dangling").symlink_to(tmp_path / "nowhere")
+
+    for hook in find_hooks(tmp_path, Phase.SCHEDULED):
+        assert try_to_run(hook, is_dry=is_dry) is Outcome.FAILED
+
+
 def test_dry_performer_starts_nothing_and_is_pleased() -> None:
-    results: list[Result] = []
+    hook = Hook(name="missing", command=("/nowhere/missing",))
 
-    run_missing(DryPerformer(results.append))
-
-    (result,) = results
-    assert isinstance(result, HookEnded)
-    assert result.outcome is Outcome.READY
+    assert try_to_run(hook, is_dry=True) is Outcome.READY

@@ -60,6 +60,13 @@ def test_unknown_duration_is_neither_short_nor_long() -> None:
     assert not Rule(then=Verdict.IGNORE, at_least=timedelta(0)).fits(event, ME)
 
 
+def test_duration_may_be_any_number() -> None:
+    event = make_event(event_type=EventType.FREEZE, duration_in_seconds=2**63 - 1)
+
+    assert judge(event, ME, NO_RULES) is Verdict.HANDLE
+    assert Rule(then=Verdict.IGNORE, at_least=timedelta.max).fits(event, ME)
+
+
 def test_first_rule_that_fits_says() -> None:
     rules = (
         Rule(event_types=("Freeze",), then=Verdict.IGNORE),

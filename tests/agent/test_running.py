@@ -104,6 +104,15 @@ def test_machine_that_is_not_told_its_name_goes_by_its_host_name(
     assert me.name == socket.gethostname()
 
 
+def test_machine_that_the_server_does_not_know_yet_is_not_named(
+    metadata: Metadata, settings: Settings
+) -> None:
+    metadata.script = [answer_with(b"", 404)] * 3
+
+    with Client(metadata.endpoint, patience=0) as client, pytest.raises(UnavailableError):
+        find_identity(settings, client)
+
+
 def test_server_in_trouble_is_not_taken_for_one_that_knows_no_names(
     metadata: Metadata, settings: Settings
 ) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from tests.agent.conftest import ID, make_case, make_event
 
 from forewarn.agent.cases import Case
 from forewarn.agent.errors import StateError
-from forewarn.agent.state import StateFile, decode_cases, encode_cases
+from forewarn.agent.state import StateFile, check_folder, decode_cases, encode_cases
 from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
 from forewarn.protocol.vocabulary import EventSource, EventStatus
 
@@ -46,7 +47,15 @@ def test_state_is_there_after_it_was_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"version": 2, "cases": []}', b'{"version": 1, "cases": [{}]}']
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"[" * 100_000,
+        b'{"version": 2, "cases": []}',
+        b'{"version": 1, "cases": [{}]}',
+    ],
 )
 def test_state_that_cannot_be_read_is_set_aside(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
@@ -74,6 +83,32 @@ def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         StateFile(tmp_path / "file"),
     ):
         pass
+
+
+@pytest.mark.parametrize("name", ["", "new", "new/newer"])
+def test_folder_that_is_or_can_be_made_is_fine(tmp_path: Path, name: str) -> None:
+    check_folder(tmp_path / name)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["file", "file/new", "dangling"])
+def test_folder_that_could_not_be_made_is_told_beforehand(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+
+    with pytest.raises(StateError, match="name another folder with state_dir"):
+        check_folder(tmp_path / name)
+
+
+def test_folder_that_could_not_be_written_to_is_told_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root, who runs all tests, may write everywhere."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    with pytest.raises(StateError, match="cannot be written to"):
+        check_folder(tmp_path)
 
 
 def test_state_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
+import logging
 import socket
+import struct
 import time
 from datetime import timedelta
 from http.client import HTTPConnection
@@ -6,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.conftest import ID, NOON, make_case, make_change, make_event
+from tests.e2e.conftest import wait_until
 
 from forewarn.agent.errors import AgentError
 from forewarn.agent.listener import start_listener
@@ -84,6 +87,21 @@ def test_only_what_is_handled_drains(verdict: Verdict, is_draining: bool) -> Non
     assert status.is_draining is is_draining
 
 
+def test_what_is_being_shown_does_not_change() -> None:
+    """Another thread writes the metrics meanwhile."""
+    status = Status()
+    case = make_case(outcomes=DRAINED, consent=Consent.GIVEN)
+    status.note_cases({ID: case}, 1000.0)
+    drained, approved, buckets = status.drained, status.approved, status.buckets
+    shown = write_metrics(status)
+
+    status.note_cases({ID: case, make_event(2).event_id: case}, 1001.0)
+    status.note_poll(Polled(seconds=0.5, document_incarnation=7))
+    before = Status(drained=drained, approved=approved, buckets=buckets)
+
+    assert write_metrics(before) == shown
+
+
 def test_event_that_is_gone_is_not_shown() -> None:
     status = Status()
 
@@ -98,6 +116,21 @@ def test_agent_that_was_not_heard_of_is_not_healthy() -> None:
 
     assert status.is_alive(1059)
     assert not status.is_alive(1060)
+
+
+def test_probe_that_does_not_wait_for_its_answer_is_no_news(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "forewarn.agent")
+    listener = start_listener(("127.0.0.1", 0), Status())
+    with socket.create_connection(("127.0.0.1", listener.server_address[1])) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    wait_until(lambda: "probe_broken" in caplog.text, "it was not noticed", 20)
+    listener.shutdown()
+    listener.server_close()
+
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_address_that_is_taken_is_named() -> None:

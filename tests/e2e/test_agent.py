@@ -95,7 +95,8 @@ def test_hook_that_is_never_ready_lets_the_event_start_at_its_time(
 
     assert server.event(event["event_id"])["approvals"] == []
     assert machine.phases == ["begin scheduled", "begin started", "end started"]
-    assert "outcome=timed-out" in machine.said()
+    # NotBefore passes and the event starts at the same moment, and either ends the hook.
+    assert {"outcome=timed-out", "outcome=stopped"} & set(machine.said().split())
 
 
 def test_failed_hook_approves_nothing(

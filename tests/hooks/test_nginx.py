@@ -72,6 +72,22 @@ def test_nothing_changes_if_nginx_would_not_start_again(
     assert file.read_text(encoding="ascii") == before
 
 
+def test_server_is_not_back_before_nginx_was_reloaded(balancer: Balancer, hook: Installed) -> None:
+    file, pid_file = balancer.folder / "web-0", balancer.folder / "nginx.pid"
+    wait_until(lambda: hook.run("scheduled").status == READY, "its old worker stays", 20)
+    pid = pid_file.read_text(encoding="ascii")
+
+    pid_file.write_text("none", encoding="ascii")
+    ended = hook.run("recovered")
+    assert ended.status == NOT_YET, ended
+    assert " down;" in file.read_text(encoding="ascii")
+    assert hook.run("recovered").status == NOT_YET
+    pid_file.write_text(pid, encoding="ascii")
+
+    assert hook.run("recovered").status == READY
+    balancer.wait_for("web-0", "web-1")
+
+
 def test_file_without_servers_is_a_failure(balancer: Balancer, hook: Installed) -> None:
     (balancer.folder / "web-0").write_text("", encoding="ascii")
 

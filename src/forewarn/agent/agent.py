@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from forewarn.agent.cases import (
     Case,
@@ -16,6 +16,7 @@ from forewarn.agent.cases import (
     open_case,
     record_outcome,
     record_postponement,
+    reopen,
     resume,
 )
 from forewarn.agent.decisions import (
@@ -29,6 +30,7 @@ from forewarn.agent.decisions import (
     RunHook,
     StopHook,
     decide,
+    find_time,
 )
 from forewarn.agent.errors import StateError
 from forewarn.agent.performing import Answered, HookEnded, Performer, Stoppable
@@ -47,6 +49,7 @@ _LEVELS = {
     Outcome.NOT_YET: logging.INFO,
     Outcome.FAILED: logging.ERROR,
     Outcome.TIMED_OUT: logging.ERROR,
+    Outcome.STOPPED: logging.WARNING,
 }
 
 
@@ -77,8 +80,11 @@ class _Run:
     """A hook that is running, and when it is to be ended, or killed if it was asked to end."""
 
     process: Stoppable | None
+    phase: Phase
+    begun: float
     deadline: float
-    is_stopped: bool = False
+    ending: Outcome | None = None
+    """What has come of it whatever it ends with, because it was asked to end."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,8 +100,12 @@ class Agent:
     performer: Performer
     outcomes: set[Outcome] = field(default_factory=set)
     """What has come of hooks as yet."""
+    has_failed: bool = False
+    """Whether an approval was not taken, or the state not saved, at any time."""
     _runs: dict[EventId, _Run] = field(default_factory=dict)
     _asking: set[EventId] = field(default_factory=set)
+    _moved: set[EventId] = field(default_factory=set)
+    """Which events a later time was asked for since their last hook ended."""
     _rests: dict[EventId, float] = field(default_factory=dict)
     _is_saved: bool = True
     _has_looked: bool = False
@@ -125,7 +135,7 @@ class Agent:
         before = self.cases
         match news:
             case Change():
-                self._take_change(news)
+                self._take_change(news, now)
             case HookEnded():
                 self._take_end(news, now)
             case Answered():
@@ -149,23 +159,31 @@ class Agent:
         deadlines = (run.deadline for run in self._runs.values())
         return min((*deadlines, *self._rests.values()), default=inf)
 
-    def _take_change(self, change: Change) -> None:
-        event = change.event
+    def _take_change(self, change: Change, now: Now) -> None:
+        event, me = change.event, self.ways.conduct.me
+        is_open = change.kind in _OPENING and event.affects(me)
         case = self.cases.get(event.event_id)
-        if case is not None:
+        if case is not None and not (case.is_over and is_open):
+            if change.kind in _OPENING and not is_open:  # it does not name us any more
+                change = replace(change, kind=ChangeKind.GONE)
             followed = follow(case, change)
             if followed.phase is not case.phase:
                 self._rests.pop(event.event_id, None)
                 _log.info("event_moved event=%s phase=%s", event.event_id, followed.phase)
             self._put(followed)
-        elif change.kind in _OPENING and event.affects(self.ways.conduct.me):
-            opened = open_case(change, judge(event, self.ways.conduct.me, self.ways.rules))
+            if followed.event.not_before != case.event.not_before:
+                self._fit_deadline(followed, now)
+        elif is_open:
+            verdict = judge(event, me, self.ways.rules)
+            opened = reopen(case, change, verdict) if case else open_case(change, verdict)
             _log_opened(opened)
+            self._rests.pop(event.event_id, None)
             self._put(opened)
 
     def _take_end(self, ended: HookEnded, now: Now) -> None:
         run = self._runs.pop(ended.event_id)
-        outcome = Outcome.TIMED_OUT if run.is_stopped else ended.outcome
+        self._moved.discard(ended.event_id)
+        outcome = run.ending or ended.outcome
         self.outcomes.add(outcome)
         _log.log(
             _LEVELS[outcome],
@@ -193,14 +211,26 @@ class Agent:
             _log.warning(
                 "request_failed request=%s event=%s error=%s", verb, answer.event_id, answer.error
             )
-            if case.phase is Phase.SCHEDULED:  # else it does not matter any more
+            self.has_failed |= answer.not_before is None
+            # A hook that says "not yet" rests already, and in other phases it does not matter.
+            if case.phase is Phase.SCHEDULED and answer.not_before is None:
                 self._rests[answer.event_id] = now.steady + self.ways.ask_again
-        self._put(_settle(case, answer))
+        settled = _settle(case, answer)
+        self._put(settled)
+        if settled.event.not_before != case.event.not_before:
+            self._fit_deadline(settled, now)
 
     def _pursue(self, case: Case, hooks: Hooks, now: Now, *, may_begin: bool) -> None:
         event_id = case.event.event_id
         resting_until = self._rests.get(event_id, -inf)
-        action = decide(case, hooks, self.ways.conduct, now, resting_until=resting_until)
+        action = decide(
+            case,
+            hooks,
+            self.ways.conduct,
+            now,
+            resting_until=resting_until,
+            may_postpone=event_id not in self._moved,
+        )
         if now.steady >= resting_until:
             self._rests.pop(event_id, None)
         if may_begin or isinstance(action, StopHook):
@@ -212,16 +242,20 @@ class Agent:
             case RunHook():
                 self._run_hook(case, action, now)
             case StopHook():
-                self._stop(self._runs[event_id], now)
-            case Approve() | Postpone() if event_id not in self._asking:
-                self._ask(case.event, action)
+                self._stop(self._runs[event_id], Outcome.STOPPED, now)
+            case Approve() | Postpone():
+                if event_id not in self._asking:
+                    self._ask(case.event, action)
             case Close():
                 _log.info("event_closed event=%s", event_id)
                 self._rests.pop(event_id, None)
+                self._moved.discard(event_id)
                 self.cases = {key: kept for key, kept in self.cases.items() if key != event_id}
                 self._save()
-            case _:
+            case None:
                 pass
+            case _:
+                assert_never(action)
 
     def _run_hook(self, case: Case, action: RunHook, now: Now) -> None:
         event_id = case.event.event_id
@@ -238,7 +272,12 @@ class Agent:
             action.seconds,
         )
         process = self.performer.run_hook(case.event, action)
-        self._runs[event_id] = _Run(process=process, deadline=now.steady + action.seconds)
+        self._runs[event_id] = _Run(
+            process=process,
+            phase=action.phase,
+            begun=now.steady,
+            deadline=now.steady + action.seconds,
+        )
 
     def _ask(self, event: Event, action: Approve | Postpone) -> None:
         self._asking.add(event.event_id)
@@ -246,20 +285,29 @@ class Agent:
             case Approve():
                 self.performer.approve(event)
             case Postpone():
+                self._moved.add(event.event_id)
                 self.performer.postpone(event, action.not_before)
+
+    def _fit_deadline(self, case: Case, now: Now) -> None:
+        """Give the hook that prepares for an event as long as its NotBefore says by now."""
+        run = self._runs.get(case.event.event_id)
+        if run is not None and run.phase is case.phase is Phase.SCHEDULED and run.ending is None:
+            seconds = find_time(case, run.phase, self.ways.conduct, now)
+            longest = run.begun + self.ways.conduct.timeout.total_seconds()
+            run.deadline = min(longest, now.steady + seconds)
 
     def _end_overdue(self, now: Now) -> None:
         for run in self._runs.values():
             if now.steady < run.deadline:
                 continue
-            if run.is_stopped and run.process is not None:
+            if run.ending is not None and run.process is not None:
                 run.process.kill()
                 run.deadline = now.steady + GRACE_SECONDS
-            self._stop(run, now)
+            self._stop(run, Outcome.TIMED_OUT, now)
 
-    def _stop(self, run: _Run, now: Now) -> None:
-        if not run.is_stopped and run.process is not None:
-            run.is_stopped = True
+    def _stop(self, run: _Run, ending: Outcome, now: Now) -> None:
+        if run.ending is None and run.process is not None:
+            run.ending = ending
             run.deadline = now.steady + GRACE_SECONDS
             run.process.terminate()
 
@@ -272,6 +320,7 @@ class Agent:
         except StateError as error:
             _log.error("state_not_saved error=%s", error)
             self._is_saved = False
+            self.has_failed = True
         else:
             self._is_saved = True
         return self._is_saved

@@ -30,7 +30,7 @@ class Case:
     @property
     def is_over(self) -> bool:
         """Whether the event is gone."""
-        return self.phase in {Phase.RECOVERED, Phase.CANCELED}
+        return self.phase in _ENDS
 
     def outcome(self, phase: Phase, hook: str) -> Outcome | None:
         """Return what came of *hook* in *phase*, None if it was not begun."""
@@ -39,6 +39,7 @@ class Case:
 
 Cases: TypeAlias = Mapping[EventId, Case]
 
+_ENDS: Final = frozenset({Phase.RECOVERED, Phase.CANCELED})
 _PHASES: Final[Mapping[ChangeKind, Phase]] = {
     ChangeKind.SCHEDULED: Phase.SCHEDULED,
     ChangeKind.STARTED: Phase.STARTED,
@@ -54,14 +55,28 @@ def open_case(change: Change, verdict: Verdict) -> Case:
     return Case(event=change.event, verdict=verdict, phase=_PHASES[change.kind])
 
 
+def reopen(case: Case, change: Change, verdict: Verdict) -> Case:
+    """Return the case of an event that has come back after it was gone, as if it were new.
+
+    Of *case* only what still runs is left, so that it is stopped before anything else begins.
+    """
+    running = {phase: _find_running(outcomes) for phase, outcomes in case.outcomes.items()}
+    return replace(open_case(change, verdict), outcomes=running)
+
+
 def follow(case: Case, change: Change) -> Case:
     """Return *case* after *change*. An event that is postponed loses the approvals it had."""
     has_moved = case.event.not_before != change.event.not_before
     is_waiting = change.kind is ChangeKind.SCHEDULED
+    phase = _PHASES[change.kind]
+    outcomes = case.outcomes
+    if not case.is_over and phase in _ENDS:  # it may have ended, and come back, before
+        outcomes = {**outcomes, phase: _find_running(outcomes.get(phase, {}))}
     return replace(
         case,
+        outcomes=outcomes,
         event=change.event,
-        phase=_PHASES[change.kind],
+        phase=phase,
         consent=Consent.OPEN if has_moved and is_waiting else case.consent,
     )
 
@@ -92,6 +107,10 @@ def write_item(event: Event) -> dict[str, object]:
     """Return *event* as an item of the newest api-version, without a source if it has none."""
     item = write_event(event, NEWEST)
     return item if event.event_source else {**item, "EventSource": ""}
+
+
+def _find_running(outcomes: Mapping[str, Outcome]) -> Mapping[str, Outcome]:
+    return {hook: outcome for hook, outcome in outcomes.items() if outcome is Outcome.RUNNING}
 
 
 def _resume_outcome(outcome: Outcome) -> Outcome:

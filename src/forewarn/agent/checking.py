@@ -6,11 +6,12 @@ from pathlib import Path
 
 from forewarn.agent.cases import Case
 from forewarn.agent.composing import find_all_hooks
+from forewarn.agent.errors import StateError
 from forewarn.agent.hooks import find_misfits
 from forewarn.agent.preparing import DONE, FAILED, conclude, find_identity, make_client, prepare
 from forewarn.agent.rules import judge
 from forewarn.agent.settings import Settings
-from forewarn.agent.state import StateFile
+from forewarn.agent.state import StateFile, check_folder
 from forewarn.client import Event
 from forewarn.protocol.identity import Identity
 
@@ -58,8 +59,15 @@ def _describe_case(case: Case) -> str:
 
 
 def _find_problems(settings: Settings) -> Iterator[str]:
+    try:
+        check_folder(settings.state_dir)
+    except StateError as error:
+        yield str(error)
     for path in find_misfits(settings.hooks_dir):
-        yield f"{path} cannot be executed, and so is no hook; make it executable or take it away."
+        yield (
+            f"{path} cannot be executed, and so fails as a hook, and its event is not approved;"
+            " make it an executable file or take it away."
+        )
 
 
 def _print(label: str, text: str) -> None:

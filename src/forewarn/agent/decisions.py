@@ -8,7 +8,7 @@ there is no approval. When an event enters another phase, what still runs for th
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from forewarn.agent.cases import Case
 from forewarn.agent.hooks import Hook
@@ -68,11 +68,22 @@ class Close:
 Action: TypeAlias = RunHook | StopHook | Approve | Postpone | Close
 Hooks: TypeAlias = Mapping[Phase, tuple[Hook, ...]]
 
+_TO_RUN: Final = frozenset({None, Outcome.NOT_YET, Outcome.STOPPED})
+
 
 def decide(
-    case: Case, hooks: Hooks, conduct: Conduct, now: Now, *, resting_until: float
+    case: Case,
+    hooks: Hooks,
+    conduct: Conduct,
+    now: Now,
+    *,
+    resting_until: float,
+    may_postpone: bool = True,
 ) -> Action | None:
-    """Return what to do next, None if there is nothing to do before *resting_until*, or at all."""
+    """Return what to do next, None if there is nothing to do before *resting_until*, or at all.
+
+    A later time is asked for once each time a hook says "not yet", whatever comes of it.
+    """
     running = _find_running(case)
     phase = _current_phase(case)
     if running is not None:
@@ -82,13 +93,22 @@ def decide(
     hook = _find_next(case, phase, hooks[phase])
     if hook is None:
         return _conclude(case, conduct, is_rested=now.steady >= resting_until)
-    if case.outcome(phase, hook.name) is Outcome.NOT_YET:
+    if may_postpone and case.outcome(phase, hook.name) is Outcome.NOT_YET:
         not_before = _find_later(case, phase, conduct, now)
         if not_before is not None:
             return Postpone(not_before)
     if now.steady < resting_until:
         return None
-    return RunHook(phase=phase, hook=hook, seconds=_time_for(case, phase, conduct, now))
+    return RunHook(phase=phase, hook=hook, seconds=find_time(case, phase, conduct, now))
+
+
+def find_time(case: Case, phase: Phase, conduct: Conduct, now: Now) -> float:
+    """Return how many seconds a hook of *phase* that begins now may take."""
+    not_before = case.event.not_before
+    # If it is past and the event has not started, one of the clocks is wrong: nobody knows when.
+    if phase is Phase.SCHEDULED and not_before is not None and not_before > now.wall:
+        return min(conduct.timeout, not_before - now.wall).total_seconds()
+    return conduct.timeout.total_seconds()
 
 
 def _find_running(case: Case) -> Phase | None:
@@ -110,7 +130,7 @@ def _current_phase(case: Case) -> Phase | None:
 
 def _find_next(case: Case, phase: Phase, hooks: tuple[Hook, ...]) -> Hook | None:
     for hook in hooks:
-        if case.outcome(phase, hook.name) in {None, Outcome.NOT_YET}:
+        if case.outcome(phase, hook.name) in _TO_RUN:
             return hook
     return None
 
@@ -151,11 +171,3 @@ def _find_later(case: Case, phase: Phase, conduct: Conduct, now: Now) -> datetim
     if not_before - now.wall > conduct.postpone / 2:
         return None  # or it would be moved, and others' approvals lost, each time the hook is asked
     return (now.wall + conduct.postpone).replace(microsecond=0)
-
-
-def _time_for(case: Case, phase: Phase, conduct: Conduct, now: Now) -> float:
-    not_before = case.event.not_before
-    # If it is past and the event has not started, one of the clocks is wrong: nobody knows when.
-    if phase is Phase.SCHEDULED and not_before is not None and not_before > now.wall:
-        return min(conduct.timeout, not_before - now.wall).total_seconds()
-    return conduct.timeout.total_seconds()

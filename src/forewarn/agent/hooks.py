@@ -30,21 +30,20 @@ _WINDOWS_RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     ".bat": (),
     ".exe": (),
 }
-"""What runs a file on Windows, by the end of its name; others are no hooks."""
-
-_SHELLS: Final[Mapping[bool, tuple[str, ...]]] = {
-    True: ("cmd.exe", "/d", "/s", "/c"),
-    False: ("/bin/sh", "-c"),
-}
-"""What runs a command of the configuration, on Windows and elsewhere."""
+"""What runs a file on Windows, by the end of its name; others cannot be run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """A program to run: its name, which stands for it on disk, and its command."""
+    """A program to run: its name, which stands for it on disk, and its command.
+
+    One that is not runnable is a hook all the same: to overlook it would be to approve without it.
+    """
 
     name: str
-    command: tuple[str, ...]
+    command: tuple[str, ...] | str
+    """The program and its arguments, or the line that Windows is given."""
+    is_runnable: bool = True
 
 
 def find_hooks(
@@ -52,27 +51,20 @@ def find_hooks(
 ) -> tuple[Hook, ...]:
     """Return the hooks of *phase* in *folder* by name, then the *commands* as they were given."""
     is_windows = platform == "win32"
-    files = sorted(_list_files(folder / f"{phase}.d"), key=lambda path: path.name)
-    runners = {path: _find_runner(path, is_windows=is_windows) for path in files}
-    shell = _SHELLS[is_windows]
     return (
-        *(
-            Hook(name=path.name, command=(*runner, str(path)))
-            for path, runner in runners.items()
-            if runner is not None
-        ),
-        *(Hook(name=command, command=(*shell, command)) for command in commands),
+        *(_make_hook(path, is_windows=is_windows) for path in _list_entries(folder / f"{phase}.d")),
+        *_make_inline_hooks(commands, is_windows=is_windows),
     )
 
 
 def find_misfits(folder: Path, *, platform: str = sys.platform) -> tuple[Path, ...]:
-    """Return the files in the folders of the phases that cannot be run, and so are no hooks."""
+    """Return what is in the folders of the phases and cannot be run, and so fails as a hook."""
     is_windows = platform == "win32"
     return tuple(
         path
         for phase in Phase
-        for path in sorted(_list_files(folder / f"{phase}.d"))
-        if _find_runner(path, is_windows=is_windows) is None
+        for path in _list_entries(folder / f"{phase}.d")
+        if not _make_hook(path, is_windows=is_windows).is_runnable
     )
 
 
@@ -104,17 +96,45 @@ def read_status(status: int) -> Outcome:
     return {0: Outcome.READY, NOT_YET: Outcome.NOT_YET}.get(status, Outcome.FAILED)
 
 
-def _list_files(folder: Path) -> Iterator[Path]:
+def _list_entries(folder: Path) -> tuple[Path, ...]:
+    """Return what is in *folder*, or the folder itself if nobody can tell: it fails as a hook."""
     try:
-        found = list(folder.iterdir())
+        found = sorted(folder.iterdir(), key=lambda path: path.name)
+    except FileNotFoundError:
+        return ()
     except OSError:
-        return
-    for path in found:
-        if not path.name.startswith(".") and not path.name.endswith("~") and path.is_file():
-            yield path
+        return (folder,)
+    return tuple(path for path in found if not path.name.startswith(".") and path.name[-1] != "~")
+
+
+def _make_hook(path: Path, *, is_windows: bool) -> Hook:
+    runner = _find_runner(path, is_windows=is_windows)
+    return Hook(
+        name=path.name, command=(*(runner or ()), str(path)), is_runnable=runner is not None
+    )
+
+
+def _make_inline_hooks(commands: tuple[str, ...], *, is_windows: bool) -> Iterator[Hook]:
+    for number, command in enumerate(commands):
+        # No file has a name with a slash, so that none is taken for a command, and the same command
+        # twice is two hooks.
+        name = f"{'cmd /c' if is_windows else '/bin/sh -c'} {command}"
+        times = commands[:number].count(command) + 1
+        yield Hook(
+            name=name if times == 1 else f"{times}. {name}",
+            # cmd.exe takes what is between the outermost quotes as it is; a list would be quoted in
+            # another way than it reads.
+            command=f'cmd.exe /d /s /c "{command}"' if is_windows else ("/bin/sh", "-c", command),
+        )
 
 
 def _find_runner(path: Path, *, is_windows: bool) -> tuple[str, ...] | None:
+    try:
+        is_file = path.is_file()
+    except OSError:  # it is a link into a folder that we may not enter
+        is_file = False
+    if not is_file:
+        return None
     if is_windows:
         return _WINDOWS_RUNNERS.get(path.suffix.lower())
     return () if os.access(path, os.X_OK) else None

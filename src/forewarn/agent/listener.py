@@ -1,6 +1,8 @@
 """The local listener: /healthz, /readyz, /drainz and /metrics."""
 
+import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +14,8 @@ from forewarn.agent.errors import AgentError
 from forewarn.agent.status import Status, write_metrics
 
 _ANSWER_SECONDS: Final = 5
+
+_log = logging.getLogger("forewarn.agent")
 
 
 def start_listener(address: tuple[str, int], status: Status) -> "Listener":
@@ -38,6 +42,14 @@ class Listener(ThreadingTCPServer):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
         self.status = status
+
+    def handle_error(self, *_: object) -> None:
+        """Keep it short if somebody has not waited for the answer."""
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            _log.debug("probe_broken error=%s", error)
+        else:
+            _log.exception("probe_failed")
 
 
 _Answer: TypeAlias = tuple[int, str]

@@ -1,6 +1,7 @@
 """`forewarn-agent once`: look once, do what is due, and end. Most of the time nothing is."""
 
-from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -36,16 +37,17 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
         inbox = make_inbox()
         performer = make_performer(client, surroundings, inbox, is_dry=is_dry)
         me = find_identity(settings, client)
-        agent = compose_agent(settings, me, cases, state, performer)
+        patient = replace(settings, ask_again=timedelta.max)  # nobody is asked twice at one look
+        agent = compose_agent(patient, me, cases, state, performer)
         for change in changes:
             inbox.put(change)
         inbox.put(Looked())
         settle_agent(agent, inbox)
-    return _find_status(agent.outcomes)
+    return _find_status(agent.outcomes, has_failed=agent.has_failed)
 
 
-def _find_status(outcomes: Iterable[Outcome]) -> int:
+def _find_status(outcomes: set[Outcome], *, has_failed: bool) -> int:
     """Return what the process ends with after hooks came to their end with *outcomes*."""
     if Outcome.NOT_YET in outcomes:
         return UNFINISHED
-    return FAILED if {*outcomes} - {Outcome.READY} else DONE
+    return FAILED if has_failed or outcomes - {Outcome.READY} else DONE

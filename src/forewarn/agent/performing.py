@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from forewarn.agent.decisions import RunHook
 from forewarn.agent.hooks import describe, read_status, write_input
@@ -14,6 +14,8 @@ from forewarn.agent.vocabulary import Outcome, Phase
 from forewarn.client import Client, ClientError, RefusedError
 from forewarn.protocol.document import Event
 from forewarn.protocol.vocabulary import EventId
+
+_UNRUNNABLE: Final = 127
 
 _log = logging.getLogger("forewarn.agent")
 
@@ -105,7 +107,7 @@ class RealPerformer:
             )
         except OSError as error:
             _log.error("hook_unstartable hook=%r error=%s", action.hook.name, error)
-            report(127)
+            report(_UNRUNNABLE)
             return None
 
     def approve(self, event: Event) -> None:
@@ -129,7 +131,7 @@ class RealPerformer:
 
 
 class DryPerformer:
-    """Only says what it would do, as if everything went well."""
+    """Only says what it would do, as if all that can be run went well."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -139,7 +141,7 @@ class DryPerformer:
         _log.info(
             "would_run event=%s phase=%s hook=%r", event.event_id, action.phase, action.hook.name
         )
-        self._report(_ended(event, action, 0))
+        self._report(_ended(event, action, 0 if action.hook.is_runnable else _UNRUNNABLE))
         return None
 
     def approve(self, event: Event) -> None:

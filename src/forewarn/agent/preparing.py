@@ -58,7 +58,10 @@ def make_client(settings: Settings, *, patience: float = 5) -> Client:
 
 
 def find_identity(settings: Settings, client: Client) -> Identity:
-    """Return who this machine is: as configured, as the server says, or by its host name."""
+    """Return who this machine is: as configured, as the server says, or by its host name.
+
+    A server that has no document for us either may not know us yet: that is UnavailableError.
+    """
     host_name = socket.gethostname()
     if settings.name is not None:
         return Identity(name=settings.name, host_name=host_name)
@@ -69,6 +72,7 @@ def find_identity(settings: Settings, client: Client) -> Identity:
     except UnavailableError as error:
         if error.status != 404:
             raise
+        client.document()
     _log.warning("name_not_told host_name=%s hint='set name if Resources differ'", host_name)
     return Identity(name=host_name, host_name=host_name)
 

@@ -1,12 +1,12 @@
 """A hook that runs: a process of its own, whose output goes to the log line by line."""
 
-import contextlib
 import logging
 import os
 import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -17,6 +17,8 @@ GRACE_SECONDS: Final = 5.0
 
 _LONGEST_LINE: Final = 4096
 _OUTPUT_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 0.05
+_NO_SIGNAL: Final = 0
 
 _log = logging.getLogger("forewarn.agent.hook")
 
@@ -34,6 +36,7 @@ class Running:
     ) -> None:
         self._name = hook.name
         self._on_exit = on_exit
+        self._deadline: float | None = None
         with tempfile.TemporaryFile() as given:
             given.write(standard_input)
             given.seek(0)
@@ -50,25 +53,39 @@ class Running:
         threading.Thread(target=self._wait, daemon=True).start()
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask it to end, and its children, which are killed if they outlive it for long."""
+        self._deadline = time.monotonic() + GRACE_SECONDS
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """End it."""
         self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))
 
-    def _signal(self, number: int) -> None:
-        with contextlib.suppress(OSError):  # it has just ended
+    def _signal(self, number: int) -> bool:
+        """Tell whether there was anybody to send it to."""
+        try:
             if hasattr(os, "killpg"):
                 os.killpg(self._process.pid, number)
             else:
                 self._process.terminate()
+        except OSError:  # it has just ended
+            return False
+        return True
 
     def _wait(self) -> None:
         status = self._process.wait()
+        if self._deadline is not None and hasattr(os, "killpg"):
+            self._end_children(self._deadline)
         # What it left in the background may hold the pipe for ever.
         self._reader.join(_OUTPUT_SECONDS)
         self._on_exit(status)
+
+    def _end_children(self, deadline: float) -> None:
+        while self._signal(_NO_SIGNAL):
+            if time.monotonic() >= deadline:
+                self.kill()
+                return
+            time.sleep(_LOOK_SECONDS)
 
     def _read_output(self) -> None:
         if self._process.stdout is None:

@@ -45,9 +45,9 @@ class Rule:
             return True
         if seconds is None:
             return False
-        duration = timedelta(seconds=seconds)
-        return (self.shorter_than is None or duration < self.shorter_than) and (
-            self.at_least is None or duration >= self.at_least
+        # As numbers: a server may send more seconds than a timedelta holds.
+        return (self.shorter_than is None or seconds < self.shorter_than.total_seconds()) and (
+            self.at_least is None or seconds >= self.at_least.total_seconds()
         )
 
     def _fits_name(self, name: str) -> bool:

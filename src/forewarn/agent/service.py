@@ -16,10 +16,12 @@ from forewarn.agent.settings import Settings
 from forewarn.agent.state import StateFile
 from forewarn.agent.status import Status
 from forewarn.agent.systemd import Notifier
-from forewarn.client import Client, UnavailableError
+from forewarn.client import Client, RefusedError, UnavailableError
 from forewarn.protocol.identity import Identity
 
 _IDENTITY_SECONDS: Final = 5.0
+_PATIENCE: Final = 20.0
+"""Two questions that nobody answers must not take so long that the agent counts as dead."""
 
 _log = logging.getLogger("forewarn.agent")
 
@@ -32,19 +34,21 @@ def run(file: Path | None, *, is_dry: bool) -> int:
 def _run(file: Path | None, *, is_dry: bool) -> int:
     settings, surroundings = prepare(file)
     status = Status()
-    if settings.listen is not None:
-        from forewarn.agent.listener import start_listener
-
-        start_listener(settings.listen, status)
     notifier = Notifier(surroundings.notify_socket, surroundings.watchdog_seconds)
     inbox = make_inbox()
     gc.enable()
     gc.freeze()
     with (
         StateFile(settings.state_dir, is_dry=is_dry) as state,
-        make_client(settings, patience=30) as client,
+        make_client(settings, patience=_PATIENCE) as client,
     ):
         cases = state.load()
+        # Before anybody can ask: what was drained stays so, however long the server is away.
+        status.note_cases(cases, read_clock().wall.timestamp())
+        if settings.listen is not None:
+            from forewarn.agent.listener import start_listener
+
+            start_listener(settings.listen, status)
         notifier.tell("READY=1")
         me = _find_identity(settings, client, status, notifier)
         _log.info("agent_runs name=%s server=%s dry_run=%s", me.name, client.endpoint, is_dry)
@@ -68,4 +72,7 @@ def _find_identity(
             return find_identity(settings, client)
         except UnavailableError as error:
             status.note_trouble(error.trouble)  # which the client has logged
+        except RefusedError as error:
+            _log.error("identity_refused error=%s", error)
+            status.note_trouble(str(error))
         time.sleep(_IDENTITY_SECONDS)

@@ -50,10 +50,7 @@ class StateFile:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / "lock").open("ab")
         except OSError as error:
-            raise StateError(
-                f"{folder} cannot be used to keep what was done: {error}. Make it writable, or"
-                " name another folder with state_dir."
-            ) from error
+            raise _unusable(folder, str(error)) from error
         if not _try_lock(self._lock):
             raise StateError(
                 f"Another agent is using {folder}. Stop it first, or name another folder with"
@@ -70,7 +67,7 @@ class StateFile:
             raise StateError(f"{self.path} cannot be read: {error}.") from error
         try:
             return decode_cases(content)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             aside = self.path.with_suffix(".broken")
             # To stop here would leave the machine without an agent until somebody comes.
             _log.exception("state_broken moved_to=%s", aside)
@@ -93,6 +90,16 @@ class StateFile:
             _sync_folder(self.path.parent)
         except OSError as error:
             raise StateError(f"{self.path} cannot be written: {error}.") from error
+
+
+def check_folder(folder: Path) -> None:
+    """Raise StateError if no agent could keep its state in *folder*, and change nothing there."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not nearest.is_dir():
+        raise _unusable(folder, f"{nearest} is no folder")
+    for path in (nearest, folder / "lock"):
+        if os.path.lexists(path) and not os.access(path, os.W_OK):
+            raise _unusable(folder, f"{path} cannot be written to")
 
 
 def encode_cases(cases: Cases) -> bytes:
@@ -132,6 +139,13 @@ def _read_case(content: Mapping[str, Any]) -> Case:
         },
         consent=Consent(content["consent"]),
         may_postpone=bool(content["may_postpone"]),
+    )
+
+
+def _unusable(folder: Path, reason: str) -> StateError:
+    return StateError(
+        f"{folder} cannot be used to keep what was done: {reason}. Make it writable, or name"
+        " another folder with state_dir."
     )
 
 

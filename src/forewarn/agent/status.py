@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from forewarn.agent.cases import Cases
+from forewarn.agent.cases import Case, Cases
 from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
 from forewarn.client import Change, ChangeKind, Polled
 from forewarn.protocol.dates import write_date
@@ -24,7 +24,10 @@ _GONE: Final = frozenset({ChangeKind.COMPLETED, ChangeKind.CANCELED, ChangeKind.
 
 @dataclass(slots=True, kw_only=True)
 class Status:
-    """What is shown. One thread writes each of these, any may read them."""
+    """What is shown. One thread writes each of these, any may read them.
+
+    So what is in them is never changed, only replaced.
+    """
 
     cases: Cases = field(default_factory=dict)
     events: Mapping[EventId, Event] = field(default_factory=dict)
@@ -32,11 +35,11 @@ class Status:
     polls: int = 0
     troubles: int = 0
     seconds: float = 0.0
-    buckets: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
+    buckets: tuple[int, ...] = (0,) * len(BUCKETS)
     document_incarnation: int | None = None
     trouble: str | None = "it was not asked yet"
-    drained: dict[EventId, dict[str, float]] = field(default_factory=dict)
-    approved: dict[EventId, float] = field(default_factory=dict)
+    drained: Mapping[EventId, Mapping[str, float]] = field(default_factory=dict)
+    approved: Mapping[EventId, float] = field(default_factory=dict)
 
     @property
     def is_ready(self) -> bool:
@@ -61,8 +64,10 @@ class Status:
         self.document_incarnation = polled.document_incarnation
         self.polls += 1
         self.seconds += polled.seconds
-        for number, limit in enumerate(BUCKETS):
-            self.buckets[number] += polled.seconds <= limit
+        self.buckets = tuple(
+            count + (polled.seconds <= limit)
+            for count, limit in zip(self.buckets, BUCKETS, strict=True)
+        )
 
     def note_trouble(self, trouble: str) -> None:
         """Take note that there was no answer."""
@@ -78,17 +83,16 @@ class Status:
     def note_cases(self, cases: Cases, timestamp: float) -> None:
         """Take note of the agent's cases, and when they came to be as they are."""
         self.cases = cases
-        self.drained = {key: times for key, times in self.drained.items() if key in cases}
-        self.approved = {key: at for key, at in self.approved.items() if key in cases}
-        for event_id, case in cases.items():
-            if case.verdict is Verdict.HANDLE:
-                times = self.drained.setdefault(event_id, {"start": timestamp})
-                if _is_drained(case.outcomes.get(Phase.SCHEDULED, {})):
-                    times.setdefault("finish", timestamp)
-                else:
-                    times.pop("finish", None)
-            if case.consent is Consent.GIVEN:
-                self.approved.setdefault(event_id, timestamp)
+        self.drained = {
+            key: _time_drain(case, self.drained.get(key, {}), timestamp)
+            for key, case in cases.items()
+            if case.verdict is Verdict.HANDLE
+        }
+        self.approved = {
+            key: self.approved.get(key, timestamp)
+            for key, case in cases.items()
+            if case.consent is Consent.GIVEN or key in self.approved
+        }
 
 
 def write_metrics(status: Status) -> str:
@@ -190,6 +194,13 @@ def _write_labels(labels: Mapping[str, str]) -> str:
 
 def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _time_drain(case: Case, times: Mapping[str, float], timestamp: float) -> Mapping[str, float]:
+    start = times.get("start", timestamp)
+    if _is_drained(case.outcomes.get(Phase.SCHEDULED, {})):
+        return {"start": start, "finish": times.get("finish", timestamp)}
+    return {"start": start}
 
 
 def _is_drained(outcomes: Mapping[str, Outcome]) -> bool:

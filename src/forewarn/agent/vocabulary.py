@@ -32,6 +32,8 @@ class Outcome(StrEnum):
     NOT_YET = "not-yet"
     FAILED = "failed"
     TIMED_OUT = "timed-out"
+    STOPPED = "stopped"
+    """It was ended because its phase was over; if the phase comes back, it is run again."""
     INTERRUPTED = "interrupted"
     """It was running when the agent was killed; nobody knows how far it got."""
 

@@ -1,0 +1,93 @@
+"""The agent as a process, with a server that is away or does not do as it is asked."""
+
+import subprocess
+import sys
+from collections.abc import Generator
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from tests.agent.conftest import ID, make_case
+from tests.e2e.conftest import free_port, wait_until
+from tests.sdk.conftest import Metadata, answer_well, answer_with, event
+
+from forewarn.agent.state import StateFile
+
+SECONDS = 20
+
+
+@pytest.fixture
+def metadata() -> Generator[Metadata]:
+    server = Metadata()
+    server.events = [event(1)]
+    yield server
+    server.stop()
+
+
+def run(verb: str, folder: Path, metadata: Metadata, *lines: str) -> int:
+    """Return what *verb* ends with."""
+    file = folder / "agent.toml"
+    settings = (f'endpoint = "{metadata.endpoint}"', 'name = "web-0"', *lines)
+    file.write_text("\n".join(settings), encoding="utf-8")
+    command = [sys.executable, "-m", "forewarn.agent", verb, "--config", str(file)]
+    return subprocess.run(command, check=False, timeout=3 * SECONDS).returncode
+
+
+def ask(port: int, path: str) -> int | None:
+    """Return what the listener answers, None if there is none yet."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except ConnectionRefusedError:
+        return None
+    finally:
+        connection.close()
+
+
+def test_machine_that_was_drained_stays_so_while_the_server_is_away(tmp_path: Path) -> None:
+    with StateFile(tmp_path) as state:
+        state.save({ID: make_case()})
+    port = free_port()
+    file = tmp_path / "agent.toml"
+    file.write_text(
+        f'listen = "127.0.0.1:{port}"\nendpoint = "http://127.0.0.1:{free_port()}"\n'
+        f'state_dir = "{tmp_path}"\n',
+        encoding="utf-8",
+    )
+
+    with subprocess.Popen([sys.executable, "-m", "forewarn.agent", "run", "--config", file]) as run:
+        try:
+            wait_until(lambda: ask(port, "/drainz") is not None, "nobody listens", SECONDS)
+            answer = ask(port, "/drainz")
+        finally:
+            run.kill()
+
+    assert answer == 503
+
+
+def test_one_look_fails_if_the_approval_is_refused(tmp_path: Path, metadata: Metadata) -> None:
+    metadata.script = [answer_well, answer_with(b'{"error": "Not allowed"}', 403)]
+
+    status = run("once", tmp_path, metadata, f'state_dir = "{tmp_path}"', 'approval = "when-ready"')
+
+    assert [seen.method for seen in metadata.seen] == ["GET", "POST"]
+    assert status == 1
+
+
+def test_one_look_ends_although_no_later_time_can_be_asked_for(
+    tmp_path: Path, metadata: Metadata
+) -> None:
+    metadata.script = [answer_well] + [answer_with(b"", 503)] * 99
+    lines = (f'state_dir = "{tmp_path}"', 'ask_again = "1s"', "[hooks]", 'scheduled = "exit 75"')
+
+    assert run("once", tmp_path, metadata, *lines) == 75
+
+
+def test_check_points_out_a_state_dir_that_the_agent_refuses(
+    tmp_path: Path, metadata: Metadata, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "state").symlink_to(tmp_path / "nowhere")
+
+    assert run("check", tmp_path, metadata, f'state_dir = "{tmp_path}/state"') == 1
+    assert "name another folder with state_dir" in capfd.readouterr().out
