@@ -1,7 +1,7 @@
 # Every command of the project. `make demo` and `make test` need Python 3.11+, make and a package index. As root on
 # Debian, `make test` also installs the programs it runs as clients; otherwise it leaves those suites out and says so.
 PYTHON ?= python3
-WORKERS ?= 2
+WORKERS ?= 3
 BIN := .venv/bin
 UV := $(or $(shell command -v uv 2>/dev/null),$(BIN)/uv)
 INSTALL := $(UV) pip install --quiet --python $(BIN)/python
