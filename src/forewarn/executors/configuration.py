@@ -1,30 +1,34 @@
 """The file of executors: which command or which webhook carries out what, where."""
 
-import os
-import shutil
 import tomllib
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final, Self, TypeVar
+from typing import Annotated, Final, TypeVar
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
-    model_validator,
 )
 from pydantic_core import ErrorDetails
 
-from forewarn.domain.webhook import is_header, is_url
+from forewarn.domain.webhook import is_url
 from forewarn.executors.command import Command
 from forewarn.executors.exchange import Target
 from forewarn.executors.orders import LONGEST, Selection
 from forewarn.operations.durations import DurationError, parse_duration
 from forewarn.operations.toml_lines import key_line, place, syntax_line, table_line
+from forewarn.operations.toml_tables import (
+    Headers,
+    SecretTable,
+    Table,
+    Words,
+    WrongKeyError,
+    as_clause,
+    find_program,
+)
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventType
 
@@ -45,31 +49,13 @@ def _read_duration(value: object) -> timedelta:
     return duration
 
 
-def _check_word(word: str) -> str:
-    if "\0" in word:
-        raise ValueError("no word of a command can have a NUL in it")
-    return word
-
-
 def _check_url(url: str) -> str:
     if not is_url(url):
         raise ValueError("a webhook has a URL that begins with http:// or https://")
     return url
 
 
-def _check_headers(headers: dict[str, str]) -> dict[str, str]:
-    for name, value in headers.items():
-        if not is_header(name, value):
-            raise ValueError(f"{name!r} cannot be a header with such a value")
-    return headers
-
-
-class _Table(BaseModel):
-    # What was given is not repeated in errors: it may be a secret.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class _Selective(_Table):
+class _Selective(Table):
     event_types: tuple[EventType, ...] = ()
     hosts: tuple[str, ...] = ()
     timeout: Annotated[timedelta, BeforeValidator(_read_duration)] = LONGEST
@@ -83,28 +69,18 @@ class _Selective(_Table):
 class CommandTable(_Selective):
     """A program to run."""
 
-    run: tuple[Annotated[str, AfterValidator(_check_word)], ...] = Field(min_length=1)
+    run: Words = Field(min_length=1)
 
 
-class WebhookTable(_Selective):
+class WebhookTable(_Selective, SecretTable):
     """A target to post to."""
 
     url: Annotated[str, AfterValidator(_check_url)] = Field(repr=False)
-    headers: Annotated[dict[str, str], AfterValidator(_check_headers)] = Field(
-        default={}, repr=False
-    )
-    secret: str | None = Field(default=None, min_length=1, repr=False)
-    secret_file: Path | None = None
+    headers: Headers = Field(default={}, repr=False)
     request_timeout: float = Field(default=10, gt=0, le=60)
 
-    @model_validator(mode="after")
-    def _check_together(self) -> Self:
-        if self.secret is not None and self.secret_file is not None:
-            raise ValueError("it has a secret and a secret_file, and can only have one")
-        return self
 
-
-class ExecutorFile(_Table):
+class ExecutorFile(Table):
     """All of the file."""
 
     command: tuple[CommandTable, ...] = ()
@@ -169,28 +145,19 @@ def _read(path: Path | None) -> _File:
 
 
 def _program(file: _File, number: int, table: CommandTable, search_path: str) -> str:
-    name = table.run[0]
-    # One with a slash is meant from where the file is, as paths in files are.
-    wanted = str(file.path.parent.absolute() / name) if os.sep in name else name
-    found = shutil.which(wanted, path=search_path)
-    if found is None:
-        problem = f"there is no program {name!r} that can be run"
-        raise _problem(file.path, file.text, ("command", number, "run"), problem)
-    return found
+    try:
+        return find_program(table.run, file.path.parent.absolute(), search_path)
+    except WrongKeyError as wrong:
+        where = ("command", number, wrong.key)
+        raise _problem(file.path, file.text, where, str(wrong)) from None
 
 
 def _secret(file: _File, number: int, table: WebhookTable) -> str | None:
-    if table.secret_file is None:
-        return table.secret
-    where = ("webhook", number, "secret_file")
     try:
-        secret = (file.path.parent / table.secret_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        problem = f"the secret cannot be read: {error}"
-        raise _problem(file.path, file.text, where, problem) from None
-    if not secret:
-        raise _problem(file.path, file.text, where, "there is no secret in the file")
-    return secret
+        return table.find_secret(file.path.parent)
+    except WrongKeyError as wrong:
+        where = ("webhook", number, wrong.key)
+        raise _problem(file.path, file.text, where, str(wrong)) from None
 
 
 _PROBLEMS: Final = {
@@ -209,15 +176,11 @@ def _refusal(path: Path, text: str, error: ErrorDetails) -> ExecutorFileError:
     if isinstance(number, int):
         return _problem(path, text, (str(table), number, str(key)), problem)
     line = key_line(text, str(table))
-    return ExecutorFileError(f"{place(path, line)}: {table}: {_lower(problem)}.")
+    return ExecutorFileError(f"{place(path, line)}: {table}: {as_clause(problem)}.")
 
 
 def _problem(path: Path, text: str, where: tuple[str, int, str], problem: str) -> ExecutorFileError:
     table, number, key = where
     what = f"{key} of {table} {number + 1}" if key else f"{table} {number + 1}"
     line = table_line(text, table, number, key)
-    return ExecutorFileError(f"{place(path, line)}: {what}: {_lower(problem)}.")
-
-
-def _lower(problem: str) -> str:
-    return f"{problem[:1].lower()}{problem[1:]}".rstrip(".")
+    return ExecutorFileError(f"{place(path, line)}: {what}: {as_clause(problem)}.")

@@ -3,29 +3,24 @@
 A gate runs what it says with the rights of the server, so no gate is ever taken from the API.
 """
 
-import os
-import shutil
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self, TypeAlias, assert_never
+from typing import Annotated, Final, Literal, TypeAlias, assert_never
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
-    model_validator,
 )
 from pydantic_core import ErrorDetails
 
 from forewarn.domain.errors import DomainError
 from forewarn.domain.names import check_name, name_key
-from forewarn.domain.webhook import is_header, is_url
+from forewarn.domain.webhook import is_url
 from forewarn.gates.asking import KnownGate
 from forewarn.gates.command import CommandGate
 from forewarn.gates.http import HttpGate
@@ -34,6 +29,15 @@ from forewarn.gates.verdict import Gate
 from forewarn.gates.webhook import WebhookGate
 from forewarn.operations.durations import DurationError, format_duration, parse_duration
 from forewarn.operations.toml_lines import key_line, place, syntax_line, table_line
+from forewarn.operations.toml_tables import (
+    Headers,
+    SecretTable,
+    Table,
+    Words,
+    WrongKeyError,
+    as_clause,
+    find_program,
+)
 from forewarn.protocol.errors import ForewarnError
 
 LONGEST_TIMEOUT: Final = timedelta(minutes=2)
@@ -74,19 +78,6 @@ def _check_url(url: str) -> str:
     return url
 
 
-def _check_headers(headers: dict[str, str]) -> dict[str, str]:
-    for name, value in headers.items():
-        if not is_header(name, value):
-            raise ValueError(f"{name!r} cannot be a header with such a value")
-    return headers
-
-
-def _check_word(word: str) -> str:
-    if "\0" in word:
-        raise ValueError("no word of a command can have a NUL in it")
-    return word
-
-
 def _check_expectation(text: str) -> str:
     try:
         read_expectation(text)
@@ -95,12 +86,7 @@ def _check_expectation(text: str) -> str:
     return text
 
 
-class _Table(BaseModel):
-    # What was given is not repeated in errors: it may be a secret.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class _GateTable(_Table):
+class _GateTable(Table):
     name: Annotated[str, AfterValidator(_check_gate_name)]
     every: Annotated[timedelta, _between(_SECOND, LONGEST_EVERY)] = timedelta(seconds=30)
     timeout: Annotated[timedelta, _between(_SECOND, LONGEST_TIMEOUT)] = timedelta(seconds=10)
@@ -110,14 +96,12 @@ class CommandTable(_GateTable):
     """A program that ends with 0 while the gate is open."""
 
     kind: Literal["command"]
-    run: tuple[Annotated[str, AfterValidator(_check_word)], ...] = Field(min_length=1)
+    run: Words = Field(min_length=1)
 
 
 class _AddressTable(_GateTable):
     url: Annotated[str, AfterValidator(_check_url)] = Field(repr=False)
-    headers: Annotated[dict[str, str], AfterValidator(_check_headers)] = Field(
-        default={}, repr=False
-    )
+    headers: Headers = Field(default={}, repr=False)
 
 
 class HttpTable(_AddressTable):
@@ -136,18 +120,10 @@ class PrometheusTable(_AddressTable):
     expect: Annotated[str, AfterValidator(_check_expectation)]
 
 
-class WebhookTable(_AddressTable):
+class WebhookTable(_AddressTable, SecretTable):
     """An address that says whether the gate is open."""
 
     kind: Literal["webhook"]
-    secret: str | None = Field(default=None, min_length=1, repr=False)
-    secret_file: Path | None = None
-
-    @model_validator(mode="after")
-    def _check_together(self) -> Self:
-        if self.secret is not None and self.secret_file is not None:
-            raise ValueError("it has a secret and a secret_file, and can only have one")
-        return self
 
 
 AnyTable: TypeAlias = HttpTable | CommandTable | PrometheusTable | WebhookTable
@@ -155,7 +131,7 @@ AnyTable: TypeAlias = HttpTable | CommandTable | PrometheusTable | WebhookTable
 KINDS: Final = ("http", "command", "prometheus", "webhook")
 
 
-class GatesFile(_Table):
+class GatesFile(Table):
     """All of the file."""
 
     gate: tuple[Annotated[AnyTable, Field(discriminator="kind")], ...] = ()
@@ -189,11 +165,9 @@ class _Folder:
     path: Path
     environment: Mapping[str, str]
 
-
-class _WrongKeyError(Exception):
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(problem)
-        self.key = key
+    @property
+    def search_path(self) -> str:
+        return self.environment.get("PATH", "")
 
 
 def _build(folder: _Folder, path: Path, text: str, content: GatesFile) -> Mapping[str, KnownGate]:
@@ -203,7 +177,7 @@ def _build(folder: _Folder, path: Path, text: str, content: GatesFile) -> Mappin
             raise _problem(path, text, number, "name", f"{table.name!r} is there already")
         try:
             gate = _gate(table, folder)
-        except _WrongKeyError as wrong:
+        except WrongKeyError as wrong:
             raise _problem(path, text, number, wrong.key, str(wrong)) from None
         known[table.name] = KnownGate(gate=gate, kind=table.kind, every=table.every)
     return known
@@ -213,7 +187,7 @@ def _gate(table: AnyTable, folder: _Folder) -> Gate:
     match table:
         case CommandTable():
             return CommandGate(
-                (_program(table, folder), *table.run[1:]),
+                (find_program(table.run, folder.path, folder.search_path), *table.run[1:]),
                 timeout=table.timeout,
                 environment=folder.environment,
             )
@@ -238,32 +212,10 @@ def _gate(table: AnyTable, folder: _Folder) -> Gate:
                 table.url,
                 timeout=table.timeout,
                 headers=table.headers,
-                secret=_secret(table, folder),
+                secret=table.find_secret(folder.path),
             )
         case _:
             assert_never(table)
-
-
-def _program(table: CommandTable, folder: _Folder) -> str:
-    name = table.run[0]
-    # One with a slash is meant from where the file is, as paths in files are.
-    wanted = str(folder.path / name) if os.sep in name else name
-    found = shutil.which(wanted, path=folder.environment.get("PATH", ""))
-    if found is None:
-        raise _WrongKeyError("run", f"there is no program {name!r} that can be run")
-    return found
-
-
-def _secret(table: WebhookTable, folder: _Folder) -> str | None:
-    if table.secret_file is None:
-        return table.secret
-    try:
-        secret = (folder.path / table.secret_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _WrongKeyError("secret_file", f"the secret cannot be read: {error}") from None
-    if not secret:
-        raise _WrongKeyError("secret_file", "there is no secret in the file")
-    return secret
 
 
 _PROBLEMS: Final = {
@@ -283,7 +235,7 @@ def _refusal(path: Path, text: str, error: ErrorDetails) -> GateFileError:
     where = error["loc"]
     if where[:1] != ("gate",) or len(where) < 2:
         key = str(where[0])
-        return GateFileError(f"{place(path, key_line(text, key))}: {key}: {_lower(problem)}.")
+        return GateFileError(f"{place(path, key_line(text, key))}: {key}: {as_clause(problem)}.")
     named = where[3:] if len(where) > 2 and where[2] in KINDS else where[2:]
     key = str(named[0]) if named else "kind" if error["type"].startswith("union_tag") else ""
     return _problem(path, text, int(where[1]), key, problem)
@@ -292,8 +244,4 @@ def _refusal(path: Path, text: str, error: ErrorDetails) -> GateFileError:
 def _problem(path: Path, text: str, number: int, key: str, problem: str) -> GateFileError:
     what = f"{key} of gate {number + 1}" if key else f"gate {number + 1}"
     line = table_line(text, "gate", number, key)
-    return GateFileError(f"{place(path, line)}: {what}: {_lower(problem)}.")
-
-
-def _lower(problem: str) -> str:
-    return f"{problem[:1].lower()}{problem[1:]}".rstrip(".")
+    return GateFileError(f"{place(path, line)}: {what}: {as_clause(problem)}.")

@@ -3,25 +3,22 @@
 import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
 import httpx2
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     PositiveFloat,
     PositiveInt,
     ValidationError,
-    model_validator,
 )
 from pydantic_core import ErrorDetails
 
 from forewarn.domain.errors import DomainError
 from forewarn.domain.names import check_name, name_key
 from forewarn.domain.notification import Phase, Retrying, Target
-from forewarn.domain.webhook import is_header, is_url
+from forewarn.domain.webhook import is_url
 from forewarn.notifications.apprise import AppriseError, AppriseNotifier
 from forewarn.notifications.outbox import Notifications
 from forewarn.notifications.webhook import (
@@ -33,6 +30,13 @@ from forewarn.notifications.webhook import (
 )
 from forewarn.operations.notifications import example_notification
 from forewarn.operations.toml_lines import key_line, place, syntax_line, table_line
+from forewarn.operations.toml_tables import (
+    Headers,
+    SecretTable,
+    Table,
+    WrongKeyError,
+    as_clause,
+)
 from forewarn.ports.notifier import Notifier
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventType
@@ -57,13 +61,6 @@ def _check_target_name(name: str) -> str:
     return name
 
 
-def _check_header(headers: dict[str, str]) -> dict[str, str]:
-    for name, value in headers.items():
-        if not is_header(name, value):
-            raise ValueError(f"{name!r} cannot be a header with such a value")
-    return headers
-
-
 def _check_url(url: str) -> str:
     if not is_url(url):
         raise ValueError("a webhook has a URL that begins with http:// or https://")
@@ -84,12 +81,7 @@ def _has_address(url: str) -> bool:
     return address.host != "" and (address.port or 0) <= _LAST_PORT
 
 
-class _Table(BaseModel):
-    # What was given is not repeated in errors: it may be a secret.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class _TargetTable(_Table):
+class _TargetTable(Table):
     name: Annotated[str, AfterValidator(_check_target_name)]
     scopes: tuple[str, ...] = ()
     event_types: tuple[EventType, ...] = ()
@@ -105,24 +97,14 @@ class _TargetTable(_Table):
         )
 
 
-class WebhookTable(_TargetTable):
+class WebhookTable(_TargetTable, SecretTable):
     """A target that messages are posted to."""
 
     kind: Literal["webhook"]
     url: Annotated[str, AfterValidator(_check_url)] = Field(repr=False)
-    headers: Annotated[dict[str, str], AfterValidator(_check_header)] = Field(
-        default={}, repr=False
-    )
-    secret: str | None = Field(default=None, min_length=1, repr=False)
-    secret_file: Path | None = None
+    headers: Headers = Field(default={}, repr=False)
     template: str | None = None
     timeout: float = Field(default=10, gt=0, le=60)
-
-    @model_validator(mode="after")
-    def _check_together(self) -> Self:
-        if self.secret is not None and self.secret_file is not None:
-            raise ValueError("it has a secret and a secret_file, and can only have one")
-        return self
 
 
 class AppriseTable(_TargetTable):
@@ -132,7 +114,7 @@ class AppriseTable(_TargetTable):
     url: str = Field(repr=False)
 
 
-class NotificationsFile(_Table):
+class NotificationsFile(Table):
     """All of the file."""
 
     source: str = Field(default=SOURCE, min_length=1, pattern=r"^\S+$")
@@ -167,7 +149,7 @@ def _build(path: Path, text: str, content: NotificationsFile) -> Notifications:
             raise _problem(path, text, number, "name", f"{table.name!r} is there already")
         try:
             notifiers[table.name] = _notifier(table, content.source, path.parent)
-        except _WrongKeyError as wrong:
+        except WrongKeyError as wrong:
             raise _problem(path, text, number, wrong.key, str(wrong)) from None
     return Notifications(
         targets=tuple(table.target() for table in content.target),
@@ -180,25 +162,19 @@ def _build(path: Path, text: str, content: NotificationsFile) -> Notifications:
     )
 
 
-class _WrongKeyError(Exception):
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(problem.rstrip("."))
-        self.key = key
-
-
 def _notifier(table: WebhookTable | AppriseTable, source: str, folder: Path) -> Notifier:
     if isinstance(table, AppriseTable):
         try:
             return AppriseNotifier(table.url)
         except AppriseError as error:
-            raise _WrongKeyError("url", str(error)) from None
+            raise WrongKeyError("url", str(error)) from None
     content_type = _CLOUD_EVENT if table.template is None else _TEMPLATED
     given = {name.title(): value for name, value in table.headers.items()}
     return WebhookNotifier(
         url=table.url,
         body=_body(table, source),
         headers={"Content-Type": content_type, **given},
-        secret=_secret(table, folder),
+        secret=table.find_secret(folder),
         timeout=table.timeout,
     )
 
@@ -209,7 +185,7 @@ def _body(table: WebhookTable, source: str) -> Body:
     try:
         body = template_body(table.template, source)
     except TemplateFailedError as error:
-        raise _WrongKeyError("template", f"the template is wrong: {error}") from None
+        raise WrongKeyError("template", f"the template is wrong: {error}") from None
     for phase in table.phases or Phase:
         _try(body, table.name, phase)
     return body
@@ -224,19 +200,7 @@ def _try(body: Body, target: str, phase: Phase) -> None:
         body(example)
     except TemplateFailedError as error:
         problem = f"the template is wrong: {error}, in a message of phase {phase}"
-        raise _WrongKeyError("template", problem) from None
-
-
-def _secret(table: WebhookTable, folder: Path) -> str | None:
-    if table.secret_file is None:
-        return table.secret
-    try:
-        secret = (folder / table.secret_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _WrongKeyError("secret_file", f"the secret cannot be read: {error}") from None
-    if not secret:
-        raise _WrongKeyError("secret_file", "there is no secret in the file")
-    return secret
+        raise WrongKeyError("template", problem) from None
 
 
 _PROBLEMS: Final = {
@@ -255,7 +219,9 @@ def _refusal(path: Path, text: str, error: ErrorDetails) -> ConfigurationError:
     where = error["loc"]
     if where[:1] != ("target",) or len(where) < 2:
         key = str(where[0])
-        return ConfigurationError(f"{place(path, key_line(text, key))}: {key}: {_lower(problem)}.")
+        return ConfigurationError(
+            f"{place(path, key_line(text, key))}: {key}: {as_clause(problem)}."
+        )
     number = int(where[1])
     named = [part for part in where[2:] if part not in {"webhook", "apprise"}]
     key = str(named[0]) if named else "kind" if error["type"].startswith("union_tag") else ""
@@ -265,8 +231,4 @@ def _refusal(path: Path, text: str, error: ErrorDetails) -> ConfigurationError:
 def _problem(path: Path, text: str, number: int, key: str, problem: str) -> ConfigurationError:
     what = f"{key} of target {number + 1}" if key else f"target {number + 1}"
     line = table_line(text, "target", number, key)
-    return ConfigurationError(f"{place(path, line)}: {what}: {_lower(problem)}.")
-
-
-def _lower(problem: str) -> str:
-    return f"{problem[:1].lower()}{problem[1:]}".rstrip(".")
+    return ConfigurationError(f"{place(path, line)}: {what}: {as_clause(problem)}.")
