@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.ports import free_port
+
 
 @dataclass(frozen=True, slots=True)
 class Received:
@@ -32,8 +34,7 @@ class Receiver:
     """Keeps every request it gets, and answers as *answer* says: with 204 unless told."""
 
     def __init__(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.port: int = listener.getsockname()[1]
+        self.port = free_port()
         self.received: list[Received] = []
         self.answer: Callable[[Received], Answer] = lambda _: (204, {})
 

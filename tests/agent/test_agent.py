@@ -248,6 +248,20 @@ def test_hook_that_says_not_yet_moves_the_event_if_little_time_is_left(stage: St
     assert stage.saved[ID].event.not_before == NOON + timedelta(minutes=5)
 
 
+def test_hook_that_runs_while_the_event_is_moved_has_as_long_as_that(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=1)))
+
+    stage.end_hook(agent, status=75)
+    stage.pass_time(10)  # in which the server does not answer
+    agent.act(stage.now)
+    assert agent.next_moment() == stage.now.steady + 50
+    stage.answer(agent, not_before=NOON + timedelta(minutes=5))
+
+    assert stage.begun == ["scheduled first", "scheduled first"]
+    assert agent.next_moment() == stage.now.steady + 290
+
+
 def test_server_that_does_not_postpone_is_asked_once(stage: Stage) -> None:
     agent = stage.start()
     stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=1)))

@@ -10,7 +10,7 @@ from tests.agent.conftest import Stage, make_change, make_hooks
 from tests.e2e.conftest import wait_until
 from tests.sdk.conftest import Metadata, answer_with, event
 
-from forewarn.agent import running
+from forewarn.agent import running, service
 from forewarn.agent.agent import Looked
 from forewarn.agent.performing import Answered
 from forewarn.agent.preparing import find_identity
@@ -120,6 +120,21 @@ def test_server_in_trouble_is_not_taken_for_one_that_knows_no_names(
 
     with Client(metadata.endpoint, patience=0) as client, pytest.raises(UnavailableError):
         find_identity(settings, client)
+
+
+@pytest.mark.parametrize("last", [403, 503])
+def test_agent_asks_until_it_is_told_who_it_is(
+    metadata: Metadata, settings: Settings, monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
+    monkeypatch.setattr(service, "IDENTITY_SECONDS", 0)
+    metadata.script = [*[answer_with(b"", 404)] * 2, answer_with(b"", last)]
+    status = Status()
+
+    with Client(metadata.endpoint, patience=0) as client:
+        me = service.wait_for_identity(settings, client, status, NOBODY)
+
+    assert me.name == socket.gethostname()
+    assert status.troubles == 1
 
 
 def test_name_of_the_configuration_is_asked_of_nobody(

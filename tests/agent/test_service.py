@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.agent.conftest import ID, make_case
-from tests.e2e.conftest import free_port, wait_until
+from tests.e2e.conftest import wait_until
+from tests.ports import free_port
 from tests.sdk.conftest import Metadata, answer_well, answer_with, event
 
 from forewarn.agent.state import StateFile
@@ -26,11 +27,16 @@ def metadata() -> Generator[Metadata]:
 
 def run(verb: str, folder: Path, metadata: Metadata, *lines: str) -> int:
     """Return what *verb* ends with."""
-    file = folder / "agent.toml"
     settings = (f'endpoint = "{metadata.endpoint}"', 'name = "web-0"', *lines)
-    file.write_text("\n".join(settings), encoding="utf-8")
-    command = [sys.executable, "-m", "forewarn.agent", verb, "--config", str(file)]
+    command = write_command(verb, folder, *settings)
     return subprocess.run(command, check=False, timeout=3 * SECONDS).returncode
+
+
+def write_command(verb: str, folder: Path, *lines: str) -> list[str]:
+    """Return a command for an agent that is configured with *lines*."""
+    file = folder / "agent.toml"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return [sys.executable, "-m", "forewarn.agent", verb, "--config", str(file)]
 
 
 def ask(port: int, path: str) -> int | None:
@@ -49,14 +55,15 @@ def test_machine_that_was_drained_stays_so_while_the_server_is_away(tmp_path: Pa
     with StateFile(tmp_path) as state:
         state.save({ID: make_case()})
     port = free_port()
-    file = tmp_path / "agent.toml"
-    file.write_text(
-        f'listen = "127.0.0.1:{port}"\nendpoint = "http://127.0.0.1:{free_port()}"\n'
-        f'state_dir = "{tmp_path}"\n',
-        encoding="utf-8",
+    command = write_command(
+        "run",
+        tmp_path,
+        f'listen = "127.0.0.1:{port}"',
+        f'endpoint = "http://127.0.0.1:{free_port()}"',
+        f'state_dir = "{tmp_path}"',
     )
 
-    with subprocess.Popen([sys.executable, "-m", "forewarn.agent", "run", "--config", file]) as run:
+    with subprocess.Popen(command) as run:
         try:
             wait_until(lambda: ask(port, "/drainz") is not None, "nobody listens", SECONDS)
             answer = ask(port, "/drainz")
@@ -64,6 +71,16 @@ def test_machine_that_was_drained_stays_so_while_the_server_is_away(tmp_path: Pa
             run.kill()
 
     assert answer == 503
+
+
+def test_one_look_fails_if_what_it_does_cannot_be_written_down(
+    tmp_path: Path, metadata: Metadata
+) -> None:
+    (tmp_path / "state.new").mkdir()
+    lines = (f'state_dir = "{tmp_path}"', "[hooks]", f'scheduled = "touch {tmp_path}/done"')
+
+    assert run("once", tmp_path, metadata, *lines) == 1
+    assert not (tmp_path / "done").exists()
 
 
 def test_one_look_fails_if_the_approval_is_refused(tmp_path: Path, metadata: Metadata) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import structlog
 from tests.cli.test_golden import serving
+from tests.ports import free_port
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
@@ -49,11 +50,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FOREWARN_METADATA", f"127.0.0.1:{free_port()}")
     monkeypatch.setenv("FOREWARN_CONTROL", f"127.0.0.1:{free_port()}")
     return tmp_path
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def examine(*arguments: str, **environment: str) -> tuple[int, Found]:

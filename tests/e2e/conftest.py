@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 
 FOREWARN = Path(sys.executable).with_name("forewarn")
 API_VERSION = "2020-07-01"
@@ -58,12 +58,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def kills(pytestconfig: pytest.Config) -> int:
     # Without tests/e2e on the command line the option is declared after it was read.
     return int(pytestconfig.getoption("kills", default=KILLS))
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def wait_until(is_so: Callable[[], bool], reason: str, seconds: float, pause: float = 0.02) -> None:
@@ -243,6 +237,12 @@ class Server:
         assert answer.status == 200, answer
         event: dict[str, Any] = answer.json()
         return event
+
+    def complete(self, event_id: str) -> None:
+        assert self.operate("POST", f"events/{event_id}/complete").status == 200
+
+    def cancel(self, event_id: str) -> None:
+        assert self.operate("POST", f"events/{event_id}/cancel").status == 200
 
     def wait_for(self, event_id: str, event_status: str, seconds: float = ANSWER_SECONDS) -> None:
         """Return when the event has *event_status*."""

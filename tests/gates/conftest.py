@@ -1,6 +1,5 @@
 """A question, and a real site that answers it, or does not."""
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from tests.ports import free_port
 from tests.receiver import Received
 
 from forewarn.domain.gate import Question
@@ -102,8 +102,7 @@ def site() -> Iterator[Site]:
 @pytest.fixture
 def nowhere() -> str:
     """An address at which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 def wait_for(condition: Callable[[], bool], reason: str, seconds: float = SOON) -> None:

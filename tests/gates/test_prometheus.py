@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 from tests.gates.conftest import NOW, SOON, Site, wait_for
+from tests.ports import free_port
 
 from forewarn.domain.gate import Question
 from forewarn.gates.prometheus import ExpectationError, PrometheusGate, read_expectation
@@ -130,8 +130,7 @@ def prometheus(tmp_path: Path) -> Iterator[str]:
     program = shutil.which("prometheus") or CLIENTS / "prometheus" / "usr" / "bin" / "prometheus"
     if not Path(program).exists():
         pytest.skip("prometheus is not here; run scripts/test_needs.sh as root")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     scrape = {
         "job_name": "self",
         "scrape_interval": "1s",

@@ -11,8 +11,9 @@ from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tests.e2e.conftest import free_port, wait_until
+from tests.e2e.conftest import wait_until
 from tests.hooks.conftest import PATH
+from tests.ports import free_port
 
 SECONDS = 20.0
 

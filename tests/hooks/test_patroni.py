@@ -11,9 +11,10 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from tests.e2e.conftest import free_port, wait_until
+from tests.e2e.conftest import wait_until
 from tests.hooks.conftest import FAILED, NOT_YET, READY, InstalledMaker, need
 from tests.hooks.databases import ENVIRONMENT, as_user, find_binaries, make_folder, run
+from tests.ports import free_port
 
 SECONDS = 60.0
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import free_port, wait_until
+from tests.e2e.conftest import wait_until
 from tests.hooks.conftest import FAILED, NOT_YET, PATH, READY, InstalledMaker, need
+from tests.ports import free_port
 
 SECONDS = 60.0
 

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from tests.ports import free_port
 from tests.sdk.conftest import (
     Behaviour,
     ClientMaker,
@@ -234,9 +235,7 @@ def test_name_that_nobody_knows_is_trouble(make_client: ClientMaker) -> None:
 def test_proxies_of_the_environment_are_not_used(
     make_client: ClientMaker, metadata: Metadata, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        dead = taken.getsockname()[1]
-    monkeypatch.setenv(name, f"http://127.0.0.1:{dead}")
+    monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
 

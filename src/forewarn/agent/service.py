@@ -19,7 +19,8 @@ from forewarn.agent.systemd import Notifier
 from forewarn.client import Client, RefusedError, UnavailableError
 from forewarn.protocol.identity import Identity
 
-_IDENTITY_SECONDS: Final = 5.0
+IDENTITY_SECONDS: Final = 5.0
+"""When to ask again who we are."""
 _PATIENCE: Final = 20.0
 """Two questions that nobody answers must not take so long that the agent counts as dead."""
 
@@ -50,7 +51,7 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
 
             start_listener(settings.listen, status)
         notifier.tell("READY=1")
-        me = _find_identity(settings, client, status, notifier)
+        me = wait_for_identity(settings, client, status, notifier)
         _log.info("agent_runs name=%s server=%s dry_run=%s", me.name, client.endpoint, is_dry)
         performer = make_performer(client, surroundings, inbox, is_dry=is_dry)
         agent = compose_agent(settings, me, cases, state, performer)
@@ -61,7 +62,7 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
     return DONE
 
 
-def _find_identity(
+def wait_for_identity(
     settings: Settings, client: Client, status: Status, notifier: Notifier
 ) -> Identity:
     """Return who this machine is, however long the server takes to come up."""
@@ -75,4 +76,4 @@ def _find_identity(
         except RefusedError as error:
             _log.error("identity_refused error=%s", error)
             status.note_trouble(str(error))
-        time.sleep(_IDENTITY_SECONDS)
+        time.sleep(IDENTITY_SECONDS)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 SEEDS = ROOT.parent / "shared" / "seeds"
@@ -307,8 +308,4 @@ def _succeeds(command: Sequence[str | Path]) -> bool:
 
 
 def _free_addresses(count: int) -> list[str]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
+    return [f"127.0.0.1:{free_port()}" for _ in range(count)]

@@ -8,11 +8,21 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from tests.e2e.conftest import ANSWER_SECONDS, STOP_SECONDS, wait_until
 
 AGENT = Path(sys.executable).with_name("forewarn-agent")
 PHASES = ("scheduled", "started", "recovered", "canceled", "notify")
+WHOLE_LIFE = [
+    "begin scheduled",
+    "end scheduled",
+    "begin started",
+    "end started",
+    "begin recovered",
+    "end recovered",
+]
 
 # It writes down that it begins and ends, and in between waits as long as it is held.
 HOOK = """#!/bin/sh
@@ -162,3 +172,13 @@ class Machine:
     def wait_until_closed(self) -> None:
         """Return when the agent has nothing left to do."""
         self.wait_for_log("event_closed")
+
+
+def ask(port: int, path: str) -> tuple[int, str]:
+    """Ask an agent that listens on *port* how it is."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()

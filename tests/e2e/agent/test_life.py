@@ -1,0 +1,201 @@
+"""An agent and a server through every life of an event, on real sockets."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.e2e.agent.conftest import MachineMaker
+from tests.e2e.agent.machines import WHOLE_LIFE, Machine, ask
+from tests.e2e.conftest import ServerMaker, wait_until
+from tests.e2e.plain_azure import EVENT, plain_azure
+from tests.ports import free_port
+
+
+def test_event_is_approved_when_the_hooks_are_ready(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server()
+    machine = make_machine(server)
+    machine.hold("scheduled")
+    machine.start()
+
+    (event,) = server.create("Reboot", "solo-0")
+    machine.wait_for_phase("begin scheduled")
+    assert server.event(event["event_id"])["event_status"] == "Scheduled"
+    machine.release("scheduled")
+    server.wait_for(event["event_id"], "Started")
+    machine.wait_for_phase("end started")
+    server.complete(event["event_id"])
+    machine.wait_until_closed()
+
+    assert machine.phases == WHOLE_LIFE
+    assert machine.stop() == 0
+
+
+def test_hook_that_is_never_ready_lets_the_event_start_at_its_time(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server("--speed", "300")
+    machine = make_machine(server)
+    machine.hold("scheduled")
+    machine.start()
+
+    (event,) = server.create("Reboot", "solo-0")
+    server.wait_for(event["event_id"], "Started")
+    machine.wait_for_phase("end started")
+
+    assert server.event(event["event_id"])["approvals"] == []
+    assert machine.phases == ["begin scheduled", "begin started", "end started"]
+    # NotBefore passes and the event starts at the same moment, and either ends the hook.
+    assert {"outcome=timed-out", "outcome=stopped"} & set(machine.said().split())
+
+
+def test_failed_hook_approves_nothing(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server("--speed", "300")
+    machine = make_machine(server)
+    machine.answer("scheduled", 1)
+    machine.start()
+
+    (event,) = server.create("Reboot", "solo-0")
+    server.wait_for(event["event_id"], "Started")
+
+    assert server.event(event["event_id"])["approvals"] == []
+
+
+def test_canceled_event_is_undone(start_server: ServerMaker, make_machine: MachineMaker) -> None:
+    server = start_server()
+    machine = make_machine(server, approval="never")
+    machine.start()
+
+    (event,) = server.create("Reboot", "solo-0")
+    machine.wait_for_phase("end scheduled")
+    server.cancel(event["event_id"])
+    machine.wait_until_closed()
+
+    assert machine.phases[2:] == ["begin canceled", "end canceled"]
+
+
+def test_event_straight_to_started_is_recovered_from(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server()
+    machine = make_machine(server)
+    machine.start()
+
+    (event,) = server.create("Reboot", "solo-0", started=True)
+    machine.wait_for_phase("end started")
+    server.complete(event["event_id"])
+    machine.wait_until_closed()
+
+    assert machine.phases == WHOLE_LIFE[2:]
+
+
+def test_two_events_are_handled_at_once(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server()
+    machine = make_machine(server)
+    machine.hold("scheduled")
+    machine.start()
+
+    (reboot,) = server.create("Reboot", "solo-0")
+    (freeze,) = server.create("Freeze", "solo-0", duration_in_seconds=60)
+    machine.wait_for_phase("begin scheduled", times=2)
+    machine.release("scheduled")
+
+    machine.wait_for_phase("end started", times=2)
+    for event in (reboot, freeze):
+        server.complete(event["event_id"])
+    machine.wait_for_phase("end recovered", times=2)
+    begun = [line for line in machine.journal if line.startswith("begin")]
+    assert len(begun) == len(set(begun)) == 6
+
+
+def test_short_freeze_is_only_logged(start_server: ServerMaker, make_machine: MachineMaker) -> None:
+    server = start_server()
+    machine = make_machine(server)
+    machine.start()
+
+    server.create("Freeze", "solo-0", duration_in_seconds=5)
+    machine.wait_for_log("verdict=ignore")
+
+    assert machine.journal == []
+
+
+def test_event_of_a_neighbour_changes_nothing(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server()
+    port = free_port()
+    machine = make_machine(server, "web-0", listen=f"127.0.0.1:{port}")
+    machine.start()
+
+    (event,) = server.create("Reboot", "web-1")
+    wait_until(lambda: 'resource="web-1"' in ask(port, "/metrics")[1], "it was not seen", 20)
+
+    assert ask(port, "/drainz")[0] == 200
+    assert server.event(event["event_id"])["approvals"] == []
+    assert machine.journal == []
+
+
+def test_hook_that_says_not_yet_is_asked_again_and_moves_the_event(
+    make_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = make_server()
+    server.fleet.write_text('[[virtual_machine]]\nname = "solo-0"\npostpone_until = "2h"\n')
+    server.start()
+    machine = make_machine(server, postpone="1h")
+    machine.answer("scheduled", 75)
+    machine.start()
+
+    (event,) = server.create("Reboot", "solo-0")
+    machine.wait_for_phase("end scheduled", times=2)
+    moved = server.event(event["event_id"])
+    assert moved["not_before"] > event["not_before"]
+    assert moved["event_status"] == "Scheduled"
+    machine.answer("scheduled", 0)
+    server.wait_for(event["event_id"], "Started")
+
+    assert machine.said().count("request_granted request=postpone") == 1
+
+
+def test_scope_that_does_not_postpone_is_asked_once(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server()
+    machine = make_machine(server, postpone="1h")
+    machine.answer("scheduled", 75)
+    machine.start()
+
+    (event,) = server.create("Reboot", "solo-0")
+    machine.wait_for_phase("end scheduled", times=3)
+    machine.answer("scheduled", 0)
+    server.wait_for(event["event_id"], "Started")
+
+    assert machine.said().count("request_failed request=postpone") == 1
+
+
+def test_life_of_an_event_on_plain_azure(tmp_path: Path, environment: Mapping[str, str]) -> None:
+    with plain_azure() as azure:
+        machine = Machine(
+            name="WestNO_0", folder=tmp_path, endpoint=azure.endpoint, environment=environment
+        )
+        machine.configure(postpone="1h")
+        machine.answer("scheduled", 75)
+        machine.start()
+        try:
+            azure.show({**EVENT, "EventType": "Reboot"})
+            machine.wait_for_phase("end scheduled", times=2)
+            machine.answer("scheduled", 0)
+            wait_until(lambda: bool(azure.approved), "it was not approved", 20)
+            azure.show({**EVENT, "EventType": "Reboot", "EventStatus": "Started", "NotBefore": ""})
+            machine.wait_for_phase("end started")
+            azure.show()
+            machine.wait_until_closed()
+        finally:
+            machine.cut_power()
+
+    assert azure.approved == [EVENT["EventId"]]
+    assert machine.phases[-4:] == WHOLE_LIFE[2:]
+    assert machine.said().count("request_failed request=postpone") == 1
