@@ -10,7 +10,15 @@ from tests.e2e.conftest import wait_until
 
 from forewarn.agent import processes
 from forewarn.agent.decisions import RunHook
-from forewarn.agent.hooks import Hook, describe, find_hooks, find_misfits, read_status, write_input
+from forewarn.agent.hooks import (
+    Hook,
+    describe,
+    find_hooks,
+    find_misfits,
+    find_strays,
+    read_status,
+    write_input,
+)
 from forewarn.agent.performing import DryPerformer, HookEnded, RealPerformer, Result
 from forewarn.agent.processes import Running
 from forewarn.agent.vocabulary import Outcome, Phase
@@ -83,6 +91,35 @@ def test_folder_that_cannot_be_listed_is_a_hook_that_fails(tmp_path: Path) -> No
 
     assert (found.name, found.is_runnable) == ("scheduled.d", False)
     assert find_misfits(tmp_path, platform="linux") == (folder,)
+
+
+@pytest.mark.parametrize("name", ["hooks.d", "hooks.d/scheduled.d"])
+def test_folder_that_is_a_link_to_nothing_is_a_hook_that_fails(tmp_path: Path, name: str) -> None:
+    link = tmp_path / name
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(tmp_path / "nowhere")
+
+    (found,) = find_hooks(tmp_path / "hooks.d", Phase.SCHEDULED, platform="linux")
+
+    assert (found.name, found.is_runnable) == (link.name, False)
+    assert find_misfits(tmp_path / "hooks.d", platform="linux") == (link,)
+
+
+def test_hooks_folder_that_is_a_file_is_a_hook_that_fails(tmp_path: Path) -> None:
+    (tmp_path / "hooks.d").touch()
+
+    (found,) = find_hooks(tmp_path / "hooks.d", Phase.SCHEDULED, platform="linux")
+
+    assert not found.is_runnable
+
+
+def test_what_is_beside_the_folders_of_the_phases_is_pointed_out(tmp_path: Path) -> None:
+    put(tmp_path, "10-a")
+    for name in ("10-stop", "schedule.d", ".git", "10-stop~"):
+        (tmp_path / name).mkdir()
+
+    assert find_strays(tmp_path) == (tmp_path / "10-stop", tmp_path / "schedule.d")
+    assert find_strays(tmp_path / "nowhere") == ()
 
 
 def test_link_into_a_folder_that_may_not_be_entered_is_a_hook_that_fails(

@@ -1,3 +1,4 @@
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,7 +15,7 @@ EVERYTHING = """
 endpoint = "http://10.0.0.1:8169"
 name = "web-0"
 approval = "leader"
-hooks_dir = "/opt/hooks"
+hooks_dir = "/"
 state_dir = "/opt/state"
 timeout = "20m"
 ask_again = "5s"
@@ -52,7 +53,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         endpoint="http://10.0.0.1:8169",
         name="web-0",
         approval=Approval.LEADER,
-        hooks_dir=Path("/opt/hooks"),
+        hooks_dir=Path("/"),
         state_dir=Path("/opt/state"),
         timeout=timedelta(minutes=20),
         ask_again=timedelta(seconds=5),
@@ -97,6 +98,13 @@ def test_hooks_are_beside_the_file(tmp_path: Path) -> None:
         ('name = ""', "name", "a text in quotes"),
         ('endpoint = "https://host"', "endpoint", "metadata servers speak plain http"),
         ('state_dir = "state"', "state_dir", "an absolute path"),
+        ('state_dir = "/a\\u0000b"', "state_dir", "a NUL character"),
+        ('hooks_dir = "/nowhere/hooks.d"', "hooks_dir", "there is no such folder"),
+        ('[hooks]\nstarted = ["a", "b\\u0000"]', "hooks.started", "a NUL character"),
+        ('[hooks]\nstarted = "b\\u0000"', "hooks.started", "a NUL character"),
+        ("name = " + "[" * 100_000, "", "too deep"),
+        ("[[rule]]\ntype = []", "rule.1.type", "an empty list fits nothing"),
+        ("[[rule]]\nname = []", "rule.1.name", "an empty list fits nothing"),
         ("timeout = 30", "timeout", '"30s", "10m" or "1h"'),
         ('timeout = "0s"', "timeout", "longer than nothing"),
         ('ask_again = "soon"', "ask_again", '"30s", "10m" or "1h"'),
@@ -134,6 +142,22 @@ def test_file_that_is_no_text_cannot_be_read(tmp_path: Path) -> None:
         read_settings(tmp_path / "agent.toml", NOWHERE)
 
 
+def test_mark_that_editors_of_windows_write_first_is_no_part_of_the_file(tmp_path: Path) -> None:
+    assert read(tmp_path, '\ufeffname = "web-0"').name == "web-0"
+
+
+def test_path_that_the_locale_cannot_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def encode(path: Path) -> bytes:
+        return str(path).encode("latin-1")
+
+    monkeypatch.setattr(os, "fsencode", encode)
+
+    with pytest.raises(SettingsError, match="state_dir: the locale of this process has no such"):
+        read(tmp_path, 'state_dir = "/\u2013"')
+
+
 def test_windows_has_its_own_places() -> None:
     surroundings = read_surroundings({"ProgramData": "D:/Data"}, platform="win32")
 
@@ -141,12 +165,14 @@ def test_windows_has_its_own_places() -> None:
 
 
 def test_systemd_says_where_and_how_often() -> None:
+    error = os.fstat(2)
+
     surroundings = read_surroundings(
         {
             "STATE_DIRECTORY": "/var/lib/elsewhere",
             "NOTIFY_SOCKET": "@socket",
             "WATCHDOG_USEC": "120000000",
-            "JOURNAL_STREAM": "8:1",
+            "JOURNAL_STREAM": f"{error.st_dev}:{error.st_ino}",
         },
         platform="linux",
     )
@@ -155,3 +181,7 @@ def test_systemd_says_where_and_how_often() -> None:
     assert (surroundings.notify_socket, surroundings.watchdog_seconds) == ("@socket", 120.0)
     assert surroundings.is_journaled
     assert surroundings.variables.keys() == {"STATE_DIRECTORY", "JOURNAL_STREAM"}
+
+
+def test_journal_that_somebody_else_writes_to_is_not_ours() -> None:
+    assert not read_surroundings({"JOURNAL_STREAM": "8:1"}).is_journaled

@@ -41,7 +41,8 @@ def rows(columns: int) -> list[tuple[str, ...]]:
 
 def test_configuration_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
-    file.write_text(example(), encoding="utf-8")
+    there = example().replace('hooks_dir = "/etc/forewarn/hooks.d"', f'hooks_dir = "{tmp_path}"')
+    file.write_text(there, encoding="utf-8")
 
     settings = read_settings(file, read_surroundings({}))
 

@@ -52,7 +52,7 @@ def find_hooks(
     """Return the hooks of *phase* in *folder* by name, then the *commands* as they were given."""
     is_windows = platform == "win32"
     return (
-        *(_make_hook(path, is_windows=is_windows) for path in _list_entries(folder / f"{phase}.d")),
+        *(_make_hook(path, is_windows=is_windows) for path in _list_files(folder, phase)),
         *_make_inline_hooks(commands, is_windows=is_windows),
     )
 
@@ -60,12 +60,18 @@ def find_hooks(
 def find_misfits(folder: Path, *, platform: str = sys.platform) -> tuple[Path, ...]:
     """Return what is in the folders of the phases and cannot be run, and so fails as a hook."""
     is_windows = platform == "win32"
+    paths = dict.fromkeys(path for phase in Phase for path in _list_files(folder, phase))
     return tuple(
-        path
-        for phase in Phase
-        for path in _list_entries(folder / f"{phase}.d")
-        if not _make_hook(path, is_windows=is_windows).is_runnable
+        path for path in paths if not _make_hook(path, is_windows=is_windows).is_runnable
     )
+
+
+def find_strays(folder: Path) -> tuple[Path, ...]:
+    """Return what is in *folder* beside the folders of the phases, and so is never run."""
+    if not os.path.isdir(folder):  # noqa: PTH112 - which may raise
+        return ()
+    folders = {f"{phase}.d" for phase in Phase}
+    return tuple(path for path in _list_entries(folder) if path.name not in folders)
 
 
 def describe(event: Event, phase: Phase) -> Mapping[str, str]:
@@ -96,12 +102,18 @@ def read_status(status: int) -> Outcome:
     return {0: Outcome.READY, NOT_YET: Outcome.NOT_YET}.get(status, Outcome.FAILED)
 
 
+def _list_files(folder: Path, phase: Phase) -> tuple[Path, ...]:
+    if os.path.lexists(folder) and not os.path.exists(folder):  # noqa: PTH110 - which may raise
+        return (folder,)  # it is a link to nothing
+    return _list_entries(folder / f"{phase}.d")
+
+
 def _list_entries(folder: Path) -> tuple[Path, ...]:
     """Return what is in *folder*, or the folder itself if nobody can tell: it fails as a hook."""
     try:
         found = sorted(folder.iterdir(), key=lambda path: path.name)
     except FileNotFoundError:
-        return ()
+        return (folder,) if os.path.lexists(folder) else ()
     except OSError:
         return (folder,)
     return tuple(path for path in found if not path.name.startswith(".") and path.name[-1] != "~")

@@ -77,7 +77,7 @@ def read_surroundings(
         state=Path(variables.get("STATE_DIRECTORY") or state),
         notify_socket=variables.get("NOTIFY_SOCKET"),
         watchdog_seconds=int(watchdog) / 1e6 if watchdog.isdecimal() else None,
-        is_journaled="JOURNAL_STREAM" in variables,
+        is_journaled=_is_standard_error(variables.get("JOURNAL_STREAM", "")),
     )
 
 
@@ -89,7 +89,7 @@ def read_settings(file: Path | None, surroundings: Surroundings) -> Settings:
         "state_dir": surroundings.state,
     }
     try:
-        text = where.read_text(encoding="utf-8")
+        text = where.read_text(encoding="utf-8-sig")  # editors of Windows write a mark first
     except FileNotFoundError:
         if file is None:
             return Settings(**defaults)
@@ -102,6 +102,15 @@ def read_settings(file: Path | None, surroundings: Surroundings) -> Settings:
         return Settings(**{**defaults, **_read_table(_parse(text), KEYS)})
     except _FlawError as error:
         raise SettingsError(str(where), error.key, error.flaw) from None
+
+
+def _is_standard_error(stream: str) -> bool:
+    """Tell whether *stream*, a device and an inode, is what we write to, or was only inherited."""
+    try:
+        found = os.fstat(2)
+    except OSError:  # it is closed
+        return False
+    return stream == f"{found.st_dev}:{found.st_ino}"
 
 
 class _FlawError(Exception):
@@ -127,6 +136,8 @@ def _parse(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _FlawError(f"it is not TOML: {error}.") from error
+    except RecursionError:
+        raise _FlawError("it has tables or lists too deep in each other.") from None
 
 
 def _read_table(table: object, keys: Mapping[str, _Key]) -> dict[str, Any]:
@@ -147,6 +158,8 @@ def _read_table(table: object, keys: Mapping[str, _Key]) -> dict[str, Any]:
 def _read_text(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise _FlawError('it has to be a text in quotes, like "web-0".')
+    if "\0" in value:
+        raise _FlawError("no system takes a text with a NUL character in it.")
     return value
 
 
@@ -163,22 +176,40 @@ def _read_path(value: object) -> Path:
     path = Path(_read_text(value))
     if not path.is_absolute():
         raise _FlawError("it has to be an absolute path.")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise _FlawError(f"the locale of this process has no such name: {error}.") from error
+    return path
+
+
+def _read_folder(value: object) -> Path:
+    path = _read_path(value)
+    if not os.path.isdir(path):  # noqa: PTH112 - which may raise
+        raise _FlawError("there is no such folder; make it, or correct the path.")
     return path
 
 
 def _read_texts(value: object) -> tuple[str, ...]:
-    if isinstance(value, str) and value:
-        return (value,)
     if isinstance(value, list) and all(isinstance(each, str) and each for each in value):
-        return tuple(value)
+        return tuple(map(_read_text, value))
+    if isinstance(value, str) and value:
+        return (_read_text(value),)
     raise _FlawError('it has to be a text in quotes, or several like ["one", "two"].')
+
+
+def _read_some_texts(value: object) -> tuple[str, ...]:
+    texts = _read_texts(value)
+    if not texts:
+        raise _FlawError("an empty list fits nothing; give one text at least, or leave it out.")
+    return texts
 
 
 def _read_words(words: Iterable[str]) -> Callable[[object], tuple[str, ...]]:
     allowed = {word.lower(): word for word in words}
 
     def read(value: object) -> tuple[str, ...]:
-        given = _read_texts(value)
+        given = _read_some_texts(value)
         for word in given:
             if word.lower() not in allowed:
                 raise _FlawError(f"{word!r} is none of {', '.join(allowed.values())}.")
@@ -245,7 +276,7 @@ RULE_KEYS: Final[Mapping[str, _Key]] = {
     "source": ("event_sources", _read_words(EventSource)),
     "shorter_than": ("shorter_than", _read_duration),
     "at_least": ("at_least", _read_duration),
-    "name": ("names", _read_texts),
+    "name": ("names", _read_some_texts),
     "then": ("then", _read_word(Verdict)),
 }
 """The keys of a [[rule]], what they are called in a Rule, and who reads them."""
@@ -257,7 +288,7 @@ KEYS: Final[Mapping[str, _Key]] = {
     "endpoint": ("endpoint", _read_endpoint),
     "name": ("name", _read_text),
     "approval": ("approval", _read_word(Approval)),
-    "hooks_dir": ("hooks_dir", _read_path),
+    "hooks_dir": ("hooks_dir", _read_folder),
     "state_dir": ("state_dir", _read_path),
     "timeout": ("timeout", _read_positive_duration),
     "ask_again": ("ask_again", _read_positive_duration),

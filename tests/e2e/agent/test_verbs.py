@@ -96,6 +96,8 @@ def test_systemd_is_told_how_it_goes(
 ) -> None:
     machine = make_machine(start_server())
     address = str(tmp_path / "notify")
+    (machine.folder / "log").touch()
+    log = (machine.folder / "log").stat()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(address)
         systemd.settimeout(20)
@@ -103,7 +105,7 @@ def test_systemd_is_told_how_it_goes(
             **machine.environment,
             "NOTIFY_SOCKET": address,
             "WATCHDOG_USEC": "1000000",
-            "JOURNAL_STREAM": "8:1",
+            "JOURNAL_STREAM": f"{log.st_dev}:{log.st_ino}",
         }
         machine.start()
 
