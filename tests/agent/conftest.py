@@ -73,9 +73,11 @@ class FakeProcess:
 
     def __init__(self) -> None:
         self.signals: list[str] = []
+        self.has_ended = False
 
-    def terminate(self) -> None:
+    def terminate(self) -> bool:
         self.signals.append("terminate")
+        return not self.has_ended
 
     def kill(self) -> None:
         self.signals.append("kill")

@@ -172,6 +172,21 @@ def test_hook_that_takes_too_long_is_asked_to_end_and_then_killed(stage: Stage) 
     assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.TIMED_OUT
 
 
+def test_hook_that_has_ended_in_time_is_not_out_of_time_because_it_is_told_late(
+    stage: Stage,
+) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change())
+
+    stage.process.has_ended = True
+    stage.pass_time(600)
+    agent.act(stage.now)
+    assert agent.next_moment() > stage.now.steady
+    stage.end_hook(agent)
+
+    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.READY
+
+
 def test_hook_has_as_long_as_the_event_was_postponed(stage: Stage) -> None:
     agent = stage.start()
     stage.tell(agent, make_change(not_before=NOON + timedelta(minutes=1)))

@@ -1,11 +1,20 @@
+import contextlib
+import errno
 import json
 import logging
+import os
+import select
+import signal
+import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Callable, Generator
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
-from tests.agent.conftest import make_event
+from tests.agent.conftest import ID, make_event
 from tests.e2e.conftest import wait_until
 
 from forewarn.agent import processes
@@ -200,9 +209,41 @@ def test_what_is_not_known_is_empty_or_minus_one() -> None:
 
 
 def test_what_no_environment_can_hold_is_left_out() -> None:
-    told = describe(make_event(description="a\0b\ud800c"), Phase.STARTED)
+    event = make_event(description="a\0b\ud800c \u2013")
 
-    assert told["EVENT_DESCRIPTION"] == "ab?c"
+    assert describe(event, Phase.STARTED)["EVENT_DESCRIPTION"] == "ab?c \u2013"
+    told = describe(event, Phase.STARTED, encoding="latin-1")
+    assert told["EVENT_DESCRIPTION"] == "ab?c ?"
+
+
+@pytest.mark.parametrize("word", ["web-0000", "\u00fc" * 50])
+def test_what_is_too_long_for_an_environment_is_cut_between_words(word: str) -> None:
+    names = (word,) * 20_000
+
+    told = describe(make_event(resources=names), Phase.STARTED)["EVENT_RESOURCES"]
+
+    assert 31_000 < len(told.encode()) <= 32_000
+    assert set(told.split(" ")) == {word}
+
+
+def test_one_long_word_is_cut_where_it_is_too_long() -> None:
+    told = describe(make_event(description="\u20ac" * 50_000), Phase.STARTED)["EVENT_DESCRIPTION"]
+
+    assert told == "\u20ac" * (32_000 // 3)
+
+
+def test_hook_of_a_very_long_event_can_be_started() -> None:
+    results: SimpleQueue[Result] = SimpleQueue()
+    event = make_event(description="x" * 200_000)
+    hook = Hook(name="count", command=("/bin/sh", "-c", "test $(wc -c) -gt 200000"))
+    with Client("127.0.0.1:9") as client:
+        RealPerformer(client, {}, results.put).run_hook(
+            event, RunHook(phase=Phase.STARTED, hook=hook, seconds=60)
+        )
+        result = results.get(timeout=END_SECONDS)
+
+    assert isinstance(result, HookEnded)
+    assert result.outcome is Outcome.READY
 
 
 @pytest.mark.parametrize(
@@ -216,14 +257,15 @@ def test_exit_status_says_whether_it_is_ready(status: int, outcome: Outcome) -> 
 class Watched:
     """A hook written in Python that runs, and what came of it."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: str, standard_input: bytes = b"input") -> None:
         self.ended = threading.Event()
         self.status: int | None = None
         command = (sys.executable, "-c", code)
         self.run = Running(
-            Hook(name="hook", command=command),
+            RunHook(phase=Phase.STARTED, hook=Hook(name="hook", command=command), seconds=60),
+            event_id=ID,
             variables={"WORD": "variable"},
-            standard_input=b"input",
+            standard_input=standard_input,
             on_exit=self._end,
         )
 
@@ -249,29 +291,128 @@ def test_hook_is_given_variables_and_input_and_its_output_is_logged(
     assert hook.wait() == 7
     messages = [record.getMessage() for record in caplog.records]
     assert sorted(messages) == [
-        "hook_output hook='hook' trouble",
-        "hook_output hook='hook' variable input",
+        f"hook_output event={ID} phase=started hook='hook' trouble",
+        f"hook_output event={ID} phase=started hook='hook' variable input",
     ]
 
 
-def test_hook_that_leaves_something_behind_has_ended_all_the_same() -> None:
-    hook = Watched(
-        "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'input()'],"
-        " stdin=subprocess.PIPE)"
-    )
+def test_lines_are_logged_one_by_one_and_long_ones_in_pieces(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "forewarn.agent.hook")
+    monkeypatch.setattr(processes, "_LONGEST_LINE", 4)
+
+    hook = Watched("print('a\\n\\nbcdefghij\\nlast', end='')")
+
+    assert hook.wait() == 0
+    told = [record.getMessage().partition("hook='hook' ")[2] for record in caplog.records]
+    assert told[:2] == ["a", ""]
+    assert "".join(told[2:]) == "bcdefghijlast"
+    assert told[-1].endswith("last")
+    assert max(map(len, told)) < 8
+
+
+def is_there(path: Path) -> Callable[[], bool]:
+    return lambda: path.exists() and bool(path.read_bytes())
+
+
+def test_input_that_fills_every_pipe_is_read_as_a_whole() -> None:
+    assert Watched(
+        "import sys; sys.exit(len(sys.stdin.buffer.read()) == 300_000)", b"x" * 300_000
+    ).wait()
+
+
+def test_hook_that_reads_nothing_of_a_long_input_can_be_ready() -> None:
+    threads = threading.active_count()
+
+    assert Watched("pass", b"x" * 300_000).wait() == 0
+    wait_until(lambda: threading.active_count() == threads, "a thread is left", END_SECONDS)
+
+
+def test_hook_needs_no_room_for_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+
+    assert Watched("pass").wait() == 0
+
+
+LEAVING = (
+    "import os, subprocess, sys; left = subprocess.Popen([sys.executable, '-c', {code!r}],"
+    " stdin=subprocess.DEVNULL); print(left.pid, os.getpid(), file=open({file!r}, 'w'))"
+)
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Generator[Path]:
+    """The file for the number of a process that a hook leaves behind, and of the hook."""
+    file, threads = tmp_path / "left", threading.active_count()
+    yield file
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(read_numbers(file)[0], signal.SIGKILL)
+    wait_until(lambda: threading.active_count() <= threads, "a thread is left", END_SECONDS)
+
+
+def read_numbers(file: Path) -> list[int]:
+    return [int(number) for number in file.read_text(encoding="ascii").split()]
+
+
+@pytest.mark.parametrize("has_poll", [True, False])
+def test_hook_that_leaves_something_behind_has_ended_all_the_same(
+    left: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_poll: bool,  # noqa: FBT001
+) -> None:
+    if not has_poll:  # as on Windows
+        monkeypatch.delattr(select, "poll")
+
+    hook = Watched(LEAVING.format(code="import time; time.sleep(60)", file=str(left)))
 
     assert hook.wait() == 0
 
 
-def test_hook_is_ended_with_its_children(tmp_path: Path) -> None:
-    child = f"import time; time.sleep(2); open({str(tmp_path / 'alive')!r}, 'w')"
-    hook = Watched(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
+@pytest.mark.parametrize("code", ["import time; time.sleep(60)", "while True: print('noise')"])
+def test_what_a_hook_leaves_behind_costs_nothing(left: Path, code: str) -> None:
+    threads, files = threading.active_count(), count_files()
 
-    hook.run.terminate()
+    hook = Watched(LEAVING.format(code=code, file=str(left)))
+
+    assert hook.wait() == 0
+    wait_until(lambda: threading.active_count() == threads, "a thread is left", END_SECONDS)
+    wait_until(lambda: count_files() == files, "a file is left open", END_SECONDS)
+
+
+def count_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_hook_that_has_ended_cannot_be_ended_again(left: Path) -> None:
+    """Nor what has its number by then: for a second it is waited for its output alone."""
+    hook = Watched(LEAVING.format(code="import time; time.sleep(60)", file=str(left)))
+    wait_until(is_there(left), "it has not begun", END_SECONDS)
+    background, own = read_numbers(left)
+    wait_until(lambda: not Path(f"/proc/{own}").exists(), "it has not ended", END_SECONDS)
+    assert not hook.ended.wait(0.1)
+
+    assert not hook.run.terminate()
+    hook.run.kill()
+
+    assert hook.wait() == 0
+    assert is_running(background)
+
+
+def test_hook_is_ended_with_its_children(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    child = (
+        f"import os, time; print(os.getpid(), file=open({str(file)!r}, 'w'), flush=True);"
+        "time.sleep(60)"
+    )
+    hook = Watched(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
+    wait_until(is_there(file), "the child has not begun", END_SECONDS)
+    pid = int(file.read_text(encoding="ascii"))
+
+    assert hook.run.terminate()
 
     assert hook.wait() == -15
-    assert not threading.Event().wait(2.5)
-    assert not (tmp_path / "alive").exists()
+    wait_until(lambda: not is_running(pid), "the child is still there", END_SECONDS / 10)
 
 
 def test_children_that_do_not_end_when_asked_are_killed_before_the_hook_counts_as_ended(
@@ -338,6 +479,39 @@ def test_hook_that_cannot_be_started_has_failed(caplog: pytest.LogCaptureFixture
 
     assert try_to_run(hook, is_dry=False) is Outcome.FAILED
     assert "hook_unstartable" in caplog.text
+
+
+@pytest.mark.parametrize("command", [("/bin/sh", "-c", "a\0b"), ("/bin/sh", "-c", "\ud800")])
+def test_hook_that_no_system_can_start_has_failed(command: tuple[str, ...]) -> None:
+    assert try_to_run(Hook(name="odd", command=command), is_dry=False) is Outcome.FAILED
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EMFILE, errno.ENOMEM, errno.ENOSPC])
+def test_hook_that_cannot_be_started_now_is_asked_again(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    hook = Hook(name="fine", command=("/bin/true",))
+
+    assert try_to_run(hook, is_dry=False) is Outcome.NOT_YET
+
+
+def test_hook_that_no_thread_can_look_after_is_ended_and_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    late = tmp_path / "late"
+    hook = Hook(name="fine", command=("/bin/sh", "-c", f"sleep 1; touch {late}"))
+
+    assert try_to_run(hook, is_dry=False) is Outcome.FAILED
+    assert not threading.Event().wait(1.5)
+    assert not late.exists()
 
 
 @pytest.mark.parametrize("is_dry", [True, False])

@@ -307,9 +307,9 @@ class Agent:
 
     def _stop(self, run: _Run, ending: Outcome, now: Now) -> None:
         if run.ending is None and run.process is not None:
-            run.ending = ending
             run.deadline = now.steady + GRACE_SECONDS
-            run.process.terminate()
+            if run.process.terminate():
+                run.ending = ending
 
     def _put(self, case: Case) -> None:
         self.cases = {**self.cases, case.event.event_id: case}

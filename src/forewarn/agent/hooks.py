@@ -23,6 +23,9 @@ from forewarn.protocol.versions import NEWEST
 NOT_YET: Final = 75
 """EX_TEMPFAIL of sysexits.h."""
 
+_LONGEST_VALUE: Final = 32_000
+"""In bytes. Windows has room for 32,767 characters in a variable, Linux for 128 KiB."""
+
 _POWERSHELL: Final = ("powershell.exe", "-NoProfile", "-ExecutionPolicy", "Bypass", "-File")
 _WINDOWS_RUNNERS: Final[Mapping[str, tuple[str, ...]]] = {
     ".ps1": _POWERSHELL,
@@ -61,21 +64,24 @@ def find_misfits(folder: Path, *, platform: str = sys.platform) -> tuple[Path, .
     """Return what is in the folders of the phases and cannot be run, and so fails as a hook."""
     is_windows = platform == "win32"
     paths = dict.fromkeys(path for phase in Phase for path in _list_files(folder, phase))
-    return tuple(
-        path for path in paths if not _make_hook(path, is_windows=is_windows).is_runnable
-    )
+    return tuple(path for path in paths if not _make_hook(path, is_windows=is_windows).is_runnable)
 
 
 def find_strays(folder: Path) -> tuple[Path, ...]:
     """Return what is in *folder* beside the folders of the phases, and so is never run."""
-    if not os.path.isdir(folder):  # noqa: PTH112 - which may raise
+    if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir may raise
         return ()
     folders = {f"{phase}.d" for phase in Phase}
     return tuple(path for path in _list_entries(folder) if path.name not in folders)
 
 
-def describe(event: Event, phase: Phase) -> Mapping[str, str]:
-    """Return the variables that tell a hook about *event*; the first seven are widely known."""
+def describe(
+    event: Event, phase: Phase, *, encoding: str = sys.getfilesystemencoding()
+) -> Mapping[str, str]:
+    """Return the variables that tell a hook about *event*; the first seven are widely known.
+
+    What an environment cannot hold is replaced, and what is too long for it is cut.
+    """
     duration = event.duration_in_seconds
     variables = {
         "EVENT_ID": event.event_id,
@@ -89,7 +95,7 @@ def describe(event: Event, phase: Phase) -> Mapping[str, str]:
         "EVENT_DESCRIPTION": event.description,
         "EVENT_PHASE": phase,
     }
-    return {name: _make_printable(value) for name, value in variables.items()}
+    return {name: _fit(value, encoding) for name, value in variables.items()}
 
 
 def write_input(event: Event) -> bytes:
@@ -103,7 +109,7 @@ def read_status(status: int) -> Outcome:
 
 
 def _list_files(folder: Path, phase: Phase) -> tuple[Path, ...]:
-    if os.path.lexists(folder) and not os.path.exists(folder):  # noqa: PTH110 - which may raise
+    if os.path.lexists(folder) and not os.path.exists(folder):  # noqa: PTH110 - Path.exists may raise
         return (folder,)  # it is a link to nothing
     return _list_entries(folder / f"{phase}.d")
 
@@ -152,9 +158,12 @@ def _find_runner(path: Path, *, is_windows: bool) -> tuple[str, ...] | None:
     return () if os.access(path, os.X_OK) else None
 
 
-def _make_printable(value: str) -> str:
-    # What a server sends may be no text that a system can put into an environment.
-    return value.replace("\0", "").encode("utf-8", "replace").decode()
+def _fit(value: str, encoding: str) -> str:
+    encoded = value.replace("\0", "").encode(encoding, "replace")
+    cut = encoded[:_LONGEST_VALUE].decode(encoding, "ignore")
+    if len(encoded) > _LONGEST_VALUE:
+        return cut.rpartition(" ")[0] or cut  # half a name is that of another machine
+    return cut
 
 
 def _write_not_before(event: Event) -> str:

@@ -1,5 +1,6 @@
 """Carry out what was decided: each action in the background, its result handed to a queue."""
 
+import errno
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -8,7 +9,7 @@ from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
 from forewarn.agent.decisions import RunHook
-from forewarn.agent.hooks import describe, read_status, write_input
+from forewarn.agent.hooks import NOT_YET, describe, read_status, write_input
 from forewarn.agent.processes import Running
 from forewarn.agent.vocabulary import Outcome, Phase
 from forewarn.client import Client, ClientError, RefusedError
@@ -16,6 +17,8 @@ from forewarn.protocol.document import Event
 from forewarn.protocol.vocabulary import EventId
 
 _UNRUNNABLE: Final = 127
+_PASSING: Final = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
+"""What a system lacks for a while: a hook that cannot be started for that is asked again."""
 
 _log = logging.getLogger("forewarn.agent")
 
@@ -64,11 +67,11 @@ Report: TypeAlias = Callable[[Result], None]
 class Stoppable(Protocol):
     """Something that runs until it is ended."""
 
-    def terminate(self) -> None:
-        """Ask it to end."""
+    def terminate(self) -> bool:
+        """Ask it to end, and return whether it had not ended before."""
 
     def kill(self) -> None:
-        """End it."""
+        """End it, if it has not ended."""
 
 
 class Performer(Protocol):
@@ -100,14 +103,22 @@ class RealPerformer:
 
         try:
             return Running(
-                action.hook,
+                action,
+                event_id=event.event_id,
                 variables={**self._variables, **describe(event, action.phase)},
                 standard_input=write_input(event),
                 on_exit=report,
             )
-        except OSError as error:
-            _log.error("hook_unstartable hook=%r error=%s", action.hook.name, error)
-            report(_UNRUNNABLE)
+        except (OSError, ValueError, RuntimeError) as error:
+            _log.error(
+                "hook_unstartable event=%s phase=%s hook=%r error=%s",
+                event.event_id,
+                action.phase,
+                action.hook.name,
+                error,
+            )
+            is_passing = isinstance(error, OSError) and error.errno in _PASSING
+            report(NOT_YET if is_passing else _UNRUNNABLE)
             return None
 
     def approve(self, event: Event) -> None:

@@ -1,16 +1,18 @@
 """A hook that runs: a process of its own, whose output goes to the log line by line."""
 
+import contextlib
 import logging
 import os
+import select
 import signal
 import subprocess
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Final
 
-from forewarn.agent.hooks import Hook
+from forewarn.agent.decisions import RunHook
+from forewarn.protocol.vocabulary import EventId
 
 GRACE_SECONDS: Final = 5.0
 """How long a hook that was asked to end has until it is killed."""
@@ -19,47 +21,66 @@ _LONGEST_LINE: Final = 4096
 _OUTPUT_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.05
 _NO_SIGNAL: Final = 0
+_KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 _log = logging.getLogger("forewarn.agent.hook")
 
 
 class Running:
-    """One run of *hook*, begun at once; *on_exit* is called with its status in another thread."""
+    """One run of a hook, begun at once; *on_exit* is called with its status in another thread.
+
+    What it leaves behind in the background is let alone, and its output not read for long.
+    """
 
     def __init__(
         self,
-        hook: Hook,
+        action: RunHook,
         *,
+        event_id: EventId,
         variables: Mapping[str, str],
         standard_input: bytes,
         on_exit: Callable[[int], None],
     ) -> None:
-        self._name = hook.name
+        self._action = action
+        self._event_id = event_id
         self._on_exit = on_exit
         self._deadline: float | None = None
-        with tempfile.TemporaryFile() as given:
-            given.write(standard_input)
-            given.seek(0)
-            self._process = subprocess.Popen(  # noqa: S603 - what the owner of the machine put there
-                hook.command,
-                stdin=given,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=dict(variables),
-                start_new_session=True,  # so that its children can be ended with it
-            )
-        self._reader = threading.Thread(target=self._read_output, daemon=True)
-        self._reader.start()
-        threading.Thread(target=self._wait, daemon=True).start()
+        self._is_read = True
+        self._process = subprocess.Popen(  # noqa: S603 - what the owner of the machine put there
+            action.hook.command,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=dict(variables),
+            start_new_session=True,  # so that its children can be ended with it
+        )
+        if self._process.stdin is None or self._process.stdout is None:
+            raise AssertionError  # they never are: the type cannot say so
+        self._reader = _make_thread(self._read_output, self._process.stdout)
+        try:
+            self._reader.start()
+            _make_thread(_write_input, self._process.stdin, standard_input).start()
+            _make_thread(self._wait).start()
+        except RuntimeError:  # the system has no room for another thread
+            with self._process:
+                self._signal(_KILL)
+            raise
 
-    def terminate(self) -> None:
-        """Ask it to end, and its children, which are killed if they outlive it for long."""
+    def terminate(self) -> bool:
+        """Ask it to end, and its children, which are killed if they outlive it for long.
+
+        Return whether it had not ended before.
+        """
+        if self._process.returncode is not None:
+            return False
         self._deadline = time.monotonic() + GRACE_SECONDS
-        self._signal(signal.SIGTERM)
+        return self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """End it."""
-        self._signal(getattr(signal, "SIGKILL", signal.SIGTERM))
+        if self._process.returncode is None:  # or its number may be that of another process
+            self._signal(_KILL)
 
     def _signal(self, number: int) -> bool:
         """Tell whether there was anybody to send it to."""
@@ -78,19 +99,58 @@ class Running:
             self._end_children(self._deadline)
         # What it left in the background may hold the pipe for ever.
         self._reader.join(_OUTPUT_SECONDS)
+        self._is_read = False
         self._on_exit(status)
 
     def _end_children(self, deadline: float) -> None:
         while self._signal(_NO_SIGNAL):
             if time.monotonic() >= deadline:
-                self.kill()
+                self._signal(_KILL)
                 return
             time.sleep(_LOOK_SECONDS)
 
-    def _read_output(self) -> None:
-        if self._process.stdout is None:
-            return  # it never is: the type cannot say so
-        with self._process.stdout as output:
-            while line := output.readline(_LONGEST_LINE):
-                text = line.decode("utf-8", "replace").rstrip()
-                _log.info("hook_output hook=%r %s", self._name, text)
+    def _read_output(self, output: IO[bytes]) -> None:
+        begun = b""
+        with output:
+            for piece in self._read_pieces(output):
+                *lines, begun = (begun + piece).split(b"\n")
+                if len(begun) >= _LONGEST_LINE:
+                    lines, begun = [*lines, begun], b""
+                for line in lines:
+                    self._log_line(line)
+        if begun:
+            self._log_line(begun)
+
+    def _read_pieces(self, output: IO[bytes]) -> Iterator[bytes]:
+        """Return what it writes, until nobody is left to write, or it is not read any more."""
+        poll = None
+        if hasattr(select, "poll"):  # Windows cannot wait for a pipe and something else
+            poll = select.poll()
+            poll.register(output, select.POLLIN)
+        while self._is_read:
+            if poll is not None and not poll.poll(_OUTPUT_SECONDS * 1000):
+                continue
+            piece = output.read(_LONGEST_LINE)
+            if not piece:
+                return
+            yield piece
+
+    def _log_line(self, line: bytes) -> None:
+        _log.info(
+            "hook_output event=%s phase=%s hook=%r %s",
+            self._event_id,
+            self._action.phase,
+            self._action.hook.name,
+            line.decode("utf-8", "replace").rstrip(),
+        )
+
+
+def _make_thread(work: Callable[..., None], *arguments: object) -> threading.Thread:
+    return threading.Thread(target=work, args=arguments, daemon=True)
+
+
+def _write_input(given: IO[bytes], content: bytes) -> None:
+    # In a thread of its own: a hook need not read, and a pipe does not hold everything.
+    with contextlib.suppress(OSError), given:
+        while content:
+            content = content[given.write(content) :]

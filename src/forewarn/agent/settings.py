@@ -185,7 +185,7 @@ def _read_path(value: object) -> Path:
 
 def _read_folder(value: object) -> Path:
     path = _read_path(value)
-    if not os.path.isdir(path):  # noqa: PTH112 - which may raise
+    if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir may raise
         raise _FlawError("there is no such folder; make it, or correct the path.")
     return path
 
