@@ -4,6 +4,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -58,21 +59,33 @@ def make_client(settings: Settings, *, patience: float = 5) -> Client:
 
 
 def find_identity(settings: Settings, client: Client) -> Identity:
-    """Return who this machine is: as configured, as the server says, or by its host name.
-
-    A server that has no document for us either may not know us yet: that is UnavailableError.
-    """
-    host_name = socket.gethostname()
-    if settings.name is not None:
-        return Identity(name=settings.name, host_name=host_name)
+    """Return who this machine is, by its host name if the server does not say."""
     try:
-        return client.whoami()
+        return ask_identity(settings, client)
     except RefusedError:
-        pass
+        return guess_identity()
+
+
+def ask_identity(settings: Settings, client: Client) -> Identity:
+    """Return who this machine is, as configured or as the server says.
+
+    The host name counts only with a server that knows no such question: it may be the name of
+    another machine. One that has no document for us either may not know us yet: UnavailableError.
+    """
+    if settings.name is not None:
+        return Identity(name=settings.name)
+    try:
+        return replace(client.whoami(), host_name="")
     except UnavailableError as error:
         if error.status != 404:
             raise
         client.document()
+    return guess_identity()
+
+
+def guess_identity() -> Identity:
+    """Return who this machine is if it has the name of its host."""
+    host_name = socket.gethostname()
     _log.warning("name_not_told host_name=%s hint='set name if Resources differ'", host_name)
     return Identity(name=host_name, host_name=host_name)
 
