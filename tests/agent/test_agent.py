@@ -240,11 +240,11 @@ def test_hook_that_says_not_yet_moves_the_event_if_little_time_is_left(stage: St
 
     stage.end_hook(agent, status=75)
     agent.act(stage.now)
-    assert stage.asked == ["postpone 1 to 12:05:00"]
+    assert stage.asked == ["postpone 1 to 12:06:00"]
     stage.answer(agent, not_before=NOON + timedelta(minutes=5))
     agent.act(stage.now)
 
-    assert stage.asked == ["postpone 1 to 12:05:00"]
+    assert stage.asked == ["postpone 1 to 12:06:00"]
     assert stage.saved[ID].event.not_before == NOON + timedelta(minutes=5)
 
 
@@ -270,7 +270,7 @@ def test_server_that_does_not_postpone_is_asked_once(stage: Stage) -> None:
     stage.answer(agent, REFUSED, not_before=NOON + timedelta(minutes=5))
     agent.act(stage.now)
 
-    assert stage.asked == ["postpone 1 to 12:05:00"]
+    assert stage.asked == ["postpone 1 to 12:06:00"]
     assert not stage.saved[ID].may_postpone
 
 
@@ -286,7 +286,7 @@ def test_hook_is_asked_again_although_no_later_time_could_be_asked_for(stage: St
     assert stage.begun == ["scheduled first", "scheduled first"]
     stage.end_hook(agent, status=75)
 
-    assert stage.asked == ["postpone 1 to 12:05:00", "postpone 1 to 12:05:10"]
+    assert stage.asked == ["postpone 1 to 12:06:00", "postpone 1 to 12:06:00"]
 
 
 def approving(stage: Stage) -> None:
