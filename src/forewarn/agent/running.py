@@ -53,6 +53,7 @@ def run_agent(agent: Agent, inbox: Inbox, status: Status, notifier: Notifier) ->
         status.heartbeat = now.steady
         agent.act(now, may_begin=not stops)
         status.note_cases(agent.cases, now.wall.timestamp())
+        status.hooks = agent.outcomes
         notifier.tell("WATCHDOG=1")
         try:
             news = inbox.get(timeout=_time_to_sleep(agent, now.steady, longest))

@@ -47,14 +47,14 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
     notifier = Notifier(surroundings.notify_socket, surroundings.watchdog_seconds)
     inbox = make_inbox()
     gc.enable()
-    gc.freeze()
+    gc.freeze()  # what was imported is never garbage, and a process for years should not look at it
     with (
         StateFile(settings.state_dir, is_dry=is_dry) as state,
         make_client(settings, patience=_PATIENCE) as client,
     ):
         cases = state.load()
         # Before anybody can ask: what was drained stays so, however long the server is away.
-        status.note_cases(cases, read_clock().wall.timestamp())
+        status.restore(cases)
         if settings.listen is not None:
             from forewarn.agent.listener import start_listener
 
