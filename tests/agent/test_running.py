@@ -7,18 +7,19 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from tests.agent.conftest import Stage, make_change, make_event, make_hooks
+from tests.agent.conftest import ID, Stage, make_change, make_event, make_hooks
 from tests.e2e.conftest import wait_until
 from tests.sdk.conftest import Metadata, answer_well, answer_with, event
 
 from forewarn.agent import running, service
 from forewarn.agent.agent import Looked
-from forewarn.agent.performing import Answered
+from forewarn.agent.performing import Answered, HookEnded
 from forewarn.agent.preparing import find_identity
 from forewarn.agent.running import Stop, make_inbox, run_agent, settle_agent, watch
 from forewarn.agent.settings import Settings, read_settings, read_surroundings
 from forewarn.agent.status import Status
 from forewarn.agent.systemd import Notifier
+from forewarn.agent.vocabulary import Outcome, Phase
 from forewarn.client import Change, Client, UnavailableError
 
 SECONDS = 20
@@ -203,6 +204,34 @@ def test_second_stop_does_not_wait_for_hooks(stage: Stage) -> None:
     run_agent(agent, inbox, Status(), NOBODY)
 
     assert stage.begun == ["scheduled first"]
+    assert agent.is_running
+
+
+def test_one_look_that_is_stopped_waits_for_the_hook_that_is_running(stage: Stage) -> None:
+    agent, inbox = stage.start(), make_inbox()
+    for news in (make_change(), Stop()):
+        inbox.put(news)
+    told: list[bool] = []
+
+    looking = threading.Thread(target=lambda: told.append(settle_agent(agent, inbox)))
+    looking.start()
+    wait_until(inbox.empty, "it does not take the news", SECONDS)
+    looking.join(0.3)
+    assert looking.is_alive()
+    inbox.put(HookEnded(event_id=ID, phase=Phase.SCHEDULED, hook="first", status=0))
+    looking.join(SECONDS)
+
+    assert told == [False]
+    assert stage.begun == ["scheduled first"]
+    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.READY
+
+
+def test_one_look_that_is_stopped_twice_does_not_wait(stage: Stage) -> None:
+    agent, inbox = stage.start(), make_inbox()
+    for news in (make_change(), Stop(), Stop()):
+        inbox.put(news)
+
+    assert not settle_agent(agent, inbox)
     assert agent.is_running
 
 

@@ -1,5 +1,6 @@
 """The agent as a process, with a server that is away or does not do as it is asked."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Generator
@@ -13,6 +14,7 @@ from tests.ports import free_port
 from tests.sdk.conftest import Metadata, answer_well, answer_with, event
 
 from forewarn.agent.state import StateFile
+from forewarn.agent.vocabulary import Outcome, Phase
 
 SECONDS = 20
 
@@ -99,6 +101,31 @@ def test_one_look_ends_although_no_later_time_can_be_asked_for(
     lines = (f'state_dir = "{tmp_path}"', 'ask_again = "1s"', "[hooks]", 'scheduled = "exit 75"')
 
     assert run("once", tmp_path, metadata, *lines) == 75
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_one_look_that_is_stopped_lets_its_hook_end_and_begins_no_other(
+    tmp_path: Path, metadata: Metadata, number: signal.Signals
+) -> None:
+    command = write_command(
+        "once",
+        tmp_path,
+        f'endpoint = "{metadata.endpoint}"',
+        'name = "web-0"',
+        f'state_dir = "{tmp_path}"',
+        "[hooks]",
+        f"scheduled = ['touch {tmp_path}/begun; sleep 1; touch {tmp_path}/ended', 'exit 75']",
+    )
+
+    with subprocess.Popen(command) as once:
+        wait_until((tmp_path / "begun").exists, "no hook begins", SECONDS)
+        once.send_signal(number)
+        status = once.wait(SECONDS)
+
+    assert status == 1
+    assert (tmp_path / "ended").exists()
+    (case,) = StateFile(tmp_path).load().values()
+    assert list(case.outcomes[Phase.SCHEDULED].values()) == [Outcome.READY]
 
 
 def test_check_points_out_a_state_dir_that_the_agent_refuses(

@@ -32,7 +32,7 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
             return DONE
         from forewarn.agent.agent import Looked
         from forewarn.agent.composing import compose_agent, make_performer
-        from forewarn.agent.running import make_inbox, settle_agent
+        from forewarn.agent.running import make_inbox, settle_agent, take_signals
 
         inbox = make_inbox()
         performer = make_performer(client, surroundings, inbox, is_dry=is_dry)
@@ -42,13 +42,16 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
         for change in changes:
             inbox.put(change)
         inbox.put(Looked())
-        settle_agent(agent, inbox)
+        take_signals(inbox)
+        is_finished = settle_agent(agent, inbox)
     outcomes = {outcome for _, outcome in agent.outcomes}
-    return _find_status(outcomes, has_failed=agent.has_failed)
+    return _find_status(outcomes, has_failed=agent.has_failed, is_finished=is_finished)
 
 
-def _find_status(outcomes: set[Outcome], *, has_failed: bool) -> int:
+def _find_status(outcomes: set[Outcome], *, has_failed: bool, is_finished: bool) -> int:
     """Return what the process ends with after hooks came to their end with *outcomes*."""
+    if not is_finished:
+        return FAILED
     if Outcome.NOT_YET in outcomes:
         return UNFINISHED
     return FAILED if has_failed or outcomes - {Outcome.READY} else DONE

@@ -67,15 +67,23 @@ def run_agent(agent: Agent, inbox: Inbox, status: Status, notifier: Notifier) ->
             agent.take(news, read_clock())
 
 
-def settle_agent(agent: Agent, inbox: Inbox) -> None:
-    """Take what there is, do what is due, and what that leads to, until nothing is under way."""
+def settle_agent(agent: Agent, inbox: Inbox) -> bool:
+    """Take what there is, do what is due, and what that leads to, until nothing is under way.
+
+    Return whether it came to that: a Stop is for this what it is for `run_agent`.
+    """
+    stops = 0
     agent.act(now := read_clock())
-    while agent.is_busy or not inbox.empty():
+    while stops < 2 and (agent.is_running if stops else agent.is_busy or not inbox.empty()):
         with contextlib.suppress(Empty):
             news = inbox.get(timeout=_time_to_sleep(agent, now.steady))
-            if not isinstance(news, Stop):
+            if isinstance(news, Stop):
+                stops += 1
+                _log.info("stopping hooks_running=%s", agent.is_running)
+            else:
                 agent.take(news, read_clock())
-        agent.act(now := read_clock())
+        agent.act(now := read_clock(), may_begin=not stops)
+    return not stops
 
 
 def watch(
