@@ -236,11 +236,10 @@ def test_hook_of_a_very_long_event_can_be_started() -> None:
     results: SimpleQueue[Result] = SimpleQueue()
     event = make_event(description="x" * 200_000)
     hook = Hook(name="count", command=("/bin/sh", "-c", "test $(wc -c) -gt 200000"))
-    with Client("127.0.0.1:9") as client:
-        RealPerformer(client, {}, results.put).run_hook(
-            event, RunHook(phase=Phase.STARTED, hook=hook, seconds=60)
-        )
-        result = results.get(timeout=END_SECONDS)
+    performer = RealPerformer(lambda: Client("127.0.0.1:9"), {}, results.put)
+
+    performer.run_hook(event, RunHook(phase=Phase.STARTED, hook=hook, seconds=60))
+    result = results.get(timeout=END_SECONDS)
 
     assert isinstance(result, HookEnded)
     assert result.outcome is Outcome.READY

@@ -1,6 +1,7 @@
 """The agent as a process, with a server that is away or does not do as it is asked."""
 
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -135,3 +136,72 @@ def test_check_points_out_a_state_dir_that_the_agent_refuses(
 
     assert run("check", tmp_path, metadata, f'state_dir = "{tmp_path}/state"') == 1
     assert "name another folder with state_dir" in capfd.readouterr().out
+
+
+def test_check_points_out_what_is_never_run_and_what_fails_although_the_server_is_away(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hooks.d" / "schedule.d").mkdir(parents=True)
+    (tmp_path / "hooks.d" / "started.d").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "state.json").write_bytes(b"{")
+    lines = (f'endpoint = "http://127.0.0.1:{free_port()}"', f'state_dir = "{tmp_path}"')
+    command = write_command("check", tmp_path, *lines)
+
+    status = subprocess.run(command, check=False, timeout=3 * SECONDS).returncode
+
+    told = capfd.readouterr()
+    assert status == 6
+    assert "schedule.d is not in the folder of a phase" in told.out
+    assert "started.d cannot be executed" in told.out
+    assert "state.json is not as an agent writes it" in told.out
+    assert "moved" not in told.err
+    assert (tmp_path / "state.json").read_bytes() == b"{"
+
+
+def test_check_of_a_broken_state_fails_and_shows_the_rest(
+    tmp_path: Path, metadata: Metadata, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "state.json").write_bytes(b"{")
+
+    assert run("check", tmp_path, metadata, f'state_dir = "{tmp_path}"') == 1
+
+    told = capfd.readouterr()
+    assert "An agent that starts sets it aside" in told.out
+    assert "this machine    web-0" in told.out
+    assert "Traceback" not in told.err
+
+
+def test_check_shows_what_the_terminal_has_no_characters_for(
+    tmp_path: Path, metadata: Metadata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+
+    assert (
+        run(
+            "check",
+            tmp_path,
+            metadata,
+            f'state_dir = "{tmp_path}"',
+            "[hooks]",
+            'started = "\u2013"',
+        )
+        == 0
+    )
+
+
+def test_dry_run_leaves_the_port_to_the_real_agent(tmp_path: Path, metadata: Metadata) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as real:
+        command = write_command(
+            "run",
+            tmp_path,
+            f'endpoint = "{metadata.endpoint}"',
+            f'state_dir = "{tmp_path}"',
+            'name = "web-0"',
+            f'listen = "127.0.0.1:{real.getsockname()[1]}"',
+        )
+        with subprocess.Popen([*command, "--dry-run"], stderr=subprocess.PIPE, text=True) as dry:
+            try:
+                assert dry.stderr is not None
+                assert any("agent_runs" in line for line in dry.stderr)
+            finally:
+                dry.kill()

@@ -64,8 +64,10 @@ def test_state_that_cannot_be_read_is_set_aside(
 
     assert StateFile(tmp_path).load() == {}
 
-    assert (tmp_path / "state.broken").read_bytes() == content
+    aside = tmp_path / "state.broken"
+    assert aside.read_bytes() == content
     assert "state_broken" in caplog.text
+    assert f"state_set_aside file={aside}" in caplog.text
 
 
 def test_writing_that_is_cut_short_leaves_the_last_state(tmp_path: Path) -> None:
@@ -138,7 +140,7 @@ def test_second_agent_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> N
     assert third.returncode == 0, third.stderr
 
 
-def test_dry_state_is_only_read(tmp_path: Path) -> None:
+def test_dry_state_is_only_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "state.json").write_bytes(b"{")
 
     with StateFile(tmp_path, is_dry=True) as dry:
@@ -147,6 +149,7 @@ def test_dry_state_is_only_read(tmp_path: Path) -> None:
 
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
     assert (tmp_path / "state.json").read_bytes() == b"{"
+    assert "state_set_aside" not in caplog.text
 
 
 def test_file_is_json_that_people_can_read(tmp_path: Path) -> None:

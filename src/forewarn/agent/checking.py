@@ -1,5 +1,7 @@
 """`forewarn-agent check`: what there is, and what is wrong with it."""
 
+import contextlib
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -7,12 +9,13 @@ from pathlib import Path
 from forewarn.agent.cases import Case
 from forewarn.agent.composing import find_all_hooks
 from forewarn.agent.errors import StateError
-from forewarn.agent.hooks import find_misfits
+from forewarn.agent.hooks import find_misfits, find_strays
 from forewarn.agent.logs import make_printable
 from forewarn.agent.preparing import DONE, FAILED, conclude, find_identity, make_client, prepare
 from forewarn.agent.rules import judge
 from forewarn.agent.settings import Settings
 from forewarn.agent.state import StateFile, check_folder
+from forewarn.agent.vocabulary import Phase
 from forewarn.client import Event
 from forewarn.protocol.identity import Identity
 
@@ -28,10 +31,21 @@ def _check(file: Path | None) -> int:
     _print("approval", settings.approval)
     for phase, hooks in find_all_hooks(settings).items():
         _print(f"{phase} hooks", ", ".join(hook.name for hook in hooks) or "none")
-    cases = StateFile(settings.state_dir, is_dry=True).load()
-    _print("state", f"{settings.state_dir}, {len(cases)} events known")
-    for case in cases.values():
-        _print("known event", _describe_case(case))
+    problems = tuple(_find_problems(settings))
+    try:
+        _show_events(settings)
+    finally:  # the server may be away
+        for problem in problems:
+            _print("PROBLEM", problem)
+    return FAILED if problems else DONE
+
+
+def _show_events(settings: Settings) -> None:
+    with contextlib.suppress(StateError):  # which is one of the problems
+        cases = StateFile(settings.state_dir).read()
+        _print("state", f"{settings.state_dir}, {len(cases)} events known")
+        for case in cases.values():
+            _print("known event", _describe_case(case))
     with make_client(settings) as client:
         me = find_identity(settings, client)
         document = client.document()
@@ -39,10 +53,6 @@ def _check(file: Path | None) -> int:
     _print("this machine", me.name)
     for event in document.events:
         _print("event", _describe(event, me, settings))
-    problems = tuple(_find_problems(settings))
-    for problem in problems:
-        _print("PROBLEM", problem)
-    return FAILED if problems else DONE
 
 
 def _describe(event: Event, me: Identity, settings: Settings) -> str:
@@ -62,8 +72,14 @@ def _describe_case(case: Case) -> str:
 def _find_problems(settings: Settings) -> Iterator[str]:
     try:
         check_folder(settings.state_dir)
+        StateFile(settings.state_dir).read()
     except StateError as error:
         yield str(error)
+    for path in find_strays(settings.hooks_dir):
+        yield (
+            f"{path} is not in the folder of a phase, and so is never run; put it into one of"
+            f" {', '.join(f'{phase}.d' for phase in Phase)}, or take it away."
+        )
     for path in find_misfits(settings.hooks_dir):
         yield (
             f"{path} cannot be executed, and so fails as a hook, and its event is not approved;"
@@ -72,4 +88,6 @@ def _find_problems(settings: Settings) -> Iterator[str]:
 
 
 def _print(label: str, text: str) -> None:
-    print(f"{label:16}{make_printable(text)}")  # noqa: T201
+    encoding = sys.stdout.encoding  # which may lack what is in the name of a file
+    shown = make_printable(text).encode(encoding, "backslashreplace").decode(encoding)
+    print(f"{label:16}{shown}")  # noqa: T201

@@ -4,6 +4,7 @@ ForewarnError
 └ AgentError            the root of every error of this package
   ├ SettingsError       the configuration cannot be used
   └ StateError          what is kept on disk cannot be used, or another agent is using it
+    └ BrokenStateError  the agent did not write it like that
 """
 
 from forewarn.protocol.errors import ForewarnError
@@ -24,3 +25,7 @@ class SettingsError(AgentError):
 
 class StateError(AgentError):
     """What is kept on disk cannot be used, or another agent is using it."""
+
+
+class BrokenStateError(StateError):
+    """What is kept on disk is not as an agent writes it."""

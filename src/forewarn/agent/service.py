@@ -55,7 +55,7 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
         cases = state.load()
         # Before anybody can ask: what was drained stays so, however long the server is away.
         status.restore(cases)
-        if settings.listen is not None:
+        if settings.listen is not None and not is_dry:  # the port may be the real agent's
             from forewarn.agent.listener import start_listener
 
             start_listener(settings.listen, status)

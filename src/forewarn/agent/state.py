@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
 from forewarn.agent.cases import Case, Cases, write_item
-from forewarn.agent.errors import StateError
+from forewarn.agent.errors import BrokenStateError, StateError
 from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
 from forewarn.protocol.document import read_event
 
@@ -41,6 +41,13 @@ class StateFile:
         if self._lock is not None:
             self._lock.close()
 
+    def _set_aside(self) -> None:
+        if not self._is_dry:
+            aside = self.path.with_suffix(".broken")
+            with contextlib.suppress(OSError):
+                self.path.replace(aside)
+                _log.warning("state_set_aside file=%s", aside)
+
     def _take_lock(self) -> None:
         """Make the folder, and keep other agents out of it."""
         folder = self.path.parent
@@ -58,7 +65,17 @@ class StateFile:
             )
 
     def load(self) -> Cases:
-        """Return the cases that were saved last. What cannot be read is set aside."""
+        """Return the cases that were saved last. What is broken is set aside."""
+        try:
+            return self.read()
+        except BrokenStateError:
+            # To stop here would leave the machine without an agent until somebody comes.
+            _log.exception("state_broken")
+            self._set_aside()
+            return {}
+
+    def read(self) -> Cases:
+        """Return the cases that were saved last, or raise StateError."""
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
@@ -67,14 +84,11 @@ class StateFile:
             raise StateError(f"{self.path} cannot be read: {error}.") from error
         try:
             return decode_cases(content)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            aside = self.path.with_suffix(".broken")
-            # To stop here would leave the machine without an agent until somebody comes.
-            _log.exception("state_broken moved_to=%s", aside)
-            if not self._is_dry:
-                with contextlib.suppress(OSError):
-                    self.path.replace(aside)
-            return {}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise BrokenStateError(
+                f"{self.path} is not as an agent writes it: {error!r}. An agent that starts sets it"
+                " aside and begins anew, and has forgotten which hooks it has run."
+            ) from error
 
     def save(self, cases: Cases) -> None:
         """Replace the file; when this returns, *cases* survive a power cut."""

@@ -127,10 +127,12 @@ def test_check_shows_what_is_known_and_what_is_wrong(
     (event,) = server.create("Reboot", "solo-0")
     machine.run("once")
     (machine.folder / "hooks.d" / "started.d" / "notes.txt").touch()
+    (machine.folder / "hooks.d" / "20-stop").touch()
 
     checked = machine.run("check")
 
     known = f"{event['event_id']} handle scheduled: scheduled '10-note' ready"
     assert f"known event     {known}" in checked.stdout
     assert "notes.txt cannot be executed" in checked.stdout
+    assert "20-stop is not in the folder of a phase" in checked.stdout
     assert checked.returncode == 1
