@@ -1,5 +1,6 @@
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,26 @@ def test_writing_that_is_cut_short_leaves_the_last_state(tmp_path: Path) -> None
     (tmp_path / "state.new").write_bytes(b'{"version": 1, "ca')
 
     assert StateFile(tmp_path).load() == {ID: CASES[0]}
+
+
+def test_state_is_on_disk_before_and_after_it_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+    sizes: list[int] = []
+
+    def note(descriptor: int) -> None:
+        found = os.fstat(descriptor)
+        sizes.append(found.st_size)
+        kind = "folder" if stat.S_ISDIR(found.st_mode) else "file"
+        synced.append((kind, (tmp_path / "state.json").exists()))
+
+    monkeypatch.setattr(os, "fsync", note)
+
+    StateFile(tmp_path).save({ID: CASES[0]})
+
+    assert synced == [("file", False), ("folder", True)]
+    assert sizes[0] == (tmp_path / "state.json").stat().st_size
 
 
 def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

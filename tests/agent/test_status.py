@@ -159,6 +159,14 @@ def test_probe_that_does_not_wait_for_its_answer_is_no_news(
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_probe_that_says_nothing_is_not_listened_to_for_ever() -> None:
+    listener = start_listener(("127.0.0.1", 0), Status())
+    with socket.create_connection(("127.0.0.1", listener.server_address[1]), timeout=20) as probe:
+        assert probe.recv(1) == b""
+    listener.shutdown()
+    listener.server_close()
+
+
 def test_address_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from forewarn.agent.hooks import NOT_YET, describe
+from forewarn.agent.hooks import LONGEST_VALUE, NOT_YET, describe
+from forewarn.agent.preparing import UNUSABLE
 from forewarn.agent.processes import GRACE_SECONDS
 from forewarn.agent.rules import SHORT_FREEZE
 from forewarn.agent.settings import (
@@ -62,6 +63,7 @@ def test_defaults_of_the_reference_are_those_there_are(tmp_path: Path) -> None:
     assert f'"{defaults.approval}" unless said' in example()
     assert f"a Freeze of less than {SHORT_FREEZE.seconds} s is ignored" in PAGE
     assert f"SIGKILL {GRACE_SECONDS:.0f} s later" in PAGE
+    assert f"more than {LONGEST_VALUE:,} bytes" in PAGE
 
 
 def test_phases_and_variables_of_the_reference_are_those_there_are() -> None:
@@ -104,5 +106,6 @@ def test_unit_of_systemd_runs_the_agent_and_waits_for_hooks() -> None:
     assert settings["Type"] == "notify"
     assert settings["ExecStart"].endswith("/forewarn-agent run")
     assert settings["KillMode"] == "mixed"
+    assert settings["RestartPreventExitStatus"] == str(UNUSABLE)
     default_state = read_surroundings({}, platform="linux").state
     assert f"/var/lib/{settings['StateDirectory']}" == str(default_state)

@@ -23,7 +23,7 @@ from forewarn.protocol.versions import NEWEST
 NOT_YET: Final = 75
 """EX_TEMPFAIL of sysexits.h."""
 
-_LONGEST_VALUE: Final = 32_000
+LONGEST_VALUE: Final = 32_000
 """In bytes. Windows has room for 32,767 characters in a variable, Linux for 128 KiB."""
 
 _POWERSHELL: Final = ("powershell.exe", "-NoProfile", "-ExecutionPolicy", "Bypass", "-File")
@@ -160,8 +160,8 @@ def _find_runner(path: Path, *, is_windows: bool) -> tuple[str, ...] | None:
 
 def _fit(value: str, encoding: str) -> str:
     encoded = value.replace("\0", "").encode(encoding, "replace")
-    cut = encoded[:_LONGEST_VALUE].decode(encoding, "ignore")
-    if len(encoded) > _LONGEST_VALUE:
+    cut = encoded[:LONGEST_VALUE].decode(encoding, "ignore")
+    if len(encoded) > LONGEST_VALUE:
         return cut.rpartition(" ")[0] or cut  # half a name is that of another machine
     return cut
 
