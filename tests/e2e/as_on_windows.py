@@ -1,6 +1,7 @@
 """Run the agent with its arguments, without what Windows lacks."""
 
 import os
+import select
 import signal
 import socket
 import sys
@@ -11,6 +12,7 @@ POSIX_ONLY = {
 }
 MISSING = {
     os: ("fork", "getuid", "killpg", "setsid"),
+    select: ("poll",),
     signal: ("SIGHUP", "SIGKILL", "SIGUSR1"),
     socket: ("AF_UNIX",),
 }
