@@ -34,7 +34,7 @@ cp "$here/lan.network" "$tree/etc/systemd/network/"
 echo guest > "$tree/etc/hostname"
 # It logs every command it is given.
 mkdir "$tree/etc/systemd/system/qemu-guest-agent.service.d"
-printf '[Service]\nStandardError=null\n' > "$tree/etc/systemd/system/qemu-guest-agent.service.d/quiet.conf"
+printf '[Service]\nLogLevelMax=notice\n' > "$tree/etc/systemd/system/qemu-guest-agent.service.d/quiet.conf"
 
 mke2fs -q -t ext4 -d "$tree" "$3" 1G
 rm -r "$tree"
