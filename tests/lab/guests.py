@@ -103,16 +103,14 @@ class Guest:
 
     @property
     def notes(self) -> list[str]:
-        """What hooks have noted on the disk, as `begin scheduled app=inactive`."""
-        status, said = self.attempt("cat /var/lib/notes")
-        return [line.rpartition(" ")[0] for line in said.splitlines()] if status == 0 else []
+        """What hooks have noted, as `begin scheduled app=inactive`."""
+        return (self.folder / "notes").read_text(encoding="ascii").splitlines()
 
     def wait_for_note(self, note: str, seconds: float = COMMAND_SECONDS) -> None:
         wait_until(
             lambda: any(line.startswith(note) for line in self.notes),
             f"no hook has noted {note!r}; see {self.console}",
             seconds,
-            pause=0.3,
         )
 
     def _command(self) -> list[str]:
@@ -123,7 +121,7 @@ class Guest:
             *("-append", WORDS_FOR_THE_KERNEL),
             *("-drive", f"file={self.disk},format=raw,if=virtio,snapshot=on"),
             *("-netdev", "user,id=lan", "-device", "virtio-net-pci,netdev=lan,romfile="),
-            *("-serial", f"file:{self.console}"),
+            *("-serial", f"file:{self.console}", "-serial", f"file:{self.folder}/notes"),
             *("-qmp", f"unix:{self.folder}/monitor,server=on,wait=off"),
             *("-chardev", f"socket,id=inside,path={self.folder}/inside,server=on,wait=off"),
             *("-device", "virtio-serial"),
