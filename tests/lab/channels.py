@@ -3,6 +3,7 @@
 A socket has one partner at a time. Who comes second waits until the first is gone.
 """
 
+import base64
 import contextlib
 import json
 import socket
@@ -74,6 +75,18 @@ def inside(folder: Path, seconds: float) -> Generator[Channel]:
     with contextlib.closing(_find_inside(folder, seconds)) as channel:
         channel.set_patience(seconds)
         yield channel
+
+
+def execute(guest: Channel, command: str, seconds: float) -> tuple[int, str]:
+    """Run a command of the shell in the guest; return its status and what it said."""
+    asked = {"path": "/bin/sh", "arg": ["-c", f"exec 2>&1; {command}"], "capture-output": True}
+    pid = guest.ask("guest-exec", **asked)["pid"]
+    deadline = time.monotonic() + seconds
+    while not (done := guest.ask("guest-exec-status", pid=pid))["exited"]:
+        assert time.monotonic() < deadline, f"{command}: not done in {seconds} s"
+        time.sleep(0.1)
+    said = base64.b64decode(done.get("out-data", "")).decode()
+    return done.get("exitcode", -done.get("signal", 0)), said
 
 
 def _find_inside(folder: Path, seconds: float) -> Channel:

@@ -1,13 +1,11 @@
 """A guest of QEMU: Debian with systemd, the agent and its hooks. It runs without KVM, so slowly."""
 
-import base64
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.e2e.conftest import STOP_SECONDS, wait_until
-from tests.lab.channels import inside
+from tests.lab.channels import execute, inside
 
 TREE = Path(__file__).parents[2] / ".lab" / "tree"
 MAKE_DISK = Path(__file__).with_name("make_disk.sh")
@@ -54,14 +52,7 @@ class Guest:
     def attempt(self, command: str) -> tuple[int, str]:
         """Run a command of the shell; return its status and what it said."""
         with inside(self.folder, BOOT_SECONDS) as channel:
-            asked = {"path": "/bin/sh", "arg": ["-c", f"exec 2>&1; {command}"]}
-            started = channel.ask("guest-exec", **asked, **{"capture-output": True})
-            deadline = time.monotonic() + COMMAND_SECONDS
-            while not (done := channel.ask("guest-exec-status", pid=started["pid"]))["exited"]:
-                assert time.monotonic() < deadline, f"{command}: not done in {COMMAND_SECONDS} s"
-                time.sleep(0.1)
-        said = base64.b64decode(done.get("out-data", "")).decode()
-        return done.get("exitcode", -done.get("signal", 0)), said
+            return execute(channel, command, COMMAND_SECONDS)
 
     def run(self, command: str) -> str:
         """Run a command that has to succeed; return what it said."""
@@ -83,9 +74,9 @@ class Guest:
         """Return a property of a unit."""
         return self.run(f"systemctl show --value --property {name} {unit}")
 
-    def take(self, seconds: int, phase: str) -> None:
-        """Let the hook that notes take so long in a phase."""
-        self.write(f"/var/lib/seconds-of-{phase}", str(seconds))
+    def take(self, seconds: int, what: str) -> None:
+        """Let the hook that notes take so long in a phase, or app.service for `stopping`."""
+        self.write(f"/var/lib/seconds-of-{what}", str(seconds))
 
     @property
     def console(self) -> Path:

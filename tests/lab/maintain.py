@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.lab.channels import inside, monitor
+from tests.lab.channels import execute, inside, monitor
 
 SECONDS = 180.0
 FREEZE_SECONDS = 6.0
+HAS_BOOTED = "journalctl --boot --unit forewarn-agent | grep agent_runs"
+"""So that the agent finds its event still Started, as it does where booting takes longest."""
 
 
 def cut(folder: Path) -> None:
@@ -50,8 +52,11 @@ def main(verb: str, folder: Path) -> None:
 
 
 def _wait_until_booted(folder: Path) -> None:
-    with inside(folder, SECONDS):
-        pass
+    deadline = time.monotonic() + SECONDS
+    with inside(folder, SECONDS) as guest:
+        while execute(guest, HAS_BOOTED, SECONDS)[0] != 0:
+            assert time.monotonic() < deadline, f"no agent runs in the guest after {SECONDS} s"
+            time.sleep(0.2)
 
 
 if __name__ == "__main__":

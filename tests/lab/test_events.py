@@ -6,7 +6,7 @@ from typing import Any
 from tests.e2e.conftest import Server
 from tests.lab.conftest import LabServerMaker
 from tests.lab.guests import Guest
-from tests.lab.maintain import FREEZE_SECONDS
+from tests.lab.maintain import FREEZE_SECONDS, cut
 
 BACK_SECONDS = 240.0
 WHOLE_LIFE = [
@@ -56,7 +56,32 @@ def test_hook_that_was_cut_off_with_the_machine_is_not_run_again(
     carry_out(server, guest, event)
 
     assert guest.notes == [note for note in WHOLE_LIFE if not note.startswith("end started")]
-    assert "hook_interrupted" in guest.run("journalctl --boot --unit forewarn-agent")
+    said = guest.run("journalctl --boot --unit forewarn-agent")
+    assert f"hook_interrupted event={event['event_id']} phase=started" in said
+
+
+def test_unit_that_was_stopping_when_the_machine_was_cut_off_is_started_again(
+    guest: Guest, start_server: LabServerMaker
+) -> None:
+    server = start_server()
+    guest.take(600, "stopping")
+    guest.enable_agent(server.metadata_port)
+
+    (event,) = server.create("Reboot", "solo-0")
+    guest.wait_for_note("stopping")
+    cut(guest.folder)
+    guest.wait_for_note("end scheduled")
+    server.cancel(event["event_id"])
+    guest.wait_for_note("end canceled")
+
+    assert guest.notes == [
+        "stopping",
+        "begin scheduled app=inactive",
+        "end scheduled app=inactive",
+        "begin canceled app=active",
+        "end canceled app=active",
+    ]
+    assert server.event(event["event_id"])["approvals"] == []
 
 
 def test_machine_that_reboots_itself_waits_for_the_hook_and_comes_back_with_its_units(
