@@ -57,7 +57,10 @@ def _compare_with_curl(endpoint: str, seconds: int) -> None:
     url = f"{endpoint}/metadata/scheduledevents?api-version=2020-07-01"
     loop = f"while :; do curl -s -H Metadata:true '{url}' | jq -c .Events; sleep 1; done"
     memory, cpu = _watch(("sh", "-c", loop), seconds)
-    print(f"a loop of curl and jq:      {memory:.1f} MiB resident, {cpu:.2f} % of a core")
+    print(
+        f"a loop of curl and jq:      {memory:.1f} MiB resident in its shell while it sleeps, "
+        f"{cpu:.2f} % of a core"
+    )
 
 
 def _compare_once(once: Sequence[str]) -> None:
@@ -79,7 +82,7 @@ def _cpu_of(command: Sequence[str]) -> float:
 
 
 def _watch(command: Sequence[str], seconds: int) -> tuple[float, float]:
-    """Return how many MiB and how many hundredths of a core *command* takes, its children too."""
+    """Return how many MiB *command* takes, and how many hundredths of a core with its children."""
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, stdout=quiet, stderr=quiet) as process:  # noqa: S603
         time.sleep(WARM_UP_SECONDS)

@@ -4,10 +4,8 @@ The only module that reads the environment. Everything else is handed the values
 """
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from ipaddress import ip_network
@@ -26,6 +24,7 @@ from pydantic_settings import (
 
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.policy import USER_INITIATED_LIMIT
+from forewarn.operations.addresses import UnixAddress, parse_address
 from forewarn.operations.context import DOCUMENT_RETENTION
 from forewarn.operations.durations import DurationError, format_duration, parse_duration
 from forewarn.protocol.errors import ForewarnError
@@ -37,7 +36,6 @@ ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file, no
 _CONTROL: Final = "127.0.0.1:8170"
 _SQLITE: Final = "sqlite:///"
 _LONGEST_DURATION: Final = timedelta(days=3660)
-_TCP: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]+)):(?P<port>[0-9]+)")
 
 
 class SettingsError(ForewarnError):
@@ -83,31 +81,6 @@ class LogFormat(StrEnum):
 
     CONSOLE = "console"
     JSON = "json"
-
-
-@dataclass(frozen=True, slots=True)
-class TcpAddress:
-    """A host and a port to listen on; port 0 is any that is free."""
-
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
-class UnixAddress:
-    """A unix socket to listen on."""
-
-    path: Path
-
-
-def parse_address(text: str) -> TcpAddress | UnixAddress:
-    """Return the address *text* names: HOST:PORT, [::1]:PORT or unix:PATH."""
-    if text.startswith("unix:") and len(text) > len("unix:"):
-        return UnixAddress(Path(text.removeprefix("unix:")))
-    match = _TCP.fullmatch(text)
-    if match is None or int(match["port"]) > 65535:
-        raise ValueError(f"{text!r} is no address; write HOST:PORT, [::1]:PORT or unix:PATH")
-    return TcpAddress(match["v6"] or match["host"], int(match["port"]))
 
 
 def _check_listener(text: str) -> str:

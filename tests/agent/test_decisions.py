@@ -65,6 +65,15 @@ def test_hook_that_is_not_ready_yet_holds_those_after_it() -> None:
     assert run(choose(after(first=NOT_YET)))[0] == "first"
 
 
+@pytest.mark.parametrize("outcome", [NOT_YET, Outcome.STOPPED])
+def test_hook_that_was_taken_away_before_it_was_ready_holds_nobody(outcome: Outcome) -> None:
+    assert choose(after(gone=outcome, first=READY, second=READY)) == Approve()
+
+
+def test_hook_that_failed_and_was_taken_away_still_has_failed() -> None:
+    assert choose(after(gone=FAILED, first=READY, second=READY)) is None
+
+
 @pytest.mark.parametrize(
     ("phase", "hook"),
     [(Phase.STARTED, "go"), (Phase.RECOVERED, "back"), (Phase.CANCELED, "undo")],
@@ -160,7 +169,8 @@ def test_hook_that_is_not_ready_asks_for_more_time_when_little_is_left() -> None
 
     assert choose(case, wall=NOON + timedelta(minutes=12), rest=1) is None
     later = choose(case, wall=NOON + timedelta(minutes=13), rest=1)
-    assert later == Postpone(NOON + timedelta(minutes=18))
+    assert later == Postpone(NOON + timedelta(minutes=20))
+    assert choose(case, wall=NOON + timedelta(minutes=15), rest=1) is None
 
 
 @pytest.mark.parametrize(

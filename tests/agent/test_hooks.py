@@ -286,11 +286,9 @@ def test_hook_that_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:
 def try_to_run(hook: Hook, *, is_dry: bool) -> Outcome:
     """Return what comes of a hook that ends before it begins."""
     results: list[Result] = []
-    with Client("127.0.0.1:9") as client:
-        performer = (
-            DryPerformer(results.append) if is_dry else RealPerformer(client, {}, results.append)
-        )
-        performer.run_hook(make_event(), RunHook(phase=Phase.STARTED, hook=hook, seconds=1))
+    real = RealPerformer(lambda: Client("127.0.0.1:9"), {}, results.append)
+    performer = DryPerformer(results.append) if is_dry else real
+    performer.run_hook(make_event(), RunHook(phase=Phase.STARTED, hook=hook, seconds=1))
     (result,) = results
     assert isinstance(result, HookEnded)
     return result.outcome

@@ -4,11 +4,12 @@ import socket
 import threading
 from collections.abc import Generator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from tests.agent.conftest import Stage, make_change, make_hooks
+from tests.agent.conftest import Stage, make_change, make_event, make_hooks
 from tests.e2e.conftest import wait_until
-from tests.sdk.conftest import Metadata, answer_with, event
+from tests.sdk.conftest import Metadata, answer_well, answer_with, event
 
 from forewarn.agent import running, service
 from forewarn.agent.agent import Looked
@@ -37,7 +38,7 @@ def settings() -> Settings:
 
 
 def test_watch_goes_on_after_a_refusal(metadata: Metadata, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(running, "LONGEST_PAUSE", 0.05)
     metadata.script = [answer_with(b'{"error": "Not you"}', 403)]
     metadata.events = [event(1)]
     inbox, status = make_inbox(), Status()
@@ -68,10 +69,30 @@ def test_watch_waits_for_a_server_that_does_not_answer(metadata: Metadata) -> No
     assert status.troubles == 2
 
 
+def test_watch_leaves_a_server_that_refuses_alone_for_longer_each_time(
+    metadata: Metadata, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(running, "time", SimpleNamespace(sleep=pauses.append))
+    refusals = [answer_with(b'{"error": "Not you"}', 403)]
+    metadata.script = [*refusals * 6, answer_well, answer_well, *refusals * 2]
+    inbox, status = make_inbox(), Status()
+    with Client(metadata.endpoint, patience=0) as client:
+        watcher = threading.Thread(target=watch, args=(client, lambda: (), inbox, status))
+        watcher.start()
+
+        for _ in range(2):
+            assert isinstance(inbox.get(timeout=SECONDS), Looked)
+
+    watcher.join(SECONDS)
+    assert pauses[:8] == [1, 2, 4, 8, 10, 10, 1, 2]
+    assert caplog.text.count("watch_refused") == 2
+
+
 def test_watch_survives_a_mistake(
     metadata: Metadata, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(running, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(running, "LONGEST_PAUSE", 0.05)
     metadata.events = [event(1)]
     inbox, mistakes = make_inbox(), [ZeroDivisionError()]
 
@@ -122,19 +143,46 @@ def test_server_in_trouble_is_not_taken_for_one_that_knows_no_names(
         find_identity(settings, client)
 
 
-@pytest.mark.parametrize("last", [403, 503])
+@pytest.mark.parametrize("trouble", [403, 503])
 def test_agent_asks_until_it_is_told_who_it_is(
-    metadata: Metadata, settings: Settings, monkeypatch: pytest.MonkeyPatch, last: int
+    metadata: Metadata, settings: Settings, monkeypatch: pytest.MonkeyPatch, trouble: int
 ) -> None:
     monkeypatch.setattr(service, "IDENTITY_SECONDS", 0)
-    metadata.script = [*[answer_with(b"", 404)] * 2, answer_with(b"", last)]
+    metadata.script = [answer_with(b"", trouble)] * 4 + [answer_with(b'{"name": "web-7"}')]
+    status = Status()
+
+    with Client(metadata.endpoint, patience=0) as client:
+        me = service.wait_for_identity(settings, client, status, NOBODY)
+
+    assert me.name == "web-7"
+    assert status.troubles > 0
+
+
+def test_agent_that_is_refused_for_long_goes_by_its_host_name(
+    metadata: Metadata, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "IDENTITY_SECONDS", 0)
+    metadata.script = [answer_with(b"", 403)] * 99
     status = Status()
 
     with Client(metadata.endpoint, patience=0) as client:
         me = service.wait_for_identity(settings, client, status, NOBODY)
 
     assert me.name == socket.gethostname()
-    assert status.troubles == 1
+    assert status.troubles == service.MOST_REFUSALS
+
+
+@pytest.mark.parametrize("name", [None, "web-7"])
+def test_machine_that_is_told_its_name_does_not_go_by_its_host_name(
+    metadata: Metadata, settings: Settings, name: str | None
+) -> None:
+    metadata.script = [answer_with(b'{"name": "web-7"}')]
+
+    with Client(metadata.endpoint) as client:
+        me = find_identity(replace(settings, name=name), client)
+
+    assert make_event(resources=("web-7",)).affects(me)
+    assert not make_event(resources=(socket.gethostname(),)).affects(me)
 
 
 def test_name_of_the_configuration_is_asked_of_nobody(

@@ -28,6 +28,7 @@ def test_metrics_have_the_names_and_labels_that_dashboards_know() -> None:
     status.note_change(make_change(resources=("web-0", 'we"b'), event_source="Platform"))
     status.note_change(make_change(ChangeKind.STARTED, number=2))
     status.note_cases({ID: make_case(outcomes=DRAINED, consent=Consent.GIVEN)}, 1000.0)
+    status.hooks = {(Phase.SCHEDULED, Outcome.READY): 2, (Phase.STARTED, Outcome.FAILED): 1}
 
     lines = [line for line in write_metrics(status).splitlines() if not line.startswith("#")]
 
@@ -54,6 +55,8 @@ def test_metrics_have_the_names_and_labels_that_dashboards_know() -> None:
         f"{prefix}request_sum 0.5",
         f"{prefix}request_count 1",
         f"{prefix}request_error 1",
+        'forewarn_agent_hooks_total{phase="scheduled",outcome="ready"} 2',
+        'forewarn_agent_hooks_total{phase="started",outcome="failed"} 1',
     ]
 
 
@@ -65,14 +68,37 @@ def test_drain_has_not_finished_while_a_hook_runs() -> None:
     status = Status()
 
     status.note_cases({ID: make_case()}, 1.0)
+    assert status.drained[ID] == {}
     status.note_cases({ID: make_case(outcomes=DRAINED)}, 2.0)
     status.note_cases({ID: make_case(outcomes=DRAINING)}, 3.0)
-    assert status.drained[ID] == {"start": 1.0}
+    assert status.drained[ID] == {"start": 2.0}
     status.note_cases({ID: make_case(outcomes=DRAINED)}, 4.0)
-    assert status.drained[ID] == {"start": 1.0, "finish": 4.0}
+    assert status.drained[ID] == {"start": 2.0, "finish": 4.0}
     status.note_cases({}, 5.0)
 
     assert (status.drained, status.approved) == ({}, {})
+
+
+def test_what_was_done_before_the_agent_was_restarted_has_no_time() -> None:
+    case = make_case(outcomes=DRAINED, consent=Consent.GIVEN)
+    status = Status()
+    status.restore({ID: case})
+    assert status.is_draining
+
+    status.note_cases({ID: case}, 1000.0)
+    assert (status.drained, status.approved) == ({}, {})
+    status.note_cases({}, 1001.0)
+    status.note_cases({ID: case}, 1002.0)
+
+    assert status.approved == {ID: 1002.0}
+
+
+def test_event_that_was_postponed_is_not_approved_any_more() -> None:
+    status = Status()
+    status.note_cases({ID: make_case(consent=Consent.GIVEN)}, 1000.0)
+    status.note_cases({ID: make_case(consent=Consent.OPEN)}, 1001.0)
+
+    assert status.approved == {}
 
 
 @pytest.mark.parametrize(

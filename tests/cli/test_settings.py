@@ -11,13 +11,10 @@ from forewarn.settings import (
     ClockKind,
     Settings,
     SettingsError,
-    TcpAddress,
-    UnixAddress,
     environment_with,
     load_cli_settings,
     load_settings,
     make_settings,
-    parse_address,
 )
 
 Write = Callable[[str], Path]
@@ -158,26 +155,6 @@ def test_settings_made_directly_do_not_see_the_environment(
     monkeypatch.setenv("FOREWARN_CONTROL", "127.0.0.1:1")
 
     assert Settings().control == "127.0.0.1:8170"
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("127.0.0.1:80", TcpAddress("127.0.0.1", 80)),
-        ("[::1]:0", TcpAddress("::1", 0)),
-        ("localhost:8169", TcpAddress("localhost", 8169)),
-        ("unix:/run/x.sock", UnixAddress(Path("/run/x.sock"))),
-        ("unix:x.sock", UnixAddress(Path("x.sock"))),
-    ],
-)
-def test_address_is_read(text: str, address: TcpAddress | UnixAddress) -> None:
-    assert parse_address(text) == address
-
-
-@pytest.mark.parametrize("text", ["", "unix:", "::1:80", "[::1]", "h", ":80", "h:", "h:x", "h/:1"])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no address"):
-        parse_address(text)
 
 
 def test_commands_take_server_and_token_from_the_environment(

@@ -76,6 +76,7 @@ def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Q
         ("\nnope = 1\n", 2, "nope: there is no such key."),
         ('[gate]\nname = "x"\n', 1, "gate: write it as a list; gates are [[gate]]."),
         (HTTP.replace("https", "ftp"), 4, "url of gate 1: write a URL that begins with http"),
+        (HTTP.replace("://", "://u:T0KEN/P@"), 4, "url of gate 1: there is no way to such a host"),
         (HTTP.replace('"web"', '"w e b"'), 2, "name of gate 1: 'w e b' is no name for a gate"),
         (HTTP.replace('"http"', '"pigeon"'), 3, "kind of gate 1: write http, command, prometheus "),
         (HTTP.replace('kind = "http"\n', ""), 1, "kind of gate 1: write http, command, "),

@@ -76,7 +76,7 @@ def test_secret_may_be_in_a_file_beside_it(
         ("first_retry = -1\n", 1, "first_retry: input should be greater than 0."),
         ("attempts = 0\n", 1, "attempts: "),
         ('[target]\nname = "x"\n', 1, "target: write it as a list; targets are [[target]]."),
-        (HOOK.replace("https", "ftp"), 4, "url of target 1: a webhook has a URL that begins"),
+        (HOOK.replace("https", "ftp"), 4, "url of target 1: write a URL that begins"),
         (HOOK.replace("hush.", "u:T0KEN/P@hush."), 4, "url of target 1: there is no way to such"),
         (HOOK.replace("hush.", ".."), 4, "url of target 1: there is no way to such a host"),
         (HOOK.replace("hush.example", ":80"), 4, "url of target 1: there is no way to such a host"),

@@ -4,7 +4,7 @@ What is begun was recorded first, so that a process that is killed at any moment
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Protocol, assert_never
@@ -98,8 +98,8 @@ class Agent:
     cases: Cases
     memory: Memory
     performer: Performer
-    outcomes: set[Outcome] = field(default_factory=set)
-    """What has come of hooks as yet."""
+    outcomes: Mapping[tuple[Phase, Outcome], int] = field(default_factory=dict)
+    """How many hooks came to which end as yet."""
     has_failed: bool = False
     """Whether an approval was not taken, or the state not saved, at any time."""
     _runs: dict[EventId, _Run] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Agent:
 
     def __post_init__(self) -> None:
         for case in self.cases.values():
-            _warn_of_interrupted(case)
+            self._warn_of_interrupted(case)
         self.cases = {event_id: resume(case) for event_id, case in self.cases.items()}
 
     @property
@@ -184,7 +184,7 @@ class Agent:
         run = self._runs.pop(ended.event_id)
         self._moved.discard(ended.event_id)
         outcome = run.ending or ended.outcome
-        self.outcomes.add(outcome)
+        self._count(ended.phase, outcome)
         _log.log(
             _LEVELS[outcome],
             "hook_ended event=%s phase=%s hook=%r outcome=%s status=%d",
@@ -311,6 +311,18 @@ class Agent:
             run.deadline = now.steady + GRACE_SECONDS
             run.process.terminate()
 
+    def _count(self, phase: Phase, outcome: Outcome) -> None:
+        number = self.outcomes.get((phase, outcome), 0) + 1
+        self.outcomes = {**self.outcomes, (phase, outcome): number}
+
+    def _warn_of_interrupted(self, case: Case) -> None:
+        for phase, outcomes in case.outcomes.items():
+            for hook, outcome in outcomes.items():
+                if outcome is Outcome.RUNNING:
+                    event_id = case.event.event_id
+                    _log.error("hook_interrupted event=%s phase=%s hook=%r", event_id, phase, hook)
+                    self._count(phase, Outcome.INTERRUPTED)
+
     def _put(self, case: Case) -> None:
         self.cases = {**self.cases, case.event.event_id: case}
 
@@ -350,15 +362,3 @@ def _log_opened(case: Case) -> None:
         case.event.duration_in_seconds,
         case.verdict,
     )
-
-
-def _warn_of_interrupted(case: Case) -> None:
-    for phase, outcomes in case.outcomes.items():
-        for hook, outcome in outcomes.items():
-            if outcome is Outcome.RUNNING:
-                _log.error(
-                    "hook_interrupted event=%s phase=%s hook=%r",
-                    case.event.event_id,
-                    phase,
-                    hook,
-                )

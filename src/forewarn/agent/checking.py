@@ -8,6 +8,7 @@ from forewarn.agent.cases import Case
 from forewarn.agent.composing import find_all_hooks
 from forewarn.agent.errors import StateError
 from forewarn.agent.hooks import find_misfits
+from forewarn.agent.logs import make_printable
 from forewarn.agent.preparing import DONE, FAILED, conclude, find_identity, make_client, prepare
 from forewarn.agent.rules import judge
 from forewarn.agent.settings import Settings
@@ -71,4 +72,4 @@ def _find_problems(settings: Settings) -> Iterator[str]:
 
 
 def _print(label: str, text: str) -> None:
-    print(f"{label:16}{text}")  # noqa: T201
+    print(f"{label:16}{make_printable(text)}")  # noqa: T201

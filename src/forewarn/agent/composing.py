@@ -1,5 +1,7 @@
 """Put an agent together."""
 
+from typing import Final
+
 from forewarn.agent.agent import Agent, Memory, Ways
 from forewarn.agent.cases import Cases
 from forewarn.agent.decisions import Conduct, Hooks
@@ -10,6 +12,9 @@ from forewarn.agent.settings import Settings, Surroundings
 from forewarn.agent.vocabulary import Phase
 from forewarn.client import Client
 from forewarn.protocol.identity import Identity
+
+_PATIENCE: Final = 5.0
+"""For how long an approval is tried again at once; after that, `ask_again` says when."""
 
 
 def compose_agent(
@@ -37,7 +42,11 @@ def make_performer(
     """Return who does what the agent decides, or only says so."""
     if is_dry:
         return DryPerformer(inbox.put)
-    return RealPerformer(client, surroundings.variables, inbox.put)
+
+    def connect() -> Client:
+        return Client(client.endpoint, patience=_PATIENCE)
+
+    return RealPerformer(connect, surroundings.variables, inbox.put)
 
 
 def find_all_hooks(settings: Settings) -> Hooks:

@@ -140,8 +140,9 @@ def _conclude(case: Case, conduct: Conduct, *, is_rested: bool) -> Action | None
         return Close()
     if not (is_rested and _is_awaited(case)):
         return None
-    outcomes = case.outcomes.get(Phase.SCHEDULED, {}).values()
-    is_ready = all(outcome is Outcome.READY for outcome in outcomes)
+    # What is still to be run belongs to a hook that was taken away, or it would be next.
+    outcomes = set(case.outcomes.get(Phase.SCHEDULED, {}).values()) - _TO_RUN
+    is_ready = outcomes <= {Outcome.READY}
     return Approve() if is_ready and _may_approve(case, conduct) else None
 
 
@@ -168,6 +169,9 @@ def _find_later(case: Case, phase: Phase, conduct: Conduct, now: Now) -> datetim
     not_before = case.event.not_before
     if phase is not Phase.SCHEDULED or not case.may_postpone or not_before is None:
         return None
-    if not_before - now.wall > conduct.postpone / 2:
-        return None  # or it would be moved, and others' approvals lost, each time the hook is asked
-    return (now.wall + conduct.postpone).replace(microsecond=0)
+    left = not_before - now.wall
+    # If much is left, others' approvals would be lost each time the hook is asked. If none is and
+    # the event has not started, one of the clocks is wrong.
+    if not timedelta(0) < left <= conduct.postpone / 2:
+        return None
+    return not_before + conduct.postpone

@@ -43,7 +43,8 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
             inbox.put(change)
         inbox.put(Looked())
         settle_agent(agent, inbox)
-    return _find_status(agent.outcomes, has_failed=agent.has_failed)
+    outcomes = {outcome for _, outcome in agent.outcomes}
+    return _find_status(outcomes, has_failed=agent.has_failed)
 
 
 def _find_status(outcomes: set[Outcome], *, has_failed: bool) -> int:

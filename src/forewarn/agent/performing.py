@@ -85,10 +85,15 @@ class Performer(Protocol):
 
 
 class RealPerformer:
-    """Runs hooks with *variables*, and asks the server through *client*."""
+    """Runs hooks with *variables*, and asks the server, each time with a client of its own.
 
-    def __init__(self, client: Client, variables: Mapping[str, str], report: Report) -> None:
-        self._client = client
+    So a question that is not answered holds up no other.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Client], variables: Mapping[str, str], report: Report
+    ) -> None:
+        self._connect = connect
         self._variables = variables
         self._report = report
 
@@ -112,19 +117,25 @@ class RealPerformer:
 
     def approve(self, event: Event) -> None:
         """Request the start of *event*, and report the answer."""
-        self._ask(lambda: self._client.approve(event), event, None)
+        self._ask(lambda client: client.approve(event), event, None)
 
     def postpone(self, event: Event, not_before: datetime) -> None:
         """Ask for a later NotBefore, and report the answer."""
-        self._ask(lambda: self._client.postpone(event, not_before), event, not_before)
+        self._ask(lambda client: client.postpone(event, not_before), event, not_before)
 
-    def _ask(self, call: Callable[[], None], event: Event, not_before: datetime | None) -> None:
+    def _ask(
+        self, call: Callable[[Client], None], event: Event, not_before: datetime | None
+    ) -> None:
         def ask() -> None:
             error = None
             try:
-                call()
+                with self._connect() as client:
+                    call(client)
             except ClientError as failed:
                 error = failed
+            except Exception as failed:  # noqa: BLE001 - or nobody would ever ask again
+                _log.exception("request_broken event=%s", event.event_id)
+                error = ClientError(f"The agent has made a mistake: {failed!r}.")
             self._report(Answered(event=event, not_before=not_before, error=error))
 
         threading.Thread(target=ask, daemon=True).start()

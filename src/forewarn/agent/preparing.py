@@ -4,10 +4,12 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from forewarn.agent.errors import SettingsError
+from forewarn.agent.logs import start_logging
 from forewarn.agent.settings import Settings, Surroundings, read_settings, read_surroundings
 from forewarn.client import Client, EndpointError, RefusedError, UnavailableError
 from forewarn.protocol.errors import ForewarnError
@@ -27,8 +29,6 @@ _STATUSES: Final[tuple[tuple[type[ForewarnError], int], ...]] = (
 )
 """What the process ends with after an error: the first that fits."""
 
-_PRIORITIES: Final = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
-
 _log = logging.getLogger("forewarn.agent")
 
 
@@ -44,11 +44,7 @@ def conclude(verb: Callable[[], int]) -> int:
 def prepare(file: Path | None) -> tuple[Settings, Surroundings]:
     """Return what the configuration and the environment say, with logging set up for them."""
     surroundings = read_surroundings()
-    handler = logging.StreamHandler()
-    handler.setFormatter(_JournalFormatter() if surroundings.is_journaled else _TERMINAL)
-    root = logging.getLogger("forewarn")
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
+    start_logging(is_journaled=surroundings.is_journaled)
     return read_settings(file, surroundings), surroundings
 
 
@@ -58,31 +54,32 @@ def make_client(settings: Settings, *, patience: float = 5) -> Client:
 
 
 def find_identity(settings: Settings, client: Client) -> Identity:
-    """Return who this machine is: as configured, as the server says, or by its host name.
-
-    A server that has no document for us either may not know us yet: that is UnavailableError.
-    """
-    host_name = socket.gethostname()
-    if settings.name is not None:
-        return Identity(name=settings.name, host_name=host_name)
+    """Return who this machine is, by its host name if the server does not say."""
     try:
-        return client.whoami()
+        return ask_identity(settings, client)
     except RefusedError:
-        pass
+        return guess_identity()
+
+
+def ask_identity(settings: Settings, client: Client) -> Identity:
+    """Return who this machine is, as configured or as the server says.
+
+    The host name counts only with a server that knows no such question: it may be the name of
+    another machine. One that has no document for us either may not know us yet: UnavailableError.
+    """
+    if settings.name is not None:
+        return Identity(name=settings.name)
+    try:
+        return replace(client.whoami(), host_name="")
     except UnavailableError as error:
         if error.status != 404:
             raise
         client.document()
+    return guess_identity()
+
+
+def guess_identity() -> Identity:
+    """Return who this machine is if it has the name of its host."""
+    host_name = socket.gethostname()
     _log.warning("name_not_told host_name=%s hint='set name if Resources differ'", host_name)
     return Identity(name=host_name, host_name=host_name)
-
-
-_TERMINAL: Final = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
-
-
-class _JournalFormatter(logging.Formatter):
-    """Puts the priority before each line, where journald looks for it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        priority = _PRIORITIES.get(record.levelname, 6)
-        return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())

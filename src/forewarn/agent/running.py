@@ -23,8 +23,8 @@ from forewarn.client import Change, Client, ClosedError, RefusedError, Unavailab
 from forewarn.protocol.document import Event
 
 LONGEST_SLEEP: Final = 20.0
-AGAIN_SECONDS: Final = 60.0
-"""How long a server that refuses is left alone."""
+LONGEST_PAUSE: Final = 10.0
+"""How long a server that refuses is left alone at most: an event may be announced 30 s before."""
 
 _log = logging.getLogger("forewarn.agent")
 
@@ -53,6 +53,7 @@ def run_agent(agent: Agent, inbox: Inbox, status: Status, notifier: Notifier) ->
         status.heartbeat = now.steady
         agent.act(now, may_begin=not stops)
         status.note_cases(agent.cases, now.wall.timestamp())
+        status.hooks = agent.outcomes
         notifier.tell("WATCHDOG=1")
         try:
             news = inbox.get(timeout=_time_to_sleep(agent, now.steady, longest))
@@ -81,16 +82,17 @@ def watch(
     client: Client, find_known: Callable[[], tuple[Event, ...]], inbox: Inbox, status: Status
 ) -> None:
     """Put every change into *inbox*, and that we have looked, until the client is closed."""
+    pause = 0.5
     while True:
-        pause = AGAIN_SECONDS
+        polls = status.polls
         try:
             _follow(client, find_known(), inbox, status)
         except UnavailableError as error:  # which the client has logged
             status.note_trouble(error.trouble)
-            pause = 1.0
         except RefusedError as error:
             # It may end when the other side is upgraded, or configured better.
-            _log.error("watch_refused error=%s", error)
+            if status.trouble != str(error):
+                _log.error("watch_refused error=%s", error)
             status.note_trouble(str(error))
         except ClosedError:
             return
@@ -99,6 +101,7 @@ def watch(
             status.note_trouble("the agent has made a mistake, which is in its log")
         else:
             return
+        pause = 1.0 if status.polls > polls else min(2 * pause, LONGEST_PAUSE)
         time.sleep(pause)
 
 

@@ -10,7 +10,14 @@ from typing import Final
 
 from forewarn.agent.clock import read_clock
 from forewarn.agent.composing import compose_agent, make_performer
-from forewarn.agent.preparing import DONE, conclude, find_identity, make_client, prepare
+from forewarn.agent.preparing import (
+    DONE,
+    ask_identity,
+    conclude,
+    guess_identity,
+    make_client,
+    prepare,
+)
 from forewarn.agent.running import make_inbox, run_agent, take_signals, watch
 from forewarn.agent.settings import Settings
 from forewarn.agent.state import StateFile
@@ -21,8 +28,10 @@ from forewarn.protocol.identity import Identity
 
 IDENTITY_SECONDS: Final = 5.0
 """When to ask again who we are."""
-_PATIENCE: Final = 20.0
-"""Two questions that nobody answers must not take so long that the agent counts as dead."""
+MOST_REFUSALS: Final = 3
+
+_PATIENCE: Final = 10.0
+"""Questions that nobody answers must not take so long that the agent counts as dead."""
 
 _log = logging.getLogger("forewarn.agent")
 
@@ -38,14 +47,14 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
     notifier = Notifier(surroundings.notify_socket, surroundings.watchdog_seconds)
     inbox = make_inbox()
     gc.enable()
-    gc.freeze()
+    gc.freeze()  # what was imported is never garbage, and a process for years should not look at it
     with (
         StateFile(settings.state_dir, is_dry=is_dry) as state,
         make_client(settings, patience=_PATIENCE) as client,
     ):
         cases = state.load()
         # Before anybody can ask: what was drained stays so, however long the server is away.
-        status.note_cases(cases, read_clock().wall.timestamp())
+        status.restore(cases)
         if settings.listen is not None:
             from forewarn.agent.listener import start_listener
 
@@ -65,15 +74,21 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
 def wait_for_identity(
     settings: Settings, client: Client, status: Status, notifier: Notifier
 ) -> Identity:
-    """Return who this machine is, however long the server takes to come up."""
-    while True:
+    """Return who this machine is, however long the server takes to come up.
+
+    One that refuses to say is asked a few times: what it is told here holds until the agent ends.
+    """
+    refusals = 0
+    while refusals < MOST_REFUSALS:
         status.heartbeat = read_clock().steady
         notifier.tell("WATCHDOG=1")
         try:
-            return find_identity(settings, client)
+            return ask_identity(settings, client)
         except UnavailableError as error:
             status.note_trouble(error.trouble)  # which the client has logged
         except RefusedError as error:
+            refusals += 1
             _log.error("identity_refused error=%s", error)
             status.note_trouble(str(error))
         time.sleep(IDENTITY_SECONDS)
+    return guess_identity()

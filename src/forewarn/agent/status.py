@@ -38,6 +38,9 @@ class Status:
     buckets: tuple[int, ...] = (0,) * len(BUCKETS)
     document_incarnation: int | None = None
     trouble: str | None = "it was not asked yet"
+    hooks: Mapping[tuple[Phase, Outcome], int] = field(default_factory=dict)
+    restored: frozenset[EventId] = frozenset()
+    """Of which events nobody knows any more when they came to be as they are."""
     drained: Mapping[EventId, Mapping[str, float]] = field(default_factory=dict)
     approved: Mapping[EventId, float] = field(default_factory=dict)
 
@@ -80,18 +83,25 @@ class Status:
         is_gone = change.kind in _GONE
         self.events = others if is_gone else {**others, change.event.event_id: change.event}
 
+    def restore(self, cases: Cases) -> None:
+        """Take note of the cases that the agent before this one has left."""
+        self.cases = cases
+        self.restored = frozenset(cases)
+
     def note_cases(self, cases: Cases, timestamp: float) -> None:
         """Take note of the agent's cases, and when they came to be as they are."""
         self.cases = cases
+        self.restored &= cases.keys()
+        timed = {key: case for key, case in cases.items() if key not in self.restored}
         self.drained = {
             key: _time_drain(case, self.drained.get(key, {}), timestamp)
-            for key, case in cases.items()
+            for key, case in timed.items()
             if case.verdict is Verdict.HANDLE
         }
         self.approved = {
             key: self.approved.get(key, timestamp)
-            for key, case in cases.items()
-            if case.consent is Consent.GIVEN or key in self.approved
+            for key, case in timed.items()
+            if case.consent is Consent.GIVEN
         }
 
 
@@ -151,6 +161,11 @@ def _find_requests(status: Status) -> Iterator[_Sample]:
     yield "_count", {}, status.polls
 
 
+def _find_hooks(status: Status) -> Iterator[_Sample]:
+    for (phase, outcome), number in status.hooks.items():
+        yield "", {"phase": phase, "outcome": outcome}, number
+
+
 def _find_errors(status: Status) -> Iterator[_Sample]:
     yield "", {}, status.troubles
 
@@ -182,6 +197,11 @@ METRICS: Final[Mapping[str, tuple[str, str, Callable[[Status], Iterator[_Sample]
         _find_requests,
     ),
     "azure_scheduledevent_request_error": ("counter", "Polls without an answer", _find_errors),
+    "forewarn_agent_hooks_total": (
+        "counter",
+        "Hooks that came to their end, or were running when the agent was killed",
+        _find_hooks,
+    ),
 }
 """Every metric: its type, what it means, and where its samples come from."""
 
@@ -197,11 +217,10 @@ def _escape(value: str) -> str:
 
 
 def _time_drain(case: Case, times: Mapping[str, float], timestamp: float) -> Mapping[str, float]:
+    outcomes = case.outcomes.get(Phase.SCHEDULED)
+    if not outcomes:
+        return {}
     start = times.get("start", timestamp)
-    if _is_drained(case.outcomes.get(Phase.SCHEDULED, {})):
+    if {Outcome.RUNNING, Outcome.NOT_YET}.isdisjoint(outcomes.values()):
         return {"start": start, "finish": times.get("finish", timestamp)}
     return {"start": start}
-
-
-def _is_drained(outcomes: Mapping[str, Outcome]) -> bool:
-    return bool(outcomes) and {Outcome.RUNNING, Outcome.NOT_YET}.isdisjoint(outcomes.values())

@@ -48,27 +48,10 @@ def assemble(
     def context(who: str) -> Context:
         return Context(who=who, now=clock.now(), at=wall.now(), new_id=new_id, rules=rules)
 
-    board = Board(served_versions(settings.preview_wire))
-    board.take(
-        store.read(lambda all_: Change(documents=all_.documents(), topology=all_.topology()))
-    )
-    store.listen(board.take)
+    board = _make_board(settings, store)
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     store.listen(faults.note)
-    asked = AskedGates(
-        gates or {},
-        clock=clock,
-        wall=wall,
-        woken=lambda: scheduler.wake(),  # noqa: PLW0108 - it is made after them, to ask them
-        waits=isinstance(clock, VirtualClock),
-    )
-    scheduler = Scheduler(
-        store=store,
-        executor=executor,
-        context=lambda: context(SCHEDULER),
-        epoch=beginning.epoch,
-        gates=asked,
-    )
+    asked, scheduler = _make_scheduler(store, executor, gates or {}, beginning, context)
     return Service(
         settings=settings,
         store=store,
@@ -131,6 +114,39 @@ class Service:
             tally=self.tally,
         )
         return make_server(app, listeners)
+
+
+def _make_board(settings: Settings, store: Store) -> Board:
+    board = Board(served_versions(settings.preview_wire))
+    board.take(
+        store.read(lambda all_: Change(documents=all_.documents(), topology=all_.topology()))
+    )
+    store.listen(board.take)
+    return board
+
+
+def _make_scheduler(
+    store: Store,
+    executor: Executor,
+    gates: Mapping[str, KnownGate],
+    beginning: Beginning,
+    context: Callable[[str], Context],
+) -> tuple[AskedGates, Scheduler]:
+    asked = AskedGates(
+        gates,
+        clock=beginning.clock,
+        wall=SystemClock(),
+        woken=lambda: scheduler.wake(),  # noqa: PLW0108 - it is made after them, to ask them
+        waits=isinstance(beginning.clock, VirtualClock),
+    )
+    scheduler = Scheduler(
+        store=store,
+        executor=executor,
+        context=lambda: context(SCHEDULER),
+        epoch=beginning.epoch,
+        gates=asked,
+    )
+    return asked, scheduler
 
 
 def _make_couriers(

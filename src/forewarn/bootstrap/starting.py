@@ -13,6 +13,7 @@ from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.domain.publication import republish
 from forewarn.metadata.http import open_listener, open_unix_listener
 from forewarn.operations.access import new_secret
+from forewarn.operations.addresses import UnixAddress, parse_address
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.durations import parse_duration
 from forewarn.operations.fleet import Fleet, FleetError, line_of, read_fleet_file
@@ -27,8 +28,6 @@ from forewarn.settings import (
     ClockKind,
     ExecutorKind,
     Settings,
-    UnixAddress,
-    parse_address,
 )
 
 ADMIN: Final = "admin"

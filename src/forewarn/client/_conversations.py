@@ -82,7 +82,7 @@ class Conversations:
 
     def describe(self, identifier: EventId) -> Conversation[Mapping[str, Any] | None]:
         """Return what has become of an event, or None if this server does not know the question."""
-        return self._ask_extension(f"/events/{quote(identifier, safe='')}")
+        return self._ask_extension(f"/events/{_quote(identifier)}")
 
     def _locate(self) -> Conversation[Endpoint]:
         if self._endpoint is None:
@@ -132,7 +132,7 @@ class Conversations:
         endpoint = yield from self._locate()
         request = Request(
             endpoint=endpoint,
-            path=f"{_EXTENSION}/events/{quote(identifier, safe='')}/postpone"
+            path=f"{_EXTENSION}/events/{_quote(identifier)}/postpone"
             f"?api-version={_INSTANCE_VERSION}",
             timeout=self.conduct.timeout,
             method="POST",
@@ -203,6 +203,11 @@ def _decode(endpoint: Endpoint, answer: Response) -> Document:
 
 def _event_id_of(event: Event | str) -> EventId:
     return event.event_id if isinstance(event, Event) else event_id(event)
+
+
+def _quote(identifier: EventId) -> str:
+    # What comes as JSON may have half of a character in it, which no address can.
+    return quote(identifier, safe="", errors="replace")
 
 
 def _translate_compute(compute: object) -> Mapping[str, object]:

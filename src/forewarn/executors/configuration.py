@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     ValidationError,
 )
 from pydantic_core import ErrorDetails
 
-from forewarn.domain.webhook import is_url
 from forewarn.executors.command import Command
 from forewarn.executors.exchange import Target
 from forewarn.executors.orders import LONGEST, Selection
 from forewarn.operations.durations import DurationError, parse_duration
 from forewarn.operations.toml_lines import key_line, place, syntax_line, table_line
 from forewarn.operations.toml_tables import (
+    Address,
     Headers,
     SecretTable,
     Table,
@@ -49,12 +48,6 @@ def _read_duration(value: object) -> timedelta:
     return duration
 
 
-def _check_url(url: str) -> str:
-    if not is_url(url):
-        raise ValueError("a webhook has a URL that begins with http:// or https://")
-    return url
-
-
 class _Selective(Table):
     event_types: tuple[EventType, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -75,7 +68,7 @@ class CommandTable(_Selective):
 class WebhookTable(_Selective, SecretTable):
     """A target to post to."""
 
-    url: Annotated[str, AfterValidator(_check_url)] = Field(repr=False)
+    url: Address = Field(repr=False)
     headers: Headers = Field(default={}, repr=False)
     request_timeout: float = Field(default=10, gt=0, le=60)
 

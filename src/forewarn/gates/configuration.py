@@ -20,7 +20,6 @@ from pydantic_core import ErrorDetails
 
 from forewarn.domain.errors import DomainError
 from forewarn.domain.names import check_name, name_key
-from forewarn.domain.webhook import is_url
 from forewarn.gates.asking import KnownGate
 from forewarn.gates.command import CommandGate
 from forewarn.gates.http import HttpGate
@@ -30,6 +29,7 @@ from forewarn.gates.webhook import WebhookGate
 from forewarn.operations.durations import DurationError, format_duration, parse_duration
 from forewarn.operations.toml_lines import key_line, place, syntax_line, table_line
 from forewarn.operations.toml_tables import (
+    Address,
     Headers,
     SecretTable,
     Table,
@@ -72,12 +72,6 @@ def _between(shortest: timedelta, longest: timedelta) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-def _check_url(url: str) -> str:
-    if not is_url(url):
-        raise ValueError("write a URL that begins with http:// or https://")
-    return url
-
-
 def _check_expectation(text: str) -> str:
     try:
         read_expectation(text)
@@ -100,7 +94,7 @@ class CommandTable(_GateTable):
 
 
 class _AddressTable(_GateTable):
-    url: Annotated[str, AfterValidator(_check_url)] = Field(repr=False)
+    url: Address = Field(repr=False)
     headers: Headers = Field(default={}, repr=False)
 
 

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-import httpx2
 from pydantic import (
     AfterValidator,
     Field,
@@ -18,7 +17,6 @@ from pydantic_core import ErrorDetails
 from forewarn.domain.errors import DomainError
 from forewarn.domain.names import check_name, name_key
 from forewarn.domain.notification import Phase, Retrying, Target
-from forewarn.domain.webhook import is_url
 from forewarn.notifications.apprise import AppriseError, AppriseNotifier
 from forewarn.notifications.outbox import Notifications
 from forewarn.notifications.webhook import (
@@ -31,6 +29,7 @@ from forewarn.notifications.webhook import (
 from forewarn.operations.notifications import example_notification
 from forewarn.operations.toml_lines import key_line, place, syntax_line, table_line
 from forewarn.operations.toml_tables import (
+    Address,
     Headers,
     SecretTable,
     Table,
@@ -46,7 +45,6 @@ SOURCE: Final = "/forewarn"
 _CLOUD_EVENT: Final = "application/cloudevents+json; charset=UTF-8"
 _TEMPLATED: Final = "application/json"
 _LONGEST_WAIT: Final = 86_400.0
-_LAST_PORT: Final = 65_535
 
 
 class ConfigurationError(ForewarnError):
@@ -59,26 +57,6 @@ def _check_target_name(name: str) -> str:
     except DomainError as error:
         raise ValueError(str(error)) from None
     return name
-
-
-def _check_url(url: str) -> str:
-    if not is_url(url):
-        raise ValueError("a webhook has a URL that begins with http:// or https://")
-    if not _has_address(url):
-        raise ValueError(
-            "there is no way to such a host and port; in a password, write / as %2F and @ as %40"
-        )
-    return url
-
-
-def _has_address(url: str) -> bool:
-    # What these errors say has parts of the URL in it, and those may be secrets.
-    try:
-        address = httpx2.URL(url)
-        address.host.encode("idna")
-    except (httpx2.InvalidURL, UnicodeError):
-        return False
-    return address.host != "" and (address.port or 0) <= _LAST_PORT
 
 
 class _TargetTable(Table):
@@ -101,7 +79,7 @@ class WebhookTable(_TargetTable, SecretTable):
     """A target that messages are posted to."""
 
     kind: Literal["webhook"]
-    url: Annotated[str, AfterValidator(_check_url)] = Field(repr=False)
+    url: Address = Field(repr=False)
     headers: Headers = Field(default={}, repr=False)
     template: str | None = None
     timeout: float = Field(default=10, gt=0, le=60)

@@ -4,10 +4,11 @@ import os
 import shutil
 from pathlib import Path
 from typing import Annotated, Self, TypeAlias
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from forewarn.domain.webhook import is_header
+from forewarn.domain.webhook import is_header, is_url
 
 
 class WrongKeyError(Exception):
@@ -16,6 +17,26 @@ class WrongKeyError(Exception):
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(problem)
         self.key = key
+
+
+def _check_address(url: str) -> str:
+    if not is_url(url):
+        raise ValueError("write a URL that begins with http:// or https://")
+    if not _has_host(url):
+        raise ValueError(
+            "there is no way to such a host and port; in a password, write / as %2F and @ as %40"
+        )
+    return url
+
+
+def _has_host(url: str) -> bool:
+    # What these errors say has parts of the URL in it, and those may be secrets.
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna")
+        return bool(host) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _check_headers(headers: dict[str, str]) -> dict[str, str]:
@@ -31,6 +52,7 @@ def _check_word(word: str) -> str:
     return word
 
 
+Address: TypeAlias = Annotated[str, AfterValidator(_check_address)]
 Headers: TypeAlias = Annotated[dict[str, str], AfterValidator(_check_headers)]
 Words: TypeAlias = tuple[Annotated[str, AfterValidator(_check_word)], ...]
 """A program and its arguments."""

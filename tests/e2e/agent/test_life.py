@@ -1,6 +1,8 @@
 """An agent and a server through every life of an event, on real sockets."""
 
 from collections.abc import Mapping
+from datetime import timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 from tests.e2e.agent.conftest import MachineMaker
@@ -8,6 +10,8 @@ from tests.e2e.agent.machines import WHOLE_LIFE, Machine, ask
 from tests.e2e.conftest import ServerMaker, wait_until
 from tests.e2e.plain_azure import EVENT, plain_azure
 from tests.ports import free_port
+
+from forewarn.clocks import SystemClock
 
 
 def test_event_is_approved_when_the_hooks_are_ready(
@@ -185,7 +189,8 @@ def test_life_of_an_event_on_plain_azure(tmp_path: Path, environment: Mapping[st
         machine.answer("scheduled", 75)
         machine.start()
         try:
-            azure.show({**EVENT, "EventType": "Reboot"})
+            soon = format_datetime(SystemClock().now() + timedelta(minutes=15), usegmt=True)
+            azure.show({**EVENT, "EventType": "Reboot", "NotBefore": soon})
             machine.wait_for_phase("end scheduled", times=2)
             machine.answer("scheduled", 0)
             wait_until(lambda: bool(azure.approved), "it was not approved", 20)

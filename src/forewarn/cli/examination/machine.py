@@ -15,7 +15,8 @@ from typing import Final
 import httpx2
 
 from forewarn.cli.examination.findings import Finding, doubtful, fine, wrong
-from forewarn.settings import ADMIN_TOKEN_FILE, Settings, TcpAddress, UnixAddress, parse_address
+from forewarn.operations.addresses import TcpAddress, UnixAddress, parse_address
+from forewarn.settings import ADMIN_TOKEN_FILE, Settings
 
 MOUNTS: Final = Path("/proc/self/mounts")
 LITTLE_SPACE: Final = 1024**3

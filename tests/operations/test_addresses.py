@@ -1,0 +1,27 @@
+"""How operators write where to listen."""
+
+from pathlib import Path
+
+import pytest
+
+from forewarn.operations.addresses import TcpAddress, UnixAddress, parse_address
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:80", TcpAddress("127.0.0.1", 80)),
+        ("[::1]:0", TcpAddress("::1", 0)),
+        ("localhost:8169", TcpAddress("localhost", 8169)),
+        ("unix:/run/x.sock", UnixAddress(Path("/run/x.sock"))),
+        ("unix:x.sock", UnixAddress(Path("x.sock"))),
+    ],
+)
+def test_address_is_read(text: str, address: TcpAddress | UnixAddress) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "unix:", "::1:80", "[::1]", "h", ":80", "h:", "h:x", "h/:1"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no address"):
+        parse_address(text)

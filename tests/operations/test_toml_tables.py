@@ -1,0 +1,42 @@
+"""What the tables of an operator's files may say of an address."""
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from forewarn.operations.toml_tables import Address
+
+ADDRESS = TypeAdapter[str](Address)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:8080/hook",
+        "http://[::1]:8080/hook",
+        "https://user:p%2Fass@hooks.example/a?b=c",
+        "https://bücher.example/",
+    ],
+)
+def test_address_with_a_host_is_taken(url: str) -> None:
+    assert ADDRESS.validate_python(url) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("ftp://hooks.example/", "begins with http"),
+        ("hooks.example", "begins with http"),
+        ("https://user:SECRET/PASS@hooks.example/", "there is no way"),
+        ("https://../", "there is no way"),
+        ("https://:80/", "there is no way"),
+        ("https://hooks.example:99999/", "there is no way"),
+        ("https://hooks.example:0/", "there is no way"),
+        ("https://[::1/", "there is no way"),
+    ],
+)
+def test_address_that_leads_nowhere_is_refused_without_its_secrets(url: str, problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem) as refused:
+        ADDRESS.validate_python(url)
+
+    (error,) = refused.value.errors(include_input=False, include_url=False)
+    assert "SECRET" not in error["msg"]
