@@ -8,6 +8,7 @@ packages="debootstrap e2fsprogs qemu-system-x86"
 inside="linux-image-cloud-amd64 python3-venv qemu-guest-agent systemd-sysv udev"
 tree=.lab/tree
 
+[ "$(id -u)" = 0 ] || { echo "make lab needs root, to install packages and to make disks" >&2; exit 1; }
 missing=''
 for package in $packages; do
   dpkg-query -W -f '${db:Status-Status}' "$package" 2> /dev/null | grep -qx installed ||
@@ -18,7 +19,6 @@ if [ -z "$missing" ] && cmp -s "$0" .lab/made-by; then
 fi
 
 [ "$(dpkg --print-architecture 2> /dev/null)" = amd64 ] || { echo "make lab needs Debian on amd64" >&2; exit 1; }
-[ "$(id -u)" = 0 ] || { echo "make lab needs root, to install$missing and to make $tree" >&2; exit 1; }
 apt-get update -qq
 if [ -n "$missing" ]; then
   DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
@@ -37,7 +37,7 @@ debootstrap --variant=minbase --include="$(echo "$inside" | tr ' ' ,)" \
 chroot "$tree" apt-get clean
 chroot "$tree" python3 -m venv /opt/forewarn
 chroot "$tree" systemctl --quiet enable systemd-networkd
-# What a boot does not need: every second of it is ten without KVM.
+# What a boot does not need, which takes seconds without KVM.
 chroot "$tree" systemctl --quiet mask getty.target e2scrub_reap.service apt-daily.timer apt-daily-upgrade.timer
 echo MODULES=list > "$tree/etc/initramfs-tools/conf.d/lab"
 printf 'virtio_pci\nvirtio_blk\n' >> "$tree/etc/initramfs-tools/modules"

@@ -40,13 +40,17 @@ def start_server(make_server: ServerMaker, guest: Guest, tmp_path: Path) -> LabS
     """Return a function that starts a server; its executor does *verb* of maintain.py, if any."""
 
     def start(verb: str | None = None) -> Server:
-        script = [sys.executable, "-m", "tests.lab.maintain", verb, str(guest.folder)]
-        run = json.dumps(["env", f"PYTHONPATH={ROOT}", *script])
-        file = tmp_path / "executors.toml"
-        file.write_text(f'[[command]]\nrun = {run}\ntimeout = "5m"\n', encoding="utf-8")
-        how = ("--executor", "command", "--executor-file", str(file)) if verb else ()
-        server = make_server(*how)
+        server = make_server(*(execute_with(verb, guest, tmp_path) if verb else ()))
         server.start()
         return server
 
     return start
+
+
+def execute_with(verb: str, guest: Guest, folder: Path) -> tuple[str, ...]:
+    """Write the file of executors; return the flags that name it."""
+    script = [sys.executable, "-m", "tests.lab.maintain", verb, str(guest.folder)]
+    run = json.dumps(["env", f"PYTHONPATH={ROOT}", *script])
+    file = folder / "executors.toml"
+    file.write_text(f'[[command]]\nrun = {run}\ntimeout = "5m"\n', encoding="utf-8")
+    return "--executor", "command", "--executor-file", str(file)
