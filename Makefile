@@ -1,5 +1,6 @@
 # Every command of the project. `make demo` and `make test` need Python 3.11+, make and a package index. As root on
 # Debian, `make test` also installs the programs it runs as clients; otherwise it leaves those suites out and says so.
+# `make lab` boots machines in QEMU; it fails without root on Debian.
 PYTHON ?= python3
 WORKERS ?= 3
 BIN := .venv/bin
@@ -11,7 +12,7 @@ export UV_PYTHON_DOWNLOADS := never
 export NO_MKDOCS_2_WARNING := 1
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format bench soak docs reference lock clean
+.PHONY: help demo test lab check format bench soak docs reference lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -22,6 +23,10 @@ demo: .venv/.runtime  ## see the product work
 test: .venv/.dev  ## run every test, with full branch coverage of the rules and the verbs
 	@sh scripts/test_needs.sh || test "$(CI)" != true
 	@$(PYTEST) -n $(WORKERS) --dist loadfile --cov --cov-report=term:skip-covered
+
+lab: .venv/.dev  ## reboot and freeze virtual machines with the agent in them; needs root and Debian
+	@sh scripts/lab_needs.sh
+	@$(PYTEST) tests/lab --no-skips
 
 check: .venv/.dev  ## format, lint, types, layers
 	@$(BIN)/ruff format --check --quiet .
@@ -60,7 +65,7 @@ lock: .venv/.dev  ## pin the newest dependencies
 	@echo ai4s-jobq | $(COMPILE) - --output-file tests/conformance/clients/ai4s-jobq.txt
 
 clean:  ## remove everything the commands made
-	rm -rf .venv dist site .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .lab dist site .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 .venv/.runtime: .venv/bin/python requirements/runtime.txt requirements/build.txt pyproject.toml
 	@$(INSTALL) --require-hashes --requirements requirements/runtime.txt

@@ -78,7 +78,7 @@ lock() {
 }
 
 take_all_out() {
-  : > "$STATE/events/$EVENT_ID" || fail "cannot write to $STATE"
+  { : > "$STATE/events/$EVENT_ID" && sync "$STATE/events"; } || fail "cannot write to $STATE"
   for thing in $THINGS; do
     where=$(look "$thing") || fail "cannot tell whether $thing is in or out"
     [ "$where" = in ] || continue
@@ -121,7 +121,8 @@ remember() {
   ! grep -qxF -e "$1" "$STATE/taken" || return 0
   { echo "$1" && cat "$STATE/taken"; } > "$STATE/taken.new" &&
     sync "$STATE/taken.new" &&
-    mv "$STATE/taken.new" "$STATE/taken"
+    mv "$STATE/taken.new" "$STATE/taken" &&
+    sync "$STATE" # the new name too, or a power cut may bring back what was there before
 }
 
 # shellcheck source=/dev/null

@@ -9,8 +9,8 @@ from zipfile import ZipFile
 import pytest
 from tests.e2e.conftest import ServerMaker, wait_until
 from tests.e2e.plain_azure import EVENT, plain_azure
+from tests.wheels import ROOT, build_wheel, uv
 
-ROOT = Path(__file__).parent.parent.parent
 BASE_PACKAGES = ("forewarn.protocol", "forewarn.domain", "forewarn.client", "forewarn.agent")
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, sys
@@ -42,19 +42,9 @@ class Environment:
         return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
 
 
-def uv(*arguments: str) -> None:
-    beside_us = Path(sys.executable).with_name("uv")
-    command = str(beside_us) if beside_us.exists() else "uv"
-    subprocess.run([command, *arguments], check=True, cwd=ROOT)
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    constraints = "requirements/build.txt"
-    uv("build", "--quiet", "--wheel", "--out-dir", str(folder), "--build-constraints", constraints)
-    (built,) = folder.glob("forewarn-*.whl")
-    return built
+    return build_wheel(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Install what `make lab` runs, and make .lab/tree: Debian for its guests, of the suite and with the packages that this
+# machine has. Needs root, and Debian on amd64. What is there already is left alone.
+set -eu
+cd "$(dirname "$0")/.."
+
+packages="debootstrap e2fsprogs qemu-system-x86"
+inside="linux-image-cloud-amd64 python3-venv qemu-guest-agent systemd-sysv udev"
+tree=.lab/tree
+
+[ "$(id -u)" = 0 ] || { echo "make lab needs root, to install packages and to make disks" >&2; exit 1; }
+missing=''
+for package in $packages; do
+  dpkg-query -W -f '${db:Status-Status}' "$package" 2> /dev/null | grep -qx installed ||
+    missing="$missing $package"
+done
+if [ -z "$missing" ] && cmp -s "$0" .lab/made-by; then
+  exit 0
+fi
+
+[ "$(dpkg --print-architecture 2> /dev/null)" = amd64 ] || { echo "make lab needs Debian on amd64" >&2; exit 1; }
+apt-get update -qq
+if [ -n "$missing" ]; then
+  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+    -o DPkg::Lock::Timeout=300 $missing > /dev/null
+fi
+
+suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+mirror=$(apt-get indextargets --format '$(REPO_URI)' \
+  'Created-By: Packages' "Codename: $suite" 'Component: main' | head -n 1)
+[ -n "$mirror" ] || { echo "apt knows no source of Debian $suite" >&2; exit 1; }
+echo "Making $tree (once, two minutes) ..."
+rm -rf .lab
+mkdir .lab
+debootstrap --variant=minbase --include="$(echo "$inside" | tr ' ' ,)" \
+  "$suite" "$tree" "$mirror" > .lab/log 2>&1 || { tail .lab/log >&2; exit 1; }
+chroot "$tree" apt-get clean
+chroot "$tree" python3 -m venv /opt/forewarn
+chroot "$tree" systemctl --quiet enable systemd-networkd
+# What a boot does not need, which takes seconds without KVM.
+chroot "$tree" systemctl --quiet mask getty.target e2scrub_reap.service apt-daily.timer apt-daily-upgrade.timer
+echo MODULES=list > "$tree/etc/initramfs-tools/conf.d/lab"
+printf 'virtio_pci\nvirtio_blk\n' >> "$tree/etc/initramfs-tools/modules"
+chroot "$tree" update-initramfs -u >> .lab/log 2>&1
+# The journal outlives a reboot if there is a folder for it.
+mkdir -p "$tree/var/log/journal"
+cp "$0" .lab/made-by
