@@ -5,10 +5,13 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 from typer.testing import Result
 
 Run = Callable[..., Result]
@@ -50,6 +53,43 @@ def test_table_folds_to_the_width_of_the_terminal(run: Run, environment: dict[st
     assert "Reboot" in seen
     assert max(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) for line in seen.splitlines()) <= 80
     assert not COLOUR.search(seen)
+
+
+def test_doctor_says_what_it_found_although_there_is_no_server(tmp_path: Path) -> None:
+    environment = {"HOME": str(tmp_path), "FOREWARN_SERVER": f"http://127.0.0.1:{free_port()}"}
+
+    code, seen = on_terminal(environment, "doctor")
+
+    assert code == 1
+    assert "configuration" in seen
+    assert "There is no server at" in seen
+
+
+def test_what_was_done_is_told_although_the_clock_cannot_be_asked(
+    environment: dict[str, str],
+) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = self.path.endswith("/gates")
+            body = b'{"gates": [{"name": "change-freeze", "kind": "http"}]}' if found else b"{}"
+            self.send_response(200 if found else 503)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        try:
+            where = f"http://127.0.0.1:{server.server_port}"
+            code, seen = on_terminal(environment, "gate", "list", FOREWARN_SERVER=where)
+        finally:
+            server.shutdown()
+
+    assert code == 0
+    assert "change-freeze" in seen
 
 
 @pytest.mark.parametrize(("typed", "code"), [("n\n", 1), ("y\n", 0)])

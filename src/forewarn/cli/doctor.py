@@ -1,9 +1,9 @@
 """`forewarn doctor`: what an operator stumbles on, and what to do about it."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,10 +11,13 @@ from forewarn.cli.errors import ExitCode
 from forewarn.cli.examination.findings import Finding, Verdict, fine, wrong
 from forewarn.cli.examination.machine import examine_machine
 from forewarn.cli.examination.server import examine_server
-from forewarn.cli.output import Row, print_line
+from forewarn.cli.output import Row, print_answer, print_line
 from forewarn.cli.session import Session
 from forewarn.clocks import SystemClock
 from forewarn.settings import CONFIG_FILE, SettingsError, load_settings
+
+PATIENCE: Final = 5.0
+"""How many seconds a server has: one that takes longer is a finding."""
 
 
 def doctor(
@@ -36,11 +39,11 @@ def doctor(
     """
     findings = [
         *(() if remote else _of_machine(config)),
-        *examine_server(session, SystemClock().now()),
+        *examine_server(replace(session, patience=PATIENCE), SystemClock().now()),
     ]
     has_failed = any(finding.verdict is Verdict.FAIL for finding in findings)
     answer = {"is_well": not has_failed, "findings": [_plain(finding) for finding in findings]}
-    session.show(answer, _print)
+    print_answer(answer, session.output, _print)
     if has_failed:
         raise typer.Exit(ExitCode.FAILED)
 

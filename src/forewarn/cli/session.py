@@ -6,7 +6,7 @@ import secrets
 import ssl
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
@@ -176,12 +176,13 @@ class Session:
 
     def show(self, answer: Any, print_it: Callable[[Any], None]) -> None:
         """Print *answer* as asked for: with *print_it*, or as it is."""
-        if self.output is not Output.TABLE or self.utc or not sys.stdout.isatty():
-            print_answer(answer, self.output, print_it)
-        else:
+        now = None
+        if self.output is Output.TABLE and not self.utc and sys.stdout.isatty():
             # Not by the clock of this machine: theirs may be virtual, or ours wrong.
-            with told_from(datetime.fromisoformat(self.get("clock")["now"])):
-                print_it(answer)
+            with suppress(CommandError):  # what was done is told all the same
+                now = datetime.fromisoformat(self.get("clock")["now"])
+        with nullcontext() if now is None else told_from(now):
+            print_answer(answer, self.output, print_it)
 
     def get_bytes(self, *path: str, **query: object) -> bytes:
         """Return what is at *path* as it is."""
