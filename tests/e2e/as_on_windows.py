@@ -1,7 +1,6 @@
 """Run the agent with its arguments, without what Windows lacks."""
 
 import os
-import select
 import signal
 import socket
 import sys
@@ -12,7 +11,6 @@ POSIX_ONLY = {
 }
 MISSING = {
     os: ("fork", "getuid", "killpg", "setsid"),
-    select: ("poll",),
     signal: ("SIGHUP", "SIGKILL", "SIGUSR1"),
     socket: ("AF_UNIX",),
 }

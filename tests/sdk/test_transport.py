@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
+from tests.e2e.conftest import wait_until
 from tests.sdk.conftest import Handler, Metadata, answer_well, say_nothing
 
 from forewarn.client._endpoints import Endpoint, parse_endpoint
@@ -140,6 +141,7 @@ def test_interrupted_request_leaves_no_answer_for_the_next(
         patched.setattr(_Connection, "getresponse", interrupt)
         with pytest.raises(KeyboardInterrupt):
             transport.send(ask(endpoint))
+    wait_until(lambda: len(metadata.seen) == 2, "it was not asked twice", 10)
 
     answer = transport.send(ask(endpoint))
 

@@ -3,12 +3,11 @@
 import contextlib
 import logging
 import os
-import select
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Final
 
 from forewarn.agent.decisions import RunHook
@@ -29,7 +28,8 @@ _log = logging.getLogger("forewarn.agent.hook")
 class Running:
     """One run of a hook, begun at once; *on_exit* is called with its status in another thread.
 
-    What it leaves behind in the background is let alone, and its output not read for long.
+    What it leaves behind in the background is let alone, and read as long as it writes: it would
+    not survive a pipe that nobody reads.
     """
 
     def __init__(
@@ -45,7 +45,6 @@ class Running:
         self._event_id = event_id
         self._on_exit = on_exit
         self._deadline: float | None = None
-        self._is_read = True
         self._process = subprocess.Popen(  # noqa: S603 - what the owner of the machine put there
             action.hook.command,
             bufsize=0,
@@ -99,7 +98,6 @@ class Running:
             self._end_children(self._deadline)
         # What it left in the background may hold the pipe for ever.
         self._reader.join(_OUTPUT_SECONDS)
-        self._is_read = False
         self._on_exit(status)
 
     def _end_children(self, deadline: float) -> None:
@@ -112,7 +110,7 @@ class Running:
     def _read_output(self, output: IO[bytes]) -> None:
         begun = b""
         with output:
-            for piece in self._read_pieces(output):
+            while piece := output.read(_LONGEST_LINE):
                 *lines, begun = (begun + piece).split(b"\n")
                 if len(begun) >= _LONGEST_LINE:
                     lines, begun = [*lines, begun], b""
@@ -120,20 +118,6 @@ class Running:
                     self._log_line(line)
         if begun:
             self._log_line(begun)
-
-    def _read_pieces(self, output: IO[bytes]) -> Iterator[bytes]:
-        """Return what it writes, until nobody is left to write, or it is not read any more."""
-        poll = None
-        if hasattr(select, "poll"):  # Windows cannot wait for a pipe and something else
-            poll = select.poll()
-            poll.register(output, select.POLLIN)
-        while self._is_read:
-            if poll is not None and not poll.poll(_OUTPUT_SECONDS * 1000):
-                continue
-            piece = output.read(_LONGEST_LINE)
-            if not piece:
-                return
-            yield piece
 
     def _log_line(self, line: bytes) -> None:
         _log.info(
