@@ -86,11 +86,13 @@ class World:
         new_id = self._ids.__next__
         return Context(who="test", now=now, at=now, new_id=new_id, rules=self.rules)
 
-    def lead(self, executor: Executor | None = None) -> Scheduler:
+    def lead(
+        self, executor: Executor | None = None, context: Callable[[], Context] | None = None
+    ) -> Scheduler:
         return Scheduler(
             store=self.store,
             executor=executor or self.simulated,
-            context=self.context,
+            context=context or self.context,
             epoch=self.store.write(lambda tx: tx.next_epoch()),
         )
 
@@ -386,6 +388,31 @@ def test_new_leader_goes_on_with_a_scenario(world: World) -> None:
     assert {event.outcome for event in report().events} == {Outcome.SUCCEEDED}
 
 
+@pytest.mark.parametrize("reading", range(1, 5))
+def test_deadline_that_passes_while_the_loop_looks_is_not_slept_through(
+    world: World, reading: int
+) -> None:
+    event = world.create("web-0")
+    readings = count(1)
+
+    def context() -> Context:
+        if next(readings) == reading:
+            world.clock.move_to(event.not_before)
+        return world.context()
+
+    scheduler = world.lead(context=context)
+    running = threading.Thread(target=scheduler.run)
+    running.start()
+    try:
+        deadline = time.monotonic() + 10
+        while world.event(event).event_status is not EventStatus.STARTED:
+            assert time.monotonic() < deadline, "it sleeps, though the event is due"
+            time.sleep(0.005)
+    finally:
+        scheduler.stop()
+        running.join(10)
+
+
 def test_how_late_a_deadline_was_met_is_known(world: World) -> None:
     scheduler = world.lead()
     event = world.create("web-0")
@@ -400,9 +427,9 @@ def test_how_late_a_deadline_was_met_is_known(world: World) -> None:
     running.start()
     try:
         deadline = time.monotonic() + 10
-        while scheduler.next_moment() is None:
-            assert time.monotonic() < deadline, "the scheduler knows of the event"
-        time.sleep(0.2)  # it has looked, and waits
+        while scheduler.deadline is None:
+            assert time.monotonic() < deadline, "the scheduler does not know of the event"
+            time.sleep(0.005)
         world.clock.move_to(event.not_before + timedelta(seconds=3))
         scheduler.wake()
         settled(EventStatus.STARTED)

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
@@ -39,6 +39,22 @@ _ASK_AGAIN_AFTER_FAILURE = timedelta(seconds=10)
 _LATENESS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 
 
+@dataclass(frozen=True, slots=True)
+class Lull:
+    """What was seen when nothing was due, and when that was.
+
+    The next deadline is counted from there: one that has passed since must not be slept through.
+    """
+
+    seen: Snapshot
+    at: datetime
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When something is due next, if nothing changes."""
+        return next_deadline(self.seen, self.at)
+
+
 class Scheduler:
     """Does what is due: on a change, at the next deadline, or when time is moved."""
 
@@ -57,7 +73,8 @@ class Scheduler:
         self.epoch: Final = epoch
         self.lateness: Final = Distribution(_LATENESS_SECONDS)
         """By how many seconds of maintenance time deadlines were missed when they were met."""
-        self._deadline: datetime | None = None
+        self.deadline: datetime | None = None
+        """When the loop goes on by itself, as far as it knows."""
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._asking = Asking(gates)
         self._turn = threading.RLock()
@@ -90,8 +107,7 @@ class Scheduler:
             self._awake.clear()
             wait = _PAUSE_AFTER_FAILURE
             try:
-                self.settle()
-                wait = self._seconds_to_wait()
+                wait = self._seconds_to_wait(self.settle())
                 if trouble:
                     log.info("scheduler_recovered")
                 trouble = ""
@@ -108,34 +124,31 @@ class Scheduler:
                 trouble = repr(error)
             self._awake.wait(wait)
 
-    def settle(self) -> Snapshot:
-        """Do everything that is due, and return what was seen when nothing was."""
+    def settle(self) -> Lull:
+        """Do everything that is due."""
         with self._turn:
             self._asking.expect_news(self._context().now)
             seen = self._store.read(self._look)
-            while due := self._decide(seen):
+            now = self._context().now
+            while due := self._decide(seen, now):
                 seen = self._act(seen, due)
-            return seen
-
-    def next_moment(self) -> datetime | None:
-        """Return the maintenance time at which something is due next, if nothing changes."""
-        return self._store.read(lambda all_: next_deadline(self._look(all_), self._context().now))
+                now = self._context().now
+            return Lull(seen, now)
 
     def advance(self, duration: timedelta, *, move_to: Callable[[datetime], None]) -> datetime:
         """Let virtual time pass, doing on the way what is due; return when all is done."""
         with self._turn:
-            seen = self.settle()
-            now = self._context().now
-            target = now + duration
-            while (moment := next_deadline(seen, now)) is not None and moment <= target:
+            lull = self.settle()
+            target = lull.at + duration
+            while (moment := lull.ends_at) is not None and moment <= target:
                 move_to(moment)
-                seen, now = self.settle(), moment
+                lull = self.settle()
             move_to(target)
             self.settle()
             return target
 
-    def _decide(self, seen: Snapshot) -> Decisions:
-        due = decide(seen, self._context().now)
+    def _decide(self, seen: Snapshot, now: datetime) -> Decisions:
+        due = decide(seen, now)
         self._asking.keep(due.questions)
         return due
 
@@ -193,12 +206,12 @@ class Scheduler:
 
     def _note_lateness(self) -> None:
         now = self._context().now
-        if self._deadline is not None and self._deadline <= now:
-            self.lateness.observe((now - self._deadline).total_seconds())
-            self._deadline = None
+        if self.deadline is not None and self.deadline <= now:
+            self.lateness.observe((now - self.deadline).total_seconds())
+            self.deadline = None
 
-    def _seconds_to_wait(self) -> float:
-        self._deadline = moment = self.next_moment()
+    def _seconds_to_wait(self, lull: Lull) -> float:
+        self.deadline = moment = lull.ends_at
         if moment is None:
             return _LONGEST_WAIT
         seconds = (moment - self._context().now).total_seconds()
