@@ -229,6 +229,29 @@ def test_terminal_shows_the_fleet_and_what_to_try_next(
     assert "Traceback" not in terminal.seen
 
 
+def test_warnings_wait_until_the_screen_is_gone(
+    open_terminal: OpenTerminal, surroundings: dict[str, str]
+) -> None:
+    terminal = open_terminal(140, 40, "--speed", SPEED)
+    terminal.wait_for("Your turn", ROLL_OUT_SECONDS)
+    terminal.wait_for("--vm db --speed 60", LEAVE_SECONDS)
+    whole = (frame for frame in reversed(terminal.frames()) if "--vm db --speed" in "".join(frame))
+    exports = [line for line in next(whole) if line.startswith("  export")]
+    faults = ["forewarn fault set web-0 status --status 503 --times 2", "forewarn vm restart web-0"]
+
+    script = ["sh", "-ec", "\n".join((*exports, *faults))]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(script, env=surroundings, stdout=quiet, text=True) as shell:
+        terminal.wait_for("rebooting", READY_SECONDS)
+        wait_until(lambda: terminal.outlasts(shell), "a command hangs", READY_SECONDS)
+    frames = terminal.frames()
+    terminal.interrupt()
+
+    assert terminal.leave() == 0
+    assert [frame for frame in frames if len(frame) > 40] == []
+    assert "metadata_unavailable" in terminal.seen.partition(END_OF_SCREEN)[2]
+
+
 @pytest.mark.parametrize("moment", ["Starting", "poll http", "Scheduled", "Started"])
 def test_ctrl_c_leaves_nothing_behind(
     open_terminal: OpenTerminal, temporary: Path, moment: str

@@ -6,7 +6,8 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, suppress
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final
@@ -117,13 +118,26 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
         except* OSError:
             _forget_standard_output()
 
-    serve_during(settings, Listeners(metadata=(metadata,), control=(control,)), errand)
+    with _errors_held_back() if audience.stays else nullcontext():
+        serve_during(settings, Listeners(metadata=(metadata,), control=(control,)), errand)
     try:
         audience.part()
     except OSError:
         _forget_standard_output()
     for refusal in refusals:
         raise refusal
+
+
+@contextmanager
+def _errors_held_back() -> Iterator[None]:
+    """Keep what is said on standard error until the screen is gone, which it would spoil."""
+    said = StringIO()
+    try:
+        with redirect_stderr(said):
+            yield
+    finally:
+        with suppress(OSError):  # the terminal may be gone, too
+            sys.stderr.write(said.getvalue())
 
 
 def _url(listener: socket.socket) -> str:
