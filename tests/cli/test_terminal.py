@@ -56,7 +56,8 @@ def test_table_folds_to_the_width_of_the_terminal(run: Run, environment: dict[st
 
 
 def test_doctor_says_what_it_found_although_there_is_no_server(tmp_path: Path) -> None:
-    environment = {"HOME": str(tmp_path), "FOREWARN_SERVER": f"http://127.0.0.1:{free_port()}"}
+    names = ("FOREWARN_METADATA", "FOREWARN_CONTROL", "FOREWARN_SERVER")
+    environment = {name: f"127.0.0.1:{free_port()}" for name in names} | {"HOME": str(tmp_path)}
 
     code, seen = on_terminal(environment, "doctor")
 
