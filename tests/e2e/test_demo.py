@@ -194,23 +194,38 @@ def test_demo_is_ready_soon(start_demo: Demo) -> None:
     assert time.monotonic() - began < READY_SECONDS
 
 
+def read_suggestions(terminal: Terminal) -> list[str]:
+    """Return the commands that the demo tells to try when its roll-out is over."""
+    terminal.wait_for("Your turn", ROLL_OUT_SECONDS)
+    terminal.wait_for("--vm db --speed 60", LEAVE_SECONDS)
+    # The newest frame may just be on its way.
+    whole = (frame for frame in reversed(terminal.frames()) if "--vm db --speed" in "".join(frame))
+    return [line for line in next(whole) if line.startswith(("  export", "  fore"))]
+
+
+def type_elsewhere(
+    commands: str, terminal: Terminal, surroundings: dict[str, str]
+) -> tuple[subprocess.Popen[str], str]:
+    """Run *commands*, which reboot something, in another shell; return it and what it printed."""
+    script = ["sh", "-ec", commands]
+    with subprocess.Popen(script, env=surroundings, stdout=subprocess.PIPE, text=True) as shell:
+        # Somebody has to look at the terminal meanwhile: a full one stops the demo.
+        terminal.wait_for("rebooting", READY_SECONDS)
+        wait_until(lambda: terminal.outlasts(shell), "a command hangs", READY_SECONDS)
+        typed, _ = shell.communicate()
+    return shell, typed
+
+
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
 def test_terminal_shows_the_fleet_and_what_to_try_next(
     open_terminal: OpenTerminal, surroundings: dict[str, str], columns: int, lines: int
 ) -> None:
     terminal = open_terminal(columns, lines, "--speed", SPEED)
-    terminal.wait_for("Your turn", ROLL_OUT_SECONDS)
-    terminal.wait_for("--vm db --speed 60", LEAVE_SECONDS)
-    # The newest frame may just be on its way.
-    whole = (frame for frame in reversed(terminal.frames()) if "--vm db --speed" in "".join(frame))
-    commands = [line for line in next(whole) if line.startswith(("  export", "  fore"))]
+    commands = read_suggestions(terminal)
 
-    # Somebody has to look at the terminal meanwhile: a full one stops the demo.
-    script = ["sh", "-ec", "\n".join(commands).rstrip() + " --no-wait"]
-    with subprocess.Popen(script, env=surroundings, stdout=subprocess.PIPE, text=True) as shell:
-        terminal.wait_for("rebooting", READY_SECONDS)
-        wait_until(lambda: terminal.outlasts(shell), "a command hangs", READY_SECONDS)
-        typed, _ = shell.communicate()
+    shell, typed = type_elsewhere(
+        "\n".join(commands).rstrip() + " --no-wait", terminal, surroundings
+    )
     # Ctrl-C throws away what the terminal has not shown yet, also in the middle of a frame.
     frames = terminal.frames()
     terminal.interrupt()
@@ -233,17 +248,10 @@ def test_warnings_wait_until_the_screen_is_gone(
     open_terminal: OpenTerminal, surroundings: dict[str, str]
 ) -> None:
     terminal = open_terminal(140, 40, "--speed", SPEED)
-    terminal.wait_for("Your turn", ROLL_OUT_SECONDS)
-    terminal.wait_for("--vm db --speed 60", LEAVE_SECONDS)
-    whole = (frame for frame in reversed(terminal.frames()) if "--vm db --speed" in "".join(frame))
-    exports = [line for line in next(whole) if line.startswith("  export")]
+    exports = [line for line in read_suggestions(terminal) if line.startswith("  export")]
     faults = ["forewarn fault set web-0 status --status 503 --times 2", "forewarn vm restart web-0"]
 
-    script = ["sh", "-ec", "\n".join((*exports, *faults))]
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(script, env=surroundings, stdout=quiet, text=True) as shell:
-        terminal.wait_for("rebooting", READY_SECONDS)
-        wait_until(lambda: terminal.outlasts(shell), "a command hangs", READY_SECONDS)
+    type_elsewhere("\n".join((*exports, *faults)), terminal, surroundings)
     frames = terminal.frames()
     terminal.interrupt()
 

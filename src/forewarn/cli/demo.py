@@ -18,7 +18,7 @@ from forewarn.cli.demonstration.fleet import fleet_file
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, METADATA_PORT, listen_locally
 from forewarn.cli.signals import StopSignals, stop_signals
-from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, make_settings
+from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, Settings, make_settings
 
 _DATABASE: Final = "forewarn.db"
 _FLEET: Final = "fleet.toml"
@@ -92,14 +92,6 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
     metadata, control = (
         closing.enter_context(listen_locally(port)) for port in (METADATA_PORT, CONTROL_PORT)
     )
-    settings = make_settings(
-        {
-            "database": f"sqlite:///{folder / _DATABASE}",
-            "fleet": folder / _FLEET,
-            "speed": speed,
-            "executor": ExecutorKind.SIMULATED,
-        }
-    )
     audience = find_audience()
     refusals: list[Exception] = []
 
@@ -119,13 +111,25 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
             _forget_standard_output()
 
     with _errors_held_back() if audience.stays else nullcontext():
-        serve_during(settings, Listeners(metadata=(metadata,), control=(control,)), errand)
+        listeners = Listeners(metadata=(metadata,), control=(control,))
+        serve_during(_settings_for(folder, speed), listeners, errand)
     try:
         audience.part()
     except OSError:
         _forget_standard_output()
     for refusal in refusals:
         raise refusal
+
+
+def _settings_for(folder: Path, speed: float) -> Settings:
+    return make_settings(
+        {
+            "database": f"sqlite:///{folder / _DATABASE}",
+            "fleet": folder / _FLEET,
+            "speed": speed,
+            "executor": ExecutorKind.SIMULATED,
+        }
+    )
 
 
 @contextmanager
