@@ -63,6 +63,7 @@ lock: .venv/.dev  ## pin the newest dependencies
 	@echo hatchling | $(COMPILE) - --output-file requirements/build.txt
 	@echo uv | $(COMPILE) - --output-file requirements/uv.txt
 	@echo ai4s-jobq | $(COMPILE) - --output-file tests/conformance/clients/ai4s-jobq.txt
+	@echo openapi-python-client | $(COMPILE) - --output-file tests/e2e/openapi-python-client.txt
 
 clean:  ## remove everything the commands made
 	rm -rf .venv .lab dist site .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

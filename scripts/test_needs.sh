@@ -53,10 +53,15 @@ unpack() {
 [ -e "$agents" ] || unpack resource-agents
 [ -e "$prometheus" ] || unpack prometheus
 
-jobq=$clients/ai4s-jobq
-pins=tests/conformance/clients/ai4s-jobq.txt
-if ! cmp -s "$pins" "$jobq/installed.txt"; then
-  "$uv" venv --quiet --clear --python .venv/bin/python "$jobq"
-  "$uv" pip install --quiet --python "$jobq/bin/python" --require-hashes --requirements "$pins"
-  cp "$pins" "$jobq/installed.txt"
-fi
+# Each with an environment of its own: what they depend on does not go with what we do.
+install() {
+  pins=$1
+  environment=$clients/$(basename "$pins" .txt)
+  if ! cmp -s "$pins" "$environment/installed.txt"; then
+    "$uv" venv --quiet --clear --python .venv/bin/python "$environment"
+    "$uv" pip install --quiet --python "$environment/bin/python" --require-hashes --requirements "$pins"
+    cp "$pins" "$environment/installed.txt"
+  fi
+}
+install tests/conformance/clients/ai4s-jobq.txt
+install tests/e2e/openapi-python-client.txt

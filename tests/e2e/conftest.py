@@ -207,9 +207,11 @@ class Server:
     def vm_client(self) -> VmClient:
         return VmClient(self.metadata_port, {"Metadata": "true"})
 
+    def token(self) -> str:
+        return self.database.with_name("admin.token").read_text(encoding="ascii").strip()
+
     def operator_client(self) -> Client:
-        token = self.database.with_name("admin.token").read_text(encoding="ascii").strip()
-        return Client(self.control_port, {"Authorization": f"Bearer {token}"})
+        return Client(self.control_port, {"Authorization": f"Bearer {self.token()}"})
 
     def poll(self, vm: str, version: str = API_VERSION, **headers: str) -> Answer:
         with contextlib.closing(self.vm_client()) as client:

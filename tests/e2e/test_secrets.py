@@ -27,7 +27,7 @@ def test_secret_is_nowhere_but_with_who_was_given_it(
     server.start()
     assert server.process is not None
     made = server.command("token", "create", "deploy", "--role", "operator", "--scope", "web")
-    admin = server.database.with_name("admin.token").read_text(encoding="ascii").strip()
+    admin = server.token()
     secret = made["secret"]
 
     answers = list(_provoke(Client(server.control_port, bearer(secret)), secret))

@@ -207,7 +207,7 @@ def test_client_that_stalls_does_not_hold_up_the_stop(start_server: ServerMaker)
 @contextmanager
 def _half_sent(server: Server, body: bytes) -> Generator[Callable[[], Answer]]:
     """A request to create an event, of which all but the last byte is sent."""
-    token = server.database.with_name("admin.token").read_text(encoding="ascii").strip()
+    token = server.token()
     head = (
         "POST /api/v1/events HTTP/1.1\r\nHost: forewarn\r\n"
         f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"

@@ -108,4 +108,6 @@ def api_routes() -> Iterator[APIRoute]:
 
 
 def _operation_id(route: APIRoute) -> str:
-    return route.endpoint.__name__  # the name is what the audit calls it
+    """Return the verb and its noun, which most endpoints leave to the tag of their router."""
+    verb = route.endpoint.__name__  # the name is what the audit calls it
+    return verb if "_" in verb else f"{verb}_{str(route.tags[0]).removesuffix('s')}"

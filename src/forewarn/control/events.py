@@ -61,6 +61,8 @@ Past = Annotated[
     str | None,
     Query(max_length=64, description="14:05 today, 10m ago, or 2026-01-05T08:15:00Z."),
 ]
+_COMPLETE: Final = CompleteRequest()
+_CANCEL: Final = CancelRequest()
 _ENDED: Final = (EventStatus.COMPLETED, EventStatus.CANCELED)
 
 
@@ -129,7 +131,12 @@ def create(caller: Operating, key: Key, request: EventOrderRequest) -> EventsVie
     )
 
 
-@router.post("/complete-all", name="event complete", dependencies=CAN_BE_DRY)
+@router.post(
+    "/complete-all",
+    name="event complete",
+    operation_id="complete_all_events",
+    dependencies=CAN_BE_DRY,
+)
 def complete_all(caller: Operating, key: Key) -> EventsView:
     """End every Started event."""
     return caller.write_once(
@@ -184,26 +191,29 @@ def start(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
     "/{event_id}/complete", name="event complete", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY]
 )
 def complete(
-    caller: Operating, key: Key, event_id: EventIdPath, request: CompleteRequest | None = None
+    caller: Operating, key: Key, event_id: EventIdPath, request: CompleteRequest = _COMPLETE
 ) -> EventView:
     """End a Started event."""
-    how = request or CompleteRequest()
     return _change(
         caller,
         key,
         event_id,
-        lambda tx, context, wanted: complete_event(tx, context, wanted, how.outcome, how.reason),
+        lambda tx, context, wanted: complete_event(
+            tx, context, wanted, request.outcome, request.reason
+        ),
     )
 
 
 @router.post("/{event_id}/cancel", name="event cancel", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
 def cancel(
-    caller: Operating, key: Key, event_id: EventIdPath, request: CancelRequest | None = None
+    caller: Operating, key: Key, event_id: EventIdPath, request: CancelRequest = _CANCEL
 ) -> EventView:
     """Withdraw a Scheduled event."""
-    reason = request.reason if request else ""
     return _change(
-        caller, key, event_id, lambda tx, context, wanted: cancel_event(tx, context, wanted, reason)
+        caller,
+        key,
+        event_id,
+        lambda tx, context, wanted: cancel_event(tx, context, wanted, request.reason),
     )
 
 

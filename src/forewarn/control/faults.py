@@ -1,6 +1,7 @@
 """/faults: misbehaving towards one virtual machine, so that its clients can be tested."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from fastapi import APIRouter
 
@@ -11,6 +12,8 @@ from forewarn.operations.faults import record_fault_clear, record_fault_set
 from forewarn.ports.faults import Fault, FaultKind
 
 router = APIRouter(tags=["faults"])
+
+_AS_USUAL: Final = FaultRequest()
 
 
 @router.get("/faults")
@@ -29,10 +32,10 @@ def list_faults(caller: Viewing) -> FaultsView:
 
 @router.put("/virtual-machines/{name}/faults/{kind}", name="fault set")
 def set_fault(
-    caller: Administering, name: str, kind: FaultKind, request: FaultRequest | None = None
+    caller: Administering, name: str, kind: FaultKind, request: FaultRequest = _AS_USUAL
 ) -> FaultView:
     """Misbehave from now on; a fault of the same kind is replaced."""
-    fault = Fault(kind=kind, **(request or FaultRequest()).model_dump())
+    fault = Fault(kind=kind, **request.model_dump())
     vm = caller.write(lambda tx, context: record_fault_set(tx, context, name, fault))
     caller.services.faults.put(vm, fault)
     return _view(vm, fault)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
@@ -27,12 +27,20 @@ from forewarn.protocol.errors import ForewarnError
 
 router = APIRouter(prefix="/fleet", tags=["fleet"])
 
+
+def _schema(request: type[BaseModel]) -> dict[str, Any]:
+    # What it refers to is in the answers, too, and so among the components.
+    schema = request.model_json_schema(ref_template="#/components/schemas/{model}")
+    del schema["$defs"]
+    return schema
+
+
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _LINES: Final = "application/x-ndjson"
 _BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
-        "content": {"application/json": {"schema": FleetRequest.model_json_schema()}},
+        "content": {"application/json": {"schema": _schema(FleetRequest)}},
     }
 }
 _ANSWER: Final[dict[int | str, dict[str, Any]]] = {

@@ -18,20 +18,20 @@ _OTHERWISE: Final[dict[int | str, dict[str, Any]]] = {
 
 
 @router.get("/healthz")
-async def healthz() -> HealthView:
+async def check_health() -> HealthView:
     """Answer as long as the process can."""
     return HealthView(status="ok")
 
 
 @router.get("/readyz", responses=_OTHERWISE)
-async def readyz(request: Request, response: Response) -> HealthView:
+async def check_readiness(request: Request, response: Response) -> HealthView:
     """Tell whether polls are served."""
     services: Services = request.app.state.services
     return _answer(response, is_ready=services.is_ready(), otherwise="polls are not served")
 
 
 @router.get("/readyz/write", responses=_OTHERWISE)
-async def readyz_write(request: Request, response: Response) -> HealthView:
+async def check_readiness_for_writes(request: Request, response: Response) -> HealthView:
     """Tell whether writes are taken."""
     services: Services = request.app.state.services
     return _answer(

@@ -61,7 +61,7 @@ def list_maintenances(caller: Viewing, paging: Paged) -> Response:
     dependencies=CAN_BE_DRY,
     responses=would_answer(MaintenanceView),
 )
-def begin(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> MaintenanceView:
+def start(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> MaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
     services = caller.services
     order = maintenance_order(request, services.clock.now().date())

@@ -16,7 +16,7 @@ class _Exposition(Response):
 
 
 @router.get(METRICS_PATH, response_class=_Exposition)
-def metrics(request: Request) -> Response:
+def show_metrics(request: Request) -> Response:
     """Return the figures of this server, in the text format of Prometheus."""
     services: Services = request.app.state.services
     return _Exposition(services.metrics())

@@ -60,7 +60,7 @@ def list_tokens(caller: Administering) -> TokensView:
 
 
 @router.post("", status_code=201, name="token create")
-def create_a_token(caller: Administering, request: TokenRequest) -> NewTokenView:
+def create(caller: Administering, request: TokenRequest) -> NewTokenView:
     """Make a token; the answer is the only place its secret is ever in."""
     moment = None if request.expires is None else parse_moment(request.expires)
     secret = new_secret()
@@ -79,7 +79,7 @@ def create_a_token(caller: Administering, request: TokenRequest) -> NewTokenView
 
 
 @router.delete("/{name}", name="token revoke")
-def revoke_a_token(caller: Administering, name: str) -> TokenView:
+def revoke(caller: Administering, name: str) -> TokenView:
     """Take a token back; it is refused from now on."""
     revoked = caller.write(lambda tx, context: revoke_token(tx, context, name))
     return TokenView.model_validate(revoked)

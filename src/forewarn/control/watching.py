@@ -56,7 +56,7 @@ class LedgerLineView(View):
 
 
 @router.get("/watch", response_class=StreamingResponse, responses=_STREAM)
-def watch(
+def watch_events(
     caller: Viewing,
     request: Request,
     *,

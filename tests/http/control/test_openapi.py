@@ -4,9 +4,12 @@ schemathesis makes up the requests, the same ones each time. Whatever is refused
 the audit, by one line.
 """
 
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -164,3 +167,40 @@ def test_what_was_created_is_answered_about_as_the_document_says(
             case.validate_response(response, excluded_checks=EXCLUDED)
 
     Links.run(settings=settings(SEEDED, stateful_step_count=8))
+
+
+def test_every_reference_leads_somewhere(app: FastAPI) -> None:
+    document = app.openapi()
+
+    assert [each for each in _references(document) if not _resolves(document, each)] == []
+
+
+def test_every_operation_is_called_by_a_verb_and_its_noun(app: FastAPI) -> None:
+    called = [
+        operation["operationId"]
+        for operations in app.openapi()["paths"].values()
+        for operation in operations.values()
+    ]
+
+    assert [each for each in called if not re.fullmatch(r"[a-z]+(_[a-z]+)+", each)] == []
+    assert [each for each, times in Counter(called).items() if times > 1] == []
+    assert {"apply_fleet", "cancel_event", "pause_maintenance", "retry_notification"} <= set(called)
+
+
+def _references(node: object) -> Iterator[str]:
+    match node:
+        case {"$ref": str(reference)}:
+            yield reference
+        case dict():
+            yield from chain.from_iterable(map(_references, node.values()))
+        case list():
+            yield from chain.from_iterable(map(_references, node))
+        case _:
+            pass
+
+
+def _resolves(document: Mapping[str, Any], reference: str) -> bool:
+    node: Any = document
+    for part in reference.removeprefix("#/").split("/"):
+        node = None if node is None else node.get(part)
+    return node is not None
