@@ -287,10 +287,18 @@ NONSENSE: dict[str, Reply] = {
     "no status": say(200, {"message": "done"}),
     "unknown status": say(200, {"status": "great"}),
     "status of another kind": say(200, {"status": {"status": "done"}}),
-    "a page": (200, {"Content-Type": "text/html"}, b'{"status": "done"}'),
+    "a page": (200, {"Content-Type": "text/html"}, b"<h1>done</h1>"),
+    "a word": (200, {"Content-Type": "text/plain"}, b'"done"'),
     "an error": say(500, {"status": "done"}),
     "a redirect": say(302, {"status": "done"}, Location="http://127.0.0.1:1/"),
 }
+
+OTHER_TYPES: list[dict[str, str]] = [
+    {},
+    {"Content-Type": "text/plain"},
+    {"Content-Type": "text/html; charset=utf-16"},
+    {"Content-Type": "application/octet-stream"},
+]
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
@@ -306,6 +314,38 @@ def test_nonsense_is_not_believed(target: OrderTarget, make: Maker, nonsense: Re
     target.on_get = lambda _: None
     target.end(WEB_0, "done")
     assert wait_for(executor, is_over).status is ImpactStatus.DONE
+
+
+@pytest.mark.parametrize("headers", OTHER_TYPES, ids=str)
+def test_json_is_read_whatever_the_content_type_says(
+    target: OrderTarget, make: Maker, headers: dict[str, str]
+) -> None:
+    target.on_get = lambda _: (200, headers, '{"status": "failed", "message": "défaut"}'.encode())
+
+    ended = wait_for(begin(make()), is_over)
+
+    assert ended == Impact(status=ImpactStatus.FAILED, reason="défaut")
+
+
+@pytest.mark.parametrize("headers", OTHER_TYPES, ids=str)
+def test_answer_to_the_order_is_read_whatever_the_content_type_says(
+    target: OrderTarget, make: Maker, headers: dict[str, str]
+) -> None:
+    target.on_post = lambda _: (202, headers, b'{"status": "done"}')
+
+    assert wait_for(begin(make()), is_over).status is ImpactStatus.DONE
+
+
+@pytest.mark.parametrize("said", [b"", b"ok", b"true", b"<h1>taken</h1>"])
+def test_order_is_taken_by_an_answer_in_words(
+    target: OrderTarget, make: Maker, said: bytes
+) -> None:
+    target.on_post = lambda _: (200, {"Content-Type": "text/plain"}, said)
+
+    running = wait_for(begin(make()), lambda impact: bool(impact.reason))
+
+    assert running.status is ImpactStatus.RUNNING
+    assert running.reason == "its end is told by completing the event"
 
 
 @pytest.mark.parametrize("location", ["", "http://127.0.0.1:1/status", "http://[", "\x7f"])

@@ -64,10 +64,24 @@ def test_answer_decides(question: Question, site: Site, body: bytes, verdict: Ve
 
 
 @pytest.mark.parametrize(
+    "content_type",
+    [None, "text/plain", "text/html; charset=utf-16", "text/plain; charset=base64", "?"],
+)
+def test_answer_is_read_whatever_the_content_type_says(
+    question: Question, site: Site, content_type: str | None
+) -> None:
+    site.headers = {} if content_type is None else {"Content-Type": content_type}
+    site.body = '{"open": true, "message": "fertig geprüft"}'.encode()
+
+    assert ask(question, site.url) == Verdict(is_open=True, output="fertig geprüft")
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"",
         b"yes",
+        b"[" * 60_000,
         b"[true]",
         b"{}",
         b'{"open": "true"}',

@@ -1,6 +1,7 @@
 """One request to the target of a webhook, and its answer: signed, bounded, never redirected."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
@@ -97,7 +98,7 @@ class Exchange:
         return Answer(
             code=answer.status_code,
             said=f"{answer.status_code} {answer.reason_phrase}".strip(),
-            body=body if "json" in answer.headers.get("Content-Type", "") else None,
+            body=body if _is_json(answer, body) else None,
             status_url=_status_url(target, answer),
             retry_after=retry_after(answer.headers.get("Retry-After", ""), now),
         )
@@ -137,6 +138,16 @@ async def _read(answer: httpx2.Response, deadline: float | None) -> bytes:
                 if len(body) > _LARGEST_BODY:
                     break
     return body[:_LARGEST_BODY]
+
+
+def _is_json(answer: httpx2.Response, body: bytes) -> bool:
+    """Tell whether *body* is said to be JSON, or is an object of it, whatever it is said to be."""
+    if "json" in answer.headers.get("Content-Type", ""):
+        return True
+    try:
+        return isinstance(json.loads(body), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _status_url(target: Target, answer: httpx2.Response) -> str | None:

@@ -37,7 +37,16 @@ class Reply:
 
     status: int
     said: str
-    body: str
+    content: bytes
+    encoding: str | None
+
+    @property
+    def body(self) -> str:
+        """The content for people, in the encoding it is said to have if there is such a one."""
+        try:
+            return self.content.decode(self.encoding or "utf-8", errors="replace")
+        except LookupError:
+            return self.content.decode("utf-8", errors="replace")
 
     @property
     def is_success(self) -> bool:
@@ -86,5 +95,6 @@ async def _send(request: Request) -> Reply:
         return Reply(
             status=answer.status_code,
             said=f"{answer.status_code} {answer.reason_phrase}".strip(),
-            body=body[:_LARGEST_BODY].decode(answer.encoding or "utf-8", errors="replace"),
+            content=body[:_LARGEST_BODY],
+            encoding=answer.encoding,
         )

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from forewarn.domain.gate import Question
 from forewarn.domain.webhook import SIGNATURE, sign
-from forewarn.gates.exchange import NoAnswerError, Request, send
+from forewarn.gates.exchange import NoAnswerError, Reply, Request, send
 from forewarn.gates.verdict import Verdict, encode_question, shut, tidy
 
 LONGEST_RETRY_AFTER: Final = 86_400
@@ -53,17 +53,18 @@ class WebhookGate:
             return shut(str(error))
         if not reply.is_success:
             return shut(f"{reply.said}\n{reply.body}")
-        return _read(reply.body)
+        return _read(reply)
 
     def close(self) -> None:
         """Do nothing: a request ends by itself."""
 
 
-def _read(body: str) -> Verdict:
+def _read(reply: Reply) -> Verdict:
     try:
-        answer = WebhookAnswer.model_validate(json.loads(body))
-    except (ValidationError, ValueError):
-        return shut(f'The answer is not {{"open": true}} or {{"open": false}}: {body}')
+        # The bytes, because JSON has an encoding of its own, whatever the header says.
+        answer = WebhookAnswer.model_validate(json.loads(reply.content))
+    except (ValidationError, ValueError, RecursionError):
+        return shut(f'The answer is not {{"open": true}} or {{"open": false}}: {reply.body}')
     seconds = answer.retry_after
     return Verdict(
         is_open=answer.open,
