@@ -13,10 +13,10 @@ from typing import Any, Final
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.planning import Plan
 from forewarn.operations.fleet import read_fleet
 from forewarn.operations.maintenances import (
-    MaintenanceOrder,
     MaintenanceReport,
     report_maintenance,
     start_maintenance,

@@ -21,6 +21,7 @@ from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, MaintenanceStatus, pause
 from forewarn.domain.names import VmName
+from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
@@ -36,7 +37,6 @@ from forewarn.operations.explain import MaintenanceExplanation, explain_maintena
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (
-    MaintenanceOrder,
     UnknownMaintenanceError,
     abort_maintenance,
     pause_maintenance,

@@ -7,13 +7,13 @@ import pytest
 from forewarn.domain.course import Course
 from forewarn.domain.errors import PlanError, UnknownHostError
 from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.order import MaintenanceOrder
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (
-    MaintenanceOrder,
     UnknownLabelsError,
     UnknownMaintenanceError,
     UnknownSelectionError,

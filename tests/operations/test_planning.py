@@ -14,6 +14,7 @@ from forewarn.domain.errors import (
     WindowTooShortError,
 )
 from forewarn.domain.forecast import LEAST_SAMPLES
+from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.planning import Plan
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.operations.context import Context, Rules
@@ -24,7 +25,7 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.gates import GateNotFoundError
-from forewarn.operations.maintenances import MaintenanceOrder, start_maintenance
+from forewarn.operations.maintenances import start_maintenance
 from forewarn.operations.planning import plan_maintenance
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventType

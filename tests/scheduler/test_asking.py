@@ -11,12 +11,12 @@ from forewarn.clocks import VirtualClock
 from forewarn.domain.course import Course
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.order import MaintenanceOrder
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.operations.context import Context
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (
-    MaintenanceOrder,
     MaintenanceReport,
     pause_maintenance,
     report_maintenance,

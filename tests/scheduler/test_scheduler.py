@@ -18,6 +18,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.notification import Target
+from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.snapshot import Snapshot
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
@@ -26,7 +27,6 @@ from forewarn.operations.events import EventOrder, complete_event, create_events
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (
-    MaintenanceOrder,
     report_maintenances,
     start_maintenance,
 )

@@ -10,10 +10,11 @@ from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, Vi
 from forewarn.domain.brakes import BrakeKind, Release
 from forewarn.domain.course import GATE_PATIENCE, Course
 from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.walk import Stage
 from forewarn.domain.windows import Calendar, describe, read_blackout, read_window
 from forewarn.operations.holidays import read_holidays
-from forewarn.operations.maintenances import MaintenanceOrder, MaintenanceReport
+from forewarn.operations.maintenances import MaintenanceReport
 from forewarn.protocol.vocabulary import EventType
 
 # All are searched for openings, years ahead, while the order is written down and others wait.

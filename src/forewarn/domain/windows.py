@@ -62,11 +62,22 @@ def read_window(text: str) -> Window:
     if match is None:
         raise WindowError(text, "it is not DAYS HH:MM-HH:MM ZONE")
     return Window(
-        days=_read_days(text, match["days"]),
+        days=_days_of(text, match["days"]),
         opens=_read_time(text, match["opens"]),
         closes=time() if match["closes"] == "24:00" else _read_time(text, match["closes"]),
         zone=check_zone(match["zone"]),
     )
+
+
+def read_days(text: str) -> frozenset[int]:
+    """Return the days of the week that *text* names, such as `Sat,Sun` or `Mon-Fri`."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        begin = _read_day(first)
+        end = _read_day(last) if "-" in part else begin
+        found.update((begin + more) % 7 for more in range((end - begin) % 7 + 1))
+    return frozenset(found)
 
 
 def read_blackout(text: str, zone: str = "UTC") -> Blackout:
@@ -107,7 +118,7 @@ def describe(part: Window | Blackout) -> str:
     """Return *part* as it would be typed."""
     if isinstance(part, Window):
         hours = f"{part.opens:%H:%M}-{part.closes:%H:%M}"
-        return f"{_describe_days(part.days)} {hours} {part.zone}"
+        return f"{_describe_window_days(part.days)} {hours} {part.zone}"
     days = f"{part.first}" if part.first == part.last else f"{part.first}..{part.last}"
     return f"{days} {part.zone} {part.name}".rstrip()
 
@@ -143,6 +154,26 @@ def closes_at(calendar: Calendar, moment: datetime) -> datetime | None:
     return None if span.ends == _NEVER else span.ends
 
 
+def hours_on(window: Window, day: date) -> tuple[datetime, datetime] | None:
+    """Return from when until when *window* is open that begins on *day*, in UTC.
+
+    That is None on other days of the week, and where the clock jumps over all of it. Where the
+    clock is set back and it opens twice, the first time counts.
+    """
+    if day.weekday() not in window.days:
+        return None
+    span = next(_joined(_shown(window.zone, *_hours(window, _midnight(day)))), None)
+    return None if span is None else (span.begins, span.ends)
+
+
+def blackout_at(blackouts: Iterable[Blackout], moment: datetime) -> Blackout | None:
+    """Return the first of *blackouts* that *moment* is in."""
+    for blackout in blackouts:
+        if blackout.first <= moment.astimezone(ZoneInfo(blackout.zone)).date() <= blackout.last:
+            return blackout
+    return None
+
+
 _WINDOW: Final = re.compile(
     r"(?P<days>\S+)\s+(?P<opens>[0-9:]+)-(?P<closes>[0-9:]+)\s+(?P<zone>\S+)"
 )
@@ -153,23 +184,18 @@ _BLACKOUT: Final = re.compile(
 )
 
 
-def _read_days(text: str, days: str) -> frozenset[int]:
-    if days.lower() == "daily":
-        return frozenset(range(7))
-    found: set[int] = set()
-    for part in days.split(","):
-        first, _, last = part.partition("-")
-        begin = _read_day(text, first)
-        end = _read_day(text, last) if "-" in part else begin
-        found.update((begin + more) % 7 for more in range((end - begin) % 7 + 1))
-    return frozenset(found)
+def _days_of(text: str, days: str) -> frozenset[int]:
+    try:
+        return frozenset(range(7)) if days.lower() == "daily" else read_days(days)
+    except ValueError as error:
+        raise WindowError(text, f"{error} and daily") from None
 
 
-def _read_day(text: str, day: str) -> int:
+def _read_day(day: str) -> int:
     try:
         return DAYS.index(day.title())
     except ValueError:
-        raise WindowError(text, f"{day!r} is none of {', '.join(DAYS)} and daily") from None
+        raise ValueError(f"{day!r} is none of {', '.join(DAYS)}") from None
 
 
 def _read_time(text: str, clock: str) -> time:
@@ -186,9 +212,12 @@ def _read_date(text: str, day: str) -> date:
         raise BlackoutError(text, f"{day!r} is no date") from None
 
 
-def _describe_days(days: frozenset[int]) -> str:
-    if len(days) == 7:
-        return "daily"
+def _describe_window_days(days: frozenset[int]) -> str:
+    return "daily" if len(days) == 7 else describe_days(days)
+
+
+def describe_days(days: frozenset[int]) -> str:
+    """Return *days* of the week as `read_days` takes them."""
     runs: list[list[int]] = []
     for day in sorted(days):
         if runs and runs[-1][-1] == day - 1:

@@ -1,10 +1,9 @@
 """Maintenances: an operator's intent over many virtual machines."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from forewarn.domain.course import Course
 from forewarn.domain.errors import (
     DomainError,
     EmptySelectionError,
@@ -26,6 +25,7 @@ from forewarn.domain.maintenance import (
     resume,
 )
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name_key
+from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Host, Topology, VirtualMachine
 from forewarn.domain.walk import Stage, calendar_errors, status, walk
@@ -36,7 +36,6 @@ from forewarn.operations.recording import record_audit
 from forewarn.operations.snapshots import Answers, look
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
-from forewarn.protocol.vocabulary import EventType
 
 Labelled = TypeVar("Labelled", VirtualMachine, Host)
 
@@ -66,24 +65,6 @@ class UnknownLabelsError(DomainError):
         given = ", ".join(f"{key}={value}" for key, value in labels.items())
         super().__init__(f"No {noun} is labelled {given}.")
         self.labels = dict(labels)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceOrder:
-    """What an operator wants done, and to what: to virtual machines or scopes, or to hosts.
-
-    Those are selected by name, and those that carry all of *labels* or *host_labels* besides.
-    """
-
-    event_type: EventType
-    scopes: tuple[str, ...] = ()
-    virtual_machines: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    hosts: tuple[str, ...] = ()
-    host_labels: Mapping[str, str] = field(default_factory=dict)
-    description: str = "Host server is undergoing maintenance."
-    duration_in_seconds: int | None = None
-    course: Course = field(default_factory=Course)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,10 @@ from collections.abc import Collection
 from typing import Final
 
 from forewarn.domain.forecast import measure
+from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.planning import Plan, Scheme, make_plan
 from forewarn.operations.context import Context
-from forewarn.operations.maintenances import MaintenanceOrder, draft_maintenance
+from forewarn.operations.maintenances import draft_maintenance
 from forewarn.operations.snapshots import look
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventStatus
