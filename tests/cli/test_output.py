@@ -29,12 +29,10 @@ def test_fleet_apply_counts(run: Run, tmp_path: Path) -> None:
 
     assert shown(run("fleet", "apply", "fleet.toml")) == "0 added, 0 changed, 0 removed\n"
     pruned = run("fleet", "apply", "less.toml", "--prune", "-o", "json")
-    assert json.loads(shown(pruned)) == {
-        "added": [],
-        "changed": ["solo"],
-        "removed": ["web-0", "web-1"],
-        "changed_scopes": [],
-    }
+    change = json.loads(shown(pruned))
+    assert (change["changed"], change["removed"]) == (["solo"], ["web-0", "web-1"])
+    (solo,) = [each for each in change["differences"] if each["name"] == "solo"]
+    assert solo["fields"] == [{"field": "tags.team", "before": "shop", "after": None}]
 
 
 @pytest.mark.parametrize("command", [("fleet", "show"), ("vm", "list")])
@@ -255,9 +253,25 @@ def test_dry_run_of_a_fleet_names_what_would_change(run: Run, tmp_path: Path) ->
     )
 
     assert shown(run("fleet", "apply", "less.toml", "--prune", "--dry-run")) == (
-        "+ new\n~ solo\n- web-0\n- web-1\n~ settings of availability-set/web\n"
-        "1 added, 1 changed, 2 removed, settings of availability-set/web changed\n"
+        "~ availability set web: update_domains 3 → 5, postpone_until 1h → 0s\n"
+        "+ new\n~ solo: tags.team shop → none\n- web-0\n- web-1\n- host kvm-0\n- host kvm-1\n"
+        "1 added, 1 changed, 2 removed; 1 availability set changed, 2 hosts removed\n"
         "Nothing was written.\n"
+    )
+
+
+def test_applied_fleet_tells_each_field(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "more.toml").write_text(
+        '[[scale_set]]\nname = "empty"\n[[host]]\nname = "kvm-1"\nlabels = { rack = "row 3" }\n'
+        '[[virtual_machine]]\nname = "solo"\nhost = "kvm-1"\napproval = "all"\n'
+        'addresses = ["10.0.0.8", "10.0.0.9"]\ntags = { team = "shop" }\n'
+    )
+
+    assert shown(run("fleet", "apply", "more.toml")) == (
+        "+ scale set empty\n"
+        "~ solo: approval any → all, host none → kvm-1, addresses none → 10.0.0.8,10.0.0.9\n"
+        '~ host kvm-1: labels.rack none → "row 3"\n'
+        "0 added, 1 changed, 0 removed; 1 scale set added, 1 host changed\n"
     )
 
 

@@ -14,7 +14,8 @@ from rich.console import Console
 from forewarn.cli.errors import CommandError, ExitCode, confirm_on_terminal
 from forewarn.cli.event import Yes
 from forewarn.cli.files import read_text
-from forewarn.cli.output import Row, print_line, print_table
+from forewarn.cli.fleet_changes import print_change
+from forewarn.cli.output import Row, print_table
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import RefusedError, Session, command, noun
 from forewarn.cli.vm import COLUMNS
@@ -47,9 +48,9 @@ def apply(
     except RefusedError as refusal:
         raise _with_line(refusal, file, text) from None
     if dry_run:
-        show_rehearsed(session, answer, _print_difference)
+        show_rehearsed(session, answer, print_change)
     else:
-        session.show(answer, _print_change)
+        session.show(answer, print_change)
 
 
 @command(app, "export")
@@ -83,22 +84,6 @@ def _shown_progress() -> Iterator[Callable[[Row], None]]:
         return
     with console.status("sending") as status:
         yield lambda row: status.update(f"{row['step']} {row['entries']:,}")
-
-
-def _print_difference(change: Row) -> None:
-    for sign, what in (("+", "added"), ("~", "changed"), ("-", "removed")):
-        for name in change[what]:
-            print_line(f"{sign} {name}")
-    for scope in change["changed_scopes"]:
-        print_line(f"~ settings of {scope}")
-    _print_change(change)
-
-
-def _print_change(change: Row) -> None:
-    counts = [f"{len(change[what])} {what}" for what in ("added", "changed", "removed")]
-    if change["changed_scopes"]:
-        counts.append(f"settings of {', '.join(change['changed_scopes'])} changed")
-    print_line(", ".join(counts))
 
 
 def _decode(file: Path, text: str) -> object:

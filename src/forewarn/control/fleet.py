@@ -17,9 +17,9 @@ from starlette.responses import Response, StreamingResponse
 from forewarn.control.bulk import Progress, Step, calmly, follow, let_go, read_declaration
 from forewarn.control.caller import Administering, Caller, Viewing
 from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
-from forewarn.control.declarations import declare_fleet
 from forewarn.control.problems import problem_document, problem_of, problem_of_request
-from forewarn.control.schemas import FleetChangeView, FleetRequest
+from forewarn.control.schemas import DifferenceView, FleetChangeView, FleetRequest
+from forewarn.operations.declarations import declare_fleet
 from forewarn.operations.fleet import Fleet, read_fleet
 from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, preview_fleet
 from forewarn.ports.store import Reading
@@ -97,13 +97,7 @@ def _apply(caller: Caller, body: list[bytes], progress: Progress) -> bytes:
         let_go(order.fleet)
         progress(Step.CHECKING, len(fleet.virtual_machines))
         change = _change(caller, fleet, order, progress)
-        view = FleetChangeView.model_construct(
-            added=change.added,
-            changed=change.changed,
-            removed=change.removed,
-            changed_scopes=change.changed_scopes,
-        )
-        return view.model_dump_json().encode()
+        return _encode_change(change)
 
 
 def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progress) -> FleetChange:
@@ -124,6 +118,21 @@ def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progres
         lambda tx, context: apply_fleet(tx, context, fleet, prune=order.prune, plan=plan),
         current=_shown,
     )
+
+
+def _encode_change(change: FleetChange) -> bytes:
+    # Difference by difference, as all at once would hold up the polls.
+    differences = (
+        DifferenceView.model_validate(each).model_dump_json() for each in change.differences
+    )
+    members = {
+        "added": _encode(change.added),
+        "changed_scopes": _encode(change.changed_scopes),
+        "changed": _encode(change.changed),
+        "removed": _encode(change.removed),
+        "differences": f"[{','.join(differences)}]",
+    }
+    return f"{{{','.join(f'{_encode(key)}:{text}' for key, text in members.items())}}}".encode()
 
 
 def _shown(reading: Reading) -> bytes:

@@ -18,6 +18,7 @@ from pydantic import (
 
 from forewarn.domain.event import Approver, Outcome, ScheduledEvent
 from forewarn.domain.topology import ScopeKind
+from forewarn.operations.differences import Alteration
 from forewarn.ports.faults import FaultKind
 from forewarn.ports.store import LedgerEntry
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
@@ -190,13 +191,31 @@ class EventsView(View):
     events: tuple[EventView, ...]
 
 
+class FieldDifferenceView(View):
+    """One key of an entry with its values; null where it has none."""
+
+    field: str
+    before: JsonValue
+    after: JsonValue
+
+
+class DifferenceView(View):
+    """One entry that is added, changed or removed, in the words of the fleet file."""
+
+    table: str
+    name: str
+    alteration: Alteration
+    fields: tuple[FieldDifferenceView, ...]
+
+
 class FleetChangeView(View):
-    """The names of the virtual machines a declaration added, changed and removed."""
+    """What a declaration changed, and the virtual machines it added, changed and removed."""
 
     added: tuple[str, ...]
     changed_scopes: tuple[str, ...]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
+    differences: tuple[DifferenceView, ...]
 
 
 class VirtualMachineView(View):

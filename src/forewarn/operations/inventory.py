@@ -25,6 +25,7 @@ from forewarn.domain.topology import (
     standalone,
 )
 from forewarn.operations.context import Context
+from forewarn.operations.differences import Alteration, Difference, find_differences
 from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Membership, PreparedTopology, Reading, Transaction
@@ -47,12 +48,29 @@ class VirtualMachineBusyError(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetChange:
-    """What a declaration changed."""
+    """What a declaration changed, entry by entry; *changed_scopes* have other settings now."""
 
-    added: tuple[VmName, ...] = ()
-    changed: tuple[VmName, ...] = ()
-    removed: tuple[VmName, ...] = ()
+    differences: tuple[Difference, ...] = ()
     changed_scopes: tuple[ScopeId, ...] = ()
+
+    @property
+    def added(self) -> tuple[VmName, ...]:
+        return self._machines(Alteration.ADDED)
+
+    @property
+    def changed(self) -> tuple[VmName, ...]:
+        return self._machines(Alteration.CHANGED)
+
+    @property
+    def removed(self) -> tuple[VmName, ...]:
+        return self._machines(Alteration.REMOVED)
+
+    def _machines(self, alteration: Alteration) -> tuple[VmName, ...]:
+        return tuple(
+            VmName(each.name)
+            for each in self.differences
+            if each.table == "virtual_machine" and each.alteration is alteration
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +167,7 @@ def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
     tx.put_topology(after)
     _record_moves(tx, context, before, after)
     record_audit(tx, context, "vm remove", vm.name)
-    return FleetChange(removed=(vm.name,))
+    return _compare(before, after)
 
 
 def declare(before: Topology, fleet: Fleet, context: Context, *, prune: bool) -> Topology:
@@ -293,11 +311,8 @@ def _place(vm: VirtualMachine | None) -> tuple[ScopeId, int, HostName | None] | 
 
 
 def _compare(before: Topology, after: Topology) -> FleetChange:
-    old, new = before.virtual_machines, after.virtual_machines
     return FleetChange(
-        added=tuple(name for name in new if name not in old),
-        changed=tuple(name for name, vm in new.items() if name in old and vm != old[name]),
-        removed=tuple(name for name in old if name not in new),
+        differences=find_differences(before, after),
         changed_scopes=tuple(
             scope_id
             for scope_id, scope in after.scopes.items()

@@ -12,8 +12,16 @@ from fastapi import FastAPI
 from starlette.types import Message
 from tests.http.control.conftest import FLEET, TOKEN, Tables
 
+from forewarn.control.schemas import FleetChangeView
 from forewarn.ports.store import Store
 
+UNCHANGED: dict[str, list[object]] = {
+    "added": [],
+    "changed": [],
+    "removed": [],
+    "changed_scopes": [],
+    "differences": [],
+}
 LINES = {"Accept": "application/x-ndjson"}
 
 
@@ -53,7 +61,7 @@ def test_what_is_shown_can_be_applied_again_and_changes_nothing(empty_api: httpx
 
     change = empty_api.post("fleet", json={"fleet": shown, "prune": True})
 
-    assert change.json() == {"added": [], "changed": [], "removed": [], "changed_scopes": []}
+    assert change.json() == UNCHANGED
     assert empty_api.get("fleet").json() == shown
 
 
@@ -63,7 +71,14 @@ def test_fleet_that_left_something_out_prunes_only_when_told(api: httpx2.Client)
     kept = api.post("fleet", json={"fleet": only_solo}).json()
     pruned = api.post("fleet", json={"fleet": only_solo, "prune": True}).json()
 
-    assert kept == {"added": [], "changed": ["solo"], "removed": [], "changed_scopes": []}
+    located = {"field": "location", "before": None, "after": "here"}
+    difference = {
+        "table": "virtual_machine",
+        "name": "solo",
+        "alteration": "changed",
+        "fields": [located],
+    }
+    assert kept == UNCHANGED | {"changed": ["solo"], "differences": [difference]}
     assert (pruned["changed"], pruned["removed"]) == ([], ["web-0", "web-1"])
     assert list(api.get("fleet").json()) == ["virtual_machine"]
 
@@ -251,12 +266,23 @@ def test_dry_run_names_what_would_change_and_writes_nothing(
 
     answer = api.post("fleet", json={"fleet": fleet, "prune": True, "dry_run": True})
 
-    assert answer.json() == {
-        "added": ["new"],
-        "changed": ["solo"],
-        "removed": ["web-0", "web-1"],
-        "changed_scopes": ["availability-set/web"],
-    }
+    change = FleetChangeView.model_validate(answer.json(), strict=False)
+    assert (change.added, change.changed, change.removed) == (
+        ("new",),
+        ("solo",),
+        ("web-0", "web-1"),
+    )
+    assert change.changed_scopes == ("availability-set/web",)
+    altered = [f"{each.alteration} {each.name}" for each in change.differences]
+    assert altered == [
+        "changed web",
+        "added new",
+        "changed solo",
+        "removed web-0",
+        "removed web-1",
+        "removed kvm-0",
+        "removed kvm-1",
+    ]
     assert tables() == before
 
 
