@@ -81,7 +81,7 @@ def test_answer_is_read_whatever_the_content_type_says(
     [
         b"",
         b"yes",
-        b"[" * 60_000,
+        b"[" * 1_500,
         b"[true]",
         b"{}",
         b'{"open": "true"}',
