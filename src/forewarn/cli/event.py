@@ -142,8 +142,7 @@ def list_some(
 
     Example: forewarn event list --status Started
     """
-    wanted = status or [EventStatus.SCHEDULED, EventStatus.STARTED]
-    query = _given(vm=vm, scope=scope, status=list(wanted))
+    query = _given(vm=vm, scope=scope, status=status)
     _show_several(session, session.list("events", "events", limit=limit, **query))
 
 

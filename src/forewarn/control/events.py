@@ -53,7 +53,9 @@ router = APIRouter(prefix="/events", tags=["events"])
 EventIdPath = Annotated[
     EventId, AfterValidator(vocabulary.event_id), Path(description="The EventId, in any case.")
 ]
-Statuses = Annotated[tuple[EventStatus, ...], Query()]
+Statuses = Annotated[
+    tuple[EventStatus, ...], Query(description="Scheduled and Started unless given.")
+]
 Vm = Annotated[str | None, Query()]
 Scope = Annotated[str | None, Query(description="A set, service, scale set or its id.")]
 Type = Annotated[EventType | None, Query()]
@@ -63,7 +65,8 @@ Past = Annotated[
 ]
 _COMPLETE: Final = CompleteRequest()
 _CANCEL: Final = CancelRequest()
-_ENDED: Final = (EventStatus.COMPLETED, EventStatus.CANCELED)
+_IN_FLIGHT: Final = tuple(status for status in EventStatus if status.is_visible)
+_ENDED: Final = tuple(status for status in EventStatus if not status.is_visible)
 
 
 class _Narrowing(TypedDict, total=False):
@@ -81,8 +84,8 @@ def list_events(
     *,
     paging: Paged,
 ) -> Response:
-    """Return the newest events of any status, or of those given; the next page has older ones."""
-    return _list(caller, vm, scope, paging, status=status)
+    """Return the newest events in flight, or those of *status*; the next page has older ones."""
+    return _list(caller, vm, scope, paging, status=status or _IN_FLIGHT)
 
 
 @router.get("/history", response_model=EventsView, responses=LINKED)

@@ -12,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 from structlog.testing import capture_logs
 
+from forewarn.control.arm import ARM_PATH
 from forewarn.control.authentication import LARGEST_BODY
 from forewarn.control.problems import STATUSES, problem_of
 from forewarn.domain import errors as domain_errors
@@ -67,6 +68,31 @@ def test_wrong_path_is_a_problem_document(
     assert (answer.status_code, problem["status"]) == (status, status)
     assert problem["type"] == f"urn:forewarn:problem:{kind}"
     assert set(problem) >= {"type", "title", "status", "detail", "instance"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/api/v1/fleet", "GET, POST"),
+        ("PATCH", "/api/v1/events", "GET, POST"),
+        ("PUT", "/api/v1/virtual-machines/web-0", "DELETE, GET"),
+        ("GET", "/api/v1/virtual-machines/web-0/faults/unreachable", "DELETE, PUT"),
+        ("GET", "/api/v1/events/nope/cancel", "POST"),
+        ("HEAD", "/api/v1/clock", "GET"),
+        ("POST", "/healthz", "GET"),
+        ("POST", "/metrics", "GET"),
+        ("POST", "/api/openapi.json", "GET, HEAD"),
+        ("GET", ARM_PATH.replace("/acknowledge", "/ACKNOWLEDGE"), "POST"),
+    ],
+)
+def test_wrong_method_is_told_all_methods_of_the_path(
+    api: httpx2.Client, method: str, path: str, allowed: str
+) -> None:
+    answer = api.request(method, f"http://control{path}")
+
+    assert answer.status_code == 405
+    assert set(allowed.split(", ")) <= set(answer.headers["allow"].split(", "))
+    assert method not in answer.headers["allow"].split(", ")
 
 
 @pytest.mark.parametrize(

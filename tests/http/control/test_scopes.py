@@ -329,7 +329,7 @@ def test_history_and_list_of_another_scope_are_empty(
         (event,) = announce(admin, vm).json()["events"]
         admin.post(f"events/{event['event_id']}/cancel")
 
-    for path in ("events", "events/history"):
+    for path in ("events?status=Canceled", "events/history"):
         own = web.get(path, params={"scope": "web"}).json()["events"]
         assert [event["resources"] for event in own] == [["web-0"]]
         for scope in ("db", str(DB)):

@@ -54,7 +54,7 @@ class Operator:
 
     async def events_in_flight(self) -> tuple[ScheduledEvent, ...]:
         """Return what is announced or going on."""
-        answer = await self._ask("GET", "events", params={"status": ["Scheduled", "Started"]})
+        answer = await self._ask("GET", "events")
         return _EVENTS.validate_python(answer["events"])
 
     async def find(self, event_id: EventId) -> ScheduledEvent:
