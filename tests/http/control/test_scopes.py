@@ -329,11 +329,11 @@ def test_history_and_list_of_another_scope_are_empty(
         (event,) = announce(admin, vm).json()["events"]
         admin.post(f"events/{event['event_id']}/cancel")
 
-    for path in ("events?status=Canceled", "events/history"):
-        own = web.get(path, params={"scope": "web"}).json()["events"]
+    for listed in ("events?status=Canceled&scope=", "events/history?scope="):
+        own = web.get(f"{listed}web").json()["events"]
         assert [event["resources"] for event in own] == [["web-0"]]
         for scope in ("db", str(DB)):
-            assert web.get(path, params={"scope": scope}).json() == {"events": []}
+            assert web.get(f"{listed}{scope}").json() == {"events": []}
 
 
 def test_acknowledgement_is_limited_as_well(
