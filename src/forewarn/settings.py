@@ -83,6 +83,14 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class LogLevel(StrEnum):
+    """Which log lines are written: those of this level and above."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 def _check_listener(text: str) -> str:
     parse_address(text)
     return text
@@ -220,6 +228,9 @@ class Settings(BaseSettings):
     migrate: bool = Field(default=True, description="Bring the database up to date at start.")
     log_format: LogFormat = Field(
         default=LogFormat.CONSOLE, description="How log lines are written."
+    )
+    log_level: LogLevel = Field(
+        default=LogLevel.INFO, description="The lowest level of log lines to write."
     )
 
     @property

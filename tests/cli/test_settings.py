@@ -105,6 +105,7 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
             "The executor command cannot be used with clock virtual.",
         ),
         ({"log_format": "xml"}, "The setting log_format is wrong: "),
+        ({"log_level": "loud"}, "The setting log_level is wrong: "),
     ],
 )
 def test_bad_value_is_one_sentence_that_names_the_setting(

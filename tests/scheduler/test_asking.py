@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.course import Course
@@ -286,3 +287,40 @@ def test_patience_begins_anew_when_the_gate_was_open(store: Store) -> None:
     rollout.advance(STEP + 50 * MINUTE)
 
     assert rollout.report().status is MaintenanceStatus.WAITING
+
+
+def test_each_changed_answer_is_logged_once(store: Store) -> None:
+    rollout = Rollout(store)
+    rollout.gates.shut = {"smoke"}
+
+    with capture_logs() as logs:
+        rollout.advance(STEP + 10 * MINUTE)
+        rollout.gates.shut = set()
+        rollout.advance(MINUTE)
+
+    lines = [line for line in logs if line["event"] == "gate_changed"]
+    assert [(line["status"], line["output"]) for line in lines] == [("shut", "no"), ("open", "")]
+    assert lines[0] == {
+        "event": "gate_changed",
+        "log_level": "info",
+        "gate": "smoke",
+        "maintenance_id": rollout.maintenance_id,
+        "scope_ids": ["availability-set/web"],
+        "status": "shut",
+        "output": "no",
+    }
+
+
+def test_gate_that_is_being_asked_again_has_not_changed(store: Store) -> None:
+    rollout = Rollout(store)
+    rollout.gates.shut = {"smoke"}
+
+    with capture_logs() as logs:
+        rollout.advance(STEP)
+        rollout.gates.shut, rollout.gates.status = set(), GateStatus.ASKING
+        rollout.advance(MINUTE)
+        rollout.gates.shut = {"smoke"}
+        rollout.advance(MINUTE)
+
+    assert len(rollout.gates.asked) > 2
+    assert [line["status"] for line in logs if line["event"] == "gate_changed"] == ["shut"]

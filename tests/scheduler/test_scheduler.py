@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.decisions import next_deadline
@@ -219,6 +220,62 @@ def test_maintenance_walks_to_its_end_one_update_domain_at_a_time(world: World) 
     assert report.status is MaintenanceStatus.COMPLETED
     assert report.maintenance.finished_at == second.ended_at
     assert first.ended_at == second.created_at
+
+
+def test_each_step_is_one_line_in_the_log(world: World) -> None:
+    order = MaintenanceOrder(event_type=EventType.FREEZE, scopes=("web",))
+    begun = world.store.write(lambda tx: start_maintenance(tx, world.context(), order))
+
+    with capture_logs() as logs:
+        world.advance(world.lead(), hours=1)
+
+    (report,) = world.store.read(lambda reading: report_maintenances(reading, world.context(), {}))
+    assert [line for line in logs if line["event"] == "step_announced"] == [
+        {
+            "event": "step_announced",
+            "log_level": "info",
+            "maintenance_id": begun.maintenance_id,
+            "host": None,
+            "scope_ids": ["availability-set/web"],
+            "event_ids": [event.event_id],
+        }
+        for event in report.events
+    ]
+
+
+def test_each_change_of_an_impact_is_one_line_in_the_log(world: World) -> None:
+    world.failures["web-1"] = "no power"
+    good, bad = world.create("web-0"), world.create("web-1")
+
+    with capture_logs() as logs:
+        world.advance(world.lead(), minutes=16)
+        world.advance(world.lead(), hours=1)  # a new leader, which has to ask what was begun
+
+    lines = [line for line in logs if line["event"] == "impact_changed"]
+    told = [(line["event_id"], line["vm"], line["status"]) for line in lines]
+    assert told == [
+        (good.event_id, "web-0", "running"),
+        (bad.event_id, "web-1", "running"),
+        (good.event_id, "web-0", "running"),
+        (bad.event_id, "web-1", "running"),
+        (good.event_id, "web-0", "done"),
+        (bad.event_id, "web-1", "failed"),
+    ]
+    assert (lines[-1]["log_level"], lines[-1]["reason"]) == ("warning", "no power")
+
+
+def test_impact_that_is_unknown_is_logged_once_and_again_when_it_is_known(world: World) -> None:
+    flaky = Flaky(world.simulated)
+    scheduler = world.lead(flaky)
+    world.create("web-0")
+
+    with capture_logs() as logs:
+        world.advance(scheduler, minutes=30)
+        flaky.is_broken = False
+        world.advance(scheduler, minutes=11)
+
+    statuses = [line["status"] for line in logs if line["event"] == "impact_changed"]
+    assert statuses == ["unknown", "not begun", "running", "done"]
 
 
 def test_simulated_impact_begins_once(world: World) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from forewarn.domain.errors import DomainError, NoticeTooShortError, UnknownVirtualMachineError
 from forewarn.operations.fleet import FleetError
@@ -556,3 +557,11 @@ def test_wrong_setting_is_refused_in_a_sentence() -> None:
 
     with refused, Emulator(notice="bogus"):
         pass
+
+
+def test_log_of_the_program_under_test_has_nothing_of_ours(emulator: Emulator) -> None:
+    with capture_logs() as logs:
+        emulator.vm("web-0").reboot()
+        emulator.clock.advance(hours=2)
+
+    assert logs == []

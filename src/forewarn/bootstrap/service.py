@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from structlog.typing import FilteringBoundLogger
+
 from forewarn.bootstrap.starting import Beginning, make_rules, new_id
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.emulator.faults import MemoryFaults
@@ -28,6 +30,8 @@ from forewarn.protocol.versions import served_versions
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.scheduler.upkeep import Upkeep
 from forewarn.settings import Settings
+from forewarn.telemetry.event_log import EventLog
+from forewarn.telemetry.logs import logger_above
 
 SCHEDULER: Final = "scheduler"
 
@@ -51,7 +55,8 @@ def assemble(
     board = _make_board(settings, store)
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     store.listen(faults.note)
-    asked, scheduler = _make_scheduler(store, executor, gates or {}, beginning, context)
+    reports = logger_above(settings.log_level)
+    asked, scheduler = _make_scheduler(store, executor, gates or {}, beginning, context, reports)
     return Service(
         settings=settings,
         store=store,
@@ -65,6 +70,7 @@ def assemble(
         notifiers=told.notifiers,
         couriers=_make_couriers(told, store, wall, beginning.epoch),
         upkeep=Upkeep(store, lambda: context(SCHEDULER)),
+        event_log=_make_event_log(store),
         tally=Tally(board.versions),
         token=beginning.token,
     )
@@ -86,6 +92,7 @@ class Service:
     notifiers: Mapping[str, Notifier]
     couriers: tuple[Courier, ...]
     upkeep: Upkeep
+    event_log: EventLog
     tally: Tally
     token: str
 
@@ -131,6 +138,7 @@ def _make_scheduler(
     gates: Mapping[str, KnownGate],
     beginning: Beginning,
     context: Callable[[str], Context],
+    reports: FilteringBoundLogger,
 ) -> tuple[AskedGates, Scheduler]:
     asked = AskedGates(
         gates,
@@ -145,8 +153,15 @@ def _make_scheduler(
         context=lambda: context(SCHEDULER),
         epoch=beginning.epoch,
         gates=asked,
+        reports=reports,
     )
     return asked, scheduler
+
+
+def _make_event_log(store: Store) -> EventLog:
+    event_log = EventLog(store)
+    store.listen(event_log.note)
+    return event_log
 
 
 def _make_couriers(

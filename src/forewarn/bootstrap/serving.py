@@ -1,7 +1,6 @@
 """The life of a server process from start to stop."""
 
 import asyncio
-import logging
 import signal
 import sys
 import threading
@@ -46,7 +45,7 @@ def serve(settings: Settings) -> None:
 
     Whatever can be wrong is found before anything is written, or written in one transaction.
     """
-    configure_logging(settings.log_format)
+    configure_logging(settings.log_format, settings.log_level)
     fleet = read_fleet_declaration(settings.fleet)
     parts = _read_parts(settings)
     with ExitStack() as closing:
@@ -60,7 +59,7 @@ def serve_during(
     settings: Settings, listeners: Listeners, errand: Callable[[], Awaitable[None]]
 ) -> None:
     """Run a server on *listeners* as long as *errand* takes, which has the terminal to itself."""
-    configure_logging(settings.log_format, level=logging.WARNING)
+    configure_logging(settings.log_format, settings.log_level)
     fleet = read_fleet_declaration(settings.fleet)
     with _service(settings, fleet, _read_parts(settings)) as service:
         _run(service, listeners, errand)
@@ -145,7 +144,8 @@ async def _serve(
         threading.Thread(target=courier.run, name=f"courier-{courier.target}", daemon=True)
         for courier in service.couriers
     ]
-    for thread in (*threads, *couriers):
+    logger = threading.Thread(target=service.event_log.run, name="event-log")
+    for thread in (*threads, *couriers, logger):
         thread.start()
     log.info("serving", metadata=service.settings.metadata, control=service.settings.control)
     try:
@@ -168,6 +168,9 @@ async def _serve(
             await asyncio.to_thread(thread.join)
         for thread in couriers:
             await asyncio.to_thread(thread.join, _COURIER_SECONDS)
+        # Last, for all of these can still have changed an event.
+        service.event_log.stop()
+        await asyncio.to_thread(logger.join)
         log.info("stopped")
 
 

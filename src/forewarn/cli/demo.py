@@ -18,7 +18,7 @@ from forewarn.cli.demonstration.fleet import fleet_file
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, METADATA_PORT, listen_locally
 from forewarn.cli.signals import StopSignals, stop_signals
-from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, Settings, make_settings
+from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, LogLevel, Settings, make_settings
 
 _DATABASE: Final = "forewarn.db"
 _FLEET: Final = "fleet.toml"
@@ -128,6 +128,7 @@ def _settings_for(folder: Path, speed: float) -> Settings:
             "fleet": folder / _FLEET,
             "speed": speed,
             "executor": ExecutorKind.SIMULATED,
+            "log_level": LogLevel.WARNING,
         }
     )
 

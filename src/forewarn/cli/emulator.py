@@ -23,6 +23,7 @@ from forewarn.operations.scenarios import FASTEST
 from forewarn.settings import (
     ClockKind,
     ExecutorKind,
+    LogLevel,
     Settings,
     environment_with,
     make_settings,
@@ -75,6 +76,7 @@ def netns(
                 "clock": clock,
                 "speed": speed,
                 "executor": ExecutorKind.SIMULATED,
+                "log_level": LogLevel.WARNING,
             }
         )
         code = _run(command, settings, outside, _environment(port, folder), signals)

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 from forewarn.domain.access import Token
-from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, ScopeId, VmName
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.topology import Topology
@@ -59,13 +59,19 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLine:
-    """One line of the ledger of all events, with its place in it and the event it is about."""
+    """One line of the ledger of all events, with its place in it and the event it is about.
+
+    *outcome* is how the event has ended by now, and None before that.
+    """
 
     sequence: int
     event_id: EventId
     event_type: EventType
     scope_id: ScopeId
     resources: tuple[VmName, ...]
+    maintenance_id: MaintenanceId | None
+    host: HostName | None
+    outcome: Outcome | None
     at: datetime
     what: str
     who: str

@@ -7,11 +7,13 @@ from types import MappingProxyType
 from typing import Final
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.names import MaintenanceId
 from forewarn.operations.snapshots import Answers
 from forewarn.ports.gate import Gates
+from forewarn.scheduler.reporting import report_answer
 
 log = structlog.get_logger()
 
@@ -23,10 +25,12 @@ _SOONEST: Final = timedelta(seconds=1)
 class Asking:
     """Puts questions to gates, and keeps the answers while the questions matter."""
 
-    def __init__(self, gates: Gates | None) -> None:
+    def __init__(self, gates: Gates | None, reports: FilteringBoundLogger) -> None:
         self._gates = gates
+        self._reports = reports
         self._answers: dict[Question, Answer] = {}
         self._asked_since: dict[tuple[MaintenanceId, str], datetime] = {}
+        self._reported: dict[Question, GateStatus] = {}
 
     @property
     def answers(self) -> Answers:
@@ -43,6 +47,9 @@ class Asking:
         since = self._asked_since.setdefault(place, now)
         answer = self._ask(question, known, now)
         again = answer.ask_again_at
+        if answer.status is not GateStatus.ASKING:
+            report_answer(self._reports, question, self._reported.get(question), answer)
+            self._reported[question] = answer.status
         if answer.status is GateStatus.OPEN:
             del self._asked_since[place]
         self._answers[question] = replace(
@@ -57,6 +64,11 @@ class Asking:
             self._answers = {
                 question: answer
                 for question, answer in self._answers.items()
+                if question in questions
+            }
+            self._reported = {
+                question: status
+                for question, status in self._reported.items()
                 if question in questions
             }
             asked = {question.maintenance_id for question in self._answers}

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from forewarn.domain.actions import AskGate, BeginImpact, Decisions, InquireImpact, StartEvent
 from forewarn.domain.decisions import decide, next_deadline
@@ -29,9 +30,10 @@ from forewarn.ports.store import (
 )
 from forewarn.protocol.vocabulary import EventId
 from forewarn.scheduler.asking import Asking
+from forewarn.scheduler.reporting import report_impact, report_steps
 from forewarn.scheduler.tick import Turn, decide_and_record
 
-log = structlog.get_logger()
+log: Final[FilteringBoundLogger] = structlog.get_logger()
 
 _LONGEST_WAIT = 60.0
 _PAUSE_AFTER_FAILURE = 1.0
@@ -66,6 +68,7 @@ class Scheduler:
         context: Callable[[], Context],
         epoch: int,
         gates: Gates | None = None,
+        reports: FilteringBoundLogger = log,
     ) -> None:
         self._store = store
         self._executor = executor
@@ -76,8 +79,9 @@ class Scheduler:
         self.deadline: datetime | None = None
         """When the loop goes on by itself, as far as it knows."""
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
-        self._asking = Asking(gates)
+        self._asking = Asking(gates, reports)
         self._turn = threading.RLock()
+        self._reports = reports
         self._awake = threading.Event()
         self._stopping = False
 
@@ -163,6 +167,7 @@ class Scheduler:
             )
             events, due, after = turn.before.events, turn.decisions, turn.after
             self._note_lateness()
+            report_steps(self._reports, turn)
             self._note_not_begun(turn)
         self._impacts = {key: impact for key, impact in self._impacts.items() if key[0] in events}
         for effect in due.effects:
@@ -177,6 +182,7 @@ class Scheduler:
 
     def _perform(self, effect: InquireImpact | BeginImpact, event: ScheduledEvent) -> None:
         key = (effect.event_id, effect.vm)
+        known = self._impacts.get(key)
         try:
             self._impacts[key] = (
                 self._executor.begin(event, effect.vm, epoch=self.epoch)
@@ -187,7 +193,6 @@ class Scheduler:
             raise
         except Exception as error:
             # One executor in trouble must not keep the others from their work.
-            known = self._impacts.get(key)
             if known is None or known.reason != str(error):
                 log.exception("executor_failed", event_id=effect.event_id, vm=effect.vm)
             self._impacts[key] = Impact(
@@ -195,6 +200,7 @@ class Scheduler:
                 reason=str(error),
                 ask_again_at=self._context().now + _ASK_AGAIN_AFTER_FAILURE,
             )
+        report_impact(self._reports, key, known, self._impacts[key])
 
     def _note_not_begun(self, turn: Turn) -> None:
         # What was Scheduled until this very transaction of ours nobody can have begun: no executor

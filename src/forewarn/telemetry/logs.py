@@ -4,12 +4,14 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from forewarn.operations.access import redact
 
 
-def configure_logging(log_format: str, *, level: int = logging.INFO) -> None:
+def configure_logging(log_format: str, level: str) -> None:
     """Write logs of *level* and above to standard error, as lines for people or as JSON."""
+    lowest = _number(level)
     renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
     if log_format == "console":
         renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
@@ -20,7 +22,7 @@ def configure_logging(log_format: str, *, level: int = logging.INFO) -> None:
     ]
     structlog.configure(
         processors=[*shared, renderer, _redact],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=structlog.make_filtering_bound_logger(lowest),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     # What libraries have to say comes out in the same form.
@@ -35,7 +37,22 @@ def configure_logging(log_format: str, *, level: int = logging.INFO) -> None:
             ],
         )
     )
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.basicConfig(level=max(lowest, logging.WARNING), handlers=[handler], force=True)
+
+
+def logger_above(level: str) -> FilteringBoundLogger:
+    """Return a logger that writes lines of *level* and above, however logging is configured.
+
+    A server inside somebody's tests shares a process, and the configuration, with their program.
+    """
+    above: FilteringBoundLogger = structlog.wrap_logger(
+        None, wrapper_class=structlog.make_filtering_bound_logger(_number(level))
+    )
+    return above
+
+
+def _number(level: str) -> int:
+    return logging.getLevelNamesMapping()[level.upper()]
 
 
 def _redact(_logger: object, _method: str, line: object) -> str:

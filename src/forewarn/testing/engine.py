@@ -22,7 +22,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.fleet import Fleet
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
-from forewarn.settings import ClockKind, make_settings
+from forewarn.settings import ClockKind, LogLevel, make_settings
 from forewarn.storage.sqlite import open_sqlite
 
 T = TypeVar("T")
@@ -117,7 +117,9 @@ def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -
     with ExitStack() as closing:
         folder = closing.enter_context(TemporaryDirectory(prefix="forewarn-"))
         url = f"sqlite:///{Path(folder) / 'forewarn.db'}"
-        chosen = make_settings({"database": url, "clock": ClockKind.VIRTUAL, **settings})
+        # What a test prints is its own.
+        ours = {"database": url, "clock": ClockKind.VIRTUAL, "log_level": LogLevel.ERROR}
+        chosen = make_settings({**ours, **settings})
         store = open_sqlite(chosen.database_path, is_durable=False)
         closing.callback(store.close)
         beginning = begin(store, chosen, fleet, now)

@@ -1,0 +1,87 @@
+"""The log lines about events: one for each change, written once it is committed.
+
+They are read from the ledger, where every change ends up whoever made it, and never before its
+commit. What was committed before the server started is not logged again.
+"""
+
+import threading
+from typing import Final
+
+import structlog
+
+from forewarn.domain.event import Outcome
+from forewarn.ports.changes import Change
+from forewarn.ports.store import LedgerLine, Store, StoreError
+from forewarn.protocol.vocabulary import EventStatus
+
+log = structlog.get_logger()
+
+_PAGE: Final = 256
+_PAUSE_AFTER_FAILURE: Final = 1.0
+_COMPLETED: Final = EventStatus.COMPLETED.lower()
+_OVERDUE: Final = "overdue"
+
+
+class EventLog:
+    """Follows the ledger of *store*; `note` is to be called on each change."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._last = store.read(lambda reading: reading.last_sequence())
+        self._awake = threading.Event()
+        self._stopping = threading.Event()
+
+    def note(self, change: Change) -> None:
+        """Look again, if the ledger has grown."""
+        if change.has_ledger_grown:
+            self._awake.set()
+
+    def stop(self) -> None:
+        """Leave the loop once everything committed so far is logged."""
+        self._stopping.set()
+        self._awake.set()
+
+    def run(self) -> None:
+        """Log what is new until stopped."""
+        trouble = ""
+        is_last = False
+        while not is_last:
+            self._awake.wait()
+            self._awake.clear()
+            is_last = self._stopping.is_set()
+            try:
+                self._catch_up()
+                trouble = ""
+            except StoreError as error:
+                if trouble != str(error):
+                    log.warning("event_log_waits_for_store", error=str(error))
+                trouble = str(error)
+                self._awake.set()
+                self._stopping.wait(_PAUSE_AFTER_FAILURE)
+
+    def _catch_up(self) -> None:
+        while lines := self._store.read(
+            lambda reading: reading.ledger_after(self._last, limit=_PAGE)
+        ):
+            for line in lines:
+                _write(line)
+            self._last = lines[-1].sequence
+
+
+def _write(line: LedgerLine) -> None:
+    outcome = line.outcome if line.what == _COMPLETED else None
+    is_bad = outcome is Outcome.FAILED or line.what == _OVERDUE
+    (log.warning if is_bad else log.info)(
+        "event_changed",
+        what=line.what,
+        event_id=line.event_id,
+        event_type=line.event_type.value,
+        scope_id=line.scope_id,
+        resources=list(line.resources),
+        host=line.host,
+        maintenance_id=line.maintenance_id,
+        outcome=outcome and outcome.value,
+        who=line.who,
+        detail=line.detail,
+        at=line.at.isoformat(),
+    )
