@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
 
 Run = Callable[..., Result]
 
@@ -102,3 +104,75 @@ def test_fleet_that_is_exported_and_applied_elsewhere_is_the_same(
     apply(exported)
 
     assert empty_run("fleet", "export", *output).stdout == before
+
+
+MISTAKES = """\
+[[availability_set]]
+name = "web"
+update_domain = 3
+
+[[virtual_machine]]
+host = "kvm-1"
+
+[[virtual_machine]]
+name = "a"
+availability_set = "wbe"
+addresses = ["10.0.0.999"]
+
+[[virtual_machine]]
+name = "A"
+availability_set = "web"
+update_domain = 9
+"""
+
+
+def test_every_mistake_is_told_with_its_line(empty_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "fleet.toml").write_text(MISTAKES, encoding="utf-8")
+
+    refused = empty_run("fleet", "apply", "fleet.toml")
+
+    assert refused.exit_code == 4
+    assert refused.stderr == (
+        "fleet.toml:3: web has the unknown key 'update_domain'.\n"
+        "fleet.toml:5: This virtual machine has no name.\n"
+        "fleet.toml:10: a belongs to availability-set/wbe, which is not declared.\n"
+        "fleet.toml:11: The address '10.0.0.999' of a is not an IP address.\n"
+        "fleet.toml:14: There is more than one virtual machine called 'a'; case does not count.\n"
+        "fleet.toml:16: A has update domain 9, but there are only 0 to 4.\n"
+    )
+    assert empty_run("fleet", "export").stdout == ""
+
+
+def test_dates_are_told_with_their_lines(empty_run: Run, tmp_path: Path) -> None:
+    text = '[[virtual_machine]]\nname = "a"\nzone = 2026-01-05\n[[host]]\nname = 08:15:00\n'
+    (tmp_path / "fleet.toml").write_text(text, encoding="utf-8")
+
+    refused = empty_run("fleet", "apply", "fleet.toml")
+
+    assert refused.exit_code == 4
+    assert refused.stderr == (
+        "fleet.toml:3: zone is a date or time; write text in quotes.\n"
+        "fleet.toml:5: name is a date or time; write text in quotes.\n"
+    )
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_fleet_is_read_from_standard_input(environment: dict[str, str], mark: str) -> None:
+    def apply(text: str) -> Result:
+        return CliRunner().invoke(app, ("fleet", "apply", "-"), input=text, env=environment)
+
+    assert apply(f'{mark}[[virtual_machine]]\r\nname = "a"\r\n').stdout.startswith("+ a\n1 added")
+    assert apply('[[virtual_machine]]\nname = "b"\ncolour = 1\n').stderr == (
+        "standard input:3: b has the unknown key 'colour'.\n"
+    )
+
+
+def test_file_of_another_encoding_is_refused(empty_run: Run, tmp_path: Path) -> None:
+    (tmp_path / "fleet.toml").write_text(GROUPS, encoding="utf-16")
+
+    refused = empty_run("fleet", "apply", "fleet.toml")
+
+    assert (refused.exit_code, refused.stderr.splitlines()[0]) == (
+        2,
+        "forewarn: fleet.toml is not UTF-8 text.",
+    )

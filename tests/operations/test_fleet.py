@@ -8,7 +8,8 @@ from forewarn.domain.topology import ScopeKind
 from forewarn.operations.durations import DurationError, format_duration, parse_duration
 from forewarn.operations.fleet import (
     FleetError,
-    line_of,
+    FleetMistakesError,
+    examine_fleet,
     read_fleet,
     read_fleet_file,
     write_fleet_file,
@@ -74,8 +75,8 @@ VM = '[[virtual_machine]]\nname = "a"\n'
         ("[[virtual_machine]]\nhost = 'a'", "has no name"),
         ("[[virtual_machine]]\nname = 7", "has no name"),
         (VM + "colour = 1", "unknown key 'colour'"),
-        (VM + "host = 1", "host of a must be of type str, not 1"),
-        (VM + "update_domain = true", "must be of type int, not True"),
+        (VM + "host = 1", "host of a must be a string, not 1"),
+        (VM + "update_domain = true", "must be an integer, not True"),
         (VM + "addresses = [1]", "a list of strings"),
         (VM + "tags = { x = 1 }", "strings as values"),
         (VM + "approval = 'some'", "one of any, all, leader"),
@@ -97,22 +98,55 @@ def test_entry_that_is_no_table_is_refused() -> None:
         read_fleet({"host": ["kvm-1"]})
 
 
-@pytest.mark.parametrize(
-    ("entry", "key", "line"),
-    [
-        ("a", None, 3),
-        ("a", "host", 2),
-        ("b", "host", 6),
-        ("B", None, 5),
-        ("b", "zone", 5),
-        ("c", None, None),
-        (None, None, None),
-    ],
-)
-def test_line_of_an_entry_is_found(entry: str | None, key: str | None, line: int | None) -> None:
-    text = "[[host]]\nhost = 1\nname = 'a'\n[[virtual_machine]]\nname = \"b\"\nhost = 2\n"
+def test_every_mistake_of_a_file_is_told() -> None:
+    text = (
+        "[[server]]\nname = 'a'\n[[availability_set]]\napproval = 'any'\n"
+        "[[virtual_machine]]\nname = 'b'\ncolour = 1\nhost = 2\nnotice = 'soon'\nscale_set = 's'\n"
+        "availability_set = 't'\nplacement_group = 'g'\ntags = { x = 1 }\naddresses = [1]\n"
+    )
 
-    assert line_of(text, entry, key) == line
+    with pytest.raises(FleetMistakesError) as refused:
+        read_fleet_file(text)
+
+    found = [
+        (each.table, each.index, each.key)
+        for each in refused.value.mistakes
+        if isinstance(each, FleetError)
+    ]
+    assert found == [
+        ("server", None, None),
+        ("availability_set", 0, None),
+        ("virtual_machine", 0, "colour"),
+        ("virtual_machine", 0, "host"),
+        ("virtual_machine", 0, "scale_set"),
+        ("virtual_machine", 0, "notice"),
+        ("virtual_machine", 0, "addresses"),
+        ("virtual_machine", 0, "tags"),
+    ]
+    assert "The fleet has 8 mistakes." in str(refused.value)
+
+
+def test_what_is_right_of_an_entry_is_read_beside_its_mistakes() -> None:
+    wrong = {"name": "web", "update_domains": 3, "colour": "red", "notice": "soon", "approval": "x"}
+
+    fleet = examine_fleet({"availability_set": [wrong, {"name": "other"}]})
+
+    assert [(scope.name, scope.update_domains) for scope in fleet.scopes] == [
+        ("web", 3),
+        ("other", 5),
+    ]
+    assert len(fleet.mistakes) == 3
+
+
+def test_more_than_a_hundred_mistakes_are_cut_short() -> None:
+    with pytest.raises(FleetMistakesError, match="more than 100 mistakes") as refused:
+        read_fleet({"host": [{}] * 1000})
+
+    assert len(refused.value.mistakes) == 100
+
+
+def test_byte_order_mark_is_accepted() -> None:
+    assert len(read_fleet_file("\ufeff" + VM).virtual_machines) == 1
 
 
 def test_fleet_file_is_written_as_it_is_read() -> None:

@@ -1,9 +1,11 @@
+import tomllib
 from dataclasses import replace
 
 import pytest
 
 from forewarn.domain.errors import (
     DomainOutOfRangeError,
+    InvalidNameError,
     NameTakenError,
     UnknownScopeError,
     UnknownVirtualMachineError,
@@ -17,7 +19,7 @@ from forewarn.operations.events import (
     create_events,
     start_event,
 )
-from forewarn.operations.fleet import read_fleet_file
+from forewarn.operations.fleet import FleetMistakesError, examine_fleet, read_fleet_file
 from forewarn.operations.inventory import (
     FleetChange,
     VirtualMachineBusyError,
@@ -29,6 +31,8 @@ from forewarn.operations.inventory import (
 )
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventType
+
+TERMINATE_NOTICE = "between 5 and 15 minutes, and only a scale set has one"
 
 
 def declare(store: Store, operator: Context, text: str, *, prune: bool = False) -> FleetChange:
@@ -128,6 +132,39 @@ def test_fleet_that_cannot_be_changes_nothing(
         declare(fleet, operator, text)
 
     assert topology(fleet) == before
+
+
+def test_every_mistake_of_a_declaration_is_told_at_once(fleet: Store, operator: Context) -> None:
+    text = (
+        '[[availability_set]]\nname = "none"\nupdate_domains = 0\nfault_domains = 9999\n'
+        '[[scale_set]]\nname = "batch"\nterminate_notice = "1m"\n'
+        '[[cloud_service]]\nname = "shop"\n'
+        '[[virtual_machine]]\nname = "a"\navailability_set = "none"\n'
+        '[[virtual_machine]]\nname = "b"\navailability_set = "nowhere"\n'
+        '[[virtual_machine]]\nname = "c"\navailability_set = "web"\nupdate_domain = 7\n'
+        '[[virtual_machine]]\nname = "C"\ncloud_service = "shop"\n'
+        '[[virtual_machine]]\nname = "d e"\naddresses = ["1.2.3", "10.0.0.1"]\n'
+        '[[virtual_machine]]\nname = "SOLO"\naddresses = ["10.0.0.1"]\ncolour = 1\n'
+    )
+    declared = examine_fleet(tomllib.loads(text))
+
+    with pytest.raises(FleetMistakesError) as refused:
+        fleet.write(lambda tx: apply_fleet(tx, operator, declared))
+
+    assert list(map(str, refused.value.mistakes)) == [
+        "SOLO has the unknown key 'colour'.",
+        "There is more than one virtual machine called 'c'; case does not count.",
+        str(InvalidNameError("virtual machine", "d e")),
+        "There is more than one set or virtual machine called 'SOLO'; case does not count.",
+        f"terminate_notice of scale-set/batch must be {TERMINATE_NOTICE}.",
+        "update_domains of availability-set/none must be 1 to 1000.",
+        "fault_domains of availability-set/none must be 1 to 1000.",
+        "b belongs to availability-set/nowhere, which is not declared.",
+        "c has update domain 7, but there are only 0 to 2.",
+        "C belongs to a cloud service and must be called ROLE_IN_NUMBER, such as FrontEnd_IN_0.",
+        "The address '1.2.3' of d e is not an IP address.",
+        "The address '10.0.0.1' of SOLO belongs to d e already.",
+    ]
 
 
 def test_machine_in_an_event_cannot_be_moved_or_removed(fleet: Store, operator: Context) -> None:

@@ -16,8 +16,10 @@ from forewarn.operations.access import new_secret
 from forewarn.operations.addresses import UnixAddress, parse_address
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.durations import parse_duration
-from forewarn.operations.fleet import Fleet, FleetError, line_of, read_fleet_file
+from forewarn.operations.fleet import Fleet, FleetError, FleetMistakesError, read_fleet_file
+from forewarn.operations.fleet_lines import FleetLines, subject_of
 from forewarn.operations.inventory import apply_fleet, find_vm
+from forewarn.operations.toml_lines import place
 from forewarn.ports.clock import Clock
 from forewarn.ports.store import Store, StoreError, Transaction
 from forewarn.protocol.errors import ForewarnError
@@ -72,7 +74,7 @@ def read_fleet_declaration(path: Path | None) -> FleetDeclaration | None:
     if path is None:
         return None
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise StartError(f"The fleet file {path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
@@ -213,15 +215,8 @@ def _listen(address: str) -> socket.socket:
 
 
 def _blame(path: Path, text: str, error: ForewarnError) -> StartError:
-    entry = error.entry if isinstance(error, FleetError) else _subject(error)
-    key = error.key if isinstance(error, FleetError) else None
-    line = line_of(text, entry, key)
-    return StartError(f"{path}{f':{line}' if line else ''}: {error}")
-
-
-def _subject(error: ForewarnError) -> str | None:
-    for attribute in ("vm", "name", "scope"):
-        subject = getattr(error, attribute, None)
-        if isinstance(subject, str):
-            return subject.rpartition("/")[2]
-    return None
+    lines = FleetLines(text)
+    mistakes = error.mistakes if isinstance(error, FleetMistakesError) else (error,)
+    placed = [(lines.find(subject_of(mistake)), mistake) for mistake in mistakes]
+    placed.sort(key=lambda each: each[0] or 0)
+    return StartError("\n".join(f"{place(path, line)}: {mistake}" for line, mistake in placed))

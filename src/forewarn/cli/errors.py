@@ -1,7 +1,7 @@
 """How a command fails: one line, a hint with what to try next, and an exit code."""
 
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Final
@@ -27,12 +27,22 @@ class ExitCode(IntEnum):
 
 
 class CommandError(Exception):
-    """A command cannot be done. *place* is a file and a line, where one is to blame."""
+    """A command cannot be done. *place* is a file and a line, where one is to blame.
+
+    *more* are further lines, each with its place.
+    """
 
     def __init__(
-        self, message: str, *, code: ExitCode, hint: str = "", place: str = "forewarn"
+        self,
+        message: str,
+        *,
+        code: ExitCode,
+        hint: str = "",
+        place: str = "forewarn",
+        more: Sequence[str] = (),
     ) -> None:
         super().__init__(message)
+        self.more = tuple(more)
         self.code = code
         self.hint = hint
         self.place = place
@@ -110,13 +120,14 @@ def reported_errors(command: str = "serve") -> Generator[None]:
     try:
         yield
     except CommandError as error:
-        _report(str(error), error.hint, place=error.place)
+        _report(str(error), error.hint, place=error.place, more=error.more)
         raise typer.Exit(error.code) from None
     except SettingsError as error:
         _report(str(error), f"try: forewarn {command} --help")
         raise typer.Exit(ExitCode.USAGE) from None
     except ForewarnError as error:
-        _report(str(error), "")
+        first, *more = str(error).splitlines() or [""]
+        _report(first, "", more=more)
         raise typer.Exit(ExitCode.FAILED) from None
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("forewarn"):
@@ -141,7 +152,9 @@ def confirm_on_terminal(question: str, *, yes: bool) -> None:
     confirm(question, yes=yes or not sys.stdin.isatty())
 
 
-def _report(message: str, hint: str, *, place: str = "forewarn") -> None:
+def _report(message: str, hint: str, *, place: str = "forewarn", more: Sequence[str] = ()) -> None:
     print_line(f"{place}: {' '.join(message.split())}", err=True)
+    for line in more:
+        print_line(line, err=True)
     if hint:
         print_line(f"  {hint}", err=True)

@@ -1,7 +1,6 @@
 """`forewarn fleet`: all virtual machines at once."""
 
 import json
-import re
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,13 +12,15 @@ from rich.console import Console
 
 from forewarn.cli.errors import CommandError, ExitCode, confirm_on_terminal
 from forewarn.cli.event import Yes
-from forewarn.cli.files import read_text
+from forewarn.cli.files import name_file, read_text
 from forewarn.cli.fleet_changes import print_change
 from forewarn.cli.output import Row, print_table
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import RefusedError, Session, command, noun
 from forewarn.cli.vm import COLUMNS
-from forewarn.operations.fleet import line_of, write_fleet_file
+from forewarn.operations.fleet import write_fleet_file
+from forewarn.operations.fleet_lines import FleetLines
+from forewarn.operations.toml_lines import syntax_line
 
 app = noun("fleet", "Declare the whole fleet, or see it.")
 
@@ -27,7 +28,7 @@ app = noun("fleet", "Declare the whole fleet, or see it.")
 @command(app, "apply")
 def apply(
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The fleet file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The fleet file, or - to read it.")],
     *,
     prune: Annotated[bool, typer.Option("--prune", help="Remove what it leaves out.")] = False,
     dry_run: DryRun = False,
@@ -40,13 +41,15 @@ def apply(
     text = read_text(file, command="fleet apply")
     fleet = _decode(file, text)
     if prune and not dry_run:
-        confirm_on_terminal(f"Remove every virtual machine that {file} leaves out?", yes=yes)
+        confirm_on_terminal(
+            f"Remove every virtual machine that {name_file(file)} leaves out?", yes=yes
+        )
     body = {"fleet": fleet, "prune": prune, "dry_run": dry_run}
     try:
         with _shown_progress() as note:
             answer = session.post_followed("fleet", body=body, note=note)
     except RefusedError as refusal:
-        raise _with_line(refusal, file, text) from None
+        raise _with_lines(refusal, file, text) from None
     if dry_run:
         show_rehearsed(session, answer, print_change)
     else:
@@ -87,26 +90,49 @@ def _shown_progress() -> Iterator[Callable[[Row], None]]:
 
 
 def _decode(file: Path, text: str) -> object:
+    name = name_file(file)
     try:
         fleet = tomllib.loads(text)
-        json.dumps(fleet)
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"\(at line ([0-9]+)", str(error))
-        line = found[1] if found else len(text.splitlines())
-        place, problem = f"{file}:{line}", f"This is not TOML: {error}."
-    except TypeError:
-        place, problem = str(file), "A fleet has no dates or times; write text in quotes."
-    else:
-        return fleet
-    raise CommandError(problem, code=ExitCode.REFUSED, place=place)
+        line = syntax_line(error) or len(text.splitlines())
+        problem = f"This is not TOML: {error}."
+        raise CommandError(problem, code=ExitCode.REFUSED, place=f"{name}:{line}") from None
+    lines = FleetLines(text)
+    dates = [
+        (lines.find(found), f"{found['key']} is a date or time; write text in quotes.")
+        for found in _find_dates(fleet)
+    ]
+    if dates:
+        raise _refusal(name, dates, ExitCode.REFUSED)
+    return fleet
 
 
-def _with_line(refusal: RefusedError, file: Path, text: str) -> CommandError:
-    problem = refusal.problem
-    scope = str(problem.get("scope", "")).split("/")
-    names = (problem.get("entry"), problem.get("vm"), problem.get("name"), *scope[1:2])
-    entry = next((str(name) for name in names if name), None)
-    key = problem.get("key") or problem.get("setting")
-    line = line_of(text, entry, None if key is None else str(key))
-    place = str(file) if line is None else f"{file}:{line}"
-    return CommandError(str(refusal), code=refusal.code, hint=refusal.hint, place=place)
+def _find_dates(fleet: Row) -> Iterator[Row]:
+    """Find what JSON has no word for, by the entry that has it."""
+    for table, entries in fleet.items():
+        for index, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+            values = entry if isinstance(entry, dict) else {table: entry}
+            for key, value in values.items():
+                try:
+                    json.dumps(value)
+                except TypeError:
+                    yield {"table": table, "index": index, "key": key}
+
+
+def _with_lines(refusal: RefusedError, file: Path, text: str) -> CommandError:
+    lines = FleetLines(text)
+    mistakes = refusal.problem.get("mistakes") or [refusal.problem]
+    placed = [(lines.find(mistake), str(mistake["detail"])) for mistake in mistakes]
+    return _refusal(name_file(file), placed, refusal.code, refusal.hint)
+
+
+def _refusal(
+    name: str, placed: list[tuple[int | None, str]], code: ExitCode, hint: str = ""
+) -> CommandError:
+    """Return all mistakes with their lines, in the order of the file."""
+    placed.sort(key=lambda mistake: mistake[0] or 0)
+    (place, problem), *others = (
+        (name if line is None else f"{name}:{line}", problem) for line, problem in placed
+    )
+    more = [f"{where}: {said}" for where, said in others]
+    return CommandError(problem, code=code, hint=hint, place=place, more=more)

@@ -79,7 +79,7 @@ def read_declaration(body: Sequence[bytes], progress: Progress) -> FleetRequest:
 def let_go(fleet: Mapping[str, Any]) -> None:
     """Empty the lists of *fleet*: all at once, it would take as long as many polls."""
     for entries in fleet.values():
-        while entries:
+        while entries and isinstance(entries, list):
             del entries[-_EVERY:]
 
 

@@ -20,7 +20,7 @@ from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_M
 from forewarn.control.problems import problem_document, problem_of, problem_of_request
 from forewarn.control.schemas import DifferenceView, FleetChangeView, FleetRequest
 from forewarn.operations.declarations import declare_fleet
-from forewarn.operations.fleet import Fleet, read_fleet
+from forewarn.operations.fleet import Fleet, examine_fleet
 from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, preview_fleet
 from forewarn.ports.store import Reading
 from forewarn.protocol.errors import ForewarnError
@@ -93,7 +93,7 @@ def _answer(request: Request, caller: Caller, body: list[bytes], progress: Progr
 def _apply(caller: Caller, body: list[bytes], progress: Progress) -> bytes:
     with calmly(sum(map(len, body))):
         order = read_declaration(body, progress)
-        fleet = read_fleet(order.fleet)
+        fleet = examine_fleet(order.fleet)
         let_go(order.fleet)
         progress(Step.CHECKING, len(fleet.virtual_machines))
         change = _change(caller, fleet, order, progress)

@@ -40,7 +40,7 @@ from forewarn.domain.errors import (
 from forewarn.operations.access import redact
 from forewarn.operations.acknowledgements import UnknownResourceError
 from forewarn.operations.durations import DurationError
-from forewarn.operations.fleet import FleetError
+from forewarn.operations.fleet import FleetError, FleetMistakesError
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.holidays import HolidaysError
 from forewarn.operations.inventory import VirtualMachineBusyError
@@ -178,7 +178,7 @@ _HTTP_KINDS: Final[Mapping[HTTPStatus, str]] = {
 }
 
 _MEMBERS: Final = (
-    "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
+    "table", "index", "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
     "event_id", "event_ids", "event_status", "in_flight", "limit", "earliest", "maintenance_id",
     "line", "scenario", "run_id", "role", "needed", "notification_id", "target", "since",
     "gate", "zone", "labels", "update_domain",
@@ -217,6 +217,8 @@ def problem_of(error: ForewarnError) -> Problem:
         HTTPStatus.INTERNAL_SERVER_ERROR,
     )
     members = {name: getattr(error, name, None) for name in _MEMBERS}
+    if isinstance(error, FleetMistakesError):
+        members["mistakes"] = [_mistake(each) for each in error.mistakes]
     challenge = {"WWW-Authenticate": 'Bearer realm="forewarn"'}
     return Problem(
         kind=_kebab(type(error).__name__.removesuffix("Error")),
@@ -225,6 +227,11 @@ def problem_of(error: ForewarnError) -> Problem:
         members={name: value for name, value in members.items() if value is not None},
         headers=challenge if status is HTTPStatus.UNAUTHORIZED else {},
     )
+
+
+def _mistake(error: ForewarnError) -> dict[str, object]:
+    problem = problem_of(error)
+    return {"type": _urn(problem), "detail": problem.detail, **problem.members}
 
 
 def respond(problem: Problem, path: str) -> Response:
@@ -244,7 +251,7 @@ def respond(problem: Problem, path: str) -> Response:
 def problem_document(problem: Problem, path: str) -> bytes:
     """Return *problem* as JSON, as the answer to a request for *path*."""
     document = {
-        "type": f"urn:forewarn:problem:{problem.kind}",
+        "type": _urn(problem),
         "title": problem.status.phrase,
         "status": problem.status.value,
         "detail": problem.detail,
@@ -348,6 +355,10 @@ def _location(found: Mapping[str, Any]) -> str:
 
 def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
+
+
+def _urn(problem: Problem) -> str:
+    return f"urn:forewarn:problem:{problem.kind}"
 
 
 def _kebab(name: str) -> str:

@@ -84,6 +84,7 @@ class AddressError(TopologyError):
         super().__init__(f"The address {address!r} of {vm} {problem}.")
         self.address = address
         self.vm = vm
+        self.key = "addresses"
 
 
 class UnknownScopeError(TopologyError):
@@ -93,6 +94,7 @@ class UnknownScopeError(TopologyError):
         super().__init__(f"{vm} belongs to {scope}, which is not declared.")
         self.vm = vm
         self.scope = scope
+        self.key = scope.partition("/")[0].replace("-", "_")
 
 
 class RoleNameError(TopologyError):
@@ -112,6 +114,7 @@ class DomainOutOfRangeError(TopologyError):
     def __init__(self, vm: str, noun: str, number: int, domains: int) -> None:
         super().__init__(f"{vm} has {noun} {number}, but there are only 0 to {domains - 1}.")
         self.vm = vm
+        self.key = noun.replace(" ", "_")
         self.number = number
         self.domains = domains
 

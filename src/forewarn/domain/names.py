@@ -16,9 +16,14 @@ OperationId = NewType("OperationId", str)
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
+def is_name(name: str) -> bool:
+    """Tell whether *name* needs no quotes in a URL or a shell."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str, noun: str) -> None:
     """Refuse a *name* that a URL or a shell would have to quote."""
-    if _NAME.fullmatch(name) is None:
+    if not is_name(name):
         raise InvalidNameError(noun, name)
 
 

@@ -1,24 +1,27 @@
 """Where virtual machines are: hosts, update and fault domains, and who reads which document."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from ipaddress import IPv6Address, ip_address
+from itertools import chain
 from typing import Final
 
 from forewarn.domain.errors import (
     AddressError,
     DomainOutOfRangeError,
+    InvalidNameError,
     NameTakenError,
     RoleNameError,
     ScopeSettingError,
+    TopologyError,
     UnknownScopeError,
     UnknownVirtualMachineError,
 )
 from forewarn.domain.event import Share
-from forewarn.domain.names import HostName, ScopeId, VmName, check_name, name_key
+from forewarn.domain.names import HostName, ScopeId, VmName, is_name, name_key
 from forewarn.domain.notice import LONGEST_TERMINATE_NOTICE, MINIMUM_NOTICE
 from forewarn.domain.policy import Policy
 from forewarn.protocol.vocabulary import EventType, role_of
@@ -130,24 +133,33 @@ def standalone(name: VmName, policy: Policy | None = None) -> DeliveryScope:
     )
 
 
+def raise_first(mistakes: Iterable[TopologyError]) -> None:
+    """Refuse a fleet with the first of its *mistakes*, if there is one."""
+    for mistake in mistakes:
+        raise mistake
+
+
 def build_topology(
     *,
     scopes: Iterable[DeliveryScope],
     virtual_machines: Iterable[VirtualMachine],
     hosts: Iterable[Host] = (),
+    refuse: Callable[[Iterable[TopologyError]], None] = raise_first,
 ) -> Topology:
-    """Return the fleet, or the first reason it cannot be. Hosts nobody declared are implied."""
+    """Return the fleet, or *refuse* it for its mistakes. Hosts nobody declared are implied."""
     all_scopes, vms, declared_hosts = tuple(scopes), tuple(virtual_machines), tuple(hosts)
     declared = {host.name for host in declared_hosts}
     implied = dict.fromkeys(vm.host for vm in vms if vm.host and vm.host not in declared)
     all_hosts = (*declared_hosts, *(Host(name=name) for name in implied))
-    _check_names(all_scopes, vms, all_hosts)
     known_scopes = {scope.scope_id: scope for scope in all_scopes}
-    for scope in all_scopes:
-        check_scope(scope)
-    for vm in vms:
-        _check_place(vm, known_scopes)
-    _check_addresses(vms)
+    refuse(
+        chain(
+            _name_mistakes(all_scopes, vms, all_hosts),
+            _setting_mistakes(known_scopes),
+            (mistake for vm in vms for mistake in _place_mistakes(vm, known_scopes)),
+            _address_mistakes(vms),
+        )
+    )
     return Topology(
         virtual_machines={vm.name: vm for vm in vms},
         scopes=known_scopes,
@@ -155,8 +167,8 @@ def build_topology(
     )
 
 
-def check_scope(scope: DeliveryScope) -> None:
-    """Refuse settings out of bounds."""
+def scope_mistakes(scope: DeliveryScope) -> Iterator[ScopeSettingError]:
+    """Yield what is wrong with the settings of *scope*."""
     notice = scope.policy.terminate_notice
     shortest = MINIMUM_NOTICE[EventType.TERMINATE]
     is_scale_set = scope.kind is ScopeKind.SCALE_SET
@@ -185,7 +197,7 @@ def check_scope(scope: DeliveryScope) -> None:
         ),
     ):
         if not is_right:
-            raise ScopeSettingError(scope.scope_id, setting, bounds)
+            yield ScopeSettingError(scope.scope_id, setting, bounds)
 
 
 def assign_domains(
@@ -223,52 +235,64 @@ def split_by_update_domain(topology: Topology, names: Iterable[VmName]) -> tuple
     )
 
 
-def _check_place(vm: VirtualMachine, scopes: Mapping[ScopeId, DeliveryScope]) -> None:
+def _setting_mistakes(scopes: Mapping[ScopeId, DeliveryScope]) -> Iterator[TopologyError]:
+    for scope in scopes.values():
+        # The placement groups of a scale set have its settings, which are wrong only once.
+        is_group = scope.kind is ScopeKind.SCALE_SET and scope.placement_group is not None
+        if not is_group or make_scope_id(scope.kind, scope.name) not in scopes:
+            yield from scope_mistakes(scope)
+
+
+def _place_mistakes(
+    vm: VirtualMachine, scopes: Mapping[ScopeId, DeliveryScope]
+) -> Iterator[TopologyError]:
     scope = scopes.get(vm.scope_id)
-    if scope is None:
-        raise UnknownScopeError(vm.name, vm.scope_id)
-    if scope.kind is ScopeKind.VIRTUAL_MACHINE and scope.name != vm.name:
-        raise UnknownScopeError(vm.name, vm.scope_id)
+    is_foreign = scope is not None and scope.kind is ScopeKind.VIRTUAL_MACHINE
+    if scope is None or (is_foreign and scope.name != vm.name):
+        yield UnknownScopeError(vm.name, vm.scope_id)
+        return
     if scope.kind is ScopeKind.CLOUD_SERVICE and vm.role is None:
-        raise RoleNameError(vm.name)
+        yield RoleNameError(vm.name)
     for noun, number, domains in (
         ("update domain", vm.update_domain, scope.update_domains),
         ("fault domain", vm.fault_domain, scope.fault_domains),
     ):
-        if not 0 <= number < domains:
-            raise DomainOutOfRangeError(vm.name, noun, number, domains)
+        # A set without domains is to blame itself.
+        if not 0 <= number < max(domains, 1):
+            yield DomainOutOfRangeError(vm.name, noun, number, domains)
 
 
-def _check_names(
+def _name_mistakes(
     scopes: Iterable[DeliveryScope], vms: Iterable[VirtualMachine], hosts: Iterable[Host]
-) -> None:
+) -> Iterator[TopologyError]:
     sets = [scope for scope in scopes if scope.kind is not ScopeKind.VIRTUAL_MACHINE]
-    named = [
-        *((scope.kind.noun, scope.name) for scope in sets),
-        *(("placement group", scope.placement_group) for scope in sets if scope.placement_group),
-        *((ScopeKind.VIRTUAL_MACHINE.noun, vm.name) for vm in vms),
-        *(("host", host.name) for host in hosts),
-    ]
+    named = chain(
+        dict.fromkeys((scope.kind.noun, scope.name) for scope in sets),
+        (("placement group", scope.placement_group) for scope in sets if scope.placement_group),
+        ((ScopeKind.VIRTUAL_MACHINE.noun, vm.name) for vm in vms),
+        (("host", host.name) for host in hosts),
+    )
     for noun, name in named:
-        check_name(name, noun)
+        if not is_name(name):
+            yield InvalidNameError(noun, name)
     # The placement groups of one scale set share its name. A set and a virtual machine may not
     # share one, so that a name means one scope.
     set_names = {(scope.kind, scope.name): scope.name for scope in sets}.values()
-    _check_unique("set, service or scale set", (scope.scope_id for scope in sets))
-    _check_unique("set or virtual machine", (*set_names, *(vm.name for vm in vms)))
-    _check_unique("vm_id", (vm.vm_id for vm in vms if vm.vm_id))
-    _check_unique("host", (host.name for host in hosts))
+    yield from _taken("set, service or scale set", (scope.scope_id for scope in sets))
+    yield from _taken("set or virtual machine", (*set_names, *(vm.name for vm in vms)))
+    yield from _taken("vm_id", (vm.vm_id for vm in vms if vm.vm_id))
+    yield from _taken("host", (host.name for host in hosts))
 
 
-def _check_unique(noun: str, names: Iterable[str]) -> None:
+def _taken(noun: str, names: Iterable[str]) -> Iterator[NameTakenError]:
     taken: set[str] = set()
     for name in names:
         if name_key(name) in taken:
-            raise NameTakenError(noun, name)
+            yield NameTakenError(noun, name)
         taken.add(name_key(name))
 
 
-def _check_addresses(vms: Iterable[VirtualMachine]) -> None:
+def _address_mistakes(vms: Iterable[VirtualMachine]) -> Iterator[AddressError]:
     owners: dict[str, VmName] = {}
     for vm in vms:
         for address in vm.addresses:
@@ -276,7 +300,8 @@ def _check_addresses(vms: Iterable[VirtualMachine]) -> None:
                 ip_address(address)
                 key = normalise_address(address)
             except ValueError:
-                raise AddressError(address, vm.name, "is not an IP address") from None
+                yield AddressError(address, vm.name, "is not an IP address")
+                continue
             owner = owners.setdefault(key, vm.name)
             if owner != vm.name:
-                raise AddressError(address, vm.name, f"belongs to {owner} already")
+                yield AddressError(address, vm.name, f"belongs to {owner} already")

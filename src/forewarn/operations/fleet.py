@@ -5,11 +5,11 @@ the rest of the fleet.
 """
 
 import json
-import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import islice
 from typing import Any, Final
 
 from forewarn.domain.names import HostName, ScopeId, VmName
@@ -26,14 +26,38 @@ from forewarn.operations.durations import DurationError, parse_duration
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import role_of
 
+MOST_MISTAKES: Final = 100
+
 
 class FleetError(ForewarnError):
-    """A declaration that cannot be read. *entry* names the thing it is about, if it has a name."""
+    """A mistake in a declaration.
 
-    def __init__(self, problem: str, entry: str | None = None, key: str | None = None) -> None:
+    *index* counts the entries of *table* from 0; *entry* is the name of the one that is wrong.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        entry: str | None = None,
+        key: str | None = None,
+        *,
+        table: str | None = None,
+        index: int | None = None,
+    ) -> None:
         super().__init__(problem)
         self.entry = entry
         self.key = key
+        self.table = table
+        self.index = index
+
+
+class FleetMistakesError(FleetError):
+    """Several mistakes in one declaration, the first hundred if there are more."""
+
+    def __init__(self, mistakes: Sequence[ForewarnError]) -> None:
+        self.mistakes = tuple(mistakes[:MOST_MISTAKES])
+        number = f"more than {MOST_MISTAKES}" if len(mistakes) > MOST_MISTAKES else len(mistakes)
+        super().__init__(f"The fleet has {number} mistakes. {' '.join(map(str, self.mistakes))}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +85,12 @@ class DeclaredVirtualMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Everything one declaration names."""
+    """Everything one declaration names. With *mistakes*, it cannot be applied."""
 
     scopes: tuple[DeliveryScope, ...] = ()
     virtual_machines: tuple[DeclaredVirtualMachine, ...] = ()
     hosts: tuple[Host, ...] = ()
+    mistakes: tuple[FleetError, ...] = ()
 
 
 _POLICY_KEYS: Final = {
@@ -107,34 +132,60 @@ TABLES: Final[Mapping[str, Mapping[str, type]]] = {
     "host": _HOST_KEYS,
 }
 """Every table a declaration may have, with its keys and their types."""
+_TYPE_NOUNS: Final[Mapping[type, str]] = {
+    str: "a string",
+    int: "an integer",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
+}
 
 
 def read_fleet_file(text: str) -> Fleet:
-    """Return the fleet a TOML file declares, or refuse with the line that is wrong."""
+    """Return the fleet a TOML file declares, or refuse with everything that is wrong in it."""
     try:
-        content = tomllib.loads(text)
+        content = tomllib.loads(text.removeprefix("\N{BYTE ORDER MARK}"))
     except tomllib.TOMLDecodeError as error:
         raise FleetError(f"The file is not TOML: {error}.") from error
     return read_fleet(content)
 
 
 def read_fleet(content: Mapping[str, Any]) -> Fleet:
-    """Return the fleet *content* declares, or refuse with what is wrong in it."""
-    for table in content:
-        if table not in TABLES:
-            raise FleetError(f"{table!r} is not one of {', '.join(TABLES)}.")
+    """Return the fleet *content* declares, or refuse with everything that is wrong in it."""
+    fleet = examine_fleet(content)
+    refuse_mistakes(fleet.mistakes)
+    return fleet
+
+
+def examine_fleet(content: Mapping[str, Any]) -> Fleet:
+    """Return what can be read of *content*, with all mistakes in it."""
+    mistakes = [
+        FleetError(f"{table!r} is not one of {', '.join(TABLES)}.", table=table)
+        for table in content
+        if table not in TABLES
+    ]
     return Fleet(
         scopes=tuple(
             _read_scope(kind, entry)
             for table, kind in _MEMBERSHIPS.items()
-            for entry in _entries(content, table)
+            for entry in _entries(content, table, mistakes)
         ),
-        virtual_machines=tuple(map(_read_vm, _entries(content, "virtual_machine"))),
+        virtual_machines=tuple(map(_read_vm, _entries(content, "virtual_machine", mistakes))),
         hosts=tuple(
-            Host(name=HostName(entry["name"]), labels=_texts(entry, "labels"))
-            for entry in _entries(content, "host")
+            Host(name=HostName(entry.name), labels=_texts(entry, "labels"))
+            for entry in _entries(content, "host", mistakes)
         ),
+        mistakes=tuple(mistakes),
     )
+
+
+def refuse_mistakes(mistakes: Iterable[ForewarnError]) -> None:
+    """Refuse a declaration with all its *mistakes*, if there are any."""
+    found = list(islice(mistakes, MOST_MISTAKES + 1))
+    if len(found) == 1:
+        raise found[0]
+    if found:
+        raise FleetMistakesError(found)
 
 
 def write_fleet_file(content: Mapping[str, Any]) -> str:
@@ -146,20 +197,6 @@ def write_fleet_file(content: Mapping[str, Any]) -> str:
     )
 
 
-def line_of(text: str, entry: str | None, key: str | None = None) -> int | None:
-    """Return the line of a fleet file that declares *entry*, or *key* within it."""
-    if entry is None:
-        return None
-    name = re.compile(rf"""\s*name\s*=\s*["']{re.escape(entry)}["']""", re.IGNORECASE)
-    wanted = re.compile(rf"\s*{re.escape(key)}\s*=") if key else name
-    lines = text.splitlines()
-    for number, line in enumerate(lines, 1):
-        if name.match(line):
-            table = _table_around(lines, number)
-            return next((i for i in table if wanted.match(lines[i - 1])), number)
-    return None
-
-
 def _toml(value: object) -> str:
     if isinstance(value, dict):
         pairs = (f"{_toml(key)} = {_toml(each)}" for key, each in value.items())
@@ -168,134 +205,150 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _table_around(lines: list[str], number: int) -> range:
-    first, last = number, number
-    while first > 1 and not lines[first - 1].lstrip().startswith("[["):
-        first -= 1
-    while last < len(lines) and not lines[last].lstrip().startswith("[["):
-        last += 1
-    return range(first, last + 1)
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One entry of a table; what is wrong with it is put on the list of mistakes."""
+
+    table: str
+    index: int
+    name: str
+    values: Mapping[str, Any]
+    mistakes: list[FleetError]
+
+    def blame(self, problem: str, key: str) -> None:
+        mistake = FleetError(problem, self.name, key, table=self.table, index=self.index)
+        self.mistakes.append(mistake)
 
 
-def _entries(content: Mapping[str, Any], table: str) -> Iterator[Mapping[str, Any]]:
+def _entries(
+    content: Mapping[str, Any], table: str, mistakes: list[FleetError]
+) -> Iterator[_Entry]:
     entries = content.get(table, [])
     if not isinstance(entries, list):
-        raise FleetError(f"{table!r} must be a list; in TOML write [[{table}]].")
-    for entry in entries:
-        _check_entry(table, entry)
-        yield entry
+        problem = f"{table!r} must be a list; in TOML write [[{table}]]."
+        mistakes.append(FleetError(problem, table=table))
+        return
+    for index, values in enumerate(entries):
+        name = values.get("name") if isinstance(values, dict) else None
+        if isinstance(name, str):
+            yield _without_wrong_keys(_Entry(table, index, name, values, mistakes))
+        else:
+            noun = table.replace("_", " ")
+            mistakes.append(FleetError(f"This {noun} has no name.", table=table, index=index))
 
 
-def _check_entry(table: str, entry: object) -> None:
-    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-        raise FleetError(f"A {table} has no name.")
-    name, keys = entry["name"], TABLES[table]
-    for key, value in entry.items():
-        if key not in keys:
-            raise FleetError(f"{name} has the unknown key {key!r}.", name, key)
+def _without_wrong_keys(entry: _Entry) -> _Entry:
+    wrong = set()
+    for key, value in entry.values.items():
+        wanted = TABLES[entry.table].get(key)
+        if wanted is None:
+            entry.blame(f"{entry.name} has the unknown key {key!r}.", key)
         # bool is an int to Python, but not to people.
-        if not isinstance(value, keys[key]) or (keys[key] is int and isinstance(value, bool)):
-            problem = f"{key} of {name} must be of type {keys[key].__name__}, not {value!r}."
-            raise FleetError(problem, name, key)
+        elif not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+            problem = f"{key} of {entry.name} must be {_TYPE_NOUNS[wanted]}, not {value!r}."
+            entry.blame(problem, key)
+        else:
+            continue
+        wrong.add(key)
+    if not wrong:
+        return entry
+    right = {key: value for key, value in entry.values.items() if key not in wrong}
+    return replace(entry, values=right)
 
 
-def _read_scope(kind: ScopeKind, entry: Mapping[str, Any]) -> DeliveryScope:
+def _read_scope(kind: ScopeKind, entry: _Entry) -> DeliveryScope:
     return DeliveryScope(
         kind=kind,
-        name=entry["name"],
-        update_domains=entry.get("update_domains", UPDATE_DOMAINS),
-        fault_domains=entry.get("fault_domains", FAULT_DOMAINS),
+        name=entry.name,
+        update_domains=entry.values.get("update_domains", UPDATE_DOMAINS),
+        fault_domains=entry.values.get("fault_domains", FAULT_DOMAINS),
         policy=_read_policy(entry),
     )
 
 
-def _read_vm(entry: Mapping[str, Any]) -> DeclaredVirtualMachine:
-    name = entry["name"]
+def _read_vm(entry: _Entry) -> DeclaredVirtualMachine:
+    values = entry.values
     kind, scope_name = _membership(entry)
-    host = entry.get("host")
-    role = entry.get("role")
-    if role is not None and role_of(name) != role:
-        raise FleetError(
-            f"{name} has the role {role!r}, so call it {role}_IN_NUMBER.", name, "role"
-        )
-    group = entry.get("placement_group")
+    host, role = values.get("host"), values.get("role")
+    if role is not None and role_of(entry.name) != role:
+        entry.blame(f"{entry.name} has the role {role!r}, so call it {role}_IN_NUMBER.", "role")
+    group = values.get("placement_group") if kind is ScopeKind.SCALE_SET else None
     return DeclaredVirtualMachine(
-        name=VmName(name),
+        name=VmName(entry.name),
         kind=kind,
         scope_name=scope_name,
         placement_group=group,
-        policy=_read_policy(entry),
-        update_domain=entry.get("update_domain"),
-        fault_domain=entry.get("fault_domain"),
+        policy=_read_policy(entry) if kind is ScopeKind.VIRTUAL_MACHINE else _USUAL_POLICY,
+        update_domain=values.get("update_domain"),
+        fault_domain=values.get("fault_domain"),
         host=None if host is None else HostName(host),
         addresses=_addresses(entry),
-        vm_id=entry.get("vm_id", ""),
-        zone=entry.get("zone", ""),
-        location=entry.get("location", ""),
-        resource_group=entry.get("resource_group", ""),
-        subscription_id=entry.get("subscription_id", ""),
+        vm_id=values.get("vm_id", ""),
+        zone=values.get("zone", ""),
+        location=values.get("location", ""),
+        resource_group=values.get("resource_group", ""),
+        subscription_id=values.get("subscription_id", ""),
         tags=_texts(entry, "tags"),
         labels=_texts(entry, "labels"),
         scope_id=make_scope_id(kind, scope_name, group),
     )
 
 
-def _membership(entry: Mapping[str, Any]) -> tuple[ScopeKind, str]:
-    name = entry["name"]
-    given = [key for key in _MEMBERSHIPS if key in entry]
+def _membership(entry: _Entry) -> tuple[ScopeKind, str]:
+    name, values = entry.name, entry.values
+    given = [key for key in _MEMBERSHIPS if key in values]
     if len(given) > 1:
-        raise FleetError(f"{name} can only be in one of {' and '.join(given)}.", name, given[1])
-    if "placement_group" in entry and given != ["scale_set"]:
-        problem = f"{name} has a placement_group but is in no scale set."
-        raise FleetError(problem, name, "placement_group")
+        entry.blame(f"{name} can only be in one of {' and '.join(given)}.", given[1])
+    if "placement_group" in values and "scale_set" not in given:
+        entry.blame(f"{name} has a placement_group but is in no scale set.", "placement_group")
     if not given:
         return ScopeKind.VIRTUAL_MACHINE, name
     for key in _POLICY_KEYS:
-        if key in entry:
-            problem = f"{key} belongs to {entry[given[0]]}, not to {name} in it."
-            raise FleetError(problem, name, key)
-    return _MEMBERSHIPS[given[0]], entry[given[0]]
+        if key in values:
+            entry.blame(f"{key} belongs to {values[given[0]]}, not to {name} in it.", key)
+    return _MEMBERSHIPS[given[0]], values[given[0]]
 
 
-def _read_policy(entry: Mapping[str, Any]) -> Policy:
-    if _POLICY_KEYS.keys().isdisjoint(entry):
+def _read_policy(entry: _Entry) -> Policy:
+    values = entry.values
+    if _POLICY_KEYS.keys().isdisjoint(values):
         return _USUAL_POLICY
-    name = entry["name"]
-    approval = entry.get("approval", ApprovalPolicy.ANY)
+    approval = values.get("approval", ApprovalPolicy.ANY)
     if approval not in set(ApprovalPolicy):
-        problem = f"approval of {name} must be one of {', '.join(ApprovalPolicy)}."
-        raise FleetError(problem, name, "approval")
+        problem = f"approval of {entry.name} must be one of {', '.join(ApprovalPolicy)}."
+        entry.blame(problem, "approval")
+        approval = ApprovalPolicy.ANY
     return Policy(
         approval=ApprovalPolicy(approval),
         postpone_until=_duration(entry, "postpone_until") or timedelta(0),
-        auto_approve_user=entry.get("auto_approve_user", False),
+        auto_approve_user=values.get("auto_approve_user", False),
         terminate_notice=_duration(entry, "terminate_notice"),
         notice=_duration(entry, "notice"),
     )
 
 
-def _duration(entry: Mapping[str, Any], key: str) -> timedelta | None:
-    if key not in entry:
+def _duration(entry: _Entry, key: str) -> timedelta | None:
+    if key not in entry.values:
         return None
     try:
-        return parse_duration(entry[key])
+        return parse_duration(entry.values[key])
     except DurationError as error:
-        raise FleetError(f"{key} of {entry['name']}: {error}", entry["name"], key) from error
+        entry.blame(f"{key} of {entry.name}: {error}", key)
+        return None
 
 
-def _addresses(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    addresses = entry.get("addresses", [])
+def _addresses(entry: _Entry) -> tuple[str, ...]:
+    addresses = entry.values.get("addresses", [])
     if not all(isinstance(address, str) for address in addresses):
-        name = entry["name"]
-        raise FleetError(f"addresses of {name} must be a list of strings.", name, "addresses")
+        entry.blame(f"addresses of {entry.name} must be a list of strings.", "addresses")
+        return ()
     return tuple(addresses)
 
 
-def _texts(entry: Mapping[str, Any], key: str) -> dict[str, str]:
-    if key not in entry:
+def _texts(entry: _Entry, key: str) -> dict[str, str]:
+    if key not in entry.values:
         return {}
-    texts: Mapping[str, object] = entry[key]
+    texts: Mapping[str, object] = entry.values[key]
     if not all(isinstance(text, str) for text in texts.values()):
-        name = entry["name"]
-        raise FleetError(f"{key} of {name} must have strings as values.", name, key)
+        entry.blame(f"{key} of {entry.name} must have strings as values.", key)
     return {name: str(text) for name, text in texts.items()}

@@ -1,14 +1,14 @@
 """The fleet: declaring it, changing it, and what may not change while an event is in flight."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from forewarn.domain.errors import (
     DomainError,
     NameTakenError,
-    UnknownScopeError,
+    TopologyError,
     UnknownVirtualMachineError,
 )
 from forewarn.domain.event import ScheduledEvent
@@ -21,14 +21,15 @@ from forewarn.domain.topology import (
     VirtualMachine,
     assign_domains,
     build_topology,
-    check_scope,
+    scope_mistakes,
     standalone,
 )
 from forewarn.operations.context import Context
 from forewarn.operations.differences import Alteration, Difference, find_differences
-from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet
+from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet, refuse_mistakes
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Membership, PreparedTopology, Reading, Transaction
+from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId
 
 _MANY: Final = 100
@@ -172,7 +173,6 @@ def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
 
 def declare(before: Topology, fleet: Fleet, context: Context, *, prune: bool) -> Topology:
     """Return the topology after *fleet* was declared on top of *before*."""
-    _check_declared_once(fleet)
     declared = {vm.name: vm for vm in fleet.virtual_machines}
     staying = {
         name: vm for name, vm in before.virtual_machines.items() if name in declared or not prune
@@ -191,10 +191,20 @@ def declare(before: Topology, fleet: Fleet, context: Context, *, prune: bool) ->
         scopes=_used_scopes(scopes.values(), vms.values()),
         virtual_machines=vms.values(),
         hosts=hosts.values(),
+        refuse=lambda found: refuse_mistakes(_all_mistakes(fleet, found)),
     )
 
 
-def _check_declared_once(fleet: Fleet) -> None:
+def _all_mistakes(fleet: Fleet, found: Iterable[TopologyError]) -> Iterator[ForewarnError]:
+    yield from fleet.mistakes
+    twice = {name_key(mistake.name): mistake for mistake in _declared_twice(fleet)}
+    yield from twice.values()
+    for mistake in found:
+        if not (isinstance(mistake, NameTakenError) and name_key(mistake.name) in twice):
+            yield mistake
+
+
+def _declared_twice(fleet: Fleet) -> Iterator[NameTakenError]:
     for noun, names in (
         ("virtual machine", [vm.name for vm in fleet.virtual_machines]),
         ("set, service or scale set", [scope.name for scope in fleet.scopes]),
@@ -202,7 +212,7 @@ def _check_declared_once(fleet: Fleet) -> None:
     ):
         for name, times in Counter(map(name_key, names)).items():
             if times > 1:
-                raise NameTakenError(noun, name)
+                yield NameTakenError(noun, name)
 
 
 def _merge_scopes(before: Topology, fleet: Fleet, *, prune: bool) -> dict[ScopeId, DeliveryScope]:
@@ -220,8 +230,6 @@ def _merge_scopes(before: Topology, fleet: Fleet, *, prune: bool) -> dict[ScopeI
         if name in sets:
             scope = replace(sets[name], placement_group=group)
             scopes[scope.scope_id] = scope
-    for scope in scopes.values():
-        check_scope(scope)
     return scopes
 
 
@@ -238,13 +246,12 @@ def _assign_domains(
         wanted.setdefault(declared.scope_id, []).append(declared)
     places: dict[VmName, tuple[int, int]] = {}
     for scope_id, vms in wanted.items():
-        alone = vms[0]
-        if alone.kind is ScopeKind.VIRTUAL_MACHINE:
-            places[alone.name] = (alone.update_domain or 0, alone.fault_domain or 0)
-            continue
         scope = scopes.get(scope_id)
-        if scope is None:
-            raise UnknownScopeError(vms[0].name, scope_id)
+        is_alone = vms[0].kind is ScopeKind.VIRTUAL_MACHINE
+        # Without a scope, or with one that cannot be, there is nothing to choose from.
+        if scope is None or is_alone or any(scope_mistakes(scope)):
+            places |= {vm.name: (vm.update_domain or 0, vm.fault_domain or 0) for vm in vms}
+            continue
         update = assign_domains(
             {vm.name: vm.update_domain for vm in vms},
             domains=scope.update_domains,

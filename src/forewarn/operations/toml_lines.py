@@ -19,7 +19,7 @@ def syntax_line(error: TOMLDecodeError) -> int | None:
 
 def key_line(text: str, key: str) -> int | None:
     """Return the first line that sets *key*, or begins a table of that name."""
-    return next((at for at, line in _lines(text) if _sets(line, key)), None)
+    return next((at for at, line in _lines(text) if sets_key(line, key)), None)
 
 
 def table_line(text: str, table: str, number: int, key: str = "") -> int | None:
@@ -32,13 +32,14 @@ def table_line(text: str, table: str, number: int, key: str = "") -> int | None:
     others = (at for at, line in _lines(text) if at > begins[number] and re.match(r"\s*\[\[", line))
     end = next(others, len(text.splitlines()) + 1)
     inside = ((at, line) for at, line in _lines(text) if begins[number] < at < end)
-    return next((at for at, line in inside if key and _sets(line, key, table)), begins[number])
+    return next((at for at, line in inside if key and sets_key(line, key, table)), begins[number])
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     return enumerate(text.splitlines(), 1)
 
 
-def _sets(line: str, key: str, table: str = "") -> bool:
+def sets_key(line: str, key: str, table: str = "") -> bool:
+    """Tell whether *line* sets *key*, or begins a table of that name within *table*."""
     within = rf"(?:{re.escape(table)}\.)?" if table else ""
     return re.match(rf"""\s*(?:\[+\s*{within})?["']?{re.escape(key)}\b""", line) is not None

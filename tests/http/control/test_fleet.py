@@ -96,6 +96,43 @@ def test_fleet_error_names_the_entry_and_the_key(api: httpx2.Client) -> None:
     assert problem["type"] == "urn:forewarn:problem:fleet"
 
 
+def test_every_mistake_of_a_fleet_is_a_problem_of_its_own(api: httpx2.Client) -> None:
+    wrong = {
+        "scale_set": {"name": "batch"},
+        "virtual_machine": [{"name": "a", "zone": 1}, {"availability_set": "web"}, {"name": "b c"}],
+    }
+
+    problem = api.post("fleet", json={"fleet": wrong}).json()
+
+    assert problem["type"] == "urn:forewarn:problem:fleet-mistakes"
+    assert problem["mistakes"] == [
+        {
+            "type": "urn:forewarn:problem:fleet",
+            "detail": "'scale_set' must be a list; in TOML write [[scale_set]].",
+            "table": "scale_set",
+        },
+        {
+            "type": "urn:forewarn:problem:fleet",
+            "detail": "zone of a must be a string, not 1.",
+            "table": "virtual_machine",
+            "index": 0,
+            "entry": "a",
+            "key": "zone",
+        },
+        {
+            "type": "urn:forewarn:problem:fleet",
+            "detail": "This virtual machine has no name.",
+            "table": "virtual_machine",
+            "index": 1,
+        },
+        {
+            "type": "urn:forewarn:problem:invalid-name",
+            "detail": problem["mistakes"][3]["detail"],
+            "name": "b c",
+        },
+    ]
+
+
 @pytest.mark.parametrize(
     ("declared", "kind", "member"),
     [
