@@ -256,6 +256,8 @@ class Settings(BaseSettings):
             raise ValueError(f"The executor {self.executor} cannot be used with clock virtual.")
         if self.executor.is_real and os.name == "nt":
             raise ValueError(f"The executor {self.executor} cannot be used on Windows.")
+        if self.executor_file is not None and os.name == "nt":
+            raise ValueError("The setting executor_file cannot be used on Windows.")
         if self.trusted_proxies and self.proxy_secret is None:
             raise ValueError("The setting trusted_proxies needs proxy_secret.")
         if (self.control_certificate is None) != (self.control_key is None):

@@ -19,17 +19,21 @@ from tests.executors.conftest import (
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.executors.command import Command, CommandExecutor
-from forewarn.executors.configuration import (
-    CommandTable,
-    WebhookTable,
-    read_commands,
-    read_targets,
-)
+from forewarn.executors.command import Command, ScriptContractor
+from forewarn.executors.configuration import read_commands, read_targets
 from forewarn.executors.exchange import Target
-from forewarn.executors.orders import Order
+from forewarn.executors.impacts import (
+    EVENT_ID,
+    IMPACTS,
+    VIRTUAL_MACHINE,
+    ContractedExecutor,
+    ImpactOrder,
+    find_among,
+)
+from forewarn.executors.orders import environment_of
 from forewarn.executors.records import Records
-from forewarn.executors.webhook import EPOCH, EVENT_ID, VIRTUAL_MACHINE
+from forewarn.executors.tables import CommandTable, WebhookTable
+from forewarn.executors.webhook import EPOCH
 from forewarn.settings import ExecutorKind
 
 PAGE = Path(__file__).parent.parent.parent / "docs/reference/executors.md"
@@ -69,10 +73,10 @@ def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
 
 def test_variables_and_headers_of_the_reference_are_those_there_are() -> None:
     rows = re.findall(r"^\| `(EVENT_\w+|Forewarn-[\w-]+)` \|", TEXT, re.MULTILINE)
-    order = Order(event=EVENT, vm=WEB_0, host=HOSTS[WEB_0], epoch=1)
+    order = ImpactOrder(event=EVENT, vm=WEB_0, host=HOSTS[WEB_0], epoch=1)
 
     assert set(rows) == {
-        *order.environment(),
+        *environment_of(order),
         EVENT_ID,
         VIRTUAL_MACHINE,
         EPOCH,
@@ -98,13 +102,14 @@ def test_script_of_the_reference_does_it(tmp_path: Path, answers: str, impact: I
     program(tmp_path / "ssh", f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n{answers}\n')
     program(tmp_path / "sleep", "#!/bin/sh\n")
     script = program(tmp_path / "maintain", fence("sh"))
-    executor = CommandExecutor(
-        [Command(run=(str(script), "restart"))],
+    contractor = ScriptContractor(
+        find_among([Command(run=(str(script), "restart"))]),
+        kind=IMPACTS,
         records=Records(tmp_path / "impacts"),
-        host_of=HOSTS.get,
         environment={"PATH": f"{tmp_path}:/usr/bin:/bin"},
         clock=SystemClock(),
     )
+    executor = ContractedExecutor(contractor, host_of=HOSTS.get)
 
     executor.begin(EVENT, WEB_0, epoch=1)
 

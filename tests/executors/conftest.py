@@ -9,10 +9,11 @@ from forewarn.clocks import SystemClock
 from forewarn.domain.event import Draft, Share, start_unannounced
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, ScopeId, VmName
-from forewarn.executors.command import PLACES, Command, CommandExecutor
+from forewarn.executors.command import PLACES, Command, ScriptContractor
 from forewarn.executors.exchange import Target
-from forewarn.executors.records import ImpactKey, Records
-from forewarn.executors.webhook import WebhookExecutor
+from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
+from forewarn.executors.records import Records
+from forewarn.executors.webhook import WebhookContractor
 from forewarn.ports.executor import Executor
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
@@ -32,7 +33,7 @@ EVENT = start_unannounced(
     event_id=EventId("602D9444-D2CD-49C7-8624-8643E7171297"),
     now=NOW,
 )
-KEY: ImpactKey = (EVENT.event_id, WEB_0)
+KEY = (EVENT.event_id, WEB_0)
 SECONDS = 20.0
 OVER = frozenset({ImpactStatus.DONE, ImpactStatus.FAILED})
 
@@ -45,19 +46,20 @@ def wait_until(is_so: Callable[[], bool], reason: str, seconds: float = SECONDS)
         time.sleep(0.01)
 
 
-def wait_for(executor: Executor, is_so: Callable[[Impact], bool], key: ImpactKey = KEY) -> Impact:
+def wait_for(
+    executor: Executor, is_so: Callable[[Impact], bool], key: tuple[EventId, VmName] = KEY
+) -> Impact:
     """Ask until the answer *is_so*, and return it."""
-    said: list[Impact] = []
+    return ask_until(lambda: executor.inquire(*key), is_so)
 
-    def ask() -> bool:
-        said.append(executor.inquire(*key))
-        return is_so(said[-1])
 
+def ask_until(inquire: Callable[[], Impact], is_so: Callable[[Impact], bool]) -> Impact:
+    """Inquire until the answer *is_so*, and return it."""
     deadline = time.monotonic() + SECONDS
-    while not ask():
-        assert time.monotonic() < deadline, f"after {SECONDS} seconds still: {said[-1]}"
+    while not is_so(said := inquire()):
+        assert time.monotonic() < deadline, f"after {SECONDS} seconds still: {said}"
         time.sleep(0.01)
-    return said[-1]
+    return said
 
 
 def is_over(impact: Impact) -> bool:
@@ -72,25 +74,32 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
-def make_command(folder: Path, *commands: Command, places: int = PLACES) -> CommandExecutor:
+def make_command(folder: Path, *commands: Command, places: int = PLACES) -> ContractedExecutor:
     """Return an executor that remembers in *folder*."""
-    return CommandExecutor(
-        commands,
+    contractor = ScriptContractor(
+        find_among(commands),
+        kind=IMPACTS,
         records=Records(folder / "impacts"),
-        host_of=HOSTS.get,
         environment={"PATH": "/usr/bin:/bin"},
         clock=SystemClock(),
         places=places,
     )
+    return ContractedExecutor(contractor, host_of=HOSTS.get)
 
 
-def make_webhook(folder: Path, *targets: Target) -> WebhookExecutor:
+def make_webhook(folder: Path, *targets: Target) -> ContractedExecutor:
     """Return an executor that remembers in *folder*, and asks often."""
-    return WebhookExecutor(
-        targets,
+    contractor = WebhookContractor(
+        find_among(targets),
+        kind=IMPACTS,
         records=Records(folder / "impacts"),
-        host_of=HOSTS.get,
         clock=SystemClock(),
         wall=SystemClock(),
-        wait=lambda failures: timedelta(milliseconds=10 * (failures + 1)),
+        wait=ask_often,
     )
+    return ContractedExecutor(contractor, host_of=HOSTS.get)
+
+
+def ask_often(failures: int) -> timedelta:
+    """Return how long to wait until a target is asked again."""
+    return timedelta(milliseconds=10 * (failures + 1))

@@ -9,6 +9,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+KEY_HEADERS = (
+    ("forewarn-event-id", "forewarn-operation-id"),
+    ("forewarn-virtual-machine", "forewarn-operation-task"),
+)
+
 Reply = tuple[int, dict[str, str], bytes]
 
 
@@ -50,15 +55,17 @@ class OrderTarget:
         return f"http://127.0.0.1:{self.port}/orders"
 
     def end(self, vm: str, status: str, message: str = "") -> None:
-        """Say of the order about *vm*, from now on, that it has *status*."""
+        """Say of the order about *vm*, or of that task, from now on, that it has *status*."""
         self.statuses[vm] = {"status": status, "message": message}
 
     def answer(self, asked: Asked) -> Reply:
         self.asked.append(asked)
         time.sleep(self.delay)
-        vm = asked.headers.get("forewarn-virtual-machine", "")
+        whole, vm = (
+            asked.headers.get(names[0]) or asked.headers[names[1]] for names in KEY_HEADERS
+        )
         if asked.method == "POST":
-            key = (asked.headers["forewarn-event-id"], vm)
+            key = (whole, vm)
             if key not in self.deeds:
                 self.deeds.append(key)
             return self.on_post(asked) or say(202, Location=f"/status/{key[0]}/{vm}")
@@ -78,6 +85,10 @@ class OrderTarget:
             server.shutdown()
             server.server_close()
             thread.join(10)
+
+
+def _first_of(headers: dict[str, str], names: tuple[str, ...]) -> str:
+    return next(headers[name] for name in names if name in headers)
 
 
 class _Server(ThreadingHTTPServer):

@@ -6,14 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.executors.command import Command
-from forewarn.executors.configuration import ExecutorFileError, read_commands, read_targets
+from forewarn.executors.configuration import (
+    ExecutorFileError,
+    read_commands,
+    read_host_work_rules,
+    read_host_works,
+    read_targets,
+)
 from forewarn.executors.exchange import Target
+from forewarn.executors.host_tasks import HostWork
 from forewarn.executors.orders import Selection
 from forewarn.protocol.vocabulary import EventType
 
 SEARCH = "/usr/bin:/bin"
 RUN = '[[command]]\nrun = ["true"]\n'
+HOST_RUN = '[[host_work]]\nrun = ["true"]\n'
+HOST_HOOK = '[[host_work]]\nurl = "https://hush.example/T0KEN"\n'
 HOOK = '[[webhook]]\nurl = "https://hush.example/T0KEN"\n'
 
 Write = Callable[[str], Path]
@@ -93,6 +103,13 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
         (HOOK + 'secret = "a"\nsecret_file = "b"\n', 1, "webhook 1: it has a secret and a"),
         (HOOK + "request_timeout = 61\n", 3, "request_timeout of webhook 1: input should be"),
         (HOOK + "retries = 1\n", 3, "retries of webhook 1: there is no such key."),
+        ('[host_work]\nrun = ["true"]\n', 1, "host_work: write it as a list."),
+        (HOST_RUN + "verify = []\n", 3, "verify of host_work 1: write a program and its"),
+        (HOST_RUN + 'return = "x"\n', 3, "return of host_work 1: write it as a list."),
+        (HOST_RUN + 'verify_every = "0s"\n', 3, "verify_every of host_work 1: nothing can be"),
+        (HOST_RUN + "labels = { a = 1 }\n", 3, "labels of host_work 1: input should be a valid"),
+        (HOST_RUN + "pigeon = 1\n", 3, "pigeon of host_work 1: there is no such key."),
+        (HOST_HOOK.replace("https", "ftp"), 2, "url of host_work 1: write a URL that begins"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_line(
@@ -138,3 +155,122 @@ def test_file_has_to_be_given_and_there(tmp_path: Path) -> None:
         read_targets(None)
     with pytest.raises(ExecutorFileError, match="cannot be read: "):
         read_targets(tmp_path / "nothing")
+
+
+def test_file_says_what_to_run_on_which_hosts(write: Write) -> None:
+    text = """
+[[host_work]]
+hosts = ["kvm-*"]
+labels = { cluster = "a" }
+run = ["sh", "patch"]
+timeout = "2h"
+verify = ["sh", "is-back"]
+verify_timeout = "20s"
+verify_within = "20m"
+verify_every = "5s"
+return = ["sh", "give-back"]
+
+[[host_work]]
+run = ["true"]
+"""
+    path = write(text)
+
+    first, second = read_host_works(path, SEARCH)
+
+    assert first.rule == HostWorkRule(
+        hosts=("kvm-*",),
+        labels={"cluster": "a"},
+        has_verify=True,
+        verify_within=timedelta(minutes=20),
+        verify_every=timedelta(seconds=5),
+        has_return=True,
+    )
+    sh = first.means[HostTaskKind.WORK].run[0]  # type: ignore[union-attr]
+    assert first.means == {
+        HostTaskKind.WORK: Command(run=(sh, "patch"), timeout=timedelta(hours=2)),
+        HostTaskKind.VERIFY: Command(run=(sh, "is-back"), timeout=timedelta(seconds=20)),
+        HostTaskKind.RETURN: Command(run=(sh, "give-back"), timeout=timedelta(hours=2)),
+    }
+    assert second.rule == HostWorkRule()
+    assert list(second.means) == [HostTaskKind.WORK]
+    assert read_host_work_rules(path) == (first.rule, second.rule)
+
+
+def test_file_says_whom_to_post_to_for_which_hosts(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("hush\n", encoding="utf-8")
+    more = 'verify_url = "https://hush.example/verify"\nverify_within = "30s"\n'
+
+    (work,) = read_host_works(write(f'{HOST_HOOK}{more}secret_file = "key"\n'), SEARCH)
+
+    secret = "hush"  # noqa: S105
+    assert work == HostWork(
+        rule=HostWorkRule(has_verify=True, verify_within=timedelta(seconds=30)),
+        means={
+            HostTaskKind.WORK: Target(url="https://hush.example/T0KEN", secret=secret),
+            HostTaskKind.VERIFY: Target(
+                url="https://hush.example/verify", secret=secret, timeout=timedelta(seconds=30)
+            ),
+        },
+    )
+    assert "hush" not in repr(work)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("[[host_work]]\n", 1, "host_work 1: write either run or url."),
+        (HOST_HOOK + 'run = ["true"]\n', 1, "host_work 1: write either run or url."),
+        (HOST_RUN + 'secret = "a"\n', 3, "secret of host_work 1: it cannot be used together w"),
+        (HOST_RUN + "request_timeout = 1\n", 3, "request_timeout of host_work 1: it cannot be"),
+        (
+            HOST_RUN + HOST_RUN + 'verify_url = "http://a"\n',
+            5,
+            "verify_url of host_work 2: it cannot be used together with run.",
+        ),
+        (
+            HOST_HOOK + 'return = ["true"]\n',
+            3,
+            "return of host_work 1: it cannot be used together with url.",
+        ),
+        (HOST_RUN + 'verify_within = "1m"\n', 3, "verify_within of host_work 1: it needs verify"),
+        (
+            HOST_RUN + 'verify = ["true"]\nverify_within = "1m"\nverify_every = "2m"\n',
+            5,
+            "verify_every of host_work 1: it is longer than verify_within.",
+        ),
+        (
+            HOST_RUN + 'verify = ["no-such"]\n',
+            3,
+            "verify of host_work 1: there is no program 'no-such'",
+        ),
+        (
+            HOST_HOOK + 'secret_file = "no-such"\n',
+            3,
+            "secret_file of host_work 1: the secret cannot be read",
+        ),
+    ],
+)
+def test_host_work_whose_keys_do_not_go_together_is_refused_with_its_line(
+    write: Write, text: str, line: int, problem: str
+) -> None:
+    path = write(text)
+
+    with pytest.raises(ExecutorFileError) as refused:
+        read_host_works(path, SEARCH)
+
+    assert str(refused.value).startswith(f"{path}:{line}: {problem}")
+    assert "hush.example" not in str(refused.value)
+
+
+def test_rules_of_host_work_need_no_programs_but_keys_that_go_together(write: Write) -> None:
+    text = HOST_RUN.replace("true", "no-such")
+
+    assert read_host_work_rules(write(text)) == (HostWorkRule(),)
+    with pytest.raises(ExecutorFileError, match="cannot be used together with run"):
+        read_host_work_rules(write(text + 'verify_url = "http://a"\n'))
+
+
+def test_file_need_not_have_host_work(write: Write) -> None:
+    for path in (None, write(RUN)):
+        assert read_host_works(path, SEARCH) == ()
+        assert read_host_work_rules(path) == ()

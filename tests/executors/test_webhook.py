@@ -26,13 +26,13 @@ from tests.executors.target import OrderTarget, Reply, say
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.webhook import sign
 from forewarn.executors.exchange import Target
+from forewarn.executors.impacts import ContractedExecutor
 from forewarn.executors.orders import Selection
-from forewarn.executors.webhook import WebhookExecutor
 from forewarn.protocol.vocabulary import EventType
 
 SECRET = "open-sesame"  # noqa: S105
 
-Maker = Callable[..., WebhookExecutor]
+Maker = Callable[..., ContractedExecutor]
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def make(target: OrderTarget, tmp_path: Path) -> Iterator[Maker]:
     """Return a function that makes executors on the same state, for one target."""
     with ExitStack() as closing:
 
-        def make_one(**more: object) -> WebhookExecutor:
+        def make_one(**more: object) -> ContractedExecutor:
             made = make_webhook(tmp_path, Target(**{"url": target.url, **more}))  # type: ignore[arg-type]
             closing.callback(made.close)
             return made
@@ -55,7 +55,7 @@ def make(target: OrderTarget, tmp_path: Path) -> Iterator[Maker]:
         yield make_one
 
 
-def begin(executor: WebhookExecutor) -> WebhookExecutor:
+def begin(executor: ContractedExecutor) -> ContractedExecutor:
     executor.begin(EVENT, WEB_0, epoch=7)
     return executor
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from forewarn.bootstrap.executing import Workforce
 from forewarn.bootstrap.starting import Beginning, make_rules, new_id
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.emulator.faults import MemoryFaults
@@ -22,7 +23,6 @@ from forewarn.notifications.outbox import Courier, Notifications
 from forewarn.operations.context import Context
 from forewarn.ports.changes import Change
 from forewarn.ports.clock import Clock, WallClock
-from forewarn.ports.executor import Executor
 from forewarn.ports.metrics import Tally
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import Store
@@ -40,14 +40,15 @@ def assemble(
     settings: Settings,
     store: Store,
     beginning: Beginning,
-    executor: Executor,
+    workforce: Workforce,
     notifications: Notifications | None = None,
     gates: Mapping[str, KnownGate] | None = None,
 ) -> "Service":
     """Put a server together on top of *store*; nothing is served yet."""
     told = notifications or Notifications()
     wall, clock = SystemClock(), beginning.clock
-    rules = replace(make_rules(settings), targets=told.targets)
+    works = workforce.host_worker.rules if workforce.host_worker else ()
+    rules = replace(make_rules(settings), targets=told.targets, host_works=tuple(works))
 
     def context(who: str) -> Context:
         return Context(who=who, now=clock.now(), at=wall.now(), new_id=new_id, rules=rules)
@@ -56,7 +57,7 @@ def assemble(
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     store.listen(faults.note)
     reports = logger_above(settings.log_level)
-    asked, scheduler = _make_scheduler(store, executor, gates or {}, beginning, context, reports)
+    asked, scheduler = _make_scheduler(store, workforce, gates or {}, beginning, context, reports)
     return Service(
         settings=settings,
         store=store,
@@ -134,7 +135,7 @@ def _make_board(settings: Settings, store: Store) -> Board:
 
 def _make_scheduler(
     store: Store,
-    executor: Executor,
+    workforce: Workforce,
     gates: Mapping[str, KnownGate],
     beginning: Beginning,
     context: Callable[[str], Context],
@@ -149,11 +150,12 @@ def _make_scheduler(
     )
     scheduler = Scheduler(
         store=store,
-        executor=executor,
+        executor=workforce.executor,
         context=lambda: context(SCHEDULER),
         epoch=beginning.epoch,
         gates=asked,
         reports=reports,
+        host_worker=workforce.host_worker,
     )
     return asked, scheduler
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from forewarn.bootstrap.executing import ExecutorMaker, choose_executor
+from forewarn.bootstrap.executing import WorkforceMaker, choose_workforce
 from forewarn.bootstrap.operators import control_server
 from forewarn.bootstrap.service import Service, assemble
 from forewarn.bootstrap.starting import (
@@ -80,14 +80,14 @@ class _Parts:
 
     notifications: Notifications
     gates: Mapping[str, KnownGate]
-    make_executor: ExecutorMaker
+    make_workforce: WorkforceMaker
 
 
 def _read_parts(settings: Settings) -> _Parts:
     return _Parts(
         notifications=read_notifications(settings.notifications),
         gates=read_gates(settings.gates, environment_with({})),
-        make_executor=choose_executor(settings),
+        make_workforce=choose_workforce(settings),
     )
 
 
@@ -106,8 +106,8 @@ def _service(
                 remove_files(settings.database_path)
             raise
         _give_up_orphans(store, parts.notifications)
-        with parts.make_executor(store, beginning.clock) as executor:
-            yield assemble(settings, store, beginning, executor, parts.notifications, parts.gates)
+        with parts.make_workforce(store, beginning.clock) as workforce:
+            yield assemble(settings, store, beginning, workforce, parts.notifications, parts.gates)
     finally:
         store.close()
 

@@ -40,6 +40,17 @@ class HostTask:
     attempt: int = 1
     vm: VmName | None = None
 
+    @property
+    def name(self) -> str:
+        """What tells it from the other tasks of its operation."""
+        match self.kind:
+            case HostTaskKind.WORK:
+                return self.kind
+            case HostTaskKind.VERIFY:
+                return f"{self.kind}-{self.attempt}"
+            case HostTaskKind.RETURN:
+                return f"{self.kind}-{self.vm}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWorkRule:

@@ -49,13 +49,15 @@ class Answer:
         return self.code == 0 or is_down or self.code in _TRY_AGAIN
 
 
-def judge_order(answer: Answer) -> Impact:
-    """Say what is known after the target was told to begin."""
+def judge_order(answer: Answer, untold: str) -> Impact:
+    """Say what is known after the target was told to begin.
+
+    *untold* is the reason to give if the target names no place to ask.
+    """
     if answer.is_success and answer.body is not None:
         return _read(answer.body)
     if answer.is_success:
-        reason = "" if answer.status_url else "its end is told by completing the event"
-        return Impact(status=ImpactStatus.RUNNING, reason=reason)
+        return Impact(status=ImpactStatus.RUNNING, reason="" if answer.status_url else untold)
     if answer.is_worth_another_try:
         reason = f"the target has not taken it yet: {answer.said}"
         return Impact(status=ImpactStatus.UNKNOWN, reason=reason)

@@ -1,4 +1,4 @@
-"""Scripts of the operator carry maintenance out, one process per event and virtual machine.
+"""Scripts of the operator carry orders out, one process for each.
 
 What keeps it to one is the file of the order, which is there before the script is. It is handed to
 the attendant of the script, locked: whoever finds the file without an ending and without the lock
@@ -10,30 +10,31 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
-from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.names import HostName, VmName
 from forewarn.executors import attendant
-from forewarn.executors.orders import LONGEST, Order, Selection, choose, next_second, nobody_for
-from forewarn.executors.records import ImpactKey, Records
+from forewarn.executors.orders import (
+    LONGEST,
+    Order,
+    OrderKind,
+    Selection,
+    environment_of,
+    next_second,
+)
+from forewarn.executors.records import OrderKey, Records
 from forewarn.operations.durations import format_duration
 from forewarn.ports.clock import Clock
-from forewarn.protocol.vocabulary import EventId
 
 EXECUTOR: Final = "command"
 PLACES: Final = 64
 """How many scripts of one server run at once: each has a process of its own to look after it."""
 
 _CLOSING_SECONDS: Final = 10.0
-_LOST: Final = (
-    "it was begun, and whoever ran it went down before the end was known; "
-    "see what became of it, and complete the event"
-)
+_LOST: Final = "it was begun, and whoever ran it went down before the end was known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +46,8 @@ class Command:
     timeout: timedelta = LONGEST
 
 
-class CommandExecutor:
-    """Starts the first command that is meant for an impact, and looks after it from then on.
+class ScriptContractor:
+    """Starts the command that *find* says an order is for, and attends to it from then on.
 
     The script survives the server, and the next server finds it again. Scripts are started by
     threads: `begin` and `inquire` wait for none. While all *places* are taken an order waits, and
@@ -55,36 +56,44 @@ class CommandExecutor:
 
     def __init__(
         self,
-        commands: Sequence[Command],
+        find: Callable[[Mapping[str, Any]], Command | None],
         *,
+        kind: OrderKind,
         records: Records,
-        host_of: Callable[[VmName], HostName | None],
         environment: Mapping[str, str],
         clock: Clock,
         places: int = PLACES,
     ) -> None:
-        self._commands = commands
+        self._find = find
+        self._kind = kind
         self._records = records
-        self._host_of = host_of
         self._environment = environment
         self._clock = clock
         self._places = threading.Semaphore(places)
         self._waiting_reason = f"it waits until one of {places} places is free"
-        self._waiting: dict[ImpactKey, Order] = {}
-        self._starting: dict[ImpactKey, threading.Event] = {}
-        self._troubles: dict[ImpactKey, Exception] = {}
+        self._waiting: dict[OrderKey, Order] = {}
+        self._starting: dict[OrderKey, threading.Event] = {}
+        self._troubles: dict[OrderKey, Exception] = {}
 
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
+    def takes(self, order: Order) -> bool:
+        """Tell whether there is a command for *order*."""
+        return self._find(order.about) is not None
+
+    def holds(self, key: OrderKey) -> bool:
+        """Tell whether the script waits, is being started, or was begun."""
+        if any(key in known for known in (self._waiting, self._starting, self._troubles)):
+            return True
+        begun = self._records.begun(key)
+        return begun is not None and begun["executor"] == EXECUTOR
+
+    def begin(self, order: Order) -> Impact:
         """Have the script started, unless it was begun before."""
-        host = event.host or self._host_of(vm)
-        order = Order(event=event, vm=vm, host=host, epoch=epoch)
         if order.key not in self._starting and not self._records.has(order.key):
             self._waiting[order.key] = order
-        return self.inquire(*order.key)
+        return self.inquire(order.key)
 
-    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
+    def inquire(self, key: OrderKey) -> Impact:
         """Look whether the script runs or how it ended; what it printed last comes with it."""
-        key = (event_id, vm)
         self._send_out(key)
         if key in self._waiting:
             return self._running(self._waiting_reason)
@@ -101,7 +110,7 @@ class CommandExecutor:
         for started in list(self._starting.values()):
             started.wait(max(0.0, deadline - time.monotonic()))
 
-    def _look(self, key: ImpactKey) -> Impact:
+    def _look(self, key: OrderKey) -> Impact:
         begun = self._records.begun(key)
         if ended := self._records.ended(key):
             return ended
@@ -113,7 +122,8 @@ class CommandExecutor:
         if self._records.is_attended(key):
             return self._running(self._records.last_word(key))
         # It may have ended between the two looks.
-        return self._records.ended(key) or Impact(status=ImpactStatus.UNKNOWN, reason=_LOST)
+        lost = Impact(status=ImpactStatus.UNKNOWN, reason=f"{_LOST}; {self._kind.advice}")
+        return self._records.ended(key) or lost
 
     def _running(self, reason: str) -> Impact:
         return Impact(
@@ -122,7 +132,7 @@ class CommandExecutor:
             ask_again_at=next_second(self._clock.now()),
         )
 
-    def _send_out(self, key: ImpactKey) -> None:
+    def _send_out(self, key: OrderKey) -> None:
         """Let the order go if it waits and there is a place."""
         if key not in self._waiting or not self._places.acquire(blocking=False):
             return
@@ -151,9 +161,9 @@ class CommandExecutor:
         self._places.release()
 
     def _begin(self, order: Order) -> "subprocess.Popen[bytes] | None":
-        command = choose(self._commands, order.event.event_type, order.host)
+        command = self._find(order.about)
         if command is None:
-            self._records.end(order.key, ImpactStatus.FAILED, nobody_for(order, EXECUTOR))
+            self._records.end(order.key, ImpactStatus.FAILED, order.nobody(EXECUTOR))
             return None
         file = self._records.claim(order.key, _content(order, command))
         if file is None:
@@ -176,7 +186,7 @@ class CommandExecutor:
                 attendant.__file__,
                 str(self._records.order_path(order.key).absolute()),
             ],
-            env={**self._environment, **order.environment()},
+            env={**self._environment, **environment_of(order)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,35 +1,23 @@
 """The file of executors: which command or which webhook carries out what, where."""
 
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Final, TypeVar
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    ValidationError,
-)
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from forewarn.domain.host_work import HostWorkRule
 from forewarn.executors.command import Command
 from forewarn.executors.exchange import Target
-from forewarn.executors.orders import LONGEST, Selection
-from forewarn.operations.durations import DurationError, parse_duration
+from forewarn.executors.host_tasks import HostWork
+from forewarn.executors.tables import COMMANDS, ExecutorFile, HostWorkTable
 from forewarn.operations.toml_lines import key_line, place, syntax_line, table_line
-from forewarn.operations.toml_tables import (
-    Address,
-    Headers,
-    SecretTable,
-    Table,
-    Words,
-    WrongKeyError,
-    as_clause,
-    find_program,
-)
+from forewarn.operations.toml_tables import WrongKeyError, as_clause, find_program
 from forewarn.protocol.errors import ForewarnError
-from forewarn.protocol.vocabulary import EventType
 
 T = TypeVar("T")
 
@@ -38,75 +26,79 @@ class ExecutorFileError(ForewarnError):
     """A file of executors that cannot be used; the sentence begins with file and line."""
 
 
-def _read_duration(value: object) -> timedelta:
-    try:
-        duration = parse_duration(str(value))
-    except DurationError as error:
-        raise ValueError(str(error)) from None
-    if not duration:
-        raise ValueError("nothing can be done in no time")
-    return duration
-
-
-class _Selective(Table):
-    event_types: tuple[EventType, ...] = ()
-    hosts: tuple[str, ...] = ()
-    timeout: Annotated[timedelta, BeforeValidator(_read_duration)] = LONGEST
-
-    @property
-    def selection(self) -> Selection:
-        """For which events and hosts it is meant."""
-        return Selection(event_types=self.event_types, hosts=self.hosts)
-
-
-class CommandTable(_Selective):
-    """A program to run."""
-
-    run: Words = Field(min_length=1)
-
-
-class WebhookTable(_Selective, SecretTable):
-    """A target to post to."""
-
-    url: Address = Field(repr=False)
-    headers: Headers = Field(default={}, repr=False)
-    request_timeout: float = Field(default=10, gt=0, le=60)
-
-
-class ExecutorFile(Table):
-    """All of the file."""
-
-    command: tuple[CommandTable, ...] = ()
-    webhook: tuple[WebhookTable, ...] = ()
-
-
 def read_commands(path: Path | None, search_path: str) -> tuple[Command, ...]:
     """Return the commands of the file at *path*, or refuse; programs are found on *search_path*."""
     file = _read(path)
-    return tuple(
-        Command(
-            run=(_program(file, number, table, search_path), *table.run[1:]),
-            selection=table.selection,
-            timeout=table.timeout,
-        )
-        for number, table in enumerate(file.some(file.content.command, "command"))
-    )
+    commands = []
+    for number, table in enumerate(file.some(file.content.command, "command")):
+        with file.blaming("command", number):
+            run = (find_program(table.run, file.folder, search_path), *table.run[1:])
+        commands.append(Command(run=run, selection=table.selection, timeout=table.timeout))
+    return tuple(commands)
 
 
 def read_targets(path: Path | None) -> tuple[Target, ...]:
     """Return the webhooks of the file at *path*, or refuse."""
     file = _read(path)
-    return tuple(
-        Target(
-            url=table.url,
+    targets = []
+    for number, table in enumerate(file.some(file.content.webhook, "webhook")):
+        with file.blaming("webhook", number):
+            secret = table.find_secret(file.folder)
+        targets.append(
+            Target(
+                url=table.url,
+                headers=table.headers,
+                secret=secret,
+                selection=table.selection,
+                timeout=table.timeout,
+                request_timeout=table.request_timeout,
+            )
+        )
+    return tuple(targets)
+
+
+def read_host_works(path: Path | None, search_path: str) -> tuple[HostWork, ...]:
+    """Return the work on hosts in the file at *path*, if it has any, or refuse."""
+    if path is None:
+        return ()
+    file, works = _read(path), []
+    for number, table in enumerate(file.content.host_work):
+        with file.blaming("host_work", number):
+            works.append(_host_work(table, file.folder, search_path))
+    return tuple(works)
+
+
+def read_host_work_rules(path: Path | None) -> tuple[HostWorkRule, ...]:
+    """Return which hosts have work; programs and secrets are not looked for."""
+    if path is None:
+        return ()
+    file, rules = _read(path), []
+    for number, table in enumerate(file.content.host_work):
+        with file.blaming("host_work", number):
+            rules.append(table.rule)
+    return tuple(rules)
+
+
+def _host_work(table: HostWorkTable, folder: Path, search_path: str) -> HostWork:
+    rule, secret = table.rule, table.find_secret(folder)
+    commands = {
+        kind: Command(
+            run=(find_program(words, folder, search_path, COMMANDS[kind]), *words[1:]),
+            timeout=table.timeout_of(kind),
+        )
+        for kind, words in table.commands.items()
+    }
+    targets = {
+        kind: Target(
+            url=url,
             headers=table.headers,
-            secret=_secret(file, number, table),
-            selection=table.selection,
-            timeout=table.timeout,
+            secret=secret,
+            timeout=table.timeout_of(kind),
             request_timeout=table.request_timeout,
         )
-        for number, table in enumerate(file.some(file.content.webhook, "webhook"))
-    )
+        for kind, url in table.urls.items()
+    }
+    return HostWork(rule=rule, means={**commands, **targets})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +107,23 @@ class _File:
     text: str
     content: ExecutorFile
 
+    @property
+    def folder(self) -> Path:
+        return self.path.parent.absolute()
+
     def some(self, tables: tuple[T, ...], name: str) -> tuple[T, ...]:
         if not tables:
             raise ExecutorFileError(f"{self.path} has no [[{name}]].")
         return tables
+
+    @contextmanager
+    def blaming(self, table: str, number: int) -> Iterator[None]:
+        """Say where in the file a key is wrong."""
+        try:
+            yield
+        except WrongKeyError as wrong:
+            where = (table, number, wrong.key)
+            raise _problem(self.path, self.text, where, str(wrong)) from None
 
 
 def _read(path: Path | None) -> _File:
@@ -135,22 +140,6 @@ def _read(path: Path | None) -> _File:
         raise ExecutorFileError(f"{where} is not TOML: {error}.") from error
     except ValidationError as error:
         raise _refusal(path, text, error.errors()[0]) from None
-
-
-def _program(file: _File, number: int, table: CommandTable, search_path: str) -> str:
-    try:
-        return find_program(table.run, file.path.parent.absolute(), search_path)
-    except WrongKeyError as wrong:
-        where = ("command", number, wrong.key)
-        raise _problem(file.path, file.text, where, str(wrong)) from None
-
-
-def _secret(file: _File, number: int, table: WebhookTable) -> str | None:
-    try:
-        return table.find_secret(file.path.parent)
-    except WrongKeyError as wrong:
-        where = ("webhook", number, wrong.key)
-        raise _problem(file.path, file.text, where, str(wrong)) from None
 
 
 _PROBLEMS: Final = {

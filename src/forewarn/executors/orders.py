@@ -1,4 +1,4 @@
-"""What an executor is to do, in the words that scripts and webhooks get, and who of them does."""
+"""An order: one thing to carry out at most once, in the words that scripts and webhooks get."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -7,61 +7,94 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final, Protocol, TypeVar
 
-from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.names import HostName, VmName, name_key
-from forewarn.executors.records import ImpactKey
-from forewarn.operations.views import describe_change
-from forewarn.protocol.dates import write_date
-from forewarn.protocol.versions import DateForm
-from forewarn.protocol.vocabulary import EventType, ResourceType
+from forewarn.domain.impact import Impact
+from forewarn.domain.names import name_key
+from forewarn.executors.records import OrderKey
+from forewarn.protocol.vocabulary import EventType
 
 LONGEST: Final = timedelta(hours=1)
-"""How long an impact may take unless the operator says otherwise."""
+"""How long an order may take unless the operator says otherwise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """One impact to carry out, on behalf of the leader of *epoch*."""
-
-    event: ScheduledEvent
-    vm: VmName
-    host: HostName | None
-    epoch: int
+class Order(Protocol):
+    """One thing to carry out, on behalf of the leader of *epoch*, at most once for its *key*."""
 
     @property
-    def key(self) -> ImpactKey:
-        return self.event.event_id, self.vm
+    def epoch(self) -> int:
+        """The term of the leader."""
+        ...
+
+    @property
+    def key(self) -> OrderKey:
+        """Two orders with the same key are the same order."""
+        ...
+
+    @property
+    def about(self) -> Mapping[str, str | None]:
+        """What decides who carries it out. A record of the order has it, too."""
+        ...
 
     def describe(self) -> dict[str, object]:
         """Return the order in words that JSON has."""
-        known = describe_change(self.event)
-        return {**known, "vm": self.vm, "host": self.host, "epoch": self.epoch}
+        ...
 
-    def encode(self) -> bytes:
-        """Return the order as JSON."""
-        return json.dumps(self.describe(), separators=(",", ":")).encode()
+    def variables(self) -> Mapping[str, object]:
+        """Return the order as variables of an environment."""
+        ...
 
-    def environment(self) -> dict[str, str]:
-        """Return the order as variables."""
-        return {name: _fit(str(value)) for name, value in self._variables().items()}
+    def nobody(self, means: str) -> str:
+        """Return the reason of an order for which the file of executors has no such *means*."""
+        ...
 
-    def _variables(self) -> Mapping[str, object]:
-        event = self.event
-        duration = event.duration_in_seconds
-        return {
-            "EVENT_ID": event.event_id,
-            "EVENT_TYPE": event.event_type,
-            "EVENT_STATUS": event.event_status,
-            "EVENT_SOURCE": event.event_source,
-            "EVENT_RESOURCETYPE": ResourceType.VIRTUAL_MACHINE,
-            "EVENT_RESOURCES": " ".join(event.resources),
-            "EVENT_NOTBEFORE": write_date(event.not_before, DateForm.RFC_1123),
-            "EVENT_DURATION": -1 if duration is None else duration,
-            "EVENT_DESCRIPTION": event.description,
-            "EVENT_VM": self.vm,
-            "EVENT_HOST": self.host or "",
-            "EVENT_EPOCH": self.epoch,
-        }
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderKind:
+    """What differs between orders about virtual machines and orders about hosts.
+
+    *headers* carry the key to a webhook. *advice* tells the operator what to do when the end of an
+    order is lost; *untold* says how the end is learned if a webhook has no place to ask.
+    """
+
+    headers: tuple[str, str]
+    advice: str
+    untold: str
+
+
+class Contractor(Protocol):
+    """Carries out orders, each at most once, also when the server dies in between.
+
+    No method waits for a script or a webhook.
+    """
+
+    def takes(self, order: Order) -> bool:
+        """Tell whether the file of executors names this contractor for *order*."""
+        ...
+
+    def holds(self, key: OrderKey) -> bool:
+        """Tell whether this contractor was given the order before."""
+        ...
+
+    def begin(self, order: Order) -> Impact:
+        """Carry out *order*, unless it was begun before, and say how far it is."""
+        ...
+
+    def inquire(self, key: OrderKey) -> Impact:
+        """Say how far it is, and when to ask again if it is not over."""
+        ...
+
+    def close(self) -> None:
+        """Release threads and connections. Orders that were begun are not stopped."""
+        ...
+
+
+def encode(order: Order) -> bytes:
+    """Return *order* as JSON."""
+    return json.dumps(order.describe(), separators=(",", ":")).encode()
+
+
+def environment_of(order: Order) -> dict[str, str]:
+    """Return *order* as variables that any environment can have."""
+    return {name: _fit(str(value)) for name, value in order.variables().items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +130,6 @@ S = TypeVar("S", bound=Selective)
 def choose(those: Iterable[S], event_type: EventType, host: str | None) -> S | None:
     """Return the first of *those* that is meant for an event of this type on this host."""
     return next((each for each in those if each.selection.fits(event_type, host)), None)
-
-
-def nobody_for(order: Order, executor: str) -> str:
-    """Return the reason of an impact that the file of executors has nobody for."""
-    where = f"host {order.host}" if order.host else "no known host"
-    return f"there is no {executor} for a {order.event.event_type} on {where}"
 
 
 def next_second(now: datetime) -> datetime:

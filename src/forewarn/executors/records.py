@@ -1,4 +1,4 @@
-"""What executors remember of an impact on disk: that it was begun, and how it ended. Each once."""
+"""What executors remember of an order on disk: that it was begun, and how it ended. Each once."""
 
 import fcntl
 import json
@@ -8,35 +8,33 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.names import VmName
 from forewarn.executors.attendant import ENDING, ORDER, OUTPUT, claim, last_line, sync_directory
-from forewarn.protocol.vocabulary import EventId
 
-ImpactKey: TypeAlias = tuple[EventId, VmName]
-"""An impact happens at most once for each."""
+OrderKey: TypeAlias = tuple[str, str]
+"""What an order is about, and which of its orders: an EventId and a virtual machine, say."""
 
 
 class Records:
-    """A directory with files per event and virtual machine. What is written stays as it is."""
+    """A directory with files for each order. What is written stays as it is."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def claim(self, key: ImpactKey, content: Mapping[str, object]) -> int | None:
+    def claim(self, key: OrderKey, content: Mapping[str, object]) -> int | None:
         """Remember for good that it is begun; return the file, locked, or None if it was before."""
         path = self.order_path(key)
         self._make_directory(path.parent)
         return claim(path, content)
 
-    def has(self, key: ImpactKey) -> bool:
+    def has(self, key: OrderKey) -> bool:
         """Tell whether anything is known of it."""
         return self.order_path(key).exists() or self._path(key, ENDING).exists()
 
-    def begun(self, key: ImpactKey) -> Mapping[str, Any] | None:
+    def begun(self, key: OrderKey) -> Mapping[str, Any] | None:
         """Return what was remembered when it began."""
         return _read(self.order_path(key))
 
-    def is_attended(self, key: ImpactKey) -> bool:
+    def is_attended(self, key: OrderKey) -> bool:
         """Tell whether whoever began it, or was left with it, is still there."""
         with self.order_path(key).open("rb") as file:
             try:
@@ -45,7 +43,7 @@ class Records:
                 return True
             return False
 
-    def end(self, key: ImpactKey, status: ImpactStatus, reason: str = "") -> None:
+    def end(self, key: OrderKey, status: ImpactStatus, reason: str = "") -> None:
         """Remember how it ended, unless that is known."""
         path = self._path(key, ENDING)
         self._make_directory(path.parent)
@@ -53,24 +51,24 @@ class Records:
         if descriptor is not None:
             os.close(descriptor)
 
-    def ended(self, key: ImpactKey) -> Impact | None:
+    def ended(self, key: OrderKey) -> Impact | None:
         """Return how it ended, if it did."""
         ending = _read(self._path(key, ENDING))
         if ending is None:
             return None
         return Impact(status=ImpactStatus(ending["status"]), reason=ending["reason"])
 
-    def last_word(self, key: ImpactKey) -> str:
+    def last_word(self, key: OrderKey) -> str:
         """Return the last line that was printed."""
         return last_line(self._path(key, OUTPUT))
 
-    def order_path(self, key: ImpactKey) -> Path:
+    def order_path(self, key: OrderKey) -> Path:
         """Return the file that is there once it is begun."""
         return self._path(key, ORDER)
 
-    def _path(self, key: ImpactKey, suffix: str) -> Path:
-        event_id, vm = key
-        return self._directory / event_id / f"{vm}{suffix}"
+    def _path(self, key: OrderKey, suffix: str) -> Path:
+        folder, name = key
+        return self._directory / folder / f"{name}{suffix}"
 
     def _make_directory(self, path: Path) -> None:
         for directory in (self._directory, path):

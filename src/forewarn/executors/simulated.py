@@ -1,9 +1,13 @@
-"""Nothing is done to any machine, but it takes as long as if it were."""
+"""Nothing is done to any machine or host, but it takes as long as if it were.
 
-from collections.abc import Callable
+What is begun is a row that says when it will be over. The unique row keeps it to one.
+"""
+
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import USUAL_IMPACT
@@ -13,7 +17,7 @@ from forewarn.protocol.vocabulary import EventId
 
 
 class SimulatedExecutor:
-    """Begins an impact by writing down when it will be over. The unique row keeps it to one.
+    """Begins an impact by writing down when it will be over.
 
     *failure_of* says why the impact on a virtual machine is to fail, or nothing.
     """
@@ -26,31 +30,84 @@ class SimulatedExecutor:
         speed: float = 1,
         failure_of: Callable[[VmName], str] = lambda _: "",
     ) -> None:
-        self._store = store
-        self._clock = clock
+        self._rows = _Rows(store, clock)
         self._speed = speed
         self._failure_of = failure_of
 
     def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
         """Write down when the impact will be over, unless it was begun before."""
+        key, failure = (event.event_id, vm), self._failure_of(vm)
+        return self._rows.begin(key, self._duration_of(event), failure, epoch)
+
+    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
+        """Look up when it will be over, or was."""
+        return self._rows.inquire((event_id, vm))
+
+    def _duration_of(self, event: ScheduledEvent) -> timedelta:
+        if event.simulated_duration is not None:
+            return event.simulated_duration
+        return USUAL_IMPACT[event.event_type] / self._speed
+
+
+class SimulatedHostWorker:
+    """Works on a host as long as an impact of that type takes; the other tasks take no time.
+
+    *failure_of* says why a task is to fail, or nothing.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        rules: Sequence[HostWorkRule],
+        speed: float = 1,
+        failure_of: Callable[[HostTask], str] = lambda _: "",
+    ) -> None:
+        self._rows = _Rows(store, clock)
+        self._rules = rules
+        self._speed = speed
+        self._failure_of = failure_of
+
+    @property
+    def rules(self) -> Sequence[HostWorkRule]:
+        """Which hosts have work, in the order in which they are tried."""
+        return self._rules
+
+    def begin(self, task: HostTask, *, epoch: int) -> Impact:
+        """Write down when the task will be over, unless it was begun before."""
+        is_work = task.kind is HostTaskKind.WORK
+        lasts = USUAL_IMPACT[task.event_type] / self._speed if is_work else timedelta(0)
+        return self._rows.begin(_key_of(task), lasts, self._failure_of(task), epoch)
+
+    def inquire(self, task: HostTask) -> Impact:
+        """Look up when it will be over, or was."""
+        return self._rows.inquire(_key_of(task))
+
+
+class _Rows:
+    """What was begun, and when it will be over."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def begin(
+        self, key: tuple[EventId, VmName], lasts: timedelta, failure: str, epoch: int
+    ) -> Impact:
+        event_id, vm = key
         impact = SimulatedImpact(
-            event_id=event.event_id,
-            vm=vm,
-            ends_at=self._clock.now() + self._duration_of(event),
-            failure=self._failure_of(vm),
+            event_id=event_id, vm=vm, ends_at=self._clock.now() + lasts, failure=failure
         )
 
         def remember(tx: Transaction) -> bool:
             tx.check_epoch(epoch)
             return tx.put_simulated_impact(impact)
 
-        if self._store.write(remember):
-            return self._progress_of(impact)
-        return self.inquire(event.event_id, vm)
+        return self._progress_of(impact) if self._store.write(remember) else self.inquire(key)
 
-    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
-        """Look up when it will be over, or was."""
-        impact = self._store.read(lambda reading: reading.simulated_impact(event_id, vm))
+    def inquire(self, key: tuple[EventId, VmName]) -> Impact:
+        impact = self._store.read(lambda reading: reading.simulated_impact(*key))
         if impact is None:
             return Impact(status=ImpactStatus.NOT_BEGUN)
         return self._progress_of(impact)
@@ -62,7 +119,7 @@ class SimulatedExecutor:
             return Impact(status=ImpactStatus.FAILED, reason=impact.failure)
         return Impact(status=ImpactStatus.DONE)
 
-    def _duration_of(self, event: ScheduledEvent) -> timedelta:
-        if event.simulated_duration is not None:
-            return event.simulated_duration
-        return USUAL_IMPACT[event.event_type] / self._speed
+
+def _key_of(task: HostTask) -> tuple[EventId, VmName]:
+    # A task has a row as an impact has: neither ids nor names of the two can be the same.
+    return EventId(task.operation_id), VmName(task.name)

@@ -1,34 +1,29 @@
-"""A program of the operator carries maintenance out; it is told to, and asked how far it is.
+"""A program of the operator carries orders out; it is told to, and asked how far it is.
 
-De-duplication is at the target: an order may arrive several times, with the same EventId and
-virtual machine. That the target took it is remembered here, and from then on it is only asked.
+De-duplication is at the target: an order may arrive several times, with the same key. That the
+target took it is remembered here, and from then on it is only asked.
 """
 
 import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
-from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.names import HostName, VmName
 from forewarn.executors.answers import Answer, judge_order, judge_status
 from forewarn.executors.exchange import Exchange, Target
-from forewarn.executors.orders import Order, choose, next_second, nobody_for
-from forewarn.executors.records import ImpactKey, Records
+from forewarn.executors.orders import Order, OrderKind, encode, next_second
+from forewarn.executors.records import OrderKey, Records
 from forewarn.operations.durations import format_duration
 from forewarn.ports.clock import Clock, WallClock
-from forewarn.protocol.vocabulary import EventId, EventType
 
 EXECUTOR: Final = "webhook"
-EVENT_ID: Final = "Forewarn-Event-Id"
-VIRTUAL_MACHINE: Final = "Forewarn-Virtual-Machine"
 EPOCH: Final = "Forewarn-Epoch"
 
 log = structlog.get_logger()
@@ -42,7 +37,7 @@ _ENDINGS: Final = frozenset({ImpactStatus.DONE, ImpactStatus.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Errand:
-    """One impact as far as this server knows. There is an *order* until the target took it."""
+    """One order as far as this server knows. There is an *order* until the target took it."""
 
     target: Target
     epoch: int
@@ -59,34 +54,34 @@ class _Errand:
         return self.order is not None or self.status_url is not None
 
 
-class WebhookExecutor:
+class WebhookContractor:
     """Posts each order until its target takes it, then asks until it is over or out of time.
 
-    Requests are made by threads of its own: `begin` and `inquire` wait for nobody. A target that
-    names no place to ask tells the end by completing the event. *wait* says how long to wait until
-    a target is asked again that did not tell so many times in a row.
+    Requests are made by threads of its own: `begin` and `inquire` wait for nobody. *find* says
+    which target an order is for. *wait* says how long to wait until a target is asked again that
+    did not tell so many times in a row.
     """
 
     def __init__(
         self,
-        targets: Sequence[Target],
+        find: Callable[[Mapping[str, Any]], Target | None],
         *,
+        kind: OrderKind,
         records: Records,
-        host_of: Callable[[VmName], HostName | None],
         clock: Clock,
         wall: WallClock,
         wait: Callable[[int], timedelta],
     ) -> None:
-        self._targets = targets
+        self._find = find
+        self._kind = kind
         self._records = records
-        self._host_of = host_of
         self._clock = clock
         self._wall = wall
         self._wait = wait
         self._exchange = Exchange()
-        self._errands: dict[ImpactKey, _Errand] = {}
+        self._errands: dict[OrderKey, _Errand] = {}
         self._changing = threading.Lock()
-        self._to_do: queue.SimpleQueue[ImpactKey | None] = queue.SimpleQueue()
+        self._to_do: queue.SimpleQueue[OrderKey | None] = queue.SimpleQueue()
         self._is_closed = False
         self._workers = [
             # Daemons: who waits for a slow target must not keep the server from ending.
@@ -96,17 +91,23 @@ class WebhookExecutor:
         for worker in self._workers:
             worker.start()
 
-    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
+    def takes(self, order: Order) -> bool:
+        """Tell whether there is a target for *order*."""
+        return self._find(order.about) is not None
+
+    def holds(self, key: OrderKey) -> bool:
+        """Tell whether the order is being posted, or was taken by a target."""
+        begun = self._records.begun(key)
+        return key in self._errands or (begun is not None and begun["executor"] == EXECUTOR)
+
+    def begin(self, order: Order) -> Impact:
         """Have the order posted, unless it was taken, or is being posted."""
-        host = event.host or self._host_of(vm)
-        order = Order(event=event, vm=vm, host=host, epoch=epoch)
         if order.key not in self._errands and not self._records.has(order.key):
             self._begin(order)
-        return self.inquire(*order.key)
+        return self.inquire(order.key)
 
-    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
+    def inquire(self, key: OrderKey) -> Impact:
         """Say what the target last said, and have it asked again if it is time to."""
-        key = (event_id, vm)
         if ended := self._records.ended(key):
             self._forget(key)
             return ended
@@ -135,16 +136,16 @@ class WebhookExecutor:
         self._exchange.close()
 
     def _begin(self, order: Order) -> None:
-        target = choose(self._targets, order.event.event_type, order.host)
+        target = self._find(order.about)
         if target is None:
-            self._records.end(order.key, ImpactStatus.FAILED, nobody_for(order, EXECUTOR))
+            self._records.end(order.key, ImpactStatus.FAILED, order.nobody(EXECUTOR))
             return
         now = self._wall.now()
         self._forget_others(now)
         errand = _Errand(target=target, epoch=order.epoch, since=now, due=now, order=order)
         self._send_out(order.key, errand)
 
-    def _remember(self, key: ImpactKey) -> _Errand | Impact | None:
+    def _remember(self, key: OrderKey) -> _Errand | Impact | None:
         """Return what another server has left, as far as it can be gone on with."""
         begun = self._records.begun(key)
         if begun is None:
@@ -152,7 +153,7 @@ class WebhookExecutor:
         if begun["executor"] != EXECUTOR:
             reason = f"it was begun by the executor {begun['executor']}; serve with that"
             return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
-        target = choose(self._targets, EventType(begun["event_type"]), begun["host"])
+        target = self._find(begun)
         status_url: str | None = begun["status_url"]
         if target is None or (status_url and not target.has(status_url)):
             reason = "the target that took it is no longer in the file of executors"
@@ -168,17 +169,17 @@ class WebhookExecutor:
             self._errands[key] = errand
         return errand
 
-    def _send_out(self, key: ImpactKey, errand: _Errand) -> None:
+    def _send_out(self, key: OrderKey, errand: _Errand) -> None:
         with self._changing:
             self._errands[key] = replace(errand, is_under_way=True)
         self._to_do.put(key)
 
-    def _forget(self, key: ImpactKey) -> None:
+    def _forget(self, key: OrderKey) -> None:
         with self._changing:
             self._errands.pop(key, None)
 
     def _forget_others(self, now: datetime) -> None:
-        """Forget what nobody asks about any more: the event was completed from outside."""
+        """Forget orders that nobody asks about any more: they were ended from outside."""
         with self._changing:
             self._errands = {
                 key: errand
@@ -194,40 +195,39 @@ class WebhookExecutor:
             try:
                 known = self._run(key, errand)
             except Exception as error:
-                log.exception("webhook_executor_failed", event_id=key[0], vm=key[1])
+                log.exception("webhook_executor_failed", order=key)
                 trouble = Impact(status=ImpactStatus.UNKNOWN, reason=str(error))
                 known = self._later(errand, trouble, timedelta(0))
             with self._changing:
                 if key in self._errands:
                     self._errands[key] = known
 
-    def _run(self, key: ImpactKey, errand: _Errand) -> _Errand:
+    def _run(self, key: OrderKey, errand: _Errand) -> _Errand:
         """Make one request, write down what has to be, and return what is known then."""
         answer = self._ask(key, errand)
         if errand.order is None:
             impact = judge_status(answer)
         else:
-            impact = judge_order(answer)
+            impact = judge_order(answer, self._kind.untold)
             if answer.is_success:
                 errand = self._note_taken(errand.order, errand, answer)
         if impact.status in _ENDINGS:
             self._records.end(key, impact.status, impact.reason)
         return self._later(errand, impact, answer.retry_after)
 
-    def _ask(self, key: ImpactKey, errand: _Errand) -> Answer:
-        event_id, vm = key
-        headers = {EVENT_ID: event_id, VIRTUAL_MACHINE: vm, EPOCH: str(errand.epoch)}
+    def _ask(self, key: OrderKey, errand: _Errand) -> Answer:
+        names = (*self._kind.headers, EPOCH)
+        headers = dict(zip(names, (*key, str(errand.epoch)), strict=True))
         now = self._wall.now()
         if errand.order is not None:
-            return self._exchange.post(errand.target, errand.order.encode(), headers, now)
+            return self._exchange.post(errand.target, encode(errand.order), headers, now)
         return self._exchange.get(errand.target, errand.status_url or "", headers, now)
 
     def _note_taken(self, order: Order, errand: _Errand, answer: Answer) -> _Errand:
         now = self._wall.now()
         record: Mapping[str, object] = {
             "executor": EXECUTOR,
-            "event_type": order.event.event_type,
-            "host": order.host,
+            **order.about,
             "epoch": order.epoch,
             "taken_at": now.isoformat(),
             "status_url": answer.status_url,

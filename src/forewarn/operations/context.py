@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.notification import Target
 from forewarn.domain.policy import USER_INITIATED_LIMIT
@@ -26,6 +27,7 @@ class Rules:
     overdue_after: timedelta | None = None
     is_simulated: bool = False
     targets: tuple[Target, ...] = ()
+    host_works: tuple[HostWorkRule, ...] = ()
     document_retention: timedelta = DOCUMENT_RETENTION
 
 

@@ -89,12 +89,15 @@ class SecretTable(Table):
         return secret
 
 
-def find_program(words: Words, folder: Path, search_path: str) -> str:
-    """Return the program of *words*; one with a slash is meant from *folder*, as paths are."""
+def find_program(words: Words, folder: Path, search_path: str, key: str = "run") -> str:
+    """Return the program of *words*; one with a slash is meant from *folder*, as paths are.
+
+    *key* has the words.
+    """
     wanted = str(folder / words[0]) if os.sep in words[0] else words[0]
     found = shutil.which(wanted, path=search_path)
     if found is None:
-        raise WrongKeyError("run", f"there is no program {words[0]!r} that can be run")
+        raise WrongKeyError(key, f"there is no program {words[0]!r} that can be run")
     return found
 
 

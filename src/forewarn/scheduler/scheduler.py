@@ -20,6 +20,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.snapshots import Answers, Impacts, look
 from forewarn.ports.executor import Executor
 from forewarn.ports.gate import Gates
+from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import (
     LeaseLostError,
@@ -60,7 +61,7 @@ class Lull:
 class Scheduler:
     """Does what is due: on a change, at the next deadline, or when time is moved."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with
         self,
         *,
         store: Store,
@@ -69,9 +70,11 @@ class Scheduler:
         epoch: int,
         gates: Gates | None = None,
         reports: FilteringBoundLogger = log,
+        host_worker: HostWorker | None = None,
     ) -> None:
         self._store = store
         self._executor = executor
+        self._host_worker = host_worker
         self._context = context
         self.epoch: Final = epoch
         self.lateness: Final = Distribution(_LATENESS_SECONDS)

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Self, TypeVar
 
-from forewarn.bootstrap.executing import choose_executor
+from forewarn.bootstrap.executing import choose_workforce
 from forewarn.bootstrap.service import Service, assemble
 from forewarn.bootstrap.starting import ADMIN, begin
 from forewarn.metadata.http import MetadataServer, open_listener
@@ -123,8 +123,8 @@ def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -
         store = open_sqlite(chosen.database_path, is_durable=False)
         closing.callback(store.close)
         beginning = begin(store, chosen, fleet, now)
-        executor = closing.enter_context(choose_executor(chosen)(store, beginning.clock))
-        service = assemble(chosen, store, beginning, executor)
+        workforce = closing.enter_context(choose_workforce(chosen)(store, beginning.clock))
+        service = assemble(chosen, store, beginning, workforce)
         listener = closing.enter_context(open_listener(_LOCALHOST, 0))
         background = closing.enter_context(_Background())
         metadata = service.metadata_server([listener])

@@ -1,0 +1,136 @@
+"""Tasks of host operations as orders, and a worker that has contractors carry them out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
+from forewarn.domain.impact import Impact
+from forewarn.domain.names import HostName
+from forewarn.domain.topology import Host
+from forewarn.executors.command import Command
+from forewarn.executors.exchange import Target
+from forewarn.executors.orders import Contractor, OrderKind
+from forewarn.executors.records import OrderKey
+
+OPERATION_ID: Final = "Forewarn-Operation-Id"
+OPERATION_TASK: Final = "Forewarn-Operation-Task"
+
+HOST_TASKS: Final = OrderKind(
+    headers=(OPERATION_ID, OPERATION_TASK),
+    advice="look at the host before you retry or skip it",
+    untold="the target names no place to ask, so its end will not be known",
+)
+
+M = TypeVar("M", Command, Target)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostWork:
+    """What the operator has for the hosts of a *rule*: a command or a target for each task."""
+
+    rule: HostWorkRule
+    means: Mapping[HostTaskKind, Command | Target]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostOrder:
+    """A task of a host operation."""
+
+    task: HostTask
+    epoch: int
+
+    @property
+    def key(self) -> OrderKey:
+        return _key_of(self.task)
+
+    @property
+    def about(self) -> Mapping[str, str | None]:
+        return {"task": self.task.kind, "host": self.task.host}
+
+    def describe(self) -> dict[str, object]:
+        task = self.task
+        return {
+            "operation_id": task.operation_id,
+            "maintenance_id": task.maintenance_id,
+            "event_type": task.event_type,
+            "host": task.host,
+            "task": task.kind,
+            "attempt": task.attempt,
+            "vm": task.vm,
+            "epoch": self.epoch,
+        }
+
+    def variables(self) -> Mapping[str, object]:
+        task = self.task
+        return {
+            "OPERATION_ID": task.operation_id,
+            "OPERATION_TASK": task.kind,
+            "OPERATION_HOST": task.host,
+            "OPERATION_ATTEMPT": task.attempt,
+            "OPERATION_VM": task.vm or "",
+            "OPERATION_EPOCH": self.epoch,
+            "MAINTENANCE_ID": task.maintenance_id,
+            "EVENT_TYPE": task.event_type,
+        }
+
+    def nobody(self, means: str) -> str:
+        del means  # a task may have either
+        return f"the file of executors has no {self.task.kind} for host {self.task.host}"
+
+
+def find_for_host(
+    works: Sequence[HostWork], host_of: Callable[[HostName], Host], means: type[M]
+) -> Callable[[Mapping[str, Any]], M | None]:
+    """Return how to find the *means* for a task, from what an order is about."""
+
+    def find(about: Mapping[str, Any]) -> M | None:
+        host, kind = host_of(HostName(about["host"])), HostTaskKind(about["task"])
+        work = next((each for each in works if each.rule.fits(host)), None)
+        found = None if work is None else work.means.get(kind)
+        return found if isinstance(found, means) else None
+
+    return find
+
+
+class ContractedHostWorker:
+    """Has contractors carry tasks out: the one that is named for a task in the file of executors.
+
+    A task stays with the contractor that was given it, whatever is changed in fleet or file.
+    """
+
+    def __init__(self, works: Sequence[HostWork], contractors: Sequence[Contractor]) -> None:
+        self._works = works
+        self._contractors = contractors
+
+    @property
+    def rules(self) -> Sequence[HostWorkRule]:
+        """Which hosts have work, in the order of the file."""
+        return tuple(work.rule for work in self._works)
+
+    def begin(self, task: HostTask, *, epoch: int) -> Impact:
+        """Give the order, unless it was given before."""
+        order = HostOrder(task=task, epoch=epoch)
+        chosen = self._holder(order.key) or self._first(lambda each: each.takes(order))
+        # Whoever it is says why it cannot be done if nobody is meant to do it.
+        return (chosen or self._contractors[0]).begin(order)
+
+    def inquire(self, task: HostTask) -> Impact:
+        """Ask the contractor that was given the order."""
+        key = _key_of(task)
+        return (self._holder(key) or self._contractors[0]).inquire(key)
+
+    def close(self) -> None:
+        """Close the contractors. Tasks that were begun are not stopped."""
+        for contractor in self._contractors:
+            contractor.close()
+
+    def _holder(self, key: OrderKey) -> Contractor | None:
+        return self._first(lambda each: each.holds(key))
+
+    def _first(self, is_so: Callable[[Contractor], bool]) -> Contractor | None:
+        return next((each for each in self._contractors if is_so(each)), None)
+
+
+def _key_of(task: HostTask) -> OrderKey:
+    return task.operation_id, task.name

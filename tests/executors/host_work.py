@@ -1,0 +1,76 @@
+"""Tasks of a host operation, and workers on hosts that remember in a folder."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tests.executors.conftest import ask_often
+
+from forewarn.clocks import SystemClock
+from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
+from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
+from forewarn.domain.topology import Host
+from forewarn.executors.command import PLACES, Command, ScriptContractor
+from forewarn.executors.exchange import Target
+from forewarn.executors.host_tasks import (
+    HOST_TASKS,
+    ContractedHostWorker,
+    HostWork,
+    find_for_host,
+)
+from forewarn.executors.records import Records
+from forewarn.executors.webhook import WebhookContractor
+from forewarn.protocol.vocabulary import EventType
+
+WORK = HostTask(
+    operation_id=OperationId("9F6D1B52-6E70-4E36-8C5A-6B4C8C4E7D10"),
+    maintenance_id=MaintenanceId("kernel"),
+    event_type=EventType.REBOOT,
+    host=HostName("kvm-0"),
+    kind=HostTaskKind.WORK,
+)
+TASKS = (
+    WORK,
+    replace(WORK, kind=HostTaskKind.VERIFY),
+    replace(WORK, kind=HostTaskKind.VERIFY, attempt=2),
+    replace(WORK, kind=HostTaskKind.RETURN, vm=VmName("web-0")),
+    replace(WORK, kind=HostTaskKind.RETURN, vm=VmName("web-1")),
+    replace(WORK, operation_id=OperationId("0A3B3C65-93C3-4B84-9D1B-5B19C5C3C7E5")),
+)
+RULE = HostWorkRule(hosts=("kvm-*",), has_verify=True, has_return=True)
+
+
+def host_work(means: Command | Target, rule: HostWorkRule = RULE) -> HostWork:
+    """Return work that does every task by the same *means*."""
+    return HostWork(rule=rule, means=dict.fromkeys(HostTaskKind, means))
+
+
+def make_host_worker(
+    folder: Path,
+    *works: HostWork,
+    labels: Mapping[str, str] | None = None,
+    places: int = PLACES,
+) -> ContractedHostWorker:
+    """Return a worker that remembers in *folder*, and can use commands and webhooks."""
+    records = Records(folder / "host-work")
+
+    def host_of(name: HostName) -> Host:
+        return Host(name=name, labels=labels or {})
+
+    scripts = ScriptContractor(
+        find_for_host(works, host_of, Command),
+        kind=HOST_TASKS,
+        records=records,
+        environment={"PATH": "/usr/bin:/bin"},
+        clock=SystemClock(),
+        places=places,
+    )
+    webhooks = WebhookContractor(
+        find_for_host(works, host_of, Target),
+        kind=HOST_TASKS,
+        records=records,
+        clock=SystemClock(),
+        wall=SystemClock(),
+        wait=ask_often,
+    )
+    return ContractedHostWorker(works, (scripts, webhooks))

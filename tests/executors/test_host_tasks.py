@@ -1,0 +1,237 @@
+"""Work on hosts: what scripts and targets are told, and who does which task."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.executors.conftest import ask_until, is_over, script, wait_until
+from tests.executors.host_work import RULE, TASKS, WORK, host_work, make_host_worker
+from tests.executors.target import OrderTarget, say
+
+from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import VmName
+from forewarn.executors.command import Command
+from forewarn.executors.exchange import Target
+from forewarn.executors.host_tasks import ContractedHostWorker, HostWork
+from forewarn.ports.host_worker import HostWorker
+
+RETURN = replace(WORK, kind=HostTaskKind.RETURN, vm=VmName("web-0"))
+
+
+@pytest.fixture
+def target() -> Iterator[OrderTarget]:
+    made = OrderTarget()
+    with made.listening():
+        yield made
+
+
+def do(worker: ContractedHostWorker, task: HostTask = WORK) -> Impact:
+    """Begin, return how it ended, and close."""
+    with closing(worker):
+        worker.begin(task, epoch=7)
+        return wait_for_end(worker, task)
+
+
+def wait_for_end(worker: HostWorker, task: HostTask = WORK) -> Impact:
+    return ask_until(lambda: worker.inquire(task), is_over)
+
+
+def test_script_is_told_about_the_task(tmp_path: Path) -> None:
+    path = script(tmp_path, f"env > {tmp_path}/env; cat > {tmp_path}/stdin")
+
+    impact = do(make_host_worker(tmp_path, host_work(Command(run=(str(path),)))), RETURN)
+
+    assert impact == Impact(status=ImpactStatus.DONE)
+    lines = (tmp_path / "env").read_text(encoding="utf-8").splitlines()
+    told = {line for line in lines if line.startswith(("OPERATION_", "MAINTENANCE_", "EVENT_"))}
+    assert told == {
+        f"OPERATION_ID={WORK.operation_id}",
+        "OPERATION_TASK=return",
+        "OPERATION_HOST=kvm-0",
+        "OPERATION_ATTEMPT=1",
+        "OPERATION_VM=web-0",
+        "OPERATION_EPOCH=7",
+        "MAINTENANCE_ID=kernel",
+        "EVENT_TYPE=Reboot",
+    }
+    assert json.loads((tmp_path / "stdin").read_text(encoding="utf-8")) == {
+        "operation_id": WORK.operation_id,
+        "maintenance_id": "kernel",
+        "event_type": "Reboot",
+        "host": "kvm-0",
+        "task": "return",
+        "attempt": 1,
+        "vm": "web-0",
+        "epoch": 7,
+    }
+
+
+def test_target_is_told_about_the_task(tmp_path: Path, target: OrderTarget) -> None:
+    target.end("work", "done")
+
+    impact = do(make_host_worker(tmp_path, host_work(Target(url=target.url))))
+
+    assert impact == Impact(status=ImpactStatus.DONE)
+    order = target.asked[0]
+    content = json.loads(order.body)
+    assert (content["task"], content["host"], content["vm"]) == ("work", "kvm-0", None)
+    for asked in target.asked:
+        assert asked.headers["forewarn-operation-id"] == WORK.operation_id
+        assert asked.headers["forewarn-operation-task"] == "work"
+        assert asked.headers["forewarn-epoch"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("echo 'kernel panic' >&2; exit 3", "exit code 3: kernel panic"),
+        ("exit 1", "exit code 1"),
+        ("printf '\\377\\n'; exit 1", "exit code 1: \ufffd"),
+        ("sleep 300", "it did not end within 1s and was stopped"),
+    ],
+)
+def test_script_that_fails_says_why(tmp_path: Path, text: str, reason: str) -> None:
+    command = Command(run=(str(script(tmp_path, text)),), timeout=timedelta(seconds=1))
+
+    impact = do(make_host_worker(tmp_path, host_work(command)))
+
+    assert impact == Impact(status=ImpactStatus.FAILED, reason=reason)
+
+
+def test_target_that_never_tells_fails_in_time(tmp_path: Path, target: OrderTarget) -> None:
+    target.on_post = lambda _: say(202)
+    worker = make_host_worker(
+        tmp_path, host_work(Target(url=target.url, timeout=timedelta(seconds=1)))
+    )
+
+    worker.begin(WORK, epoch=1)
+    running = ask_until(lambda: worker.inquire(WORK), lambda impact: bool(impact.reason))
+
+    untold = "the target names no place to ask, so its end will not be known"
+    assert (running.status, running.reason) == (ImpactStatus.RUNNING, untold)
+    with closing(worker):
+        assert wait_for_end(worker).reason == f"no end was reported within 1s: {untold}"
+
+
+def test_target_that_has_forgotten_the_task_is_never_told_again(
+    tmp_path: Path, target: OrderTarget
+) -> None:
+    worker = make_host_worker(tmp_path, host_work(Target(url=target.url)))
+    worker.begin(WORK, epoch=1)
+    ask_until(lambda: worker.inquire(WORK), lambda impact: impact.reason == "working")
+    target.on_get = lambda _: say(404)
+
+    impact = ask_until(lambda: worker.inquire(WORK), is_unknown)
+    worker.begin(WORK, epoch=2)
+    worker.close()
+
+    assert impact.reason == "the target took it, and now says it knows nothing of it"
+    assert [asked.method for asked in target.asked].count("POST") == 1
+
+
+def is_unknown(impact: Impact) -> bool:
+    return impact.status is ImpactStatus.UNKNOWN
+
+
+def test_script_whose_attendant_is_killed_has_an_end_that_nobody_knows(tmp_path: Path) -> None:
+    path = script(tmp_path, f"echo $PPID > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid")
+    path.write_text(f"{path.read_text()}\nsleep 1\n")
+    worker = make_host_worker(tmp_path, host_work(Command(run=(str(path),))))
+    worker.begin(WORK, epoch=1)
+    wait_until((tmp_path / "pid").exists, "the script does not run")
+
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+    impact = ask_until(lambda: worker.inquire(WORK), is_unknown)
+    worker.close()
+    assert impact.reason.startswith("it was begun, and whoever ran it went down")
+    assert impact.reason.endswith("look at the host before you retry or skip it")
+    assert impact.needs_somebody
+
+
+def test_first_table_that_fits_the_host_is_taken(tmp_path: Path, target: OrderTarget) -> None:
+    works = (
+        host_work(Command(run=("/bin/false",)), HostWorkRule(labels={"cluster": "b"})),
+        host_work(Target(url=target.url), HostWorkRule(hosts=("KVM-0",), labels={"cluster": "a"})),
+        host_work(Command(run=("/bin/false",))),
+    )
+    target.end("work", "done")
+
+    impact = do(make_host_worker(tmp_path, *works, labels={"cluster": "a"}))
+
+    assert impact.status is ImpactStatus.DONE
+
+
+@pytest.mark.parametrize("means", [Command(run=("/bin/true",)), Target(url="http://127.0.0.1:1/")])
+def test_task_that_nobody_is_named_for_fails(tmp_path: Path, means: Command | Target) -> None:
+    work = HostWork(rule=RULE, means={HostTaskKind.WORK: means})
+
+    impact = do(make_host_worker(tmp_path, work), RETURN)
+
+    reason = "the file of executors has no return for host kvm-0"
+    assert impact == Impact(status=ImpactStatus.FAILED, reason=reason)
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_task_stays_with_who_was_given_it(
+    tmp_path: Path, target: OrderTarget, *, is_taken: bool
+) -> None:
+    if not is_taken:
+        target.on_post = lambda _: say(503)
+    labels = {"by": "target"}
+    works = (
+        host_work(Target(url=target.url), HostWorkRule(labels=labels)),
+        host_work(Command(run=("/bin/sh", "-c", f"touch {tmp_path}/ran"))),
+    )
+    worker = make_host_worker(tmp_path, *works, labels=labels)
+    worker.begin(WORK, epoch=1)
+    ask_until(lambda: worker.inquire(WORK), lambda impact: bool(impact.reason))
+
+    labels["by"] = "command"
+    worker.begin(WORK, epoch=1)
+    target.on_post = lambda _: None
+    target.end("work", "done")
+
+    with closing(worker):
+        assert wait_for_end(worker).status is ImpactStatus.DONE
+    assert not (tmp_path / "ran").exists()
+
+
+def test_task_of_a_file_that_has_changed_is_found_and_not_begun_again(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        f"echo ran >> {tmp_path}/ran; while [ ! -e {tmp_path}/end ]; do sleep 0.02; done",
+    )
+    first = make_host_worker(tmp_path, host_work(Command(run=(str(path),))))
+    first.begin(WORK, epoch=1)
+    wait_until((tmp_path / "ran").exists, "the script does not run")
+    first.close()
+
+    second = make_host_worker(tmp_path, host_work(Target(url="http://127.0.0.1:1/")))
+    with closing(second):
+        assert second.inquire(WORK).status is ImpactStatus.RUNNING
+        assert second.begin(WORK, epoch=2).status is ImpactStatus.RUNNING
+        (tmp_path / "end").touch()
+        assert wait_for_end(second).status is ImpactStatus.DONE
+    assert (tmp_path / "ran").read_text() == "ran\n"
+
+
+def test_only_so_many_scripts_run_at_once(tmp_path: Path) -> None:
+    command = Command(run=("/bin/sh", "-c", f"while [ ! -e {tmp_path}/end ]; do sleep 0.02; done"))
+    worker = make_host_worker(tmp_path, host_work(command), places=1)
+
+    said = [worker.begin(task, epoch=1).reason for task in TASKS[:2]]
+    again = [worker.inquire(task).reason for task in TASKS[:2]]
+    (tmp_path / "end").touch()
+
+    assert said == again == ["", "it waits until one of 1 places is free"]
+    with closing(worker):
+        for task in TASKS[:2]:
+            assert wait_for_end(worker, task).status is ImpactStatus.DONE
