@@ -6,6 +6,7 @@ these loses nothing and repeats nothing: the next leader takes a new snapshot an
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from forewarn.domain.actions import (
@@ -28,6 +29,7 @@ from forewarn.domain.gate import Question
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.overdue import NoteOverdue, overdue_moments
 from forewarn.domain.policy import is_approved
+from forewarn.domain.schedule import due_occurrences, next_openings
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Walks, walk_all
 from forewarn.protocol.vocabulary import EventStatus
@@ -35,6 +37,17 @@ from forewarn.protocol.vocabulary import EventStatus
 
 def decide(snapshot: Snapshot, now: datetime) -> Decisions:
     """Say what is due at *now*."""
+    due = _due(snapshot, now)
+    if due:
+        return due
+    # They come last: whether one starts depends on whether the Maintenance before it has finished.
+    schedules = snapshot.schedules.values()
+    return replace(
+        due, occurrences=tuple(due_occurrences(schedules, snapshot.maintenances.keys(), now))
+    )
+
+
+def _due(snapshot: Snapshot, now: datetime) -> Decisions:
     scenario_steps = tuple(_scenario_steps(snapshot, now))
     if scenario_steps:
         # They come first and alone: what else is due depends on what they change.
@@ -73,6 +86,7 @@ def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
         if brake.until
     ]
     moments += [run.next_step_at for run in snapshot.scenario_runs.values() if run.next_step_at]
+    moments += next_openings(snapshot.schedules.values())
     return min((moment for moment in moments if moment > now), default=None)
 
 

@@ -8,8 +8,9 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.gate import Answer, Question
 from forewarn.domain.impact import Impact
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import MaintenanceId, ScenarioRunId, VmName
+from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScheduleName, VmName
 from forewarn.domain.scenario import ScenarioRun
+from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId
 
@@ -30,5 +31,6 @@ class Snapshot:
     scenario_runs: Mapping[ScenarioRunId, ScenarioRun] = field(default_factory=dict)
     impacts: Mapping[tuple[EventId, VmName], Impact] = field(default_factory=dict)
     answers: Mapping[Question, Answer] = field(default_factory=dict)
+    schedules: Mapping[ScheduleName, Schedule] = field(default_factory=dict)
     overdue_after: timedelta | None = None
     speed: float = 1

@@ -32,6 +32,7 @@ def look(reading: Reading, impacts: Impacts, answers: Answers, rules: Rules) -> 
         scenario_runs=runs,
         impacts=impacts,
         answers=answers,
+        schedules={schedule.name: schedule for schedule in reading.schedules()},
         overdue_after=rules.overdue_after,
         speed=rules.speed,
     )

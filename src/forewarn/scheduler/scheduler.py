@@ -162,7 +162,7 @@ class Scheduler:
     def _act(self, seen: Snapshot, due: Decisions) -> Snapshot:
         # What is due is decided again on what is committed, so that *seen* may be a moment old.
         events, after = seen.events, seen
-        if due.actions:
+        if due.actions or due.occurrences:
             turn = self._store.write(
                 lambda tx: decide_and_record(
                     tx, self._context(), self._impacts, self.answers, epoch=self.epoch
@@ -172,6 +172,7 @@ class Scheduler:
             self._note_lateness()
             report_steps(self._reports, turn)
             self._note_not_begun(turn)
+            _log_occurrences(turn)
         self._impacts = {key: impact for key, impact in self._impacts.items() if key[0] in events}
         for effect in due.effects:
             if isinstance(effect, AskGate):
@@ -225,3 +226,16 @@ class Scheduler:
             return _LONGEST_WAIT
         seconds = (moment - self._context().now).total_seconds()
         return min(max(seconds, 0.0), _LONGEST_WAIT)
+
+
+def _log_occurrences(turn: Turn) -> None:
+    for action in turn.decisions.occurrences:
+        met = turn.after.schedules[action.name].occurrences[-1]
+        tell = log.info if met.maintenance_id else log.warning
+        tell(
+            f"schedule_{met.outcome}",
+            schedule=action.name,
+            opens_at=met.opens_at.isoformat(),
+            maintenance_id=met.maintenance_id,
+            reason=met.reason,
+        )
