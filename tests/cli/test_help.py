@@ -52,6 +52,8 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield ("calendar",)
     yield ("completion",)
     yield ("doctor",)
+    yield ("pause",)
+    yield ("resume",)
     for noun, verbs in VERBS.items():
         yield from ((noun, verb) for verb in sorted(verbs))
 

@@ -28,9 +28,12 @@ from forewarn.cli.completion import completion
 from forewarn.cli.demo import demo
 from forewarn.cli.doctor import doctor
 from forewarn.cli.serve import serve
+from forewarn.cli.server import pause, resume
 from forewarn.cli.session import command
 
-_RARE: Final = frozenset({"clock", "completion", "config", "db", "emulator", "fault"})
+_RARE: Final = frozenset(
+    {"calendar", "clock", "completion", "config", "db", "emulator", "fault", "pause", "resume"}
+)
 """The commands that the help only names, so that it fits a screen."""
 
 
@@ -64,6 +67,8 @@ for noun in (
 command(app, "calendar")(calendar)
 command(app, "audit")(audit)
 command(app, "doctor")(doctor)
+command(app, "pause")(pause)
+command(app, "resume")(resume)
 app.command()(completion)
 
 

@@ -83,6 +83,12 @@ class CancelRequest(_Request):
     reason: Text = ""
 
 
+class PauseRequest(_Request):
+    """Pause the server."""
+
+    reason: Text = ""
+
+
 class FleetRequest(_Request):
     """Declare the fleet, in the structure of the fleet file."""
 

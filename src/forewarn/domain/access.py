@@ -38,7 +38,7 @@ MAY: Final[Mapping[Role, str]] = {
     Role.OPERATOR: "handle events and Maintenances, restart and redeploy virtual machines",
     Role.ADMIN: (
         "change the fleet, tokens, faults, scenarios, notifications and the clock, "
-        "and read the audit"
+        "pause the server, and read the audit"
     ),
 }
 """What each role may, besides what the roles before it may."""

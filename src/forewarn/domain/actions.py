@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from forewarn.domain.event import Outcome
 from forewarn.domain.gate import Question
@@ -110,6 +110,16 @@ Action: TypeAlias = (
     | FinishScenario
 )
 """Something to record."""
+
+BEGINS_NOTHING: Final = (
+    CompleteEvent,
+    CancelEvent,
+    NoteOverdue,
+    FinishMaintenance,
+    FinishScenario,
+    InquireImpact,
+)
+"""What is also done while the server is paused; whatever is not named here waits."""
 
 Effect: TypeAlias = InquireImpact | BeginImpact | AskGate
 """Something to perform, after everything decided with it is recorded."""

@@ -16,6 +16,7 @@ from forewarn.protocol.vocabulary import EventId
 class BlockerKind(StrEnum):
     """What holds a Maintenance, beside what holds its events."""
 
+    SERVER_PAUSED = "server-paused"
     PAUSED = "paused"
     ABORTED = "aborted"
     SHARED_HOST = "shared-host"
@@ -49,6 +50,7 @@ class VerdictKind(StrEnum):
 
 
 SENTENCES: Final[Mapping[BlockerKind, str]] = {
+    BlockerKind.SERVER_PAUSED: "No step begins in {scopes}: the server has been paused by {about}.",
     BlockerKind.PAUSED: (
         "It was paused{about}: no further step begins. "
         "Go on with: forewarn maintenance resume {maintenance}"
@@ -159,10 +161,13 @@ class Blocker:
         )
 
 
+_RESUME_SERVER: Final = "forewarn resume"
 _RESUME: Final = "forewarn maintenance resume {maintenance}"
 _ABORT: Final = "forewarn maintenance abort {maintenance}"
 _COMPLETE: Final = "forewarn event complete {events}"
 ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
+    BlockerKind.SERVER_PAUSED: _RESUME_SERVER,
+    ReasonKind.SERVER_PAUSED: _RESUME_SERVER,
     BlockerKind.PAUSED: _RESUME,
     BlockerKind.SHARED_HOST: "move virtual machines to another host",
     BlockerKind.FAILURE: _RESUME,

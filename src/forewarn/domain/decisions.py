@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from forewarn.domain.actions import (
+    BEGINS_NOTHING,
     AskGate,
     BeginImpact,
     CancelEvent,
@@ -37,6 +38,8 @@ from forewarn.protocol.vocabulary import EventStatus
 
 def decide(snapshot: Snapshot, now: datetime) -> Decisions:
     """Say what is due at *now*."""
+    if snapshot.server_pause is not None:
+        return _without_beginnings(_decide_all(snapshot, now))
     due = _due(snapshot, now)
     if due:
         return due
@@ -52,6 +55,10 @@ def _due(snapshot: Snapshot, now: datetime) -> Decisions:
     if scenario_steps:
         # They come first and alone: what else is due depends on what they change.
         return Decisions(actions=scenario_steps, effects=(), questions=frozenset(snapshot.answers))
+    return _decide_all(snapshot, now)
+
+
+def _decide_all(snapshot: Snapshot, now: datetime) -> Decisions:
     walks = walk_all(snapshot, now)
     return Decisions(
         actions=(
@@ -65,6 +72,14 @@ def _due(snapshot: Snapshot, now: datetime) -> Decisions:
         ),
         effects=(*_impact_effects(snapshot, now), *_gate_effects(snapshot, walks, now)),
         questions=_questions(walks),
+    )
+
+
+def _without_beginnings(due: Decisions) -> Decisions:
+    return replace(
+        due,
+        actions=tuple(action for action in due.actions if isinstance(action, BEGINS_NOTHING)),
+        effects=tuple(effect for effect in due.effects if isinstance(effect, BEGINS_NOTHING)),
     )
 
 

@@ -22,6 +22,7 @@ from forewarn.protocol.vocabulary import EventId, EventStatus
 class ReasonKind(StrEnum):
     """What kind of thing there is to say about an event."""
 
+    SERVER_PAUSED = "server-paused"
     APPROVAL_OF_ANY = "approval-of-any"
     APPROVAL_OF_ALL = "approval-of-all"
     APPROVAL_OF_LEADER = "approval-of-leader"
@@ -51,6 +52,10 @@ class ReasonKind(StrEnum):
 
 
 SENTENCES: Final[Mapping[ReasonKind, str]] = {
+    ReasonKind.SERVER_PAUSED: (
+        "The server has been paused by {about} since {since}, and begins nothing. "
+        "Let it continue with: forewarn resume"
+    ),
     ReasonKind.APPROVAL_OF_ANY: "Nobody has approved it; the approval of one is enough ({vms}).",
     ReasonKind.APPROVAL_OF_ALL: "Not approved by {vms}; each of its virtual machines has to.",
     ReasonKind.APPROVAL_OF_LEADER: "Not approved by {vms}, whose approval is the one that counts.",
@@ -101,6 +106,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
 
 HOLDING: Final = frozenset(
     {
+        ReasonKind.SERVER_PAUSED,
         ReasonKind.APPROVAL_OF_ANY,
         ReasonKind.APPROVAL_OF_ALL,
         ReasonKind.APPROVAL_OF_LEADER,
@@ -185,10 +191,10 @@ def explain(
     """Say why *event* is where it is at *now*; what holds it comes first."""
     match event.event_status:
         case EventStatus.SCHEDULED:
-            own = tuple(_waiting(event, snapshot, now, speed))
+            own = (*_server_pause(snapshot), *_waiting(event, snapshot, now, speed))
             otherwise = ReasonKind.ABOUT_TO_START
         case EventStatus.STARTED:
-            own = (*_impacts(event, snapshot), *_overdue(event))
+            own = (*_started(event, snapshot), *_overdue(event))
             otherwise = ReasonKind.ABOUT_TO_COMPLETE
         case EventStatus.COMPLETED | EventStatus.CANCELED:
             return (_ending(event), *_origins(event, snapshot))
@@ -197,6 +203,19 @@ def explain(
     if not any(reason.holds for reason in own):
         own = (*own, Reason(kind=otherwise))
     return (*own, *_overlaps(event, snapshot), *_origins(event, snapshot))
+
+
+def _server_pause(snapshot: Snapshot) -> Iterator[Reason]:
+    if (pause := snapshot.server_pause) is not None:
+        about = f"{pause.who} ({pause.reason})" if pause.reason else pause.who
+        yield Reason(kind=ReasonKind.SERVER_PAUSED, since=pause.since, about=about)
+
+
+def _started(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
+    reasons = tuple(_impacts(event, snapshot))
+    if any(reason.kind is ReasonKind.NOT_BEGUN for reason in reasons):
+        yield from _server_pause(snapshot)
+    yield from reasons
 
 
 def _waiting(

@@ -11,6 +11,7 @@ from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScheduleName, VmName
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
+from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId
 
@@ -22,7 +23,8 @@ class Snapshot:
     *events* are those in flight and every event of *maintenances*. These and *scenario_runs* are
     those not finished. *impacts* is what the executors last said and *answers* what the gates did;
     where nothing is known since the lease began, nothing is there. Events are overdue
-    *overdue_after* their time, if ever. *speed* divides notice and soak.
+    *overdue_after* their time, if ever. *speed* divides notice and soak. Nothing begins during a
+    *server_pause*.
     """
 
     topology: Topology
@@ -34,3 +36,4 @@ class Snapshot:
     schedules: Mapping[ScheduleName, Schedule] = field(default_factory=dict)
     overdue_after: timedelta | None = None
     speed: float = 1
+    server_pause: ServerPause | None = None

@@ -140,6 +140,16 @@ class _Scene:
                 yield self._of_reason(event, reason, latest)
 
     def of_stage(self, stage: Stage) -> Iterator[Blocker]:
+        """Yield what holds *stage*."""
+        if (pause := self._snapshot.server_pause) is not None:
+            yield Blocker(
+                kind=BlockerKind.SERVER_PAUSED,
+                release=Release.BY_HAND,
+                maintenance_id=self._maintenance.maintenance_id,
+                scope_ids=tuple(sorted(stage.step.scope_ids)),
+                since=pause.since,
+                about=f"{pause.who} since {_say(pause.since)}",
+            )
         for brake in stage.brakes:
             match brake.kind:
                 case BrakeKind.PAUSED:
@@ -198,7 +208,9 @@ class _Scene:
 
     def _of_reason(self, event: ScheduledEvent, reason: Reason, latest: datetime | None) -> Blocker:
         about, until = reason.sentence, reason.until
-        if event.event_status is EventStatus.SCHEDULED:
+        if reason.kind is ReasonKind.SERVER_PAUSED:
+            release = Release.BY_HAND
+        elif event.event_status is EventStatus.SCHEDULED:
             release, until = Release.BY_TIME, until or self._now
             if reason.kind in _APPROVALS:
                 about += f" It starts at {_say(latest)} at the latest."

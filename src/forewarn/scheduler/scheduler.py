@@ -15,6 +15,7 @@ from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
+from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
 from forewarn.operations.snapshots import Answers, Impacts, look
@@ -83,6 +84,7 @@ class Scheduler:
         """When the loop goes on by itself, as far as it knows."""
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._asking = Asking(gates, reports)
+        self._pause: ServerPause | None = None
         self._turn = threading.RLock()
         self._reports = reports
         self._awake = threading.Event()
@@ -101,6 +103,11 @@ class Scheduler:
     def wake(self) -> None:
         """Look again: something has changed."""
         self._awake.set()
+
+    def finish_turn(self) -> None:
+        """Return when nothing is done any more that was decided before the last commit."""
+        with self._turn:
+            return
 
     def stop(self) -> None:
         """Leave the loop after the turn it is in."""
@@ -136,6 +143,7 @@ class Scheduler:
         with self._turn:
             self._asking.expect_news(self._context().now)
             seen = self._store.read(self._look)
+            self._note_pause(seen.server_pause)
             now = self._context().now
             while due := self._decide(seen, now):
                 seen = self._act(seen, due)
@@ -213,6 +221,14 @@ class Scheduler:
             if isinstance(action, StartEvent):
                 for vm in turn.before.events[action.event_id].resources:
                     self._impacts[action.event_id, vm] = Impact(status=ImpactStatus.NOT_BEGUN)
+
+    def _note_pause(self, pause: ServerPause | None) -> None:
+        if pause != self._pause:
+            if pause is not None:
+                log.warning("server_paused", who=pause.who, reason=pause.reason)
+            else:
+                log.info("server_resumed")
+            self._pause = pause
 
     def _note_lateness(self) -> None:
         now = self._context().now
