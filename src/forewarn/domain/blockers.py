@@ -121,6 +121,7 @@ NAMES_OTHERS: Final[frozenset[BlockerKind | ReasonKind]] = frozenset(
         BlockerKind.CANARY_SOAK,
         BlockerKind.CANARY_HELD,
         ReasonKind.HOST_OPERATION,
+        ReasonKind.HOST_OPERATION_BUSY,
     }
 )
 """The kinds that name more than the scopes they hold."""
@@ -133,7 +134,8 @@ class Blocker:
     """One thing that holds a Maintenance: an event, or the next step in some scopes.
 
     *release* says how it goes away: by time at *until*, by itself some time, or by hand. *places*
-    are the scopes or hosts that are under way.
+    are the scopes or hosts that are under way. *awaited* are the events that an operator has to
+    complete first.
     """
 
     kind: BlockerKind | ReasonKind
@@ -146,6 +148,7 @@ class Blocker:
     until: datetime | None = None
     about: str = ""
     places: tuple[str, ...] = ()
+    awaited: tuple[EventId, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -178,6 +181,9 @@ ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
     BlockerKind.CAPACITY_NEVER: _ABORT,
     BlockerKind.CALENDAR_NEVER: _ABORT,
     BlockerKind.GATE_HOLDS: _RESUME,
+    ReasonKind.OTHER_EVENT: _COMPLETE,
+    ReasonKind.OTHER_IMPACT: _COMPLETE,
+    ReasonKind.HOST_OPERATION_BUSY: _COMPLETE,
     ReasonKind.BY_HAND: _COMPLETE,
     ReasonKind.UNKNOWN: _COMPLETE,
     BlockerKind.ELSEWHERE: "ask whoever is in charge of the other scopes",
@@ -189,7 +195,8 @@ def actions_for(blockers: Iterable[Blocker]) -> tuple[str, ...]:
     """Return what somebody has to do about *blockers*, as far as they do not go by themselves."""
     actions = (
         ACTIONS[blocker.kind].format(
-            maintenance=blocker.maintenance_id, events=" ".join(blocker.event_ids)
+            maintenance=blocker.maintenance_id,
+            events=" ".join(blocker.awaited or blocker.event_ids),
         )
         for blocker in blockers
         if blocker.release is Release.BY_HAND

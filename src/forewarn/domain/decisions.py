@@ -22,14 +22,13 @@ from forewarn.domain.actions import (
     InquireImpact,
     ScheduleStep,
     StartEvent,
-    StartReason,
     TakeStep,
 )
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.gate import Question
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.overdue import NoteOverdue, overdue_moments
-from forewarn.domain.policy import is_approved
+from forewarn.domain.precedence import due_starts, impacts_ahead, is_withdrawn, started_on
 from forewarn.domain.schedule import due_occurrences, next_openings
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Walks, walk_all
@@ -107,25 +106,13 @@ def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
 
 def _cancellations(snapshot: Snapshot) -> Iterator[CancelEvent]:
     for event in _scheduled(snapshot):
-        if _is_of_aborted_maintenance(event, snapshot):
+        if is_withdrawn(event, snapshot):
             yield CancelEvent(event_id=event.event_id, reason="the maintenance was aborted")
 
 
 def _starts(snapshot: Snapshot, now: datetime) -> Iterator[StartEvent]:
-    waiting = {
-        event.event_id: _start_reason(event, snapshot, now)
-        for event in _scheduled(snapshot)
-        if not _is_of_aborted_maintenance(event, snapshot)
-    }
-    # The events of a host operation start together, when each of them may.
-    held_operations = {
-        snapshot.events[event_id].host_operation
-        for event_id, reason in waiting.items()
-        if reason is None
-    } - {None}
-    for event_id, reason in waiting.items():
-        if reason and snapshot.events[event_id].host_operation not in held_operations:
-            yield StartEvent(event_id=event_id, reason=reason)
+    for event_id, reason in due_starts(snapshot, now).items():
+        yield StartEvent(event_id=event_id, reason=reason)
 
 
 def _completions(snapshot: Snapshot) -> Iterator[CompleteEvent]:
@@ -202,21 +189,15 @@ def _scenario_finishes(snapshot: Snapshot) -> Iterator[FinishScenario]:
 
 
 def _impact_effects(snapshot: Snapshot, now: datetime) -> Iterator[Effect]:
-    for event in _started(snapshot):
-        for vm in event.resources:
+    for vm, started in started_on(snapshot).items():
+        for event in started:
             impact = snapshot.impacts.get((event.event_id, vm))
             if impact is None or impact.has_news(now):
                 yield InquireImpact(event_id=event.event_id, vm=vm)
-            elif impact.status is ImpactStatus.NOT_BEGUN:
+            elif impact.status is not ImpactStatus.NOT_BEGUN:
+                continue
+            elif not impacts_ahead(event, vm, started, snapshot):
                 yield BeginImpact(event_id=event.event_id, vm=vm)
-
-
-def _start_reason(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> StartReason | None:
-    if is_approved(event, snapshot.topology.scopes[event.scope_id].policy):
-        return StartReason.APPROVED
-    if event.has_reached_not_before(now):
-        return StartReason.NOT_BEFORE_REACHED
-    return None
 
 
 def _scheduled(snapshot: Snapshot) -> Iterator[ScheduledEvent]:
@@ -229,8 +210,3 @@ def _started(snapshot: Snapshot) -> Iterator[ScheduledEvent]:
     return (
         event for event in snapshot.events.values() if event.event_status is EventStatus.STARTED
     )
-
-
-def _is_of_aborted_maintenance(event: ScheduledEvent, snapshot: Snapshot) -> bool:
-    maintenance = snapshot.maintenances.get(event.maintenance_id) if event.maintenance_id else None
-    return maintenance is not None and maintenance.is_aborted
