@@ -337,9 +337,15 @@ def _keep_incarnations_rising(
     known = tx.documents() if len(new) >= _MANY else {key: tx.document(key) for key in new}
     shown_before = {key: known[key].document_incarnation for key in new}
     above = {key: incarnation for key, incarnation in shown_before.items() if incarnation}
+    # One whose name is written in another case from now on is the same to those who poll.
+    gone = {
+        name_key(name): vm
+        for name, vm in before.virtual_machines.items()
+        if name not in after.virtual_machines
+    }
     for name, vm in after.virtual_machines.items():
-        old = before.virtual_machines.get(name)
-        if old is not None and old.scope_id != vm.scope_id:
+        old = before.virtual_machines.get(name) or (gone and gone.get(name_key(name)))
+        if old and old.scope_id != vm.scope_id:
             shown = tx.document(old.scope_id).document_incarnation
             above[vm.scope_id] = max(above.get(vm.scope_id, 0), shown)
     for scope_id, incarnation in above.items():
