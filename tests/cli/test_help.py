@@ -26,6 +26,7 @@ NOUNS = {
 VERBS = {
     "fleet": {"apply", "export", "show"},
     "vm": {"add", "list", "show", "remove", "restart", "redeploy"},
+    "host": {"list", "show", "close", "open"},
     "event": {
         "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",
         "explain", "watch", "seen",
@@ -52,8 +53,6 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield ("calendar",)
     yield ("completion",)
     yield ("doctor",)
-    yield ("pause",)
-    yield ("resume",)
     for noun, verbs in VERBS.items():
         yield from ((noun, verb) for verb in sorted(verbs))
 

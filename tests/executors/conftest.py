@@ -74,21 +74,12 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
-def always() -> bool:
-    return True
-
-
-def make_command(
-    folder: Path,
-    *commands: Command,
-    places: int = PLACES,
-    may_begin: Callable[[], bool] = always,
-) -> ContractedExecutor:
+def make_command(folder: Path, *commands: Command, places: int = PLACES) -> ContractedExecutor:
     """Return an executor that remembers in *folder*."""
     contractor = ScriptContractor(
         find_among(commands),
         kind=IMPACTS,
-        records=Records(folder / "impacts", may_begin=may_begin),
+        records=Records(folder / "impacts"),
         environment={"PATH": "/usr/bin:/bin"},
         clock=SystemClock(),
         places=places,
@@ -96,14 +87,12 @@ def make_command(
     return ContractedExecutor(contractor, host_of=HOSTS.get)
 
 
-def make_webhook(
-    folder: Path, *targets: Target, may_begin: Callable[[], bool] = always
-) -> ContractedExecutor:
+def make_webhook(folder: Path, *targets: Target) -> ContractedExecutor:
     """Return an executor that remembers in *folder*, and asks often."""
     contractor = WebhookContractor(
         find_among(targets),
         kind=IMPACTS,
-        records=Records(folder / "impacts", may_begin=may_begin),
+        records=Records(folder / "impacts"),
         clock=SystemClock(),
         wall=SystemClock(),
         wait=ask_often,

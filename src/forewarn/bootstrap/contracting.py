@@ -34,7 +34,6 @@ from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
 from forewarn.executors.orders import Contractor, OrderKind
 from forewarn.executors.records import Records
 from forewarn.executors.webhook import WebhookContractor
-from forewarn.operations.pausing import find_pause
 from forewarn.ports.clock import Clock
 from forewarn.ports.executor import Executor
 from forewarn.ports.host_worker import HostWorker
@@ -104,7 +103,7 @@ def host_worker(
         if not works:
             yield None
             return
-        records = _records(settings, store, "host-work")
+        records = Records(settings.state_directory / "host-work")
         contracting = _Contracting(kind=HOST_TASKS, records=records, clock=clock)
         made = ContractedHostWorker(works, _contractors(works, contracting, store))
         with closing(made):
@@ -127,19 +126,13 @@ def _executor(
             vm = store.read(lambda reading: reading.topology().virtual_machines.get(name))
             return vm.host if vm else None
 
-        records = _records(settings, store, "impacts")
+        records = Records(settings.state_directory / "impacts")
         contracting = _Contracting(kind=IMPACTS, records=records, clock=clock)
         executor = ContractedExecutor(make_contractor(contracting), host_of=host_of)
         with closing(executor):
             yield executor
 
     return make
-
-
-def _records(settings: Settings, store: Store, folder: str) -> Records:
-    return Records(
-        settings.state_directory / folder, may_begin=lambda: store.read(find_pause) is None
-    )
 
 
 def _contractors(

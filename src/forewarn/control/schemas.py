@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import (
     BaseModel,
@@ -35,6 +35,7 @@ Moment = Annotated[
 ]
 Names = Annotated[list[Text], Field(max_length=100_000)]
 Labels = Annotated[dict[Text, Text], Field(max_length=100)]
+AS_IS: Final = "State facts: place virtual machines also on hosts that are closed or worked on."
 
 
 class _Request(BaseModel):
@@ -83,8 +84,8 @@ class CancelRequest(_Request):
     reason: Text = ""
 
 
-class PauseRequest(_Request):
-    """Pause the server."""
+class CloseRequest(_Request):
+    """Have a host take no more virtual machines."""
 
     reason: Text = ""
 
@@ -94,6 +95,7 @@ class FleetRequest(_Request):
 
     fleet: dict[str, JsonValue]
     prune: StrictBool = False
+    as_is: Annotated[StrictBool, Field(description=AS_IS)] = False
     dry_run: Annotated[StrictBool, Field(description="Tell what would change.")] = False
 
 
