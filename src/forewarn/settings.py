@@ -186,6 +186,9 @@ class Settings(BaseSettings):
         default=None,
         description="A file that says which command or webhook carries what out.",
     )
+    paused: bool = Field(
+        default=False, description="Serve, but begin nothing until forewarn resume."
+    )
     notice: NoticeMode = Field(
         default=NoticeMode.ALWAYS,
         description="Whether user operations nobody polls for are announced.",

@@ -110,6 +110,7 @@ def server(store: Store, rules: Rules) -> Iterator[str]:
         authenticate=authenticator(store, now=lambda: MORNING, admin="alice", admin_secret=TOKEN),
         is_ready=lambda: True,
         changed=lambda: None,
+        settled=lambda: None,
         impacts=dict,
         answers=dict,
         feed=feed,

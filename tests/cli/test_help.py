@@ -26,7 +26,6 @@ NOUNS = {
 VERBS = {
     "fleet": {"apply", "export", "show"},
     "vm": {"add", "list", "show", "remove", "restart", "redeploy"},
-    "host": {"list", "show", "close", "open"},
     "event": {
         "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",
         "explain", "watch", "seen",
@@ -53,6 +52,8 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield ("calendar",)
     yield ("completion",)
     yield ("doctor",)
+    yield ("pause",)
+    yield ("resume",)
     for noun, verbs in VERBS.items():
         yield from ((noun, verb) for verb in sorted(verbs))
 

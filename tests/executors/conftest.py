@@ -74,12 +74,21 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
-def make_command(folder: Path, *commands: Command, places: int = PLACES) -> ContractedExecutor:
+def always() -> bool:
+    return True
+
+
+def make_command(
+    folder: Path,
+    *commands: Command,
+    places: int = PLACES,
+    may_begin: Callable[[], bool] = always,
+) -> ContractedExecutor:
     """Return an executor that remembers in *folder*."""
     contractor = ScriptContractor(
         find_among(commands),
         kind=IMPACTS,
-        records=Records(folder / "impacts"),
+        records=Records(folder / "impacts", may_begin=may_begin),
         environment={"PATH": "/usr/bin:/bin"},
         clock=SystemClock(),
         places=places,
@@ -87,12 +96,14 @@ def make_command(folder: Path, *commands: Command, places: int = PLACES) -> Cont
     return ContractedExecutor(contractor, host_of=HOSTS.get)
 
 
-def make_webhook(folder: Path, *targets: Target) -> ContractedExecutor:
+def make_webhook(
+    folder: Path, *targets: Target, may_begin: Callable[[], bool] = always
+) -> ContractedExecutor:
     """Return an executor that remembers in *folder*, and asks often."""
     contractor = WebhookContractor(
         find_among(targets),
         kind=IMPACTS,
-        records=Records(folder / "impacts"),
+        records=Records(folder / "impacts", may_begin=may_begin),
         clock=SystemClock(),
         wall=SystemClock(),
         wait=ask_often,

@@ -397,3 +397,22 @@ def test_ended_script_leaves_no_process(tmp_path: Path) -> None:
         return [str(line) for line in lines if line.exists()]
 
     wait_until(lambda: not attended(), "a process is left")
+
+
+def test_script_that_waits_for_a_place_is_not_begun_during_a_pause(tmp_path: Path) -> None:
+    paused = threading.Event()
+    executor = make_command(
+        tmp_path,
+        Command(run=("/bin/sleep", "0.2")),
+        places=1,
+        may_begin=lambda: not paused.is_set(),
+    )
+    executor.begin(EVENT, WEB_0, epoch=1)
+    executor.begin(EVENT, WEB_1, epoch=1)
+    paused.set()
+    wait_for(executor, is_over)
+    other = (EVENT.event_id, WEB_1)
+
+    assert executor.inquire(*other).reason == "it waits, as the server is paused"
+    paused.clear()
+    assert wait_for(executor, is_over, other).status is ImpactStatus.DONE

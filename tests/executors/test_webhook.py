@@ -424,3 +424,23 @@ def test_closing_does_not_wait_for_a_target_that_hangs(target: OrderTarget, tmp_
     executor.close()
 
     assert time.monotonic() - began < 3.5
+
+
+def test_order_that_its_target_has_not_taken_is_not_sent_again_during_a_pause(
+    target: OrderTarget, tmp_path: Path
+) -> None:
+    paused = threading.Event()
+    target.on_post = lambda _: say(503)
+    executor = make_webhook(tmp_path, Target(url=target.url), may_begin=lambda: not paused.is_set())
+    begin(executor)
+    wait_for(executor, lambda impact: impact.status is ImpactStatus.UNKNOWN)
+    paused.set()
+    wait_for(executor, lambda impact: impact.reason == "it waits, as the server is paused")
+    asked = len(target.asked)
+
+    assert executor.inquire(*KEY).reason == "it waits, as the server is paused"
+    assert len(target.asked) == asked
+    paused.clear()
+    target.on_post = lambda _: None
+    wait_for(executor, lambda impact: impact.reason == "working")
+    executor.close()

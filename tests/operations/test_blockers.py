@@ -32,6 +32,8 @@ from forewarn.operations.events import (
     cancel_event,
     complete_event,
     create_events,
+    operate,
+    start_event,
 )
 from forewarn.operations.explain import MaintenanceExplanation, explain_maintenance
 from forewarn.operations.fleet import read_fleet_file
@@ -163,6 +165,11 @@ class World:
         order = EventOrder(event_type=EventType.FREEZE, resources=names)
         (event,) = self.store.write(lambda tx: create_events(tx, self.context(), order))
         return event
+
+    def restart(self, name: str) -> ScheduledEvent:
+        """Restart it as its owner, at once."""
+        event = self.store.write(lambda tx: operate(tx, self.context(), name, EventType.REBOOT))
+        return self.store.write(lambda tx: start_event(tx, self.context(), event.event_id))
 
     def approve(self, name: EventId) -> None:
         self.store.write(lambda tx: approve_event(tx, self.context(), name))
@@ -296,6 +303,33 @@ def test_impact_that_is_running(world: World) -> None:
         "the executor is asked again at 2026-01-05 08:05:00 GMT."
     )
     assert "at 2026-01-05 08:05:00 GMT at the latest" in world.verdict()
+
+
+def test_event_that_waits_for_a_restart_of_its_virtual_machine(world: World) -> None:
+    world.start("db")
+    restarted = world.restart("db-0")
+
+    world.approve(E1)
+
+    assert world.sentence(ReasonKind.OTHER_EVENT) == (
+        f"Event {E1} in {DB}: It waits for {restarted.event_id} on db-0 to end: "
+        "a virtual machine has one impact at a time."
+    )
+    assert world.explain().standstill.verdict.kind is VerdictKind.BY_PROGRESS
+    world.advance(minutes=10)
+    assert world.blockers().keys() == {ReasonKind.RUNNING}
+
+
+def test_event_that_waits_for_a_restart_by_hand(world: World) -> None:
+    world.lead(ManualExecutor())
+    world.start("db")
+    restarted = world.restart("db-0")
+
+    world.advance(minutes=16)
+
+    assert world.verdict() == (
+        f"It never goes on unless somebody acts: forewarn event complete {restarted.event_id}."
+    )
 
 
 def test_impact_that_is_not_simulated_ends_nobody_knows_when(world: World) -> None:

@@ -194,6 +194,30 @@ def test_machine_that_joins_a_scope_reads_a_higher_number(fleet: Store, operator
     assert document.document_incarnation == 2
 
 
+def test_machine_that_moves_under_its_name_in_another_case_reads_higher_numbers(
+    fleet: Store, operator: Context
+) -> None:
+    freeze(fleet, operator, "web-1")
+    renamed = read_fleet_file(
+        """
+        [[availability_set]]
+        name = "web"
+        update_domains = 3
+        [[virtual_machine]]
+        name = "web-1"
+        availability_set = "web"
+        host = "kvm-1"
+        [[virtual_machine]]
+        name = "WEB-0"
+        """
+    )
+
+    fleet.write(lambda tx: apply_fleet(tx, operator, renamed, prune=True))
+
+    alone = ScopeId("virtual-machine/WEB-0")
+    assert fleet.read(lambda reading: reading.document(alone)).document_incarnation == 2
+
+
 def test_machine_is_found_in_any_case(fleet: Store) -> None:
     known = topology(fleet)
 

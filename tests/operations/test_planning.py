@@ -22,6 +22,7 @@ from forewarn.operations.events import (
     EventOrder,
     complete_event,
     create_events,
+    operate,
     start_event,
 )
 from forewarn.operations.gates import GateNotFoundError
@@ -132,3 +133,18 @@ def test_window_at_the_change_to_summer_time_is_planned_by_the_clock_on_the_wall
     assert not made.errors
     assert made.steps[0].earliest
     assert made.steps[0].earliest.begins == datetime(2026, 4, 5, 0, 0, tzinfo=UTC)
+
+
+def test_restart_by_an_owner_is_counted(fleet: Store, operator: Context) -> None:
+    fleet.write(lambda tx: operate(tx, operator, "web-1", EventType.REBOOT))
+
+    made = plan(fleet, operator)
+
+    assert [(step.shares[0].resources, step.shares[0].available) for step in made.steps] == [
+        (("web-0",), 0),
+        (("web-1",), 1),
+    ]
+    assert made.remarks[-1] == (
+        "Other events are in flight for web-1, such as restarts by their owners: "
+        "a step with these virtual machines starts when they have ended."
+    )

@@ -38,6 +38,7 @@ from forewarn.domain.event import (
     cancel,
     request_start,
     schedule,
+    start,
     start_unannounced,
 )
 from forewarn.domain.explanation import Reason, ReasonKind, explain
@@ -217,6 +218,12 @@ class Walk(RuleBasedStateMachine):
         if event:
             self.put(cancel(event, now=self.now))
 
+    @rule(data=st.data())
+    def operator_forces_a_start(self, data: st.DataObject) -> None:
+        event = self.draw_event(data, EventStatus.SCHEDULED)
+        if event:
+            self.put(start(event, now=self.now))
+
     @rule(data=st.data(), verb=st.sampled_from(["pause", "resume", "resume", "resume", "abort"]))
     def operator_steers(self, data: st.DataObject, verb: str) -> None:
         maintenance = data.draw(st.sampled_from(list(self.snapshot.maintenances.values())))
@@ -267,6 +274,11 @@ class Walk(RuleBasedStateMachine):
     @invariant()
     def impact_happens_at_most_once(self) -> None:
         assert all(times == 1 for times in self.begun.values())
+
+    @invariant()
+    def virtual_machine_has_one_impact_at_a_time(self) -> None:
+        running = [vm for (_, vm), said in self.executor.items() if said is ImpactStatus.RUNNING]
+        assert len(running) == len(set(running))
 
     @invariant()
     def no_maintenance_names_a_vm_twice_on_one_host(self) -> None:
@@ -320,6 +332,7 @@ class Walk(RuleBasedStateMachine):
                 break
             self.maintenances_have_one_update_domain_of_a_scope_in_flight()
             self.impact_happens_at_most_once()
+            self.virtual_machine_has_one_impact_at_a_time()
         assert all(maintenance.finished_at for maintenance in self.snapshot.maintenances.values())
         assert not list(self.in_flight())
 

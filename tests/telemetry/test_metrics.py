@@ -244,6 +244,7 @@ def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> 
             watchers=lambda: 0,
             lateness=Distribution(()),
             epoch=1,
+            is_paused=lambda: False,
             refused={},
         )
     )

@@ -34,6 +34,7 @@ from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
 from forewarn.executors.orders import Contractor, OrderKind
 from forewarn.executors.records import Records
 from forewarn.executors.webhook import WebhookContractor
+from forewarn.operations.pausing import find_pause
 from forewarn.ports.clock import Clock
 from forewarn.ports.executor import Executor
 from forewarn.ports.host_worker import HostWorker
@@ -103,7 +104,7 @@ def host_worker(
         if not works:
             yield None
             return
-        records = Records(settings.state_directory / "host-work")
+        records = _records(settings, store, "host-work")
         contracting = _Contracting(kind=HOST_TASKS, records=records, clock=clock)
         made = ContractedHostWorker(works, _contractors(works, contracting, store))
         with closing(made):
@@ -126,13 +127,19 @@ def _executor(
             vm = store.read(lambda reading: reading.topology().virtual_machines.get(name))
             return vm.host if vm else None
 
-        records = Records(settings.state_directory / "impacts")
+        records = _records(settings, store, "impacts")
         contracting = _Contracting(kind=IMPACTS, records=records, clock=clock)
         executor = ContractedExecutor(make_contractor(contracting), host_of=host_of)
         with closing(executor):
             yield executor
 
     return make
+
+
+def _records(settings: Settings, store: Store, folder: str) -> Records:
+    return Records(
+        settings.state_directory / folder, may_begin=lambda: store.read(find_pause) is None
+    )
 
 
 def _contractors(

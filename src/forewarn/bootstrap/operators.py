@@ -18,6 +18,7 @@ from forewarn.control.authentication import authenticator
 from forewarn.control.feed import Feed
 from forewarn.control.services import Services
 from forewarn.emulator.builtin import built_in_scenarios
+from forewarn.operations.pausing import find_pause
 from forewarn.telemetry.metrics import Sources, exporter
 
 _GRACE_SECONDS: Final = 5
@@ -69,6 +70,7 @@ def control_server(
         ),
         is_ready=is_ready,
         changed=service.changed,
+        settled=service.scheduler.finish_turn,
         impacts=lambda: service.scheduler.impacts,
         answers=lambda: service.scheduler.answers,
         feed=feed,
@@ -104,5 +106,6 @@ def _sources(service: Service, feed: Feed, refused: Mapping[str, int]) -> Source
         watchers=lambda: feed.watchers,
         lateness=service.scheduler.lateness,
         epoch=service.scheduler.epoch,
+        is_paused=lambda: service.store.read(find_pause) is not None,
         refused=refused,
     )

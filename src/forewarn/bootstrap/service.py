@@ -48,7 +48,12 @@ def assemble(
     told = notifications or Notifications()
     wall, clock = SystemClock(), beginning.clock
     works = workforce.host_worker.rules if workforce.host_worker else ()
-    rules = replace(make_rules(settings), targets=told.targets, host_works=tuple(works))
+    rules = replace(
+        make_rules(settings),
+        targets=told.targets,
+        host_works=tuple(works),
+        gates=tuple(gates or ()),
+    )
 
     def context(who: str) -> Context:
         return Context(who=who, now=clock.now(), at=wall.now(), new_id=new_id, rules=rules)

@@ -4,7 +4,7 @@ import os
 import socket
 import uuid
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ from forewarn.operations.durations import parse_duration
 from forewarn.operations.fleet import Fleet, FleetError, FleetMistakesError, read_fleet_file
 from forewarn.operations.fleet_lines import FleetLines, subject_of
 from forewarn.operations.inventory import apply_fleet, find_vm
+from forewarn.operations.pausing import pause_server
 from forewarn.operations.toml_lines import place
 from forewarn.ports.clock import Clock
 from forewarn.ports.store import Store, StoreError, Transaction
@@ -132,12 +133,11 @@ def new_id() -> EventId:
 def _begin(tx: Transaction, settings: Settings, fleet: Fleet | None, now: datetime) -> Beginning:
     clock = _take_over_clock(tx, settings, now)
     _take_over_wire(tx, settings.preview_wire, clock.now())
+    context = Context(who=ADMIN, now=clock.now(), at=now, new_id=new_id, rules=make_rules(settings))
     if fleet is not None:
-        context = Context(
-            who=ADMIN, now=clock.now(), at=now, new_id=new_id, rules=make_rules(settings)
-        )
-        # What a host is doing must not keep the server from answering polls.
-        apply_fleet(tx, context, replace(fleet, as_is=True))
+        apply_fleet(tx, context, fleet)
+    if settings.paused:
+        pause_server(tx, context, "started with --paused")
     if settings.default_vm is not None:
         _check_default_vm(tx, settings.default_vm)
     epoch = tx.next_epoch()

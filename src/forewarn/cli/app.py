@@ -16,7 +16,6 @@ from forewarn.cli import (
     fault,
     fleet,
     gate,
-    host,
     maintenance,
     notification,
     scenario,
@@ -29,9 +28,12 @@ from forewarn.cli.completion import completion
 from forewarn.cli.demo import demo
 from forewarn.cli.doctor import doctor
 from forewarn.cli.serve import serve
+from forewarn.cli.server import pause, resume
 from forewarn.cli.session import command
 
-_RARE: Final = frozenset({"calendar", "clock", "completion", "config", "db", "emulator", "fault"})
+_RARE: Final = frozenset(
+    {"calendar", "clock", "completion", "config", "db", "emulator", "fault", "pause", "resume"}
+)
 """The commands that the help only names, so that it fits a screen."""
 
 
@@ -44,7 +46,7 @@ class _Screenful(TyperGroup):
         super().format_commands(ctx, formatter)
         self.commands = known
         formatter.write_paragraph()
-        formatter.write_text(f"Also, with --help: {', '.join(sorted(_RARE & known.keys()))}.")
+        formatter.write_text(f"Also, each with --help: {', '.join(sorted(_RARE & known.keys()))}.")
 
 
 app = typer.Typer(
@@ -58,13 +60,15 @@ app = typer.Typer(
 app.command(short_help="Watch a roll-out go through a fleet.")(demo)
 app.command()(serve)
 for noun in (
-    fleet, vm, host, event, maintenance, gate, scenario, clock, notification, fault, emulator,
-    token, db, config,
+    fleet, vm, event, maintenance, gate, scenario, clock, notification, fault, emulator, token, db,
+    config,
 ):  # fmt: skip
     app.add_typer(noun.app)
 command(app, "calendar")(calendar)
 command(app, "audit")(audit)
 command(app, "doctor")(doctor)
+command(app, "pause")(pause)
+command(app, "resume")(resume)
 app.command()(completion)
 
 

@@ -17,7 +17,7 @@ from forewarn.cli.fleet_changes import print_change
 from forewarn.cli.output import Row, print_table
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import RefusedError, Session, command, noun
-from forewarn.cli.vm import COLUMNS, AsIs
+from forewarn.cli.vm import COLUMNS
 from forewarn.operations.fleet import write_fleet_file
 from forewarn.operations.fleet_lines import FleetLines
 from forewarn.operations.toml_lines import syntax_line
@@ -31,7 +31,6 @@ def apply(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The fleet file, or - to read it.")],
     *,
     prune: Annotated[bool, typer.Option("--prune", help="Remove what it leaves out.")] = False,
-    as_is: AsIs = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -45,7 +44,7 @@ def apply(
         confirm_on_terminal(
             f"Remove every virtual machine that {name_file(file)} leaves out?", yes=yes
         )
-    body = {"fleet": fleet, "prune": prune, "as_is": as_is, "dry_run": dry_run}
+    body = {"fleet": fleet, "prune": prune, "dry_run": dry_run}
     try:
         with _shown_progress() as note:
             answer = session.post_followed("fleet", body=body, note=note)

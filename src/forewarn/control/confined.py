@@ -19,6 +19,7 @@ from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName,
 from forewarn.domain.notification import Notification, NotificationStatus, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
+from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
 from forewarn.ports.store import (
     AuditEntry,
@@ -165,6 +166,10 @@ class ConfinedReading:
         """Return the parts of runs that are in the scopes."""
         every = self._all.scenario_runs(finished=finished, older_than=older_than)
         return _newest(map(self._part_of_run, reversed(every)), limit)
+
+    def schedules(self) -> tuple[Schedule, ...]:
+        """Return none: what they select may be in any scope when they are due."""
+        return ()
 
     def document(self, scope_id: ScopeId) -> Document:
         """Return what one of the scopes is shown."""
@@ -330,6 +335,7 @@ class ConfinedTransaction(ConfinedReading):
         """Keep what the caller was answered."""
         self._tx.put_answer(answer)
 
+    put_schedule = remove_schedule = ConfinedReading.refuse
     put_topology = put_scenario_run = put_token = put_setting = ConfinedReading.refuse
     put_polled_at = put_simulated_impact = next_epoch = check_epoch = ConfinedReading.refuse
     remove_memberships = ConfinedReading.refuse

@@ -93,7 +93,7 @@ def _answer(request: Request, caller: Caller, body: list[bytes], progress: Progr
 def _apply(caller: Caller, body: list[bytes], progress: Progress) -> bytes:
     with calmly(sum(map(len, body))):
         order = read_declaration(body, progress)
-        fleet = replace(examine_fleet(order.fleet), as_is=order.as_is)
+        fleet = examine_fleet(order.fleet)
         let_go(order.fleet)
         progress(Step.CHECKING, len(fleet.virtual_machines))
         change = _change(caller, fleet, order, progress)

@@ -54,7 +54,6 @@ from forewarn.operations.notifications import (
     UnknownNotificationError,
     UnknownTargetError,
 )
-from forewarn.operations.placements import HostClosedError
 from forewarn.operations.repeats import IdempotencyKeyReusedError
 from forewarn.operations.scenario_file import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError, UnknownScenarioRunError
@@ -151,7 +150,6 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     UserOperationError: HTTPStatus.CONFLICT,
     VirtualMachineBusyError: HTTPStatus.CONFLICT,
     VirtualMachineExistsError: HTTPStatus.CONFLICT,
-    HostClosedError: HTTPStatus.CONFLICT,
     ClockError: HTTPStatus.CONFLICT,
     PreconditionFailedError: HTTPStatus.PRECONDITION_FAILED,
     IdempotencyKeyReusedError: HTTPStatus.UNPROCESSABLE_ENTITY,

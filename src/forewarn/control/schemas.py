@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Final, Self
+from typing import Annotated, Self
 
 from pydantic import (
     BaseModel,
@@ -35,7 +35,6 @@ Moment = Annotated[
 ]
 Names = Annotated[list[Text], Field(max_length=100_000)]
 Labels = Annotated[dict[Text, Text], Field(max_length=100)]
-AS_IS: Final = "State facts: place virtual machines also on hosts that are closed or worked on."
 
 
 class _Request(BaseModel):
@@ -84,8 +83,8 @@ class CancelRequest(_Request):
     reason: Text = ""
 
 
-class CloseRequest(_Request):
-    """Have a host take no more virtual machines."""
+class PauseRequest(_Request):
+    """Pause the server."""
 
     reason: Text = ""
 
@@ -95,7 +94,6 @@ class FleetRequest(_Request):
 
     fleet: dict[str, JsonValue]
     prune: StrictBool = False
-    as_is: Annotated[StrictBool, Field(description=AS_IS)] = False
     dry_run: Annotated[StrictBool, Field(description="Tell what would change.")] = False
 
 

@@ -88,7 +88,8 @@ class NoGates:
 class Services:
     """Everything the routes use. *changed* is called after each write, to wake the scheduler.
 
-    *impacts* is what the executors last said and *answers* what the gates did, as far as the
+    *settled* returns once the scheduler does nothing any more that it decided before the last
+    write. *impacts* is what the executors last said and *answers* what the gates did, as far as the
     scheduler knows; *feed* has to be told of the changes of the store; *metrics* writes the figures
     for Prometheus.
     """
@@ -100,6 +101,7 @@ class Services:
     authenticate: Callable[[str], Principal | None]
     is_ready: Callable[[], bool]
     changed: Callable[[], None]
+    settled: Callable[[], None]
     impacts: Callable[[], Impacts]
     answers: Callable[[], Answers]
     feed: Feed

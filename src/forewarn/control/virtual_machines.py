@@ -1,10 +1,8 @@
 """/virtual-machines: one by one, and what their owners ask for."""
 
-from dataclasses import replace
 from operator import attrgetter
-from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Caller, Operating, Viewing
@@ -15,7 +13,6 @@ from forewarn.control.paging import LINKED, Paged
 from forewarn.control.problems import VirtualMachineExistsError
 from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.control.schemas import (
-    AS_IS,
     EventView,
     FleetChangeView,
     VirtualMachineRequest,
@@ -33,8 +30,6 @@ from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventType
 
 router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
-
-AsIs = Annotated[bool, Query(description=AS_IS)]
 
 
 @router.get("", response_model=VirtualMachinesView, responses=LINKED)
@@ -60,11 +55,11 @@ def list_virtual_machines(caller: Viewing, paging: Paged) -> Response:
     responses=would_answer(VirtualMachineView),
 )
 def add_virtual_machine(
-    caller: Administering, key: Key, request: VirtualMachineRequest, *, as_is: AsIs = False
+    caller: Administering, key: Key, request: VirtualMachineRequest
 ) -> VirtualMachineView:
     """Add one virtual machine to the fleet."""
     declared = request.model_dump(exclude_none=True)
-    fleet = replace(read_fleet({"virtual_machine": [declared]}), as_is=as_is)
+    fleet = read_fleet({"virtual_machine": [declared]})
     return caller.write_once(
         key, VirtualMachineView, lambda tx, context: _add(tx, context, fleet, request.name)
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from forewarn.domain.event import Outcome
 from forewarn.domain.gate import Question
@@ -10,6 +10,7 @@ from forewarn.domain.maintenance import Step
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, VmName
 from forewarn.domain.overdue import NoteOverdue
 from forewarn.domain.scenario import ScenarioStep
+from forewarn.domain.schedule import PassOccurrence, StartOccurrence
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -110,6 +111,16 @@ Action: TypeAlias = (
 )
 """Something to record."""
 
+BEGINS_NOTHING: Final = (
+    CompleteEvent,
+    CancelEvent,
+    NoteOverdue,
+    FinishMaintenance,
+    FinishScenario,
+    InquireImpact,
+)
+"""What is also done while the server is paused; whatever is not named here waits."""
+
 Effect: TypeAlias = InquireImpact | BeginImpact | AskGate
 """Something to perform, after everything decided with it is recorded."""
 
@@ -118,12 +129,14 @@ Effect: TypeAlias = InquireImpact | BeginImpact | AskGate
 class Decisions:
     """What is due now: first record the actions, then perform the effects.
 
-    *questions* are those that gates are asked at present, answered or not.
+    *questions* are those that gates are asked at present, answered or not. *occurrences* of
+    schedules are due only when nothing else is.
     """
 
     actions: tuple[Action, ...]
     effects: tuple[Effect, ...]
     questions: frozenset[Question] = frozenset()
+    occurrences: tuple[PassOccurrence | StartOccurrence, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.actions or self.effects)
+        return bool(self.actions or self.effects or self.occurrences)

@@ -6,9 +6,11 @@ these loses nothing and repeats nothing: the next leader takes a new snapshot an
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from forewarn.domain.actions import (
+    BEGINS_NOTHING,
     AskGate,
     BeginImpact,
     CancelEvent,
@@ -20,14 +22,14 @@ from forewarn.domain.actions import (
     InquireImpact,
     ScheduleStep,
     StartEvent,
-    StartReason,
     TakeStep,
 )
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.gate import Question
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.overdue import NoteOverdue, overdue_moments
-from forewarn.domain.policy import is_approved
+from forewarn.domain.precedence import due_starts, impacts_ahead, is_withdrawn, started_on
+from forewarn.domain.schedule import due_occurrences, next_openings
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Walks, walk_all
 from forewarn.protocol.vocabulary import EventStatus
@@ -35,10 +37,27 @@ from forewarn.protocol.vocabulary import EventStatus
 
 def decide(snapshot: Snapshot, now: datetime) -> Decisions:
     """Say what is due at *now*."""
+    if snapshot.server_pause is not None:
+        return _without_beginnings(_decide_all(snapshot, now))
+    due = _due(snapshot, now)
+    if due:
+        return due
+    # They come last: whether one starts depends on whether the Maintenance before it has finished.
+    schedules = snapshot.schedules.values()
+    return replace(
+        due, occurrences=tuple(due_occurrences(schedules, snapshot.maintenances.keys(), now))
+    )
+
+
+def _due(snapshot: Snapshot, now: datetime) -> Decisions:
     scenario_steps = tuple(_scenario_steps(snapshot, now))
     if scenario_steps:
         # They come first and alone: what else is due depends on what they change.
         return Decisions(actions=scenario_steps, effects=(), questions=frozenset(snapshot.answers))
+    return _decide_all(snapshot, now)
+
+
+def _decide_all(snapshot: Snapshot, now: datetime) -> Decisions:
     walks = walk_all(snapshot, now)
     return Decisions(
         actions=(
@@ -52,6 +71,14 @@ def decide(snapshot: Snapshot, now: datetime) -> Decisions:
         ),
         effects=(*_impact_effects(snapshot, now), *_gate_effects(snapshot, walks, now)),
         questions=_questions(walks),
+    )
+
+
+def _without_beginnings(due: Decisions) -> Decisions:
+    return replace(
+        due,
+        actions=tuple(action for action in due.actions if isinstance(action, BEGINS_NOTHING)),
+        effects=tuple(effect for effect in due.effects if isinstance(effect, BEGINS_NOTHING)),
     )
 
 
@@ -73,30 +100,19 @@ def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
         if brake.until
     ]
     moments += [run.next_step_at for run in snapshot.scenario_runs.values() if run.next_step_at]
+    moments += next_openings(snapshot.schedules.values())
     return min((moment for moment in moments if moment > now), default=None)
 
 
 def _cancellations(snapshot: Snapshot) -> Iterator[CancelEvent]:
     for event in _scheduled(snapshot):
-        if _is_of_aborted_maintenance(event, snapshot):
+        if is_withdrawn(event, snapshot):
             yield CancelEvent(event_id=event.event_id, reason="the maintenance was aborted")
 
 
 def _starts(snapshot: Snapshot, now: datetime) -> Iterator[StartEvent]:
-    waiting = {
-        event.event_id: _start_reason(event, snapshot, now)
-        for event in _scheduled(snapshot)
-        if not _is_of_aborted_maintenance(event, snapshot)
-    }
-    # The events of a host operation start together, when each of them may.
-    held_operations = {
-        snapshot.events[event_id].host_operation
-        for event_id, reason in waiting.items()
-        if reason is None
-    } - {None}
-    for event_id, reason in waiting.items():
-        if reason and snapshot.events[event_id].host_operation not in held_operations:
-            yield StartEvent(event_id=event_id, reason=reason)
+    for event_id, reason in due_starts(snapshot, now).items():
+        yield StartEvent(event_id=event_id, reason=reason)
 
 
 def _completions(snapshot: Snapshot) -> Iterator[CompleteEvent]:
@@ -173,21 +189,15 @@ def _scenario_finishes(snapshot: Snapshot) -> Iterator[FinishScenario]:
 
 
 def _impact_effects(snapshot: Snapshot, now: datetime) -> Iterator[Effect]:
-    for event in _started(snapshot):
-        for vm in event.resources:
+    for vm, started in started_on(snapshot).items():
+        for event in started:
             impact = snapshot.impacts.get((event.event_id, vm))
             if impact is None or impact.has_news(now):
                 yield InquireImpact(event_id=event.event_id, vm=vm)
-            elif impact.status is ImpactStatus.NOT_BEGUN:
+            elif impact.status is not ImpactStatus.NOT_BEGUN:
+                continue
+            elif not impacts_ahead(event, vm, started, snapshot):
                 yield BeginImpact(event_id=event.event_id, vm=vm)
-
-
-def _start_reason(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> StartReason | None:
-    if is_approved(event, snapshot.topology.scopes[event.scope_id].policy):
-        return StartReason.APPROVED
-    if event.has_reached_not_before(now):
-        return StartReason.NOT_BEFORE_REACHED
-    return None
 
 
 def _scheduled(snapshot: Snapshot) -> Iterator[ScheduledEvent]:
@@ -200,8 +210,3 @@ def _started(snapshot: Snapshot) -> Iterator[ScheduledEvent]:
     return (
         event for event in snapshot.events.values() if event.event_status is EventStatus.STARTED
     )
-
-
-def _is_of_aborted_maintenance(event: ScheduledEvent, snapshot: Snapshot) -> bool:
-    maintenance = snapshot.maintenances.get(event.maintenance_id) if event.maintenance_id else None
-    return maintenance is not None and maintenance.is_aborted

@@ -5,7 +5,7 @@ event does not start, or does not end; an event in flight that nothing holds is 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, assert_never
@@ -14,6 +14,14 @@ from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy, is_approved, missing_approvals
+from forewarn.domain.precedence import (
+    events_ahead,
+    impacts_awaited,
+    is_withdrawn,
+    partners_of,
+    rivals_of,
+    start_reason,
+)
 from forewarn.domain.scenario import Intervention, ScenarioRun
 from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId, EventStatus
@@ -22,14 +30,18 @@ from forewarn.protocol.vocabulary import EventId, EventStatus
 class ReasonKind(StrEnum):
     """What kind of thing there is to say about an event."""
 
+    SERVER_PAUSED = "server-paused"
     APPROVAL_OF_ANY = "approval-of-any"
     APPROVAL_OF_ALL = "approval-of-all"
     APPROVAL_OF_LEADER = "approval-of-leader"
     HOST_OPERATION = "host-operation"
+    HOST_OPERATION_BUSY = "host-operation-busy"
     HOST_OPERATION_ELSEWHERE = "host-operation-elsewhere"
+    OTHER_EVENT = "other-event"
     MAINTENANCE_ABORTED = "maintenance-aborted"
     NOT_ASKED = "not-asked"
     NOT_BEGUN = "not-begun"
+    OTHER_IMPACT = "other-impact"
     RUNNING = "running"
     BY_HAND = "by-hand"
     UNKNOWN = "unknown"
@@ -40,6 +52,7 @@ class ReasonKind(StrEnum):
     IMPACT_DONE = "impact-done"
     IMPACT_FAILED = "impact-failed"
     ABOUT_TO_COMPLETE = "about-to-complete"
+    AWAITED = "awaited"
     OVERLAP = "overlap"
     MAINTENANCE = "maintenance"
     MAINTENANCE_PAUSED = "maintenance-paused"
@@ -51,6 +64,10 @@ class ReasonKind(StrEnum):
 
 
 SENTENCES: Final[Mapping[ReasonKind, str]] = {
+    ReasonKind.SERVER_PAUSED: (
+        "The server has been paused by {about} since {since}, and begins nothing. "
+        "Let it continue with: forewarn resume"
+    ),
     ReasonKind.APPROVAL_OF_ANY: "Nobody has approved it; the approval of one is enough ({vms}).",
     ReasonKind.APPROVAL_OF_ALL: "Not approved by {vms}; each of its virtual machines has to.",
     ReasonKind.APPROVAL_OF_LEADER: "Not approved by {vms}, whose approval is the one that counts.",
@@ -58,13 +75,20 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
         "It starts together with {events} on {about}, which is not approved by {vms} "
         "and waits until {until} at most."
     ),
+    ReasonKind.HOST_OPERATION_BUSY: (
+        "It starts together with the other events on {about}, one of which waits for {events} "
+        "on {vms} to end."
+    ),
     ReasonKind.HOST_OPERATION_ELSEWHERE: (
-        "It starts together with events of other scopes on {about}, "
-        "which are not approved and wait until {until} at most."
+        "It starts together with events of other scopes on {about}, which are not ready{until}."
+    ),
+    ReasonKind.OTHER_EVENT: (
+        "It waits for {events} on {vms} to end: a virtual machine has one impact at a time."
     ),
     ReasonKind.MAINTENANCE_ABORTED: "Its maintenance {about} was aborted; it is being withdrawn.",
     ReasonKind.NOT_ASKED: "The executor has not been asked about {vms} since the server started.",
     ReasonKind.NOT_BEGUN: "The impact on {vms} has not begun, though it started at {since}.",
+    ReasonKind.OTHER_IMPACT: "The impact on {vms} begins when that of {events} is over.",
     ReasonKind.RUNNING: "The impact on {vms} has been running since {since}{about}{until}.",
     ReasonKind.BY_HAND: (
         "An operator has to carry it out on {vms}, since {since}, and then complete it, "
@@ -83,6 +107,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.IMPACT_DONE: "The impact on {vms} is over.",
     ReasonKind.IMPACT_FAILED: "The impact on {vms} has failed{about}.",
     ReasonKind.ABOUT_TO_COMPLETE: "Nothing holds it: it is about to complete.",
+    ReasonKind.AWAITED: "{events} waits for it to end on {vms}.",
     ReasonKind.OVERLAP: (
         "Beside it, {events} is in flight for {vms}, of another update domain ({about}) "
         "of the same scope."
@@ -101,14 +126,18 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
 
 HOLDING: Final = frozenset(
     {
+        ReasonKind.SERVER_PAUSED,
         ReasonKind.APPROVAL_OF_ANY,
         ReasonKind.APPROVAL_OF_ALL,
         ReasonKind.APPROVAL_OF_LEADER,
         ReasonKind.HOST_OPERATION,
+        ReasonKind.HOST_OPERATION_BUSY,
         ReasonKind.HOST_OPERATION_ELSEWHERE,
+        ReasonKind.OTHER_EVENT,
         ReasonKind.MAINTENANCE_ABORTED,
         ReasonKind.NOT_ASKED,
         ReasonKind.NOT_BEGUN,
+        ReasonKind.OTHER_IMPACT,
         ReasonKind.RUNNING,
         ReasonKind.BY_HAND,
         ReasonKind.UNKNOWN,
@@ -131,6 +160,7 @@ _IMPACT: Final = {
 _OUTCOME: Final = {Outcome.SUCCEEDED: ReasonKind.SUCCEEDED, Outcome.FAILED: ReasonKind.FAILED}
 # The kinds whose last word is a clause that may be missing, with how the clause begins.
 _CLAUSES: Final[Mapping[ReasonKind, str]] = {
+    ReasonKind.HOST_OPERATION_ELSEWHERE: " and wait for approval until ",
     ReasonKind.RUNNING: "; the executor is asked again at ",
     ReasonKind.UNKNOWN: " and asks again at ",
 }
@@ -185,10 +215,10 @@ def explain(
     """Say why *event* is where it is at *now*; what holds it comes first."""
     match event.event_status:
         case EventStatus.SCHEDULED:
-            own = tuple(_waiting(event, snapshot, now, speed))
+            own = (*_server_pause(snapshot), *_waiting(event, snapshot, now, speed))
             otherwise = ReasonKind.ABOUT_TO_START
         case EventStatus.STARTED:
-            own = (*_impacts(event, snapshot), *_overdue(event))
+            own = (*_started(event, snapshot), *_overdue(event))
             otherwise = ReasonKind.ABOUT_TO_COMPLETE
         case EventStatus.COMPLETED | EventStatus.CANCELED:
             return (_ending(event), *_origins(event, snapshot))
@@ -196,56 +226,100 @@ def explain(
             assert_never(event.event_status)
     if not any(reason.holds for reason in own):
         own = (*own, Reason(kind=otherwise))
-    return (*own, *_overlaps(event, snapshot), *_origins(event, snapshot))
+    return (
+        *own,
+        *_awaiting(event, snapshot, now),
+        *_overlaps(event, snapshot),
+        *_origins(event, snapshot),
+    )
+
+
+def _server_pause(snapshot: Snapshot) -> Iterator[Reason]:
+    if (pause := snapshot.server_pause) is not None:
+        about = f"{pause.who} ({pause.reason})" if pause.reason else pause.who
+        yield Reason(kind=ReasonKind.SERVER_PAUSED, since=pause.since, about=about)
+
+
+def _started(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
+    reasons = tuple(_impacts(event, snapshot))
+    if any(reason.kind is ReasonKind.NOT_BEGUN for reason in reasons):
+        yield from _server_pause(snapshot)
+    yield from reasons
 
 
 def _waiting(
     event: ScheduledEvent, snapshot: Snapshot, now: datetime, speed: float
 ) -> Iterator[Reason]:
-    maintenance = snapshot.maintenances.get(event.maintenance_id) if event.maintenance_id else None
-    if maintenance is not None and maintenance.is_aborted:
+    if is_withdrawn(event, snapshot):
         yield Reason(
             kind=ReasonKind.MAINTENANCE_ABORTED,
             event_ids=(event.event_id,),
-            about=maintenance.maintenance_id,
+            about=str(event.maintenance_id),
         )
         return
     policy = _policy(event, snapshot)
-    if not _may_start(event, policy, now):
+    if start_reason(event, snapshot, now) is None:
         yield Reason(
             kind=_APPROVAL[policy.approval],
             vms=missing_approvals(event, policy.approval),
             until=event.not_before,
         )
+    busy = (*_others(event, snapshot, now), *_busy_partners(event, snapshot, now))
+    yield from busy
     yield from _host_operation(event, snapshot, now)
     if not is_approved(event, policy):
-        yield from _deadlines(event, policy, now, speed)
+        yield from _deadlines(event, policy, now, speed, is_busy=bool(busy))
+
+
+def _others(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
+    """Say which other events on its virtual machines go first."""
+    for other in events_ahead(event, snapshot, now):
+        yield Reason(
+            kind=ReasonKind.OTHER_EVENT,
+            vms=_shared(event, other),
+            event_ids=(other.event_id,),
+            since=other.started_at,
+        )
+
+
+def _busy_partners(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
+    for partner in partners_of(event, snapshot):
+        for reason in _others(partner, snapshot, now):
+            yield replace(reason, kind=ReasonKind.HOST_OPERATION_BUSY, about=str(event.host))
 
 
 def _host_operation(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
-    for other in snapshot.events.values():
-        is_together = (
-            event.host_operation is not None
-            and other.host_operation == event.host_operation
-            and other.event_id != event.event_id
-            and other.event_status is EventStatus.SCHEDULED
-        )
-        if is_together and not _may_start(other, policy := _policy(other, snapshot), now):
+    for other in partners_of(event, snapshot):
+        if start_reason(other, snapshot, now) is None:
             yield Reason(
                 kind=ReasonKind.HOST_OPERATION,
-                vms=missing_approvals(other, policy.approval),
+                vms=missing_approvals(other, _policy(other, snapshot).approval),
                 event_ids=(other.event_id,),
                 until=other.not_before,
                 about=str(other.host),
             )
 
 
+def _awaiting(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
+    """Say which other events on its virtual machines wait for it."""
+    for other in rivals_of(event, snapshot):
+        if other.event_status is EventStatus.SCHEDULED:
+            waits = event in events_ahead(other, snapshot, now)
+            vms = _shared(event, other) if waits else ()
+        else:
+            awaited = impacts_awaited(other, snapshot)
+            vms = tuple(vm for vm, ahead in awaited.items() if event in ahead)
+        if vms:
+            yield Reason(kind=ReasonKind.AWAITED, vms=vms, event_ids=(other.event_id,))
+
+
 def _deadlines(
-    event: ScheduledEvent, policy: Policy, now: datetime, speed: float
+    event: ScheduledEvent, policy: Policy, now: datetime, speed: float, *, is_busy: bool
 ) -> Iterator[Reason]:
     if event.has_reached_not_before(now):
         return
-    yield Reason(kind=ReasonKind.NOT_BEFORE, until=event.not_before)
+    if not is_busy:  # otherwise nobody knows
+        yield Reason(kind=ReasonKind.NOT_BEFORE, until=event.not_before)
     latest = event.first_not_before + policy.postpone_until / speed
     if latest > event.not_before:
         yield Reason(kind=ReasonKind.POSTPONABLE, until=latest)
@@ -253,16 +327,25 @@ def _deadlines(
 
 def _impacts(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
     # Machines of which the same is known share a sentence.
-    alike: dict[Impact | None, list[VmName]] = {}
+    alike: dict[tuple[Impact | None, tuple[EventId, ...]], list[VmName]] = {}
+    awaited = impacts_awaited(event, snapshot)
     for vm in event.resources:
-        alike.setdefault(snapshot.impacts.get((event.event_id, vm)), []).append(vm)
-    reasons = [_impact(event, impact, tuple(vms)) for impact, vms in alike.items()]
+        ahead = tuple(each.event_id for each in awaited.get(vm, ()))
+        alike.setdefault((snapshot.impacts.get((event.event_id, vm)), ahead), []).append(vm)
+    reasons = [_impact(event, *known, tuple(vms)) for known, vms in alike.items()]
     yield from sorted(reasons, key=lambda reason: not reason.holds)
 
 
-def _impact(event: ScheduledEvent, impact: Impact | None, vms: tuple[VmName, ...]) -> Reason:
+def _impact(
+    event: ScheduledEvent,
+    impact: Impact | None,
+    ahead: tuple[EventId, ...],
+    vms: tuple[VmName, ...],
+) -> Reason:
     if impact is None:
         return Reason(kind=ReasonKind.NOT_ASKED, vms=vms, since=event.started_at)
+    if ahead:
+        return Reason(kind=ReasonKind.OTHER_IMPACT, vms=vms, event_ids=ahead)
     return Reason(
         kind=ReasonKind.BY_HAND if impact.is_by_hand else _IMPACT[impact.status],
         vms=vms,
@@ -319,8 +402,8 @@ def _ending(event: ScheduledEvent) -> Reason:
     return Reason(kind=kind, since=event.ended_at, about=event.reason)
 
 
-def _may_start(event: ScheduledEvent, policy: Policy, now: datetime) -> bool:
-    return is_approved(event, policy) or event.has_reached_not_before(now)
+def _shared(event: ScheduledEvent, other: ScheduledEvent) -> tuple[VmName, ...]:
+    return tuple(vm for vm in event.resources if vm in other.resources)
 
 
 def _policy(event: ScheduledEvent, snapshot: Snapshot) -> Policy:

@@ -47,7 +47,7 @@ class Maintenance:
     """An operator's intent: for *resources*, or for whatever *hosts* carry when their turn comes.
 
     *released* are the events that ended badly and that the operator has looked after, last at
-    *resumed_at*.
+    *resumed_at*. *schedule* is the name of the one that began it, if any.
     """
 
     maintenance_id: MaintenanceId
@@ -63,6 +63,7 @@ class Maintenance:
     released: frozenset[EventId] = frozenset()
     resumed_at: datetime | None = None
     finished_at: datetime | None = None
+    schedule: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

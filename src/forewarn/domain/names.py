@@ -11,6 +11,7 @@ ScopeId = NewType("ScopeId", str)
 MaintenanceId = NewType("MaintenanceId", str)
 ScenarioRunId = NewType("ScenarioRunId", str)
 OperationId = NewType("OperationId", str)
+ScheduleName = NewType("ScheduleName", str)
 
 # Names travel in URLs, shell commands, log lines and JSON; this alphabet needs no quoting in any.
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")

@@ -16,14 +16,14 @@ from forewarn.domain.conflicts import Conflict, find_conflicts
 from forewarn.domain.event import Share
 from forewarn.domain.forecast import HIGH, LOW, Sample, Timing, Timings, expect
 from forewarn.domain.maintenance import Maintenance, Step, is_in_the_way
-from forewarn.domain.names import HostName, ScopeId
+from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.policy import usual_notice
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.timetable import Stretch, make_timetable
 from forewarn.domain.topology import ScopeKind, Topology
 from forewarn.domain.windows import ALWAYS
-from forewarn.domain.wording import say_length, say_moment
+from forewarn.domain.wording import say_length, say_moment, say_names
 from forewarn.protocol.errors import ForewarnError
 
 
@@ -128,11 +128,12 @@ def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
     end, forecast = _end(latest), _forecast(scheme)
     vms = scheme.snapshot.topology.virtual_machines.values()
     members = Counter(vm.scope_id for vm in vms)
+    away = _away(scheme)
     steps = tuple(
         PlannedStep(
             number=number,
             host=step.host,
-            shares=tuple(_planned_share(share, members) for share in step.shares),
+            shares=tuple(_planned_share(share, members, away) for share in step.shares),
             earliest=early,
             latest=late,
         )
@@ -192,13 +193,25 @@ def _at_last(scheme: Scheme) -> Timings:
     return timing
 
 
-def _planned_share(share: Share, members: Mapping[ScopeId, int]) -> PlannedShare:
+def _away(scheme: Scheme) -> dict[ScopeId, set[VmName]]:
+    """Return who is in events that no step waits for, such as restarts by their owners."""
+    away: dict[ScopeId, set[VmName]] = {}
+    for event in scheme.snapshot.events.values():
+        if event.is_in_flight and not is_in_the_way(event):
+            away.setdefault(event.scope_id, set()).update(event.resources)
+    return away
+
+
+def _planned_share(
+    share: Share, members: Mapping[ScopeId, int], away: Mapping[ScopeId, set[VmName]]
+) -> PlannedShare:
     total = members[share.scope_id]
+    down = away.get(share.scope_id, set()).union(share.resources)
     return PlannedShare(
         scope_id=share.scope_id,
         update_domain=share.update_domain,
         resources=share.resources,
-        available=total - len(share.resources),
+        available=total - len(down),
         members=total,
     )
 
@@ -262,4 +275,11 @@ def _remarks(scheme: Scheme) -> Iterator[str]:
         yield (
             f"Something is in flight in {', '.join(busy)}: "
             "there the first step waits until it has ended."
+        )
+    vms = {vm for step in scheme.steps for share in step.shares for vm in share.resources}
+    away = sorted(vm for found in _away(scheme).values() for vm in found if vm in vms)
+    if away:
+        yield (
+            f"Other events are in flight for {say_names(away)}, such as restarts by their owners: "
+            "a step with these virtual machines starts when they have ended."
         )

@@ -8,8 +8,10 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.gate import Answer, Question
 from forewarn.domain.impact import Impact
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import MaintenanceId, ScenarioRunId, VmName
+from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScheduleName, VmName
 from forewarn.domain.scenario import ScenarioRun
+from forewarn.domain.schedule import Schedule
+from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId
 
@@ -21,7 +23,8 @@ class Snapshot:
     *events* are those in flight and every event of *maintenances*. These and *scenario_runs* are
     those not finished. *impacts* is what the executors last said and *answers* what the gates did;
     where nothing is known since the lease began, nothing is there. Events are overdue
-    *overdue_after* their time, if ever. *speed* divides notice and soak.
+    *overdue_after* their time, if ever. *speed* divides notice and soak. Nothing begins during a
+    *server_pause*.
     """
 
     topology: Topology
@@ -30,5 +33,7 @@ class Snapshot:
     scenario_runs: Mapping[ScenarioRunId, ScenarioRun] = field(default_factory=dict)
     impacts: Mapping[tuple[EventId, VmName], Impact] = field(default_factory=dict)
     answers: Mapping[Question, Answer] = field(default_factory=dict)
+    schedules: Mapping[ScheduleName, Schedule] = field(default_factory=dict)
     overdue_after: timedelta | None = None
     speed: float = 1
+    server_pause: ServerPause | None = None

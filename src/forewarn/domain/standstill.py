@@ -25,11 +25,12 @@ from forewarn.domain.explanation import Reason, ReasonKind, explain
 from forewarn.domain.gate import GateStatus
 from forewarn.domain.maintenance import Maintenance, own_events, shared_hosts
 from forewarn.domain.names import ScopeId
+from forewarn.domain.precedence import needing_somebody
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Stage, walk_all
 from forewarn.domain.windows import next_opening
 from forewarn.domain.wording import say_moment
-from forewarn.protocol.vocabulary import EventStatus
+from forewarn.protocol.vocabulary import EventId, EventStatus
 
 _BRAKES: Final[Mapping[tuple[BrakeKind, Release], BlockerKind]] = {
     (BrakeKind.CANARY, Release.BY_TIME): BlockerKind.CANARY_SOAK,
@@ -50,6 +51,12 @@ _BRAKES: Final[Mapping[tuple[BrakeKind, Release], BlockerKind]] = {
 _APPROVALS: Final = frozenset(
     {ReasonKind.APPROVAL_OF_ANY, ReasonKind.APPROVAL_OF_ALL, ReasonKind.APPROVAL_OF_LEADER}
 )
+
+
+_OTHERS: Final = frozenset(
+    {ReasonKind.OTHER_EVENT, ReasonKind.HOST_OPERATION_BUSY, ReasonKind.OTHER_IMPACT}
+)
+"""The reasons that are other events on the same virtual machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +142,23 @@ class _Scene:
         reasons = explain(event, self._snapshot, self._now, speed=self._snapshot.speed)
         # Events of a host operation start together: what holds another one holds this one too.
         latest = max((each.until for each in reasons if each.holds and each.until), default=None)
+        if any(each.kind in _OTHERS for each in reasons):
+            latest = None
         for reason in reasons:
             if reason.holds or reason.kind is ReasonKind.OVERDUE:
                 yield self._of_reason(event, reason, latest)
 
     def of_stage(self, stage: Stage) -> Iterator[Blocker]:
+        """Yield what holds *stage*."""
+        if (pause := self._snapshot.server_pause) is not None:
+            yield Blocker(
+                kind=BlockerKind.SERVER_PAUSED,
+                release=Release.BY_HAND,
+                maintenance_id=self._maintenance.maintenance_id,
+                scope_ids=tuple(sorted(stage.step.scope_ids)),
+                since=pause.since,
+                about=f"{pause.who} since {_say(pause.since)}",
+            )
         for brake in stage.brakes:
             match brake.kind:
                 case BrakeKind.PAUSED:
@@ -198,9 +217,15 @@ class _Scene:
 
     def _of_reason(self, event: ScheduledEvent, reason: Reason, latest: datetime | None) -> Blocker:
         about, until = reason.sentence, reason.until
-        if event.event_status is EventStatus.SCHEDULED:
+        awaited: tuple[EventId, ...] = ()
+        if reason.kind is ReasonKind.SERVER_PAUSED:
+            release = Release.BY_HAND
+        elif reason.kind in _OTHERS:
+            awaited = needing_somebody(event, self._snapshot)
+            release = Release.BY_HAND if awaited else Release.BY_PROGRESS
+        elif event.event_status is EventStatus.SCHEDULED:
             release, until = Release.BY_TIME, until or self._now
-            if reason.kind in _APPROVALS:
+            if latest and reason.kind in _APPROVALS:
                 about += f" It starts at {_say(latest)} at the latest."
         else:
             release = self._release(reason)
@@ -214,6 +239,7 @@ class _Scene:
             since=reason.since,
             until=until,
             about=about,
+            awaited=awaited,
         )
 
     def _release(self, reason: Reason) -> Release:
@@ -245,10 +271,13 @@ class _Scene:
         kind, until, about = _BRAKES[brake.kind, brake.release], brake.until, brake.detail
         release = brake.release
         places: tuple[str, ...] = ()
+        awaited: tuple[EventId, ...] = ()
         if brake.kind is BrakeKind.CANARY:
             about = ", ".join(self._maintenance.course.canary)
-        elif brake.kind is BrakeKind.CAPACITY and all(map(self._is_by_hand, self._events(brake))):
-            release = Release.BY_HAND
+        elif brake.kind is BrakeKind.CAPACITY:
+            needing = [needing_somebody(event, self._snapshot) for event in self._events(brake)]
+            awaited = tuple(dict.fromkeys(event_id for found in needing for event_id in found))
+            release = Release.BY_HAND if all(needing) else release
         elif brake.kind is BrakeKind.AT_ONCE:
             about = str(self._maintenance.course.at_once)
             places = self._places
@@ -266,6 +295,7 @@ class _Scene:
             until=until,
             about=about,
             places=places,
+            awaited=awaited,
         )
 
     @cached_property
@@ -324,21 +354,18 @@ class _Scene:
             if event.maintenance_id == self._maintenance.maintenance_id:
                 continue
             origin = f"maintenance {event.maintenance_id}" if event.maintenance_id else ""
+            awaited = needing_somebody(event, self._snapshot)
             yield Blocker(
                 kind=BlockerKind.BUSY,
-                release=Release.BY_HAND if self._is_by_hand(event) else Release.BY_PROGRESS,
+                release=Release.BY_HAND if awaited else Release.BY_PROGRESS,
                 maintenance_id=self._maintenance.maintenance_id,
                 scope_ids=(event.scope_id,),
                 vms=event.resources,
                 event_ids=(event.event_id,),
                 since=event.created_at,
                 about=f"a step of {origin}" if origin else "no part of any maintenance",
+                awaited=awaited,
             )
-
-    def _is_by_hand(self, event: ScheduledEvent) -> bool:
-        """Tell whether *event* never ends unless somebody says that it has."""
-        impacts = (self._snapshot.impacts.get((event.event_id, vm)) for vm in event.resources)
-        return any(impact is not None and impact.needs_somebody for impact in impacts)
 
     def _events(self, brake: Brake) -> Iterator[ScheduledEvent]:
         return map(self._snapshot.events.__getitem__, brake.event_ids)

@@ -19,6 +19,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors import attendant
 from forewarn.executors.orders import (
     LONGEST,
+    PAUSED,
     Order,
     OrderKind,
     Selection,
@@ -96,7 +97,7 @@ class ScriptContractor:
         """Look whether the script runs or how it ended; what it printed last comes with it."""
         self._send_out(key)
         if key in self._waiting:
-            return self._running(self._waiting_reason)
+            return self._running(self._waiting_reason if self._records.may_begin() else PAUSED)
         if key in self._starting:
             return self._running("")
         if trouble := self._troubles.pop(key, None):
@@ -134,7 +135,9 @@ class ScriptContractor:
 
     def _send_out(self, key: OrderKey) -> None:
         """Let the order go if it waits and there is a place."""
-        if key not in self._waiting or not self._places.acquire(blocking=False):
+        if key not in self._waiting or not self._records.may_begin():
+            return
+        if not self._places.acquire(blocking=False):
             return
         order, self._starting[key] = self._waiting[key], threading.Event()
         # A daemon: the script may take hours, and the server may end before.

@@ -15,6 +15,9 @@ from forewarn.protocol.vocabulary import EventType
 LONGEST: Final = timedelta(hours=1)
 """How long an order may take unless the operator says otherwise."""
 
+PAUSED: Final = "it waits, as the server is paused"
+"""The last word on an order that came before the pause."""
+
 
 class Order(Protocol):
     """One thing to carry out, on behalf of the leader of *epoch*, at most once for its *key*."""

@@ -3,7 +3,7 @@
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,10 +15,14 @@ OrderKey: TypeAlias = tuple[str, str]
 
 
 class Records:
-    """A directory with files for each order. What is written stays as it is."""
+    """A directory with files for each order. What is written stays as it is.
 
-    def __init__(self, directory: Path) -> None:
+    Orders that wait for a place or for a target are not begun unless *may_begin*.
+    """
+
+    def __init__(self, directory: Path, *, may_begin: Callable[[], bool] = lambda: True) -> None:
         self._directory = directory
+        self.may_begin = may_begin
 
     def claim(self, key: OrderKey, content: Mapping[str, object]) -> int | None:
         """Remember for good that it is begun; return the file, locked, or None if it was before."""

@@ -18,7 +18,7 @@ import structlog
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors.answers import Answer, judge_order, judge_status
 from forewarn.executors.exchange import Exchange, Target
-from forewarn.executors.orders import Order, OrderKind, encode, next_second
+from forewarn.executors.orders import PAUSED, Order, OrderKind, encode, next_second
 from forewarn.executors.records import OrderKey, Records
 from forewarn.operations.durations import format_duration
 from forewarn.ports.clock import Clock, WallClock
@@ -117,6 +117,12 @@ class WebhookContractor:
         if isinstance(errand, Impact):
             return errand
         now = self._wall.now()
+        if errand.order is not None and not errand.is_under_way and not self._records.may_begin():
+            return Impact(
+                status=ImpactStatus.RUNNING,
+                reason=PAUSED,
+                ask_again_at=next_second(self._clock.now()),
+            )
         if now >= errand.since + errand.target.timeout:
             self._records.end(key, ImpactStatus.FAILED, _out_of_time(errand))
             self._forget(key)

@@ -19,6 +19,7 @@ class Rules:
     """What the operator has set for the whole server.
 
     Impact that *is_simulated* takes as long as usual; how long any other takes, nobody knows.
+    *gates* are the names of those there are.
     """
 
     notice: NoticeMode = NoticeMode.ALWAYS
@@ -28,6 +29,7 @@ class Rules:
     is_simulated: bool = False
     targets: tuple[Target, ...] = ()
     host_works: tuple[HostWorkRule, ...] = ()
+    gates: tuple[str, ...] = ()
     document_retention: timedelta = DOCUMENT_RETENTION
 
 

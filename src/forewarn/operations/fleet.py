@@ -85,17 +85,12 @@ class DeclaredVirtualMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Everything one declaration names. With *mistakes*, it cannot be applied.
-
-    One that is *as_is* states facts: the virtual machines are on these hosts already, so nothing
-    that a host is doing keeps them from there.
-    """
+    """Everything one declaration names. With *mistakes*, it cannot be applied."""
 
     scopes: tuple[DeliveryScope, ...] = ()
     virtual_machines: tuple[DeclaredVirtualMachine, ...] = ()
     hosts: tuple[Host, ...] = ()
     mistakes: tuple[FleetError, ...] = ()
-    as_is: bool = False
 
 
 _POLICY_KEYS: Final = {

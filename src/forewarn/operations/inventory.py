@@ -27,8 +27,6 @@ from forewarn.domain.topology import (
 from forewarn.operations.context import Context
 from forewarn.operations.differences import Alteration, Difference, find_differences
 from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet, refuse_mistakes
-from forewarn.operations.hosts import merge_hosts
-from forewarn.operations.placements import check_placements
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Membership, PreparedTopology, Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
@@ -131,13 +129,11 @@ def apply_fleet(
         plan = plan_fleet(before, fleet, context, prune=prune)
     after = plan.after
     _check_idle(tx.events_in_flight(), before, after)
-    check_placements(before, after, as_is=fleet.as_is)
     if after != before:
         tx.put_topology(after, plan.prepared)
         _keep_incarnations_rising(tx, context, before, after)
         _record_moves(tx, context, before, after)
-        detail = "stated as a fact" if fleet.as_is else ""
-        record_audit(tx, context, action, _summary(plan.change), detail=detail)
+        record_audit(tx, context, action, _summary(plan.change))
     return plan.change
 
 
@@ -155,7 +151,6 @@ def preview_fleet(
     """Return what `apply_fleet` would change, or refuse as it would."""
     plan = plan_fleet(reading.topology(), fleet, context, prune=prune)
     _check_idle(reading.events_in_flight(), plan.before, plan.after)
-    check_placements(plan.before, plan.after, as_is=fleet.as_is)
     return plan.change
 
 
@@ -190,10 +185,12 @@ def declare(before: Topology, fleet: Fleet, context: Context, *, prune: bool) ->
     }
     # What was there keeps its place in fleet order.
     vms = {**staying, **made}
+    hosts = {} if prune else dict(before.hosts)
+    hosts |= {host.name: host for host in fleet.hosts}
     return build_topology(
         scopes=_used_scopes(scopes.values(), vms.values()),
         virtual_machines=vms.values(),
-        hosts=merge_hosts(before, fleet.hosts, prune=prune),
+        hosts=hosts.values(),
         refuse=lambda found: refuse_mistakes(_all_mistakes(fleet, found)),
     )
 
@@ -340,9 +337,15 @@ def _keep_incarnations_rising(
     known = tx.documents() if len(new) >= _MANY else {key: tx.document(key) for key in new}
     shown_before = {key: known[key].document_incarnation for key in new}
     above = {key: incarnation for key, incarnation in shown_before.items() if incarnation}
+    # One whose name is written in another case from now on is the same to those who poll.
+    gone = {
+        name_key(name): vm
+        for name, vm in before.virtual_machines.items()
+        if name not in after.virtual_machines
+    }
     for name, vm in after.virtual_machines.items():
-        old = before.virtual_machines.get(name)
-        if old is not None and old.scope_id != vm.scope_id:
+        old = before.virtual_machines.get(name) or (gone and gone.get(name_key(name)))
+        if old and old.scope_id != vm.scope_id:
             shown = tx.document(old.scope_id).document_incarnation
             above[vm.scope_id] = max(above.get(vm.scope_id, 0), shown)
     for scope_id, incarnation in above.items():

@@ -8,6 +8,7 @@ from forewarn.domain.impact import Impact
 from forewarn.domain.names import VmName
 from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Rules
+from forewarn.operations.pausing import find_pause
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventId
 
@@ -32,6 +33,8 @@ def look(reading: Reading, impacts: Impacts, answers: Answers, rules: Rules) -> 
         scenario_runs=runs,
         impacts=impacts,
         answers=answers,
+        schedules={schedule.name: schedule for schedule in reading.schedules()},
         overdue_after=rules.overdue_after,
         speed=rules.speed,
+        server_pause=find_pause(reading),
     )

@@ -9,9 +9,17 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 from forewarn.domain.access import Token
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, ScopeId, VmName
+from forewarn.domain.names import (
+    HostName,
+    MaintenanceId,
+    ScenarioRunId,
+    ScheduleName,
+    ScopeId,
+    VmName,
+)
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
+from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
 from forewarn.ports.changes import ChangeListener
 from forewarn.ports.metrics import Distribution
@@ -228,6 +236,8 @@ class Reading(Protocol):
         """Return the newest *limit* of these, before the one of the page before, or all."""
         ...
 
+    def schedules(self) -> tuple[Schedule, ...]: ...
+
     def document(self, scope_id: ScopeId) -> Document:
         """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
         ...
@@ -312,6 +322,10 @@ class Transaction(Reading, Protocol):
     def put_maintenance(self, maintenance: Maintenance) -> None: ...
 
     def put_scenario_run(self, run: ScenarioRun) -> None: ...
+
+    def put_schedule(self, schedule: Schedule) -> None: ...
+
+    def remove_schedule(self, name: ScheduleName) -> None: ...
 
     def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None: ...
 

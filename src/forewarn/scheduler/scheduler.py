@@ -15,6 +15,7 @@ from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
+from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
 from forewarn.operations.snapshots import Answers, Impacts, look
@@ -83,6 +84,7 @@ class Scheduler:
         """When the loop goes on by itself, as far as it knows."""
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._asking = Asking(gates, reports)
+        self._pause: ServerPause | None = None
         self._turn = threading.RLock()
         self._reports = reports
         self._awake = threading.Event()
@@ -101,6 +103,11 @@ class Scheduler:
     def wake(self) -> None:
         """Look again: something has changed."""
         self._awake.set()
+
+    def finish_turn(self) -> None:
+        """Return when nothing is done any more that was decided before the last commit."""
+        with self._turn:
+            return
 
     def stop(self) -> None:
         """Leave the loop after the turn it is in."""
@@ -136,6 +143,7 @@ class Scheduler:
         with self._turn:
             self._asking.expect_news(self._context().now)
             seen = self._store.read(self._look)
+            self._note_pause(seen.server_pause)
             now = self._context().now
             while due := self._decide(seen, now):
                 seen = self._act(seen, due)
@@ -162,7 +170,7 @@ class Scheduler:
     def _act(self, seen: Snapshot, due: Decisions) -> Snapshot:
         # What is due is decided again on what is committed, so that *seen* may be a moment old.
         events, after = seen.events, seen
-        if due.actions:
+        if due.actions or due.occurrences:
             turn = self._store.write(
                 lambda tx: decide_and_record(
                     tx, self._context(), self._impacts, self.answers, epoch=self.epoch
@@ -172,6 +180,7 @@ class Scheduler:
             self._note_lateness()
             report_steps(self._reports, turn)
             self._note_not_begun(turn)
+            _log_occurrences(turn)
         self._impacts = {key: impact for key, impact in self._impacts.items() if key[0] in events}
         for effect in due.effects:
             if isinstance(effect, AskGate):
@@ -213,6 +222,14 @@ class Scheduler:
                 for vm in turn.before.events[action.event_id].resources:
                     self._impacts[action.event_id, vm] = Impact(status=ImpactStatus.NOT_BEGUN)
 
+    def _note_pause(self, pause: ServerPause | None) -> None:
+        if pause != self._pause:
+            if pause is not None:
+                log.warning("server_paused", who=pause.who, reason=pause.reason)
+            else:
+                log.info("server_resumed")
+            self._pause = pause
+
     def _note_lateness(self) -> None:
         now = self._context().now
         if self.deadline is not None and self.deadline <= now:
@@ -225,3 +242,16 @@ class Scheduler:
             return _LONGEST_WAIT
         seconds = (moment - self._context().now).total_seconds()
         return min(max(seconds, 0.0), _LONGEST_WAIT)
+
+
+def _log_occurrences(turn: Turn) -> None:
+    for action in turn.decisions.occurrences:
+        met = turn.after.schedules[action.name].occurrences[-1]
+        tell = log.info if met.maintenance_id else log.warning
+        tell(
+            f"schedule_{met.outcome}",
+            schedule=action.name,
+            opens_at=met.opens_at.isoformat(),
+            maintenance_id=met.maintenance_id,
+            reason=met.reason,
+        )

@@ -11,6 +11,7 @@ from forewarn.domain.scenario import late_events
 from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_audit, record_events
+from forewarn.operations.schedules import meet_occurrences
 from forewarn.operations.snapshots import Answers, Impacts, look
 from forewarn.ports.store import LedgerEntry, Transaction
 
@@ -31,15 +32,16 @@ def decide_and_record(
     tx.check_epoch(epoch)
     before = look(tx, impacts, answers, context.rules)
     decisions = decide(before, context.now)
+    met = meet_occurrences(tx, context, before, decisions.occurrences)
     after = record(
-        before,
+        met,
         decisions.actions,
         now=context.now,
         event_ids=(context.new_id() for _ in count()),
     )
     record_events(tx, context, _deeds(before, after, decisions))
     for maintenance_id, maintenance in after.maintenances.items():
-        if maintenance != before.maintenances[maintenance_id]:
+        if maintenance != met.maintenances[maintenance_id]:
             tx.put_maintenance(maintenance)
             record_audit(tx, context, "maintenance finish", maintenance_id)
     _record_scenarios(tx, context, before, after, decisions)

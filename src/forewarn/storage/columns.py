@@ -241,15 +241,15 @@ class CourseColumn(TypeDecorator[Course]):
     def process_bind_param(self, value: Course | None, dialect: Dialect) -> dict[str, object]:
         """Take it."""
         del dialect
-        return {} if value is None else _write_course(value)
+        return {} if value is None else write_course(value)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> Course:
         """Give the same."""
         del dialect
-        return _read_course(value or {})
+        return read_course(value or {})
 
 
-def _write_course(course: Course) -> dict[str, object]:
+def write_course(course: Course) -> dict[str, object]:
     if course == Course():
         return {}
     return {
@@ -265,7 +265,7 @@ def _write_course(course: Course) -> dict[str, object]:
     }
 
 
-def _read_course(kept: Mapping[str, Any]) -> Course:
+def read_course(kept: Mapping[str, Any]) -> Course:
     return Course(
         canary=tuple(kept.get("canary", ())),
         at_once=kept.get("at_once"),

@@ -13,6 +13,7 @@ from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName,
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
+from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
 from forewarn.ports.store import (
     AuditEntry,
@@ -156,6 +157,10 @@ class SqlReading:
         look = _SCENARIO_RUNS[finished]
         rows = self._page(look, scenario_runs.c.run_id, older_than, limit)
         return tuple(ScenarioRun(**row) for row in rows)
+
+    def schedules(self) -> tuple[Schedule, ...]:
+        """Return every schedule."""
+        return tuple(Schedule(**row) for row in self._rows(statements.SCHEDULES))
 
     def document(self, scope_id: ScopeId) -> Document:
         """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""

@@ -40,6 +40,7 @@ from forewarn.storage.tables import (
     polls,
     preview_wires,
     scenario_runs,
+    schedules,
     settings,
     simulated_impacts,
     tokens,
@@ -148,6 +149,7 @@ def _next_document() -> Insert:
 PUT_EVENT: Final = PreparedInsert(upsert(events, "event_id"))
 PUT_MAINTENANCE: Final = PreparedInsert(upsert(maintenances, "maintenance_id"))
 PUT_SCENARIO_RUN: Final = PreparedInsert(upsert(scenario_runs, "run_id"))
+PUT_SCHEDULE: Final = PreparedInsert(upsert(schedules, "name"))
 PUT_NOTIFICATION: Final = PreparedInsert(upsert(outbox, "notification_id"))
 PUT_DOCUMENT: Final = PreparedInsert(_next_document())
 PUT_MEMBERSHIP: Final = PreparedInsert(upsert(memberships, "vm", "since"))
@@ -255,6 +257,9 @@ SCENARIO_RUN: Final = columns_select(scenario_runs).where(
 SCENARIO_RUNS: Final = columns_select(scenario_runs).order_by(scenario_runs.c.sequence)
 FINISHED_SCENARIO_RUNS: Final = SCENARIO_RUNS.where(scenario_runs.c.finished_at.is_not(None))
 UNFINISHED_SCENARIO_RUNS: Final = SCENARIO_RUNS.where(scenario_runs.c.finished_at.is_(None))
+
+SCHEDULES: Final = columns_select(schedules).order_by(schedules.c.sequence)
+REMOVE_SCHEDULE: Final = delete(schedules).where(schedules.c.name == bindparam("gone_name"))
 
 DOCUMENT: Final = (
     select(documents.c.body)

@@ -6,6 +6,7 @@ from sqlalchemy import (
     JSON,
     Boolean,
     Column,
+    Date,
     Float,
     ForeignKey,
     Index,
@@ -37,6 +38,7 @@ from forewarn.storage.columns import (
     WholeNumber,
     Word,
 )
+from forewarn.storage.schedule_columns import Occurrences, OrderColumn, RecurrenceColumn
 
 # Constraints have names of their own, so that a later migration can address them.
 metadata: Final = MetaData(
@@ -78,9 +80,6 @@ hosts: Final = Table(
     Column("name", String, primary_key=True),
     Column("position", WholeNumber, nullable=False),
     Column("labels", Labels, nullable=False),
-    Column("closed_at", Moment),
-    Column("closed_by", String),
-    Column("closed_reason", String),
 )
 
 virtual_machines: Final = Table(
@@ -247,6 +246,7 @@ maintenances: Final = Table(
     Column("course", CourseColumn, nullable=False, server_default="{}"),
     Column("started_at", Moment, nullable=False, server_default="0"),
     Column("resumed_at", Moment),
+    Column("schedule", String, nullable=False, server_default=""),
 )
 
 scenario_runs: Final = Table(
@@ -263,6 +263,22 @@ scenario_runs: Final = Table(
     Column("events", EventGroups, nullable=False),
     Column("is_stopped", Boolean, nullable=False),
     Column("finished_at", Moment, index=True),
+)
+
+schedules: Final = Table(
+    "schedules",
+    metadata,
+    Column("sequence", WholeNumber, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("order", OrderColumn, nullable=False),
+    Column("every", RecurrenceColumn, nullable=False),
+    Column("from_date", Date, nullable=False),
+    Column("until_date", Date),
+    Column("created_at", Moment, nullable=False),
+    Column("met_until", Moment, nullable=False),
+    Column("is_paused", Boolean, nullable=False),
+    Column("maintenance_id", String),
+    Column("occurrences", Occurrences, nullable=False),
 )
 
 # Messages that wait, and for a while those that do not.

@@ -10,9 +10,10 @@ from sqlalchemy import Connection
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import ScopeId, name_key
+from forewarn.domain.names import ScheduleName, ScopeId, name_key
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
+from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
 from forewarn.ports.store import (
     AuditEntry,
@@ -76,6 +77,14 @@ class SqlTransaction(SqlReading):
     def put_scenario_run(self, run: ScenarioRun) -> None:
         """Add *run*, or replace what is known of it."""
         statements.PUT_SCENARIO_RUN.run(self._connection, *_scenario_run_values(run))
+
+    def put_schedule(self, schedule: Schedule) -> None:
+        """Add *schedule*, or replace what is known of it."""
+        statements.PUT_SCHEDULE.run(self._connection, *_schedule_values(schedule))
+
+    def remove_schedule(self, name: ScheduleName) -> None:
+        """Forget a schedule; what it has begun stays."""
+        self._connection.execute(statements.REMOVE_SCHEDULE, {"gone_name": name})
 
     def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None:
         """Publish *document*, which has to be newer than the scope's current one, or the same."""
@@ -177,6 +186,7 @@ class SqlTransaction(SqlReading):
 _event_values: Final = attrgetter(*statements.PUT_EVENT.names)
 _maintenance_values: Final = attrgetter(*statements.PUT_MAINTENANCE.names)
 _scenario_run_values: Final = attrgetter(*statements.PUT_SCENARIO_RUN.names)
+_schedule_values: Final = attrgetter(*statements.PUT_SCHEDULE.names)
 _token_values: Final = attrgetter(*statements.PUT_TOKEN.names)
 _answer_values: Final = attrgetter(*statements.PUT_ANSWER.names)
 _ledger_values: Final = attrgetter(*statements.APPEND_LEDGER.names)

@@ -79,6 +79,7 @@ METRICS: Final[Mapping[str, Family]] = {
         "histogram", "By how much the scheduler was late for what was due."
     ),
     "forewarn_lease_epoch": Family("gauge", "The lease epoch of this server."),
+    "forewarn_server_paused": Family("gauge", "1 if the server is paused and begins nothing."),
     "forewarn_leader": Family("gauge", "1 if nobody has taken over the lease."),
     "forewarn_store_group_size": Family(
         "histogram", "Writes per commit; their sum is the writes, their count the commits."
@@ -102,6 +103,7 @@ class Sources:
     watchers: Callable[[], int]
     lateness: Distribution
     epoch: int
+    is_paused: Callable[[], bool]
     refused: Mapping[str, int]
 
 
@@ -130,6 +132,7 @@ class _Figures(Collector):
         yield from self._of_memory()
         try:
             figures = self._from.store.figures()
+            is_paused = self._from.is_paused()
             self._lives.catch_up()
         except StoreError as error:
             if self._trouble != str(error):
@@ -139,6 +142,7 @@ class _Figures(Collector):
             return
         self._trouble = ""
         yield _values("forewarn_store_readable", 1)
+        yield _values("forewarn_server_paused", is_paused)
         yield from self._of_store(figures)
         yield from self._of_lives()
 

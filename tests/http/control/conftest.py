@@ -156,6 +156,7 @@ def make_app(
             ),
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             changed=lambda: wakeups.append("changed"),
+            settled=lambda: None,
             impacts=lambda: impacts,
             answers=dict,
             feed=feed,

@@ -34,7 +34,7 @@ NO_SUCH_EVENT = {"event_id": PARAMETERS["event_id"], "api-version": "2025-04-01"
 SPECIAL = {"/api/v1/audit": Role.ADMIN, "/api/v1/tokens": Role.ADMIN}
 ONLY_READS = {"/api/v1/maintenances/plan"}
 OPERATORS_WORK = re.compile(
-    r"/api/v1/(events|maintenances|gates)\b|.*/(restart|redeploy|close|open)$|/subscriptions/.*/acknowledge$"
+    r"/api/v1/(events|maintenances|gates)\b|.*/(restart|redeploy)$|/subscriptions/.*/acknowledge$"
 )
 
 
@@ -134,7 +134,7 @@ def test_every_change_is_named_as_the_command_that_does_it() -> None:
         for noun, group in nouns.items()
         if isinstance(group, TyperGroup)
         for verb in group.commands
-    }
+    } | nouns.keys()
     names = {route.name for route in api_routes() if route.methods != {"GET"}}
 
     assert names <= commands, names - commands

@@ -622,3 +622,59 @@ def test_what_is_over_is_not_looked_at_anew(
     snapshot = look(fleet, [withdrawn, own, ended], [over, BY_HOST])
 
     assert without_ended(snapshot) == look(fleet, [own, ended], [BY_HOST])
+
+
+def rival(event: ScheduledEvent, name: str = "U1") -> ScheduledEvent:
+    """Return a second event for the same virtual machines."""
+    return replace(event, event_id=EventId(name))
+
+
+def test_event_does_not_start_while_another_has_started_on_its_virtual_machine(
+    event: ScheduledEvent, fleet: Topology, now: datetime
+) -> None:
+    running = replace(start(rival(event), now=now), resources=(VmName("web-2"),))
+    impacts = {"web-2": ImpactStatus.RUNNING}
+
+    assert decide(look(fleet, [event, running], impacts=impacts), event.not_before) == NOTHING
+
+
+def test_older_of_two_events_starts_first(event: ScheduledEvent, fleet: Topology) -> None:
+    (action,) = decide(look(fleet, [event, rival(event)]), event.not_before).actions
+
+    assert action == StartEvent(event_id=event.event_id, reason=StartReason.NOT_BEFORE_REACHED)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "begun"),
+    [
+        (ImpactStatus.NOT_BEGUN, ImpactStatus.NOT_BEGUN, "E1"),
+        (ImpactStatus.NOT_BEGUN, ImpactStatus.RUNNING, None),
+        (ImpactStatus.NOT_BEGUN, ImpactStatus.UNKNOWN, None),
+        (ImpactStatus.NOT_BEGUN, None, None),
+        (ImpactStatus.NOT_BEGUN, ImpactStatus.DONE, "E1"),
+        (ImpactStatus.FAILED, ImpactStatus.NOT_BEGUN, "U1"),
+        (ImpactStatus.RUNNING, ImpactStatus.NOT_BEGUN, None),
+        (None, ImpactStatus.NOT_BEGUN, None),
+    ],
+)
+def test_virtual_machine_has_one_impact_at_a_time(
+    event: ScheduledEvent,
+    fleet: Topology,
+    now: datetime,
+    first: ImpactStatus | None,
+    second: ImpactStatus | None,
+    begun: str | None,
+) -> None:
+    vm = VmName("web-0")
+    older = replace(start(event, now=now), resources=(vm,))
+    said = {(older.event_id, vm): first, (EventId("U1"), vm): second}
+    seen = replace(
+        look(fleet, [older, rival(older)]),
+        impacts={key: Impact(status=status) for key, status in said.items() if status},
+    )
+
+    effects = decide(seen, now).effects
+
+    assert [each.event_id for each in effects if isinstance(each, BeginImpact)] == (
+        [begun] if begun else []
+    )

@@ -123,6 +123,69 @@ def on_host(draft: Draft, number: int, vm: str, scope: str, now: datetime) -> Sc
     return schedule(of_host, event_id=EventId(f"H{number}"), now=now, notice=notice)
 
 
+def restart(draft: Draft, vm: str, now: datetime) -> ScheduledEvent:
+    """Announce that its owner restarts *vm* of update domain 0."""
+    share = Share(scope_id=WEB, update_domain=0, resources=(VmName(vm),))
+    own = replace(draft, event_source=EventSource.USER, share=share)
+    return schedule(own, event_id=EventId("U1"), now=now, notice=timedelta(minutes=15))
+
+
+def test_event_waits_for_another_that_has_started_on_its_virtual_machine(
+    event: ScheduledEvent, draft: Draft, fleet: Topology, now: datetime
+) -> None:
+    running, waiting = start(event, now=now), restart(draft, "web-2", now)
+    seen = snapshot(fleet, running, waiting)
+
+    assert sentences(explain(waiting, seen, now)) == [
+        "Nobody has approved it; the approval of one is enough (web-2).",
+        "It waits for E1 on web-2 to end: a virtual machine has one impact at a time.",
+    ]
+    assert "U1 waits for it to end on web-2." in sentences(explain(running, seen, now))
+
+
+def test_younger_of_two_that_could_start_at_once_waits(
+    event: ScheduledEvent, draft: Draft, fleet: Topology, now: datetime
+) -> None:
+    younger = restart(draft, "web-2", now)
+    seen = snapshot(fleet, event, younger)
+    moment = event.not_before
+
+    assert kinds(explain(event, seen, moment)) == [ReasonKind.ABOUT_TO_START, ReasonKind.AWAITED]
+    assert kinds(explain(younger, seen, moment)) == [ReasonKind.OTHER_EVENT]
+
+
+def test_events_of_a_host_operation_wait_together_for_another(
+    draft: Draft, fleet: Topology, now: datetime
+) -> None:
+    web = on_host(draft, 1, "web-0", WEB, now)
+    db = on_host(draft, 2, "db-0", "availability-set/db", now)
+    running = start(restart(draft, "web-0", now), now=now)
+    seen = snapshot(fleet, running, web, db)
+
+    assert sentences(explain(db, seen, db.not_before))[0] == (
+        "It starts together with the other events on kvm-1, one of which waits for U1 on web-0 "
+        "to end."
+    )
+    assert kinds(explain(web, seen, web.not_before))[0] is ReasonKind.OTHER_EVENT
+
+
+def test_impact_begins_when_that_of_another_event_is_over(
+    event: ScheduledEvent, draft: Draft, fleet: Topology, now: datetime
+) -> None:
+    older, forced = start(event, now=now), start(restart(draft, "web-2", now), now=now)
+    impacts = {
+        (older.event_id, VmName("web-0")): Impact(status=ImpactStatus.DONE),
+        (older.event_id, VmName("web-2")): Impact(status=ImpactStatus.RUNNING),
+        (forced.event_id, VmName("web-2")): Impact(status=ImpactStatus.NOT_BEGUN),
+    }
+    seen = snapshot(fleet, older, forced, impacts=impacts)
+
+    assert sentences(explain(forced, seen, now)) == [
+        "The impact on web-2 begins when that of E1 is over."
+    ]
+    assert "U1 waits for it to end on web-2." in sentences(explain(older, seen, now))
+
+
 def test_event_of_a_host_operation_waits_for_the_others(
     draft: Draft, fleet: Topology, now: datetime
 ) -> None:

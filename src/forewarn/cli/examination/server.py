@@ -38,6 +38,7 @@ def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
         return
     yield _store(figures)
     yield _lease(figures, now)
+    yield _pause(figures)
     yield _outbox(figures)
     yield _overdue(figures)
 
@@ -85,6 +86,13 @@ def _lease(figures: Mapping[str, float], now: datetime) -> Finding:
     since = figures.get("process_start_time_seconds")  # a server takes the lease when it starts
     age = "" if since is None else f", for {_say(timedelta(seconds=now.timestamp() - since))}"
     return fine(check, f"The server holds it, epoch {epoch}{age}.")
+
+
+def _pause(figures: Mapping[str, float]) -> Finding:
+    if figures.get("forewarn_server_paused") == 1:
+        sentence = "The server is paused: it answers, but begins nothing."
+        return doubtful("pause", sentence, "try: forewarn resume")
+    return fine("pause", "The server is not paused.")
 
 
 def _outbox(figures: Mapping[str, float]) -> Finding:

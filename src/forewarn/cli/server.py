@@ -1,0 +1,41 @@
+"""`forewarn pause` and `forewarn resume`: whether the server begins anything."""
+
+from typing import Annotated, Final
+
+import typer
+
+from forewarn.cli.output import Columns, print_fields, time_of
+from forewarn.cli.session import Session
+
+_FIELDS: Final[Columns] = {
+    "paused": lambda server: "yes" if server["is_paused"] else "no",
+    "since": lambda server: time_of(server["paused_since"]),
+    "by": "paused_by",
+    "reason": "pause_reason",
+}
+
+
+def pause(
+    session: Session,
+    *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for explain and audit.")] = "",
+) -> None:
+    """Let the server begin nothing until it is resumed.
+
+    No step is announced, no event starts, no impact begins and no gate is asked, also
+    after a restart. Polls and approvals are served, and what has begun runs to its end.
+
+    Example: forewarn pause --reason "storage is failing"
+    """
+    body = {"reason": reason}
+    answer = session.post("server", "pause", body=body, takes_key=False)
+    session.show(answer, lambda server: print_fields(server, _FIELDS))
+
+
+def resume(session: Session) -> None:
+    """Let a paused server continue, with all that is due by now.
+
+    Example: forewarn resume
+    """
+    answer = session.post("server", "resume", takes_key=False)
+    session.show(answer, lambda server: print_fields(server, _FIELDS))

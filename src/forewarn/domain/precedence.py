@@ -1,0 +1,162 @@
+"""Which events may start, and which of two goes first: a virtual machine has one impact at a time.
+
+An event starts when none of its virtual machines is in another event that has started. The events
+of a host operation start together, so they wait together. Of two that could start at the same
+moment, the older one does.
+
+Operators and failures can start an event beside another one all the same. Then the impact on a
+virtual machine that both name begins when that of the other is over; the older one goes first.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Final
+
+from forewarn.domain.actions import StartReason
+from forewarn.domain.event import HostOperation, ScheduledEvent
+from forewarn.domain.impact import ImpactStatus
+from forewarn.domain.names import VmName
+from forewarn.domain.policy import is_approved
+from forewarn.domain.snapshot import Snapshot
+from forewarn.protocol.vocabulary import EventId, EventStatus
+
+_MAY_HAVE_BEGUN: Final = frozenset({ImpactStatus.RUNNING, ImpactStatus.UNKNOWN})
+
+
+def due_starts(snapshot: Snapshot, now: datetime) -> dict[EventId, StartReason]:
+    """Return the events that start now, each with the reason that it may."""
+    together: dict[HostOperation | EventId, list[ScheduledEvent]] = {}
+    for event in snapshot.events.values():
+        if event.event_status is EventStatus.SCHEDULED and not is_withdrawn(event, snapshot):
+            together.setdefault(event.host_operation or event.event_id, []).append(event)
+    occupied = set(started_on(snapshot))
+    starts: dict[EventId, StartReason] = {}
+    for events in together.values():
+        reasons = [start_reason(event, snapshot, now) for event in events]
+        vms = {vm for event in events for vm in event.resources}
+        if all(reasons) and occupied.isdisjoint(vms):
+            occupied |= vms
+            for event, reason in zip(events, reasons, strict=True):
+                if reason:
+                    starts[event.event_id] = reason
+    return starts
+
+
+def start_reason(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> StartReason | None:
+    """Return why *event* may start, as far as that is up to itself."""
+    if is_approved(event, snapshot.topology.scopes[event.scope_id].policy):
+        return StartReason.APPROVED
+    if event.has_reached_not_before(now):
+        return StartReason.NOT_BEFORE_REACHED
+    return None
+
+
+def is_withdrawn(event: ScheduledEvent, snapshot: Snapshot) -> bool:
+    """Tell whether *event* never starts, as its Maintenance was aborted."""
+    maintenance = snapshot.maintenances.get(event.maintenance_id) if event.maintenance_id else None
+    return maintenance is not None and maintenance.is_aborted
+
+
+def started_on(snapshot: Snapshot) -> dict[VmName, list[ScheduledEvent]]:
+    """Return the events that have started on each virtual machine, the oldest first."""
+    found: dict[VmName, list[ScheduledEvent]] = {}
+    for event in snapshot.events.values():
+        if event.event_status is EventStatus.STARTED:
+            for vm in event.resources:
+                found.setdefault(vm, []).append(event)
+    return found
+
+
+def impacts_ahead(
+    event: ScheduledEvent, vm: VmName, started: Iterable[ScheduledEvent], snapshot: Snapshot
+) -> tuple[ScheduledEvent, ...]:
+    """Return which of the events *started* on *vm*, oldest first, have their impact before *event*.
+
+    An impact that the executor may have begun ends first, whichever event is older.
+    """
+    ahead = []
+    unfinished = _MAY_HAVE_BEGUN | {ImpactStatus.NOT_BEGUN}
+    for other in started:
+        impact = snapshot.impacts.get((other.event_id, vm))
+        if other.event_id == event.event_id:
+            unfinished = _MAY_HAVE_BEGUN
+        elif impact is None or impact.status in unfinished:
+            ahead.append(other)
+    return tuple(ahead)
+
+
+def events_ahead(
+    event: ScheduledEvent, snapshot: Snapshot, now: datetime
+) -> tuple[ScheduledEvent, ...]:
+    """Return which events have to end before *event*, which is Scheduled, can start."""
+    rivals = rivals_of(event, snapshot)
+    # Another one that is Scheduled is in the way only at the moment at which it starts.
+    starting = due_starts(snapshot, now) if rivals else {}
+    return tuple(
+        rival
+        for rival in rivals
+        if rival.event_status is EventStatus.STARTED or rival.event_id in starting
+    )
+
+
+def rivals_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[ScheduledEvent, ...]:
+    """Return the other events in flight on virtual machines of *event*."""
+    vms = frozenset(event.resources)
+    return tuple(
+        other
+        for other in snapshot.events.values()
+        if other.is_in_flight
+        and other.event_id != event.event_id
+        and not vms.isdisjoint(other.resources)
+    )
+
+
+def partners_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[ScheduledEvent, ...]:
+    """Return the other events that start together with *event*."""
+    if event.host_operation is None:
+        return ()
+    return tuple(
+        other
+        for other in snapshot.events.values()
+        if other.event_status is EventStatus.SCHEDULED
+        and other.event_id != event.event_id
+        and other.host_operation == event.host_operation
+    )
+
+
+def needing_somebody(event: ScheduledEvent, snapshot: Snapshot) -> tuple[EventId, ...]:
+    """Return the events that an operator has to complete, or *event* never ends."""
+    if event.event_status is EventStatus.STARTED:
+        return tuple(dict.fromkeys(_needing_somebody(event, snapshot)))
+    started = started_on(snapshot)
+    found = (
+        event_id
+        for each in (event, *partners_of(event, snapshot))
+        for vm in each.resources
+        for other in started.get(vm, ())
+        for event_id in _needing_somebody(other, snapshot)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def impacts_awaited(
+    event: ScheduledEvent, snapshot: Snapshot
+) -> dict[VmName, tuple[ScheduledEvent, ...]]:
+    """Return whose impact has to be over before that of *event* begins, where there is one."""
+    started = started_on(snapshot)
+    return {
+        vm: ahead
+        for vm in event.resources
+        if (impact := snapshot.impacts.get((event.event_id, vm)))
+        and impact.status is ImpactStatus.NOT_BEGUN
+        and (ahead := impacts_ahead(event, vm, started[vm], snapshot))
+    }
+
+
+def _needing_somebody(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[EventId]:
+    awaited = impacts_awaited(event, snapshot)
+    for vm in event.resources:
+        for each in awaited.get(vm, (event,)):
+            impact = snapshot.impacts.get((each.event_id, vm))
+            if impact is not None and impact.needs_somebody:
+                yield each.event_id

@@ -1,0 +1,41 @@
+"""Pausing the whole server, and letting it continue. A restart does not end the pause."""
+
+import json
+from datetime import datetime
+from typing import Final
+
+from forewarn.domain.server_pause import ServerPause
+from forewarn.operations.context import Context
+from forewarn.operations.recording import record_audit
+from forewarn.ports.store import Reading, Transaction
+
+_SETTING: Final = "server_pause"
+_SUBJECT: Final = "server"
+
+
+def find_pause(reading: Reading) -> ServerPause | None:
+    """Return the pause of the server, if it is paused."""
+    stored = reading.setting(_SETTING)
+    if not stored:
+        return None
+    known = json.loads(stored)
+    return ServerPause(
+        who=known["who"], since=datetime.fromisoformat(known["since"]), reason=known["reason"]
+    )
+
+
+def pause_server(tx: Transaction, context: Context, reason: str = "") -> ServerPause:
+    """Begin nothing from now on. A server that is paused already keeps its first pause."""
+    if (known := find_pause(tx)) is not None:
+        return known
+    stored = {"who": context.who, "since": context.now.isoformat(), "reason": reason}
+    tx.put_setting(_SETTING, json.dumps(stored))
+    record_audit(tx, context, "pause", _SUBJECT, detail=reason)
+    return ServerPause(who=context.who, since=context.now, reason=reason)
+
+
+def resume_server(tx: Transaction, context: Context) -> None:
+    """Continue, with all that fell due during the pause; do nothing if there is none."""
+    if find_pause(tx) is not None:
+        tx.put_setting(_SETTING, "")
+        record_audit(tx, context, "resume", _SUBJECT)

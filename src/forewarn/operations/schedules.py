@@ -1,0 +1,193 @@
+"""Schedules: making and steering them, and beginning what they order when it is due."""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from zoneinfo import ZoneInfo
+
+from forewarn.domain.brakes import BrakeKind
+from forewarn.domain.errors import DomainError
+from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.names import ScheduleName, name_key
+from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.recurrence import Recurrence
+from forewarn.domain.schedule import (
+    Occurrence,
+    OccurrenceOutcome,
+    PassOccurrence,
+    Schedule,
+    StartOccurrence,
+    check_schedule,
+    note,
+)
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.walk import Stage, walk
+from forewarn.domain.wording import say_moment
+from forewarn.operations.context import Context
+from forewarn.operations.maintenances import draft_maintenance
+from forewarn.operations.recording import record_audit
+from forewarn.operations.snapshots import look
+from forewarn.ports.store import Reading, Transaction
+from forewarn.protocol.errors import ForewarnError
+
+
+class UnknownScheduleError(DomainError):
+    """A schedule that does not exist."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no schedule called {name!r}.")
+        self.name = name
+
+
+class ScheduleNameTakenError(DomainError):
+    """Two schedules of one name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"There is a schedule called {name!r} already; case does not count. "
+            "Remove it first, or choose another name."
+        )
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleOrder:
+    """A schedule as it is asked for; it begins today unless *from_date* says otherwise."""
+
+    name: str
+    order: MaintenanceOrder
+    every: Recurrence
+    from_date: date | None = None
+    until_date: date | None = None
+
+
+def create_schedule(
+    tx: Transaction, context: Context, wanted: ScheduleOrder, *, gates: Collection[str] = ()
+) -> Schedule:
+    """Keep a schedule, or refuse one that could start nothing as the fleet is now.
+
+    *gates* are those that the server knows.
+    """
+    schedule = Schedule(
+        name=ScheduleName(wanted.name),
+        order=wanted.order,
+        every=wanted.every,
+        from_date=wanted.from_date or _today(wanted.order, context.now),
+        until_date=wanted.until_date,
+        created_at=context.now,
+        met_until=context.now,
+    )
+    check_schedule(schedule)
+    for known in tx.schedules():
+        if name_key(known.name) == name_key(schedule.name):
+            raise ScheduleNameTakenError(known.name)
+    _draft(look(tx, {}, {}, context.rules), context, schedule, gates)
+    tx.put_schedule(schedule)
+    record_audit(tx, context, "schedule create", schedule.name)
+    return schedule
+
+
+def change_schedule(
+    tx: Transaction,
+    context: Context,
+    name: str,
+    change: Callable[[Schedule], Schedule],
+    *,
+    verb: str,
+) -> Schedule:
+    """Pause or resume a schedule: make of it what *change* does."""
+    changed = change(find_schedule(tx, name))
+    tx.put_schedule(changed)
+    record_audit(tx, context, f"schedule {verb}", changed.name)
+    return changed
+
+
+def remove_schedule(tx: Transaction, context: Context, name: str) -> Schedule:
+    """Forget a schedule. A Maintenance that it has begun goes on."""
+    schedule = find_schedule(tx, name)
+    tx.remove_schedule(schedule.name)
+    record_audit(tx, context, "schedule remove", schedule.name)
+    return schedule
+
+
+def find_schedule(reading: Reading, name: str) -> Schedule:
+    """Return the schedule called *name*, in any case, or refuse if there is none."""
+    for schedule in reading.schedules():
+        if name_key(schedule.name) == name_key(name):
+            return schedule
+    raise UnknownScheduleError(name)
+
+
+def meet_occurrences(
+    tx: Transaction,
+    context: Context,
+    snapshot: Snapshot,
+    due: Iterable[PassOccurrence | StartOccurrence],
+) -> Snapshot:
+    """Write down what becomes of the occurrences that are *due*; return *snapshot* after it."""
+    maintenances, schedules = dict(snapshot.maintenances), dict(snapshot.schedules)
+    for action in due:
+        begun: Maintenance | None = None
+        if isinstance(action, PassOccurrence):
+            met = action.occurrence
+        else:
+            met, begun = _start(snapshot, context, action)
+        if begun is not None:
+            maintenances[begun.maintenance_id] = begun
+            tx.put_maintenance(begun)
+            detail = f"schedule {action.name}"
+            record_audit(tx, context, "maintenance start", begun.maintenance_id, detail=detail)
+        schedules[action.name] = note(schedules[action.name], met)
+        tx.put_schedule(schedules[action.name])
+        detail = met.maintenance_id or f"{met.outcome}: {met.reason}"
+        verb = "start" if begun else "skip"
+        record_audit(tx, context, f"schedule {verb}", action.name, detail=detail)
+    return replace(snapshot, maintenances=maintenances, schedules=schedules)
+
+
+def _start(
+    snapshot: Snapshot, context: Context, action: StartOccurrence
+) -> tuple[Occurrence, Maintenance | None]:
+    schedule, opening = snapshot.schedules[action.name], action.opening
+    met = Occurrence(
+        opens_at=opening.opens_at, met_at=context.now, outcome=OccurrenceOutcome.STARTED
+    )
+    try:
+        begun = _draft(snapshot, context, schedule, context.rules.gates)
+    except ForewarnError as error:
+        return replace(met, outcome=OccurrenceOutcome.SKIPPED, reason=str(error)), None
+    if not _begins_before(walk(begun, snapshot, context.now), opening.closes_at):
+        reason = f"no step fits in before its window closes at {say_moment(opening.closes_at)}"
+        return replace(met, outcome=OccurrenceOutcome.MISSED, reason=reason), None
+    return replace(met, maintenance_id=begun.maintenance_id), begun
+
+
+def _draft(
+    snapshot: Snapshot, context: Context, schedule: Schedule, gates: Collection[str]
+) -> Maintenance:
+    """Return the Maintenance that *schedule* would begin now, or refuse."""
+    # Who reads the event can find out where it comes from.
+    description = f"{schedule.order.description} (schedule {schedule.name})".lstrip()
+    order = replace(schedule.order, description=description)
+    draft = draft_maintenance(snapshot, context, order, gates=gates)
+    for error in draft.errors:
+        raise error
+    return replace(draft.maintenance, schedule=schedule.name)
+
+
+def _begins_before(stages: Iterable[Stage], closes_at: datetime) -> bool:
+    """Tell whether the calendar lets a step begin before a window closes."""
+    return any(
+        all(
+            brake.kind is not BrakeKind.CALENDAR or (brake.until and brake.until < closes_at)
+            for brake in stage.brakes
+        )
+        for stage in stages
+        # What waits for an earlier step has not been compared with the calendar.
+        if all(brake.kind is not BrakeKind.EARLIER_STEP for brake in stage.brakes)
+    )
+
+
+def _today(order: MaintenanceOrder, now: datetime) -> date:
+    windows = order.course.calendar.windows
+    return now.astimezone(ZoneInfo(windows[0].zone)).date() if windows else now.date()
