@@ -245,6 +245,7 @@ def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> 
             lateness=Distribution(()),
             epoch=1,
             is_paused=lambda: False,
+            jumps=lambda: 0,
             refused={},
         )
     )

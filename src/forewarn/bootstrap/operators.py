@@ -78,6 +78,7 @@ def control_server(
         notifiers=service.notifiers,
         gates=service.gates,
         metrics=exporter(_sources(service, feed, refused)),
+        jumps=lambda: service.clock_watch.jumps,
         refused=refused,
     )
     app = create_app(services)
@@ -107,5 +108,6 @@ def _sources(service: Service, feed: Feed, refused: Mapping[str, int]) -> Source
         lateness=service.scheduler.lateness,
         epoch=service.scheduler.epoch,
         is_paused=lambda: service.store.read(find_pause) is not None,
+        jumps=lambda: service.clock_watch.number,
         refused=refused,
     )

@@ -30,6 +30,7 @@ from forewarn.protocol.versions import served_versions
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.scheduler.upkeep import Upkeep
 from forewarn.settings import Settings
+from forewarn.telemetry.clock_watch import ClockWatch
 from forewarn.telemetry.event_log import EventLog
 from forewarn.telemetry.logs import logger_above
 
@@ -76,6 +77,7 @@ def assemble(
         notifiers=told.notifiers,
         couriers=_make_couriers(told, store, wall, beginning.epoch),
         upkeep=Upkeep(store, lambda: context(SCHEDULER)),
+        clock_watch=ClockWatch(wall),
         event_log=_make_event_log(store),
         tally=Tally(board.versions),
         token=beginning.token,
@@ -98,6 +100,7 @@ class Service:
     notifiers: Mapping[str, Notifier]
     couriers: tuple[Courier, ...]
     upkeep: Upkeep
+    clock_watch: ClockWatch
     event_log: EventLog
     tally: Tally
     token: str

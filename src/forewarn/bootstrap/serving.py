@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -22,7 +22,7 @@ from forewarn.bootstrap.starting import (
     read_fleet_declaration,
 )
 from forewarn.bootstrap.tls import check_control
-from forewarn.clocks import SystemClock
+from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.gates.asking import KnownGate
 from forewarn.gates.configuration import read_gates
 from forewarn.notifications.configuration import read_notifications
@@ -134,11 +134,8 @@ async def _serve(
     control = control_server(
         service, listeners.control, is_ready=lambda: metadata.started and not metadata.should_exit
     )
-    threads = [
-        threading.Thread(target=service.scheduler.run, name="scheduler"),
-        threading.Thread(target=service.polls.run, name="polls"),
-        threading.Thread(target=service.upkeep.run, name="upkeep"),
-    ]
+    loops = _loops(service)
+    threads = [threading.Thread(target=loop.run, name=name) for name, loop in loops.items()]
     couriers = [
         # Daemons: who waits for a slow receiver must not keep the server from ending.
         threading.Thread(target=courier.run, name=f"courier-{courier.target}", daemon=True)
@@ -158,11 +155,8 @@ async def _serve(
                 metadata.stop()
                 control.should_exit = True
     finally:
-        service.scheduler.stop()
-        service.polls.stop()
-        service.upkeep.stop()
-        for courier in service.couriers:
-            courier.stop()
+        for loop in (*loops.values(), *service.couriers):
+            loop.stop()
         await asyncio.to_thread(service.gates.close)
         for thread in threads:
             await asyncio.to_thread(thread.join)
@@ -172,6 +166,25 @@ async def _serve(
         service.event_log.stop()
         await asyncio.to_thread(logger.join)
         log.info("stopped")
+
+
+class _Loop(Protocol):
+    """A part with a thread of its own."""
+
+    def run(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def _loops(service: Service) -> dict[str, _Loop]:
+    loops: dict[str, _Loop] = {
+        "scheduler": service.scheduler,
+        "polls": service.polls,
+        "upkeep": service.upkeep,
+    }
+    if not isinstance(service.clock, VirtualClock):  # whose time is not that of the machine
+        loops["clock-watch"] = service.clock_watch
+    return loops
 
 
 async def _until_signalled() -> None:

@@ -1,11 +1,13 @@
 """/clock: maintenance time."""
 
+from datetime import datetime
+
 from fastapi import APIRouter
 
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.moments import check_reachable, parse_span
-from forewarn.control.schemas import AdvanceRequest, ClockView
-from forewarn.control.services import ClockError
+from forewarn.control.schemas import AdvanceRequest, ClockJumpView, ClockView
+from forewarn.control.services import ClockError, Services
 from forewarn.operations.recording import record_audit
 
 router = APIRouter(prefix="/clock", tags=["clock"])
@@ -14,8 +16,7 @@ router = APIRouter(prefix="/clock", tags=["clock"])
 @router.get("")
 def show_clock(caller: Viewing) -> ClockView:
     """Return the time and whether it is virtual."""
-    clock = caller.services.clock
-    return ClockView(kind=clock.kind, now=clock.now())
+    return _view(caller.services, caller.services.clock.now())
 
 
 @router.post("/advance", name="clock advance")
@@ -27,4 +28,9 @@ def advance(caller: Administering, request: AdvanceRequest) -> ClockView:
     span = parse_span(request.duration)
     check_reachable(clock.now(), span)
     caller.write(lambda tx, context: record_audit(tx, context, "clock advance", request.duration))
-    return ClockView(kind=clock.kind, now=clock.advance(span))
+    return _view(caller.services, clock.advance(span))
+
+
+def _view(services: Services, now: datetime) -> ClockView:
+    jumps = tuple(ClockJumpView.model_validate(jump) for jump in services.jumps())
+    return ClockView(kind=services.clock.kind, now=now, jumps=jumps)

@@ -252,11 +252,19 @@ class VirtualMachinesView(View):
     virtual_machines: tuple[VirtualMachineView, ...]
 
 
+class ClockJumpView(View):
+    """A jump of the server's clock: forward, or back if *seconds* is negative."""
+
+    at: datetime
+    seconds: float
+
+
 class ClockView(View):
-    """Maintenance time."""
+    """Maintenance time, and the last jumps of the real clock since the server started."""
 
     kind: str
     now: datetime
+    jumps: tuple[ClockJumpView, ...] = ()
 
 
 class FaultView(View):

@@ -1,7 +1,7 @@
 """What the control API needs from the rest of the server."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -14,6 +14,7 @@ from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.snapshots import Answers, Impacts
+from forewarn.ports.clock import ClockJump
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import Store
@@ -109,5 +110,7 @@ class Services:
     metrics: Callable[[], bytes]
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     gates: GateControl = field(default_factory=NoGates)
+    jumps: Callable[[], Sequence[ClockJump]] = tuple
+    """The last jumps of the real clock."""
     refused: Counter[str] = field(default_factory=Counter)
     """How often each kind of problem was answered. The audit counts; others only read."""

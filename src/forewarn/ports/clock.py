@@ -1,5 +1,6 @@
 """The two times. They are never mixed: ARCHITECTURE.md#two-times."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -10,6 +11,14 @@ class Clock(Protocol):
     def now(self) -> datetime:
         """Return the present moment, aware, in UTC."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockJump:
+    """Real time went forward by *seconds* at once, or back if they are negative; *at* is after."""
+
+    at: datetime
+    seconds: float
 
 
 class WallClock(Protocol):

@@ -78,6 +78,9 @@ METRICS: Final[Mapping[str, Family]] = {
     "forewarn_scheduler_lateness_seconds": Family(
         "histogram", "By how much the scheduler was late for what was due."
     ),
+    "forewarn_clock_jumps_total": Family(
+        "counter", "Jumps of the machine's clock by more than 3 seconds."
+    ),
     "forewarn_lease_epoch": Family("gauge", "The lease epoch of this server."),
     "forewarn_server_paused": Family("gauge", "1 if the server is paused and begins nothing."),
     "forewarn_leader": Family("gauge", "1 if nobody has taken over the lease."),
@@ -104,6 +107,7 @@ class Sources:
     lateness: Distribution
     epoch: int
     is_paused: Callable[[], bool]
+    jumps: Callable[[], int]
     refused: Mapping[str, int]
 
 
@@ -163,6 +167,7 @@ class _Figures(Collector):
         yield _by("forewarn_control_refusals_total", [((k,), n) for k, n in refused.items()])
         yield _values("forewarn_event_watchers", here.watchers())
         yield _distributions("forewarn_scheduler_lateness_seconds", [((), here.lateness)])
+        yield _values("forewarn_clock_jumps_total", here.jumps())
         yield _values("forewarn_lease_epoch", here.epoch)
         yield _distributions("forewarn_store_group_size", [((), here.store.commits)])
         yield _values("forewarn_store_writable", here.store.is_writable())

@@ -15,6 +15,8 @@ SKEWED: Final = timedelta(seconds=5)
 """By so much two clocks may differ before it is worth a warning."""
 UNUSABLY_SKEWED: Final = timedelta(minutes=1)
 """From here on NotBefore means something else there than here."""
+RECENT_JUMP: Final = timedelta(days=1)
+"""A jump of the server's clock is worth a warning for so long."""
 SLOW_DELIVERY: Final = timedelta(minutes=5)
 """A message that has waited for so long is not just under way."""
 
@@ -36,6 +38,7 @@ def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
     except CommandError as error:
         yield wrong("metrics", str(error), error.hint)
         return
+    yield from _jumps(session, figures, now)
     yield _store(figures)
     yield _lease(figures, now)
     yield _pause(figures)
@@ -68,6 +71,28 @@ def _token(session: Session) -> Finding:
     except CommandError as error:
         return wrong("token", str(error), error.hint)
     return fine("token", f"It is valid, with the role {role}.")
+
+
+def _jumps(session: Session, figures: Mapping[str, float], now: datetime) -> Iterator[Finding]:
+    check = "clock jumps"
+    number = int(figures.get("forewarn_clock_jumps_total", 0))
+    if not number:
+        yield fine(check, "The server's clock has not jumped since it started.")
+        return
+    try:
+        last = session.get("clock")["jumps"][-1]
+    except CommandError:
+        return  # which the finding about the token says
+    at, seconds = datetime.fromisoformat(last["at"]), last["seconds"]
+    sentence = (
+        f"The server's clock jumped {'forward' if seconds > 0 else 'back'} by "
+        f"{_say(timedelta(seconds=abs(seconds)))} at {at:%Y-%m-%d %H:%M:%S} UTC; "
+        f"jumps since it started: {number}."
+    )
+    if now - at < RECENT_JUMP:
+        yield doubtful(check, sentence, "try: timedatectl status, on the server")
+    else:
+        yield fine(check, sentence)
 
 
 def _store(figures: Mapping[str, float]) -> Finding:
