@@ -1,5 +1,9 @@
 """An event whose impact is to be carried out, and what it takes to wait for it."""
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -17,6 +21,7 @@ from forewarn.executors.webhook import WebhookContractor
 from forewarn.ports.executor import Executor
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
+ROOT = Path(__file__).parent.parent.parent
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 WEB_0, WEB_1 = VmName("web-0"), VmName("web-1")
 HOSTS = {WEB_0: HostName("kvm-0"), WEB_1: HostName("kvm-1")}
@@ -64,6 +69,18 @@ def ask_until(inquire: Callable[[], Impact], is_so: Callable[[Impact], bool]) ->
 
 def is_over(impact: Impact) -> bool:
     return impact.status in OVER
+
+
+def run_and_be_killed(server: str, *words: str | Path) -> None:
+    """Run the Python text of a *server* that kills itself."""
+    path = [str(ROOT), *filter(None, sys.path)]
+    done = subprocess.run(
+        [sys.executable, "-c", server, *words],
+        env={"PYTHONPATH": os.pathsep.join(path)},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
 
 
 def script(folder: Path, text: str) -> Path:

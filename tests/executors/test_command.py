@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -19,6 +17,7 @@ from tests.executors.conftest import (
     WEB_1,
     is_over,
     make_command,
+    run_and_be_killed,
     script,
     wait_for,
     wait_until,
@@ -49,7 +48,6 @@ else:
         wait_until((folder / "runs").exists, "the script does not run")
 os.kill(os.getpid(), signal.SIGKILL)
 """
-ROOT = Path(__file__).parent.parent.parent
 
 
 def run(folder: Path, text: str, timeout: timedelta = LONGEST) -> Impact:
@@ -62,14 +60,7 @@ def run(folder: Path, text: str, timeout: timedelta = LONGEST) -> Impact:
 
 def kill_server(folder: Path, text: str, moment: str) -> None:
     """Have a server begin and be killed."""
-    path = [str(ROOT), *filter(None, sys.path)]
-    done = subprocess.run(
-        [sys.executable, "-c", SERVER, folder, script(folder, text), moment],
-        env={"PYTHONPATH": os.pathsep.join(path)},
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL
+    run_and_be_killed(SERVER, folder, script(folder, text), moment)
 
 
 def test_script_is_told_about_the_event(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.executors.conftest import ask_until, is_over, script, wait_until
+from tests.executors.conftest import ask_until, is_over, run_and_be_killed, script, wait_until
 from tests.executors.host_work import RULE, TASKS, WORK, host_work, make_host_worker
 from tests.executors.target import OrderTarget, say
 
@@ -22,6 +22,18 @@ from forewarn.executors.exchange import Target
 from forewarn.executors.host_tasks import ContractedHostWorker, HostWork
 from forewarn.ports.host_worker import HostWorker
 
+# A server that begins a task and is killed while the script runs.
+SERVER = """
+import os, signal, sys
+from pathlib import Path
+from tests.executors.conftest import wait_until
+from tests.executors.host_work import WORK, host_work, make_host_worker
+from forewarn.executors.command import Command
+folder = Path(sys.argv[1])
+make_host_worker(folder, host_work(Command(run=(sys.argv[2],)))).begin(WORK, epoch=1)
+wait_until((folder / "ran").exists, "the script does not run")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 RETURN = replace(WORK, kind=HostTaskKind.RETURN, vm=VmName("web-0"))
 
 
@@ -220,6 +232,22 @@ def test_task_of_a_file_that_has_changed_is_found_and_not_begun_again(tmp_path: 
         assert second.begin(WORK, epoch=2).status is ImpactStatus.RUNNING
         (tmp_path / "end").touch()
         assert wait_for_end(second).status is ImpactStatus.DONE
+    assert (tmp_path / "ran").read_text() == "ran\n"
+
+
+def test_script_survives_a_server_that_is_killed_and_runs_once(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        f"echo ran >> {tmp_path}/ran; while [ ! -e {tmp_path}/end ]; do sleep 0.02; done; exit 3",
+    )
+    run_and_be_killed(SERVER, tmp_path, path)
+
+    worker = make_host_worker(tmp_path, host_work(Command(run=(str(path),))))
+    with closing(worker):
+        assert worker.inquire(WORK).status is ImpactStatus.RUNNING
+        assert worker.begin(WORK, epoch=2).status is ImpactStatus.RUNNING
+        (tmp_path / "end").touch()
+        assert wait_for_end(worker).reason == "exit code 3"
     assert (tmp_path / "ran").read_text() == "ran\n"
 
 
