@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.course import Course
+from forewarn.domain.ending import Ending
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.order import MaintenanceOrder
@@ -324,3 +325,34 @@ def test_gate_that_is_being_asked_again_has_not_changed(store: Store) -> None:
 
     assert len(rollout.gates.asked) > 2
     assert [line["status"] for line in logs if line["event"] == "gate_changed"] == ["shut"]
+
+
+def test_gate_that_is_shut_is_counted_until_it_opens(store: Store) -> None:
+    rollout = Rollout(store)
+    rollout.gates.shut = {"smoke"}
+
+    rollout.advance(STEP)
+    shut = rollout.scheduler.shut_gates
+    rollout.gates.shut = set()
+    rollout.advance(MINUTE)
+
+    assert (shut, rollout.scheduler.shut_gates) == (1, 0)
+
+
+def test_maintenances_are_counted_by_where_they_are(store: Store) -> None:
+    rollout = Rollout(store, course=Course())
+    before = rollout.scheduler.count_maintenances()
+
+    rollout.advance(MINUTE)
+    running = rollout.scheduler.count_maintenances()
+    store.write(lambda tx: pause_maintenance(tx, rollout.context(), rollout.maintenance_id))
+    rollout.advance(STEP)
+    paused = rollout.scheduler.count_maintenances()
+    store.write(lambda tx: resume_maintenance(tx, rollout.context(), rollout.maintenance_id))
+    rollout.advance(2 * STEP)
+
+    assert before == {}
+    assert running == {MaintenanceStatus.RUNNING: 1}
+    assert paused == {MaintenanceStatus.PAUSED: 1}
+    assert rollout.scheduler.count_maintenances() == {}
+    assert rollout.scheduler.endings == {Ending.SUCCEEDED: 1}

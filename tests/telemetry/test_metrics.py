@@ -104,6 +104,31 @@ def test_life_of_an_event_is_in_the_figures(emulator: Emulator) -> None:
     assert over("forewarn_time_to_approve_seconds_sum", **reboot) == 180
 
 
+def start_maintenance(emulator: Emulator) -> None:
+    body = json.dumps({"event_type": "Reboot", "virtual_machines": ["web-0"]}).encode()
+    headers = {
+        "Authorization": f"Bearer {emulator.token}",
+        "Content-Type": "application/json",
+    }
+    url = f"{emulator.control_url}/api/v1/maintenances"
+    with urlopen(Request(url, data=body, headers=headers), timeout=TIMEOUT) as answer:
+        assert answer.status == 201
+
+
+def test_life_of_a_maintenance_is_in_the_figures(emulator: Emulator) -> None:
+    start_maintenance(emulator)
+    begun = Scrape(emulator)
+    emulator.clock.advance(hours=1)
+    over = Scrape(emulator)
+
+    assert begun("forewarn_maintenances", status="running") == 1
+    assert begun("forewarn_maintenances", status="held") == 0
+    assert over("forewarn_maintenances", status="running") == 0
+    assert over("forewarn_maintenances_ended_total", outcome="succeeded") == 1
+    assert over("forewarn_maintenances_ended_total", outcome="incomplete") == 0
+    assert over("forewarn_gates_shut") == 0
+
+
 def test_event_that_nobody_approved_had_all_its_notice(emulator: Emulator) -> None:
     Scrape(emulator)  # with which counting begins
     emulator.vm("web-0").freeze()
@@ -245,6 +270,9 @@ def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> 
             lateness=Distribution(()),
             epoch=1,
             is_paused=lambda: False,
+            maintenances=dict,
+            endings={},
+            gates_shut=lambda: 0,
             jumps=lambda: 0,
             refused={},
         )

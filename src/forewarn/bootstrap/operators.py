@@ -108,6 +108,9 @@ def _sources(service: Service, feed: Feed, refused: Mapping[str, int]) -> Source
         lateness=service.scheduler.lateness,
         epoch=service.scheduler.epoch,
         is_paused=lambda: service.store.read(find_pause) is not None,
+        maintenances=service.scheduler.count_maintenances,
+        endings=service.scheduler.endings,
+        gates_shut=lambda: service.scheduler.shut_gates,
         jumps=lambda: service.clock_watch.number,
         refused=refused,
     )

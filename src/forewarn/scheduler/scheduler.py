@@ -1,6 +1,7 @@
 """The loop itself. It decides nothing; `domain.decisions` does."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -12,11 +13,15 @@ from structlog.typing import FilteringBoundLogger
 
 from forewarn.domain.actions import AskGate, BeginImpact, Decisions, InquireImpact, StartEvent
 from forewarn.domain.decisions import decide, next_deadline
+from forewarn.domain.ending import Ending
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.gate import GateStatus
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.walk import status
 from forewarn.operations.context import Context
 from forewarn.operations.snapshots import Answers, Impacts, look
 from forewarn.ports.executor import Executor
@@ -82,6 +87,9 @@ class Scheduler:
         """By how many seconds of maintenance time deadlines were missed when they were met."""
         self.deadline: datetime | None = None
         """When the loop goes on by itself, as far as it knows."""
+        self.endings: Final = Counter[Ending]()
+        """How the Maintenances ended that this leader has finished."""
+        self._lull: Lull | None = None
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._asking = Asking(gates, reports)
         self._pause: ServerPause | None = None
@@ -99,6 +107,25 @@ class Scheduler:
     def answers(self) -> Answers:
         """What the gates last said; to be looked up in, from any thread."""
         return self._asking.answers
+
+    @property
+    def shut_gates(self) -> int:
+        """How many gates hold a Maintenance back, each counted once for each of these."""
+        return len(
+            {
+                (question.maintenance_id, question.gate)
+                for question, answer in list(self.answers.items())
+                if answer.status is GateStatus.SHUT
+            }
+        )
+
+    def count_maintenances(self) -> Counter[MaintenanceStatus]:
+        """Count the Maintenances that are not over by where they were when nothing was due."""
+        lull = self._lull
+        if lull is None:
+            return Counter()
+        maintenances = lull.seen.maintenances.values()
+        return Counter(status(each, lull.seen, lull.at) for each in maintenances)
 
     def wake(self) -> None:
         """Look again: something has changed."""
@@ -148,7 +175,8 @@ class Scheduler:
             while due := self._decide(seen, now):
                 seen = self._act(seen, due)
                 now = self._context().now
-            return Lull(seen, now)
+            self._lull = Lull(seen, now)
+            return self._lull
 
     def advance(self, duration: timedelta, *, move_to: Callable[[datetime], None]) -> datetime:
         """Let virtual time pass, doing on the way what is due; return when all is done."""
@@ -179,6 +207,7 @@ class Scheduler:
             events, due, after = turn.before.events, turn.decisions, turn.after
             self._note_lateness()
             report_steps(self._reports, turn)
+            self.endings.update(turn.endings)
             self._note_not_begun(turn)
             _log_occurrences(turn)
         self._impacts = {key: impact for key, impact in self._impacts.items() if key[0] in events}

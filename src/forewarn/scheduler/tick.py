@@ -6,6 +6,7 @@ from itertools import count
 
 from forewarn.domain.actions import Decisions, StartEvent, TakeStep
 from forewarn.domain.decisions import decide
+from forewarn.domain.ending import Ending, ending_of
 from forewarn.domain.recording import record, without_ended
 from forewarn.domain.scenario import late_events
 from forewarn.domain.snapshot import Snapshot
@@ -23,6 +24,15 @@ class Turn:
     before: Snapshot
     decisions: Decisions
     after: Snapshot
+
+    @property
+    def endings(self) -> tuple[Ending, ...]:
+        """How the Maintenances ended that are over now."""
+        return tuple(
+            ending_of(maintenance, self.before.events.values())
+            for key, maintenance in self.before.maintenances.items()
+            if key not in self.after.maintenances
+        )
 
 
 def decide_and_record(

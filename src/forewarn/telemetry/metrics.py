@@ -15,6 +15,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from forewarn.domain.ending import Ending
+from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.notification import NotificationStatus
 from forewarn.domain.topology import Topology
 from forewarn.ports.clock import WallClock
@@ -25,6 +27,15 @@ from forewarn.protocol.vocabulary import EventStatus, EventType
 from forewarn.telemetry.lives import ENDS, EventLives
 
 _log = structlog.get_logger(__name__)
+
+UNDER_WAY: Final = (
+    MaintenanceStatus.RUNNING,
+    MaintenanceStatus.WAITING,
+    MaintenanceStatus.PAUSED,
+    MaintenanceStatus.HELD,
+    MaintenanceStatus.ABORTING,
+)
+"""Where a Maintenance can be that is not over."""
 
 Values: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 Distributions: TypeAlias = Iterable[tuple[tuple[str, ...], Distribution]]
@@ -50,6 +61,13 @@ METRICS: Final[Mapping[str, Family]] = {
     "forewarn_events_ended_total": Family(
         "counter", "Events that ended: succeeded, failed or canceled.", ("event_type", "outcome")
     ),
+    "forewarn_maintenances": Family(
+        "gauge", "Maintenances that are not over, by where they are.", ("status",)
+    ),
+    "forewarn_maintenances_ended_total": Family(
+        "counter", "Maintenances that ended: succeeded, incomplete or aborted.", ("outcome",)
+    ),
+    "forewarn_gates_shut": Family("gauge", "Gates that hold a Maintenance back."),
     "forewarn_notice_promised_seconds": Family(
         "histogram",
         "From creation to NotBefore, of announced events that started.",
@@ -107,6 +125,9 @@ class Sources:
     lateness: Distribution
     epoch: int
     is_paused: Callable[[], bool]
+    maintenances: Callable[[], Mapping[MaintenanceStatus, int]]
+    endings: Mapping[Ending, int]
+    gates_shut: Callable[[], int]
     jumps: Callable[[], int]
     refused: Mapping[str, int]
 
@@ -167,10 +188,24 @@ class _Figures(Collector):
         yield _by("forewarn_control_refusals_total", [((k,), n) for k, n in refused.items()])
         yield _values("forewarn_event_watchers", here.watchers())
         yield _distributions("forewarn_scheduler_lateness_seconds", [((), here.lateness)])
+        yield from self._of_maintenances()
         yield _values("forewarn_clock_jumps_total", here.jumps())
         yield _values("forewarn_lease_epoch", here.epoch)
         yield _distributions("forewarn_store_group_size", [((), here.store.commits)])
         yield _values("forewarn_store_writable", here.store.is_writable())
+
+    def _of_maintenances(self) -> Iterator[Metric]:
+        here = self._from
+        by_status = here.maintenances()
+        yield _by(
+            "forewarn_maintenances",
+            [((status,), by_status.get(status, 0)) for status in UNDER_WAY],
+        )
+        yield _by(
+            "forewarn_maintenances_ended_total",
+            [((ending,), here.endings.get(ending, 0)) for ending in Ending],
+        )
+        yield _values("forewarn_gates_shut", here.gates_shut())
 
     def _of_store(self, figures: Figures) -> Iterator[Metric]:
         in_flight = figures.events_in_flight
