@@ -1,5 +1,6 @@
 """What `fleet export` writes, `fleet apply` makes again, on a server that knows nothing of it."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,7 +100,9 @@ def test_fleet_that_is_exported_and_applied_elsewhere_is_the_same(
     before = empty_run("fleet", "export", *output).stdout
 
     assert apply(exported) == "0 added, 0 changed, 0 removed\n"
-    apply("", "--prune")
+    for vm in json.loads(empty_run("fleet", "export", "-o", "json").stdout)["virtual_machine"]:
+        assert empty_run("vm", "remove", vm["name"]).exit_code == 0
+    apply("", "--prune", "--yes")
     assert empty_run("fleet", "export").stdout == ""
     apply(exported)
 
@@ -176,3 +179,24 @@ def test_file_of_another_encoding_is_refused(empty_run: Run, tmp_path: Path) -> 
         2,
         "forewarn: fleet.toml is not UTF-8 text.",
     )
+
+
+def test_pruning_needs_a_yes_where_nobody_can_be_asked(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "less.toml").write_text('[[virtual_machine]]\nname = "solo"\n')
+    pruning = ("fleet", "apply", "less.toml", "--prune", "--allow-removals", "2")
+
+    refused = run(*pruning)
+
+    assert refused.exit_code == 2
+    assert "add --yes if you mean it" in refused.stderr
+    assert run(*pruning, "--yes").exit_code == 0
+
+
+def test_empty_file_never_empties_a_fleet(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty.toml").write_text("")
+
+    refused = run("fleet", "apply", "empty.toml", "--prune", "--yes", "--allow-removals", "99")
+
+    assert refused.exit_code == 4
+    assert "empty.toml: The fleet declares no virtual machine" in refused.stderr
+    assert "web-0" in run("vm", "list").stdout

@@ -28,7 +28,8 @@ def test_fleet_apply_counts(run: Run, tmp_path: Path) -> None:
     (tmp_path / "less.toml").write_text('[[virtual_machine]]\nname = "solo"\n')
 
     assert shown(run("fleet", "apply", "fleet.toml")) == "0 added, 0 changed, 0 removed\n"
-    pruned = run("fleet", "apply", "less.toml", "--prune", "-o", "json")
+    pruning = ("--prune", "--yes", "--allow-removals", "2")
+    pruned = run("fleet", "apply", "less.toml", *pruning, "-o", "json")
     change = json.loads(shown(pruned))
     assert (change["changed"], change["removed"]) == (["solo"], ["web-0", "web-1"])
     (solo,) = [each for each in change["differences"] if each["name"] == "solo"]
@@ -256,8 +257,25 @@ def test_dry_run_of_a_fleet_names_what_would_change(run: Run, tmp_path: Path) ->
         "~ availability set web: update_domains 3 → 5, postpone_until 1h → 0s\n"
         "+ new\n~ solo: tags.team shop → none\n- web-0\n- web-1\n- host kvm-0\n- host kvm-1\n"
         "1 added, 1 changed, 2 removed; 1 availability set changed, 2 hosts removed\n"
+        "Applying this needs --allow-removals 2.\n"
         "Nothing was written.\n"
     )
+
+
+def test_applied_fleet_tells_what_it_skipped(run: Run, tmp_path: Path) -> None:
+    run("vm", "restart", "solo")
+    (tmp_path / "moved.toml").write_text(
+        '[[virtual_machine]]\nname = "solo"\nhost = "kvm-1"\n[[virtual_machine]]\nname = "new"\n'
+    )
+
+    refused = run("fleet", "apply", "moved.toml")
+
+    assert (refused.exit_code, "moved.toml:2: solo is in" in refused.stderr) == (4, True)
+    assert refused.stderr.endswith("try: --skip-busy, which leaves it as it is\n")
+    lines = shown(run("fleet", "apply", "moved.toml", "--skip-busy")).splitlines()
+    assert lines[0] == "+ new"
+    assert lines[1].startswith("! skipped: solo is in 0000")
+    assert lines[2] == "1 added, 0 changed, 0 removed, 1 skipped"
 
 
 def test_applied_fleet_tells_each_field(run: Run, tmp_path: Path) -> None:
@@ -278,6 +296,6 @@ def test_applied_fleet_tells_each_field(run: Run, tmp_path: Path) -> None:
 def test_exported_fleet_applied_again_changes_nothing(run: Run, tmp_path: Path) -> None:
     (tmp_path / "exported.toml").write_text(shown(run("fleet", "export")))
 
-    applied = run("fleet", "apply", "exported.toml", "--prune")
+    applied = run("fleet", "apply", "exported.toml", "--prune", "--yes")
 
     assert shown(applied) == "0 added, 0 changed, 0 removed\n"

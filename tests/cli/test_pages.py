@@ -25,7 +25,10 @@ def test_every_machine_is_listed_in_fleet_order(run: Run, tmp_path: Path) -> Non
     names = [f"vm-{number}" for number in range(MANY)]
     text = "".join(f'[[virtual_machine]]\nname = "{name}"\n' for name in names)
     (tmp_path / "many.toml").write_text(text, encoding="utf-8")
-    assert run("fleet", "apply", "many.toml", "--prune").exit_code == 0
+    assert (
+        run("fleet", "apply", "many.toml", "--prune", "--yes", "--allow-removals", "3").exit_code
+        == 0
+    )
 
     listed = printed(run("vm", "list", "-o", "json"))["virtual_machines"]
 

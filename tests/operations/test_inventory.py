@@ -22,12 +22,16 @@ from forewarn.operations.events import (
 from forewarn.operations.fleet import FleetMistakesError, examine_fleet, read_fleet_file
 from forewarn.operations.inventory import (
     FleetChange,
-    VirtualMachineBusyError,
     apply_fleet,
     find_vm,
     plan_fleet,
-    preview_fleet,
     remove_vm,
+)
+from forewarn.operations.safeguards import (
+    ApplyOptions,
+    EmptyFleetError,
+    TooManyRemovalsError,
+    VirtualMachineBusyError,
 )
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventType
@@ -35,8 +39,18 @@ from forewarn.protocol.vocabulary import EventType
 TERMINATE_NOTICE = "between 5 and 15 minutes, and only a scale set has one"
 
 
-def declare(store: Store, operator: Context, text: str, *, prune: bool = False) -> FleetChange:
-    return store.write(lambda tx: apply_fleet(tx, operator, read_fleet_file(text), prune=prune))
+def declare(store: Store, operator: Context, text: str, **options: int) -> FleetChange:
+    chosen = ApplyOptions(
+        prune=bool(options.get("prune")),
+        skip_busy=bool(options.get("skip_busy")),
+        allow_removals=options.get("allow_removals", 0),
+    )
+    fleet = read_fleet_file(text)
+    return store.write(lambda tx: apply_fleet(tx, operator, fleet, options=chosen))
+
+
+def machines(*numbers: int) -> str:
+    return "".join(f'[[virtual_machine]]\nname = "vm-{number}"\n' for number in numbers)
 
 
 def topology(store: Store) -> Topology:
@@ -87,7 +101,8 @@ def test_declared_machines_are_added_and_changed_and_the_rest_stays(
 
 
 def test_pruning_leaves_only_what_is_declared(fleet: Store, operator: Context) -> None:
-    change = declare(fleet, operator, '[[virtual_machine]]\nname = "solo"\n', prune=True)
+    alone = '[[virtual_machine]]\nname = "solo"\n'
+    change = declare(fleet, operator, alone, prune=True, allow_removals=3)
 
     after = topology(fleet)
     assert change.removed == ("web-0", "web-1", "batch-0")
@@ -235,34 +250,34 @@ def test_change_of_the_fleet_is_audited(fleet: Store, operator: Context) -> None
     assert entry.subject == "1 added, 0 changed, 0 removed, 0 scopes changed"
 
 
-def test_preview_tells_what_applying_would_change_and_writes_nothing(
+def test_plan_tells_what_applying_would_change_and_writes_nothing(
     fleet: Store, operator: Context
 ) -> None:
     text = '[[virtual_machine]]\nname = "solo"\nzone = "1"\n[[virtual_machine]]\nname = "new"\n'
     before = topology(fleet)
+    declared, prune = read_fleet_file(text), ApplyOptions(prune=True)
 
-    preview = fleet.read(
-        lambda reading: preview_fleet(reading, operator, read_fleet_file(text), prune=True)
-    )
+    plan = fleet.read(lambda reading: plan_fleet(reading, operator, declared, prune))
 
     assert topology(fleet) is before
-    assert preview == declare(fleet, operator, text, prune=True)
-    assert (preview.added, preview.changed) == (("new",), ("solo",))
+    assert plan.change == declare(fleet, operator, text, prune=True, allow_removals=3)
+    assert (plan.change.added, plan.change.changed) == (("new",), ("solo",))
+    assert plan.change.needed_removals == 3
 
 
-def test_preview_refuses_what_applying_would(fleet: Store, operator: Context) -> None:
+def test_plan_refuses_what_applying_would(fleet: Store, operator: Context) -> None:
     freeze(fleet, operator, "web-0")
     text = '[[virtual_machine]]\nname = "web-0"\n'
 
     with pytest.raises(VirtualMachineBusyError):
-        fleet.read(lambda reading: preview_fleet(reading, operator, read_fleet_file(text)))
+        fleet.read(lambda reading: plan_fleet(reading, operator, read_fleet_file(text)))
 
 
 def test_plan_is_made_anew_when_the_fleet_has_changed_since(
     fleet: Store, operator: Context
 ) -> None:
     declared = read_fleet_file('[[virtual_machine]]\nname = "first"\n')
-    plan = plan_fleet(topology(fleet), declared, operator)
+    plan = fleet.read(lambda reading: plan_fleet(reading, operator, declared))
     declare(fleet, operator, '[[virtual_machine]]\nname = "second"\n')
 
     fleet.write(lambda tx: apply_fleet(tx, operator, declared, plan=plan))
@@ -270,15 +285,32 @@ def test_plan_is_made_anew_when_the_fleet_has_changed_since(
     assert {"first", "second"} <= topology(fleet).virtual_machines.keys()
 
 
+def test_plan_is_made_anew_when_a_machine_has_got_into_an_event_since(
+    fleet: Store, operator: Context
+) -> None:
+    declared = read_fleet_file('[[virtual_machine]]\nname = "web-0"\n')
+    skipping = ApplyOptions(skip_busy=True)
+    plan = fleet.read(lambda reading: plan_fleet(reading, operator, declared, skipping))
+    freeze(fleet, operator, "web-0")
+
+    change = fleet.write(
+        lambda tx: apply_fleet(tx, operator, declared, options=skipping, plan=plan)
+    )
+
+    assert (plan.change.changed, change.changed) == (("web-0",), ())
+    assert [skipped.vm for skipped in change.skipped] == ["web-0"]
+
+
 def test_scopes_that_come_back_in_great_number_go_on_counting(
     store: Store, operator: Context
 ) -> None:
-    many = "".join(f'[[virtual_machine]]\nname = "vm-{number}"\n' for number in range(150))
+    many = machines(*range(150))
     declare(store, operator, many)
     freeze(store, operator, "vm-7")
     store.write(lambda tx: complete_everything(tx, operator))
     shown = store.read(lambda reading: reading.document(ScopeId("virtual-machine/vm-7")))
-    declare(store, operator, "", prune=True)
+    other = '[[virtual_machine]]\nname = "other"\n'
+    declare(store, operator, other, prune=True, allow_removals=150)
 
     declare(store, operator, many)
 
@@ -291,8 +323,7 @@ def test_plan_that_was_made_and_prepared_before_is_carried_out(
     fleet: Store, operator: Context
 ) -> None:
     declared = read_fleet_file('[[virtual_machine]]\nname = "new"\n')
-    before = fleet.read(lambda reading: reading.topology())
-    plan = plan_fleet(before, declared, operator)
+    plan = fleet.read(lambda reading: plan_fleet(reading, operator, declared))
     prepared = fleet.read(lambda reading: reading.prepare_topology(plan.after))
 
     change = fleet.write(
@@ -301,3 +332,90 @@ def test_plan_that_was_made_and_prepared_before_is_carried_out(
 
     assert change == plan.change
     assert fleet.read(lambda reading: reading.topology()) is plan.after
+
+
+def test_machine_in_an_event_is_skipped_and_everything_else_applied(
+    fleet: Store, operator: Context
+) -> None:
+    freeze(fleet, operator, "web-0", "web-1")
+    text = (
+        '[[virtual_machine]]\nname = "web-0"\navailability_set = "web"\nhost = "kvm-9"\n'
+        'zone = "3"\n'
+        '[[virtual_machine]]\nname = "web-1"\navailability_set = "web"\nhost = "kvm-1"\n'
+        'zone = "1"\n'
+        '[[virtual_machine]]\nname = "solo"\nhost = "kvm-9"\n'
+    )
+
+    change = declare(fleet, operator, text, skip_busy=True)
+
+    vms = topology(fleet).virtual_machines
+    (skipped,) = change.skipped
+    assert (skipped.vm, len(skipped.event_ids)) == ("web-0", 1)
+    assert "web-0 is in 0000" in skipped.reason
+    assert change.changed == ("web-1", "solo")
+    assert (vms[VmName("web-0")].host, vms[VmName("web-0")].zone) == ("kvm-0", "")
+
+
+def test_machine_in_an_event_is_not_pruned_but_skipped_with_its_set_and_host(
+    fleet: Store, operator: Context
+) -> None:
+    declare(fleet, operator, '[[host]]\nname = "kvm-0"\nlabels = { rack = "a" }\n')
+    freeze(fleet, operator, "web-0", "batch-0", "solo")
+    before = topology(fleet)
+
+    change = declare(
+        fleet,
+        operator,
+        '[[availability_set]]\nname = "db"\n[[virtual_machine]]\nname = "db-0"\n',
+        prune=True,
+        skip_busy=True,
+        allow_removals=1,
+    )
+
+    after = topology(fleet)
+    assert change.removed == ("web-1",)
+    assert [each.vm for each in change.skipped] == ["web-0", "batch-0", "solo"]
+    for name in ("web-0", "batch-0", "solo"):
+        vm = before.virtual_machines[VmName(name)]
+        assert after.virtual_machines[VmName(name)] == vm
+        assert after.scopes[vm.scope_id] == before.scopes[vm.scope_id]
+    assert after.hosts == {name: host for name, host in before.hosts.items() if name == "kvm-0"}
+
+
+@pytest.mark.parametrize(
+    ("there", "gone", "needed"), [(10, 1, 0), (10, 2, 2), (210, 20, 0), (210, 21, 21)]
+)
+def test_many_removals_have_to_be_allowed_by_number(
+    store: Store, operator: Context, there: int, gone: int, needed: int
+) -> None:
+    declare(store, operator, machines(*range(there)))
+    rest = machines(*range(gone, there))
+
+    if needed:
+        with pytest.raises(
+            TooManyRemovalsError, match=f"remove {gone} of {there} virtual machines"
+        ):
+            declare(store, operator, rest, prune=True, allow_removals=needed - 1)
+        assert len(topology(store).virtual_machines) == there
+
+    assert len(declare(store, operator, rest, prune=True, allow_removals=needed).removed) == gone
+
+
+def test_declaration_without_machines_never_empties_a_fleet(
+    fleet: Store, operator: Context
+) -> None:
+    with pytest.raises(EmptyFleetError, match="would remove all 4"):
+        declare(fleet, operator, '[[host]]\nname = "h"\n', prune=True, allow_removals=1000)
+
+    assert len(topology(fleet).virtual_machines) == 4
+
+
+def test_sets_and_hosts_without_machines_are_pruned_by_an_empty_declaration(
+    store: Store, operator: Context
+) -> None:
+    declare(store, operator, '[[host]]\nname = "h"\n[[scale_set]]\nname = "s"\n')
+
+    declare(store, operator, "", prune=True)
+
+    assert not topology(store).scopes
+    assert not topology(store).hosts

@@ -84,6 +84,8 @@ HINTS: Final[Mapping[str, str]] = {
     "user-operation-in-flight": "try: forewarn event list --vm {vm}",
     "user-operation-limit": "try: forewarn event list",
     "virtual-machine-busy": "try: forewarn event list --vm {vm}",
+    "too-many-removals": "try: --dry-run; if all may go, add --allow-removals {removals}",
+    "empty-fleet": "check the file; forewarn vm remove removes single machines",
     "virtual-machine-exists": "try: forewarn vm show {vm}",
     "precondition-failed": "it has changed since you looked; look again, then decide",
     "notice-too-short": "try: leave out --not-before, which takes the earliest",

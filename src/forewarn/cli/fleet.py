@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from forewarn.cli.errors import CommandError, ExitCode, confirm_on_terminal
+from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event import Yes
 from forewarn.cli.files import name_file, read_text
-from forewarn.cli.fleet_changes import print_change
+from forewarn.cli.fleet_changes import print_change, print_rehearsed_change
 from forewarn.cli.output import Row, print_table
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import RefusedError, Session, command, noun
@@ -26,11 +26,17 @@ app = noun("fleet", "Declare the whole fleet, or see it.")
 
 
 @command(app, "apply")
-def apply(
+def apply(  # noqa: PLR0913 - one for each flag
     session: Session,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The fleet file, or - to read it.")],
     *,
     prune: Annotated[bool, typer.Option("--prune", help="Remove what it leaves out.")] = False,
+    skip_busy: Annotated[
+        bool, typer.Option("--skip-busy", help="Leave out machines that are in an event.")
+    ] = False,
+    allow_removals: Annotated[
+        int, typer.Option(min=0, metavar="N", help="How many machines --prune may remove.")
+    ] = 0,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -41,17 +47,21 @@ def apply(
     text = read_text(file, command="fleet apply")
     fleet = _decode(file, text)
     if prune and not dry_run:
-        confirm_on_terminal(
-            f"Remove every virtual machine that {name_file(file)} leaves out?", yes=yes
-        )
-    body = {"fleet": fleet, "prune": prune, "dry_run": dry_run}
+        confirm(f"Remove every virtual machine that {name_file(file)} leaves out?", yes=yes)
+    body = {
+        "fleet": fleet,
+        "prune": prune,
+        "skip_busy": skip_busy,
+        "allow_removals": allow_removals,
+        "dry_run": dry_run,
+    }
     try:
         with _shown_progress() as note:
             answer = session.post_followed("fleet", body=body, note=note)
     except RefusedError as refusal:
         raise _with_lines(refusal, file, text) from None
     if dry_run:
-        show_rehearsed(session, answer, print_change)
+        show_rehearsed(session, answer, print_rehearsed_change)
     else:
         session.show(answer, print_change)
 
@@ -123,7 +133,9 @@ def _with_lines(refusal: RefusedError, file: Path, text: str) -> CommandError:
     lines = FleetLines(text)
     mistakes = refusal.problem.get("mistakes") or [refusal.problem]
     placed = [(lines.find(mistake), str(mistake["detail"])) for mistake in mistakes]
-    return _refusal(name_file(file), placed, refusal.code, refusal.hint)
+    is_busy = str(refusal.problem["type"]).endswith(":virtual-machine-busy")
+    hint = "try: --skip-busy, which leaves it as it is" if is_busy else refusal.hint
+    return _refusal(name_file(file), placed, refusal.code, hint)
 
 
 def _refusal(

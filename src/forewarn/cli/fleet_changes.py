@@ -17,7 +17,16 @@ def print_change(change: Row) -> None:
     """Print one line for each difference, and the counts."""
     for difference in change["differences"]:
         print_line(_line(difference))
+    for skipped in change["skipped"]:
+        print_line(f"! skipped: {skipped['reason']}")
     print_line(_counts(change))
+
+
+def print_rehearsed_change(change: Row) -> None:
+    """Print *change* and what it takes to go ahead with it."""
+    print_change(change)
+    if change["needed_removals"]:
+        print_line(f"Applying this needs --allow-removals {change['needed_removals']}.")
 
 
 def _line(difference: Row) -> str:
@@ -56,6 +65,8 @@ def _arrow() -> str:
 
 def _counts(change: Row) -> str:
     machines = ", ".join(f"{len(change[alteration])} {alteration}" for alteration in _SIGNS)
+    if change["skipped"]:
+        machines += f", {len(change['skipped'])} skipped"
     others = Counter(
         (_noun(each), each["alteration"]) for each in change["differences"] if _noun(each)
     )

@@ -5,7 +5,7 @@ checked and written: on threads, in steps after each of which others get their t
 """
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -21,7 +21,8 @@ from forewarn.control.problems import problem_document, problem_of, problem_of_r
 from forewarn.control.schemas import DifferenceView, FleetChangeView, FleetRequest
 from forewarn.operations.declarations import declare_fleet
 from forewarn.operations.fleet import Fleet, examine_fleet
-from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, preview_fleet
+from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet
+from forewarn.operations.safeguards import ApplyOptions
 from forewarn.ports.store import Reading
 from forewarn.protocol.errors import ForewarnError
 
@@ -102,20 +103,22 @@ def _apply(caller: Caller, body: list[bytes], progress: Progress) -> bytes:
 
 def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progress) -> FleetChange:
     context = caller.services.context(caller.principal.name)
+    options = ApplyOptions(
+        prune=order.prune, skip_busy=order.skip_busy, allow_removals=order.allow_removals
+    )
+    plan = caller.read(
+        lambda reading: plan_fleet(reading, context, fleet, options),
+        current=_shown if order.dry_run else None,
+    )
     if order.dry_run:
-        return caller.read(
-            lambda reading: preview_fleet(reading, context, fleet, prune=order.prune),
-            current=_shown,
-        )
-    before = caller.read(lambda reading: reading.topology())
-    plan = plan_fleet(before, fleet, context, prune=order.prune)
+        return plan.change
     # Whoever else has something to write waits for the transaction, so that as little as can be is
     # done in it.
     prepared = caller.read(lambda reading: reading.prepare_topology(plan.after))
     plan = replace(plan, prepared=prepared)
     progress(Step.WRITING, len(fleet.virtual_machines))
     return caller.write(
-        lambda tx, context: apply_fleet(tx, context, fleet, prune=order.prune, plan=plan),
+        lambda tx, context: apply_fleet(tx, context, fleet, options=options, plan=plan),
         current=_shown,
     )
 
@@ -130,6 +133,8 @@ def _encode_change(change: FleetChange) -> bytes:
         "changed_scopes": _encode(change.changed_scopes),
         "changed": _encode(change.changed),
         "removed": _encode(change.removed),
+        "skipped": _encode([asdict(each) for each in change.skipped]),
+        "needed_removals": _encode(change.needed_removals),
         "differences": f"[{','.join(differences)}]",
     }
     return f"{{{','.join(f'{_encode(key)}:{text}' for key, text in members.items())}}}".encode()

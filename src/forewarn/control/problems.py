@@ -43,7 +43,6 @@ from forewarn.operations.durations import DurationError
 from forewarn.operations.fleet import FleetError, FleetMistakesError
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.holidays import HolidaysError
-from forewarn.operations.inventory import VirtualMachineBusyError
 from forewarn.operations.maintenances import (
     UnknownLabelsError,
     UnknownMaintenanceError,
@@ -55,6 +54,11 @@ from forewarn.operations.notifications import (
     UnknownTargetError,
 )
 from forewarn.operations.repeats import IdempotencyKeyReusedError
+from forewarn.operations.safeguards import (
+    EmptyFleetError,
+    TooManyRemovalsError,
+    VirtualMachineBusyError,
+)
 from forewarn.operations.scenario_file import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError, UnknownScenarioRunError
 from forewarn.operations.seen import NotSeenError, UnknownApiVersionError
@@ -149,6 +153,8 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     ScenarioOverError: HTTPStatus.CONFLICT,
     UserOperationError: HTTPStatus.CONFLICT,
     VirtualMachineBusyError: HTTPStatus.CONFLICT,
+    TooManyRemovalsError: HTTPStatus.CONFLICT,
+    EmptyFleetError: HTTPStatus.CONFLICT,
     VirtualMachineExistsError: HTTPStatus.CONFLICT,
     ClockError: HTTPStatus.CONFLICT,
     PreconditionFailedError: HTTPStatus.PRECONDITION_FAILED,
@@ -181,7 +187,7 @@ _MEMBERS: Final = (
     "table", "index", "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
     "event_id", "event_ids", "event_status", "in_flight", "limit", "earliest", "maintenance_id",
     "line", "scenario", "run_id", "role", "needed", "notification_id", "target", "since",
-    "gate", "zone", "labels", "update_domain",
+    "gate", "zone", "labels", "update_domain", "removals",
 )  # fmt: skip
 """The attributes of errors that a problem document carries on, where there are any."""
 

@@ -94,6 +94,13 @@ class FleetRequest(_Request):
 
     fleet: dict[str, JsonValue]
     prune: StrictBool = False
+    skip_busy: Annotated[
+        StrictBool, Field(description="Leave out machines that are in an event.")
+    ] = False
+    allow_removals: Annotated[
+        StrictInt,
+        Field(ge=0, description="How many machines prune may remove if it removes many."),
+    ] = 0
     dry_run: Annotated[StrictBool, Field(description="Tell what would change.")] = False
 
 
@@ -214,6 +221,14 @@ class DifferenceView(View):
     fields: tuple[FieldDifferenceView, ...]
 
 
+class SkippedMachineView(View):
+    """A virtual machine that was left as it is, and why."""
+
+    vm: str
+    reason: str
+    event_ids: tuple[str, ...]
+
+
 class FleetChangeView(View):
     """What a declaration changed, and the virtual machines it added, changed and removed."""
 
@@ -221,6 +236,10 @@ class FleetChangeView(View):
     changed_scopes: tuple[str, ...]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
+    skipped: tuple[SkippedMachineView, ...]
+    needed_removals: Annotated[
+        int, Field(description="What allow_removals has to be at least; 0 if removals are few.")
+    ]
     differences: tuple[DifferenceView, ...]
 
 

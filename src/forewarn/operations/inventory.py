@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from forewarn.domain.errors import (
-    DomainError,
     NameTakenError,
     TopologyError,
     UnknownVirtualMachineError,
 )
-from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.names import HostName, ScopeId, VmName, name_key, names_scope
+from forewarn.domain.names import ScopeId, VmName, name_key, names_scope
 from forewarn.domain.publication import republish
 from forewarn.domain.topology import (
     DeliveryScope,
@@ -28,31 +26,35 @@ from forewarn.operations.context import Context
 from forewarn.operations.differences import Alteration, Difference, find_differences
 from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet, refuse_mistakes
 from forewarn.operations.recording import record_audit
+from forewarn.operations.safeguards import (
+    ApplyOptions,
+    SkippedMachine,
+    TooManyRemovalsError,
+    check_idle,
+    check_not_emptied,
+    find_busy,
+    leave_as_is,
+    needed_removals,
+)
 from forewarn.ports.store import Membership, PreparedTopology, Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
-from forewarn.protocol.vocabulary import EventId
 
+_USUAL_OPTIONS: Final = ApplyOptions()
 _MANY: Final = 100
 """From how many scopes on one look at all documents is quicker than one at each."""
 
 
-class VirtualMachineBusyError(DomainError):
-    """A virtual machine that cannot be moved or removed while it is in an event."""
-
-    def __init__(self, vm: VmName, event_ids: Iterable[EventId]) -> None:
-        self.vm = vm
-        self.event_ids = tuple(event_ids)
-        super().__init__(
-            f"{vm} is in {', '.join(self.event_ids)}; it can be moved or removed after that."
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetChange:
-    """What a declaration changed, entry by entry; *changed_scopes* have other settings now."""
+    """What a declaration changed, entry by entry; *changed_scopes* have other settings now.
+
+    *needed_removals* is how many have to be allowed by number, 0 where they are few.
+    """
 
     differences: tuple[Difference, ...] = ()
     changed_scopes: tuple[ScopeId, ...] = ()
+    skipped: tuple[SkippedMachine, ...] = ()
+    needed_removals: int = 0
 
     @property
     def added(self) -> tuple[VmName, ...]:
@@ -116,7 +118,7 @@ def apply_fleet(
     context: Context,
     fleet: Fleet,
     *,
-    prune: bool = False,
+    options: ApplyOptions = _USUAL_OPTIONS,
     action: str = "fleet apply",
     plan: FleetPlan | None = None,
 ) -> FleetChange:
@@ -125,10 +127,12 @@ def apply_fleet(
     A *plan* that was made before need not be made while others wait, unless the fleet has changed.
     """
     before = tx.topology()
-    if plan is None or plan.before is not before:
-        plan = plan_fleet(before, fleet, context, prune=prune)
+    is_stale = plan is None or plan.before is not before
+    if plan is None or is_stale or find_busy(tx.events_in_flight(), before, plan.after):
+        plan = plan_fleet(tx, context, fleet, options)
+    if plan.change.needed_removals > options.allow_removals:
+        raise TooManyRemovalsError(plan.change.needed_removals, len(before.virtual_machines))
     after = plan.after
-    _check_idle(tx.events_in_flight(), before, after)
     if after != before:
         tx.put_topology(after, plan.prepared)
         _keep_incarnations_rising(tx, context, before, after)
@@ -138,20 +142,30 @@ def apply_fleet(
 
 
 def plan_fleet(
-    before: Topology, fleet: Fleet, context: Context, *, prune: bool = False
+    reading: Reading, context: Context, fleet: Fleet, options: ApplyOptions = _USUAL_OPTIONS
 ) -> FleetPlan:
-    """Return what *fleet* would make of *before*, or refuse what cannot be."""
-    after = declare(before, fleet, context, prune=prune)
-    return FleetPlan(before=before, after=after, change=_compare(before, after))
+    """Return what `apply_fleet` would change, or refuse what cannot be.
 
-
-def preview_fleet(
-    reading: Reading, context: Context, fleet: Fleet, *, prune: bool = False
-) -> FleetChange:
-    """Return what `apply_fleet` would change, or refuse as it would."""
-    plan = plan_fleet(reading.topology(), fleet, context, prune=prune)
-    _check_idle(reading.events_in_flight(), plan.before, plan.after)
-    return plan.change
+    How many removals are allowed is not looked at, so that they can be seen before.
+    """
+    before = reading.topology()
+    after = declare(before, fleet, context, prune=options.prune)
+    check_not_emptied(fleet, before, options)
+    busy = find_busy(reading.events_in_flight(), before, after)
+    for refusal in busy.values():
+        if not options.skip_busy:
+            raise refusal
+    if busy:
+        rest = leave_as_is(fleet, before, busy.keys())
+        after = declare(before, rest, context, prune=options.prune)
+    change = _compare(before, after)
+    skipped = tuple(
+        SkippedMachine(vm=vm, reason=str(refusal), event_ids=refusal.event_ids)
+        for vm, refusal in busy.items()
+    )
+    needed = needed_removals(before, change.removed)
+    change = replace(change, skipped=skipped, needed_removals=needed)
+    return FleetPlan(before=before, after=after, change=change)
 
 
 def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
@@ -164,7 +178,7 @@ def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
         virtual_machines=rest,
         hosts=before.hosts.values(),
     )
-    _check_idle(tx.events_in_flight(), before, after)
+    check_idle(tx.events_in_flight(), before, after)
     tx.put_topology(after)
     _record_moves(tx, context, before, after)
     record_audit(tx, context, "vm remove", vm.name)
@@ -301,20 +315,6 @@ def _used_scopes(
         for scope in scopes
         if scope.kind is not ScopeKind.VIRTUAL_MACHINE or scope.scope_id in used
     ]
-
-
-def _check_idle(in_flight: Iterable[ScheduledEvent], before: Topology, after: Topology) -> None:
-    events: dict[VmName, list[EventId]] = {}
-    for event in in_flight:
-        for vm in event.resources:
-            events.setdefault(vm, []).append(event.event_id)
-    for vm, event_ids in events.items():
-        if _place(before.virtual_machines.get(vm)) != _place(after.virtual_machines.get(vm)):
-            raise VirtualMachineBusyError(vm, event_ids)
-
-
-def _place(vm: VirtualMachine | None) -> tuple[ScopeId, int, HostName | None] | None:
-    return None if vm is None else (vm.scope_id, vm.update_domain, vm.host)
 
 
 def _compare(before: Topology, after: Topology) -> FleetChange:

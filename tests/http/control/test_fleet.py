@@ -15,11 +15,13 @@ from tests.http.control.conftest import FLEET, TOKEN, Tables
 from forewarn.control.schemas import FleetChangeView
 from forewarn.ports.store import Store
 
-UNCHANGED: dict[str, list[object]] = {
+UNCHANGED: dict[str, object] = {
     "added": [],
     "changed": [],
     "removed": [],
     "changed_scopes": [],
+    "skipped": [],
+    "needed_removals": 0,
     "differences": [],
 }
 LINES = {"Accept": "application/x-ndjson"}
@@ -69,7 +71,8 @@ def test_fleet_that_left_something_out_prunes_only_when_told(api: httpx2.Client)
     only_solo = {"virtual_machine": [{"name": "solo", "location": "here"}]}
 
     kept = api.post("fleet", json={"fleet": only_solo}).json()
-    pruned = api.post("fleet", json={"fleet": only_solo, "prune": True}).json()
+    order = {"fleet": only_solo, "prune": True, "allow_removals": 2}
+    pruned = api.post("fleet", json=order).json()
 
     located = {"field": "location", "before": None, "after": "here"}
     difference = {
@@ -81,6 +84,55 @@ def test_fleet_that_left_something_out_prunes_only_when_told(api: httpx2.Client)
     assert kept == UNCHANGED | {"changed": ["solo"], "differences": [difference]}
     assert (pruned["changed"], pruned["removed"]) == ([], ["web-0", "web-1"])
     assert list(api.get("fleet").json()) == ["virtual_machine"]
+
+
+@pytest.mark.parametrize(
+    ("order", "kind", "detail"),
+    [
+        (
+            {"fleet": {"virtual_machine": [{"name": "solo"}]}, "allow_removals": 1},
+            "too-many-removals",
+            "This would remove 2 of 3 virtual machines",
+        ),
+        (
+            {"fleet": {"host": [{"name": "spare"}]}, "allow_removals": 100},
+            "empty-fleet",
+            "The fleet declares no virtual machine",
+        ),
+    ],
+)
+def test_server_does_not_prune_much_by_mistake(
+    api: httpx2.Client,
+    tables: Callable[[], Tables],
+    order: dict[str, object],
+    kind: str,
+    detail: str,
+) -> None:
+    before = tables()
+
+    answer = api.post("fleet", json={**order, "prune": True})
+
+    assert (answer.status_code, answer.json()["type"]) == (409, f"urn:forewarn:problem:{kind}")
+    assert answer.json()["detail"].startswith(detail)
+    assert tables() == before
+
+
+def test_machine_in_an_event_is_skipped_when_told(api: httpx2.Client) -> None:
+    event = api.post("virtual-machines/solo/restart").json()
+    moved = {"virtual_machine": [{"name": "solo", "host": "kvm-9"}, {"name": "new"}]}
+
+    refused = api.post("fleet", json={"fleet": moved})
+    change = api.post("fleet", json={"fleet": moved, "skip_busy": True}).json()
+
+    assert refused.status_code == 409
+    assert (change["added"], change["changed"]) == (["new"], [])
+    assert change["skipped"] == [
+        {
+            "vm": "solo",
+            "reason": refused.json()["detail"],
+            "event_ids": [event["event_id"]],
+        }
+    ]
 
 
 def test_empty_fleet_is_an_empty_object(empty_api: httpx2.Client) -> None:
@@ -310,6 +362,7 @@ def test_dry_run_names_what_would_change_and_writes_nothing(
         ("web-0", "web-1"),
     )
     assert change.changed_scopes == ("availability-set/web",)
+    assert change.needed_removals == 2
     altered = [f"{each.alteration} {each.name}" for each in change.differences]
     assert altered == [
         "changed web",

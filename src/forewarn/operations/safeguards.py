@@ -1,0 +1,168 @@
+"""What keeps a declaration from doing harm: machines in flight stay, and fleets do not vanish."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from forewarn.domain.errors import DomainError
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.names import HostName, ScopeId, VmName
+from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology, VirtualMachine
+from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet
+from forewarn.protocol.vocabulary import EventId
+
+FREE_REMOVALS: Final = 20
+"""How many machines may be removed without being allowed by number."""
+FREE_PERCENT: Final = 10
+"""How many of a hundred machines may be removed without being allowed by number."""
+
+
+class VirtualMachineBusyError(DomainError):
+    """A virtual machine that cannot be moved or removed while it is in an event."""
+
+    def __init__(self, vm: VmName, event_ids: Iterable[EventId]) -> None:
+        self.vm = vm
+        self.event_ids = tuple(event_ids)
+        super().__init__(
+            f"{vm} is in {', '.join(self.event_ids)}; it can be moved or removed after that."
+        )
+
+
+class TooManyRemovalsError(DomainError):
+    """A declaration that would remove more machines than were allowed."""
+
+    def __init__(self, removals: int, machines: int) -> None:
+        self.removals = removals
+        super().__init__(
+            f"This would remove {removals} of {machines} virtual machines, "
+            f"which is only done if at least {removals} removals are allowed."
+        )
+
+
+class EmptyFleetError(DomainError):
+    """A declaration without a virtual machine that would remove all there are."""
+
+    def __init__(self, machines: int) -> None:
+        super().__init__(
+            "The fleet declares no virtual machine, so pruning would remove all "
+            f"{machines}; that is never done."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyOptions:
+    """How a declaration is applied.
+
+    *prune* removes what it leaves out, *allow_removals* machines at most where that is many;
+    *skip_busy* leaves machines as they are that cannot be moved or removed now.
+    """
+
+    prune: bool = False
+    skip_busy: bool = False
+    allow_removals: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedMachine:
+    """A virtual machine that was left as it is, and why."""
+
+    vm: VmName
+    reason: str
+    event_ids: tuple[EventId, ...]
+
+
+def find_busy(
+    in_flight: Iterable[ScheduledEvent], before: Topology, after: Topology
+) -> dict[VmName, VirtualMachineBusyError]:
+    """Return the machines that *after* moves or removes while they are in an event."""
+    events: dict[VmName, list[EventId]] = {}
+    for event in in_flight:
+        for vm in event.resources:
+            events.setdefault(vm, []).append(event.event_id)
+    old, new = before.virtual_machines, after.virtual_machines
+    return {
+        vm: VirtualMachineBusyError(vm, event_ids)
+        for vm, event_ids in events.items()
+        if _place(old.get(vm)) != _place(new.get(vm))
+    }
+
+
+def check_idle(in_flight: Iterable[ScheduledEvent], before: Topology, after: Topology) -> None:
+    """Refuse *after* if it moves or removes a machine that is in an event."""
+    for refusal in find_busy(in_flight, before, after).values():
+        raise refusal
+
+
+def leave_as_is(fleet: Fleet, before: Topology, names: Collection[VmName]) -> Fleet:
+    """Return *fleet* with the machines called *names*, their sets and hosts as in *before*."""
+    vms = [before.virtual_machines[name] for name in names if name in before.virtual_machines]
+    declared_scopes = {scope.scope_id for scope in fleet.scopes}
+    declared_hosts = {host.name for host in fleet.hosts}
+    scopes = {_set_of(before, vm) for vm in vms} - {None}
+    return replace(
+        fleet,
+        scopes=(
+            *fleet.scopes,
+            *(
+                scope
+                for scope in before.scopes.values()
+                if scope in scopes and scope.scope_id not in declared_scopes
+            ),
+        ),
+        virtual_machines=(
+            *(vm for vm in fleet.virtual_machines if vm.name not in names),
+            *(_as_declared(vm, before.scopes[vm.scope_id]) for vm in vms),
+        ),
+        hosts=(
+            *fleet.hosts,
+            *(
+                before.hosts[host]
+                for host in dict.fromkeys(vm.host for vm in vms if vm.host)
+                if host not in declared_hosts
+            ),
+        ),
+    )
+
+
+def needed_removals(before: Topology, removed: Collection[VmName]) -> int:
+    """Return how many removals have to be allowed by number; 0 where they are few."""
+    are_few = len(removed) * 100 <= len(before.virtual_machines) * FREE_PERCENT
+    return 0 if are_few and len(removed) <= FREE_REMOVALS else len(removed)
+
+
+def check_not_emptied(fleet: Fleet, before: Topology, options: ApplyOptions) -> None:
+    """Refuse to prune by a *fleet* without machines, which is rather a mistake than a wish."""
+    if options.prune and before.virtual_machines and not fleet.virtual_machines:
+        raise EmptyFleetError(len(before.virtual_machines))
+
+
+def _place(vm: VirtualMachine | None) -> tuple[ScopeId, int, HostName | None] | None:
+    return None if vm is None else (vm.scope_id, vm.update_domain, vm.host)
+
+
+def _set_of(topology: Topology, vm: VirtualMachine) -> DeliveryScope | None:
+    """Return the set, service or scale set of *vm* as a fleet file declares it."""
+    scope = topology.scopes[vm.scope_id]
+    return None if scope.kind is ScopeKind.VIRTUAL_MACHINE else replace(scope, placement_group=None)
+
+
+def _as_declared(vm: VirtualMachine, scope: DeliveryScope) -> DeclaredVirtualMachine:
+    return DeclaredVirtualMachine(
+        name=vm.name,
+        kind=scope.kind,
+        scope_name=scope.name,
+        placement_group=scope.placement_group,
+        policy=scope.policy,
+        update_domain=vm.update_domain,
+        fault_domain=vm.fault_domain,
+        host=vm.host,
+        addresses=vm.addresses,
+        vm_id=vm.vm_id,
+        zone=vm.zone,
+        location=vm.location,
+        resource_group=vm.resource_group,
+        subscription_id=vm.subscription_id,
+        tags=vm.tags,
+        labels=vm.labels,
+        scope_id=vm.scope_id,
+    )
