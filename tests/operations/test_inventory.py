@@ -226,8 +226,9 @@ def test_machine_that_moves_under_its_name_in_another_case_reads_higher_numbers(
         name = "WEB-0"
         """
     )
+    pruning = ApplyOptions(prune=True, allow_removals=3)
 
-    fleet.write(lambda tx: apply_fleet(tx, operator, renamed, prune=True))
+    fleet.write(lambda tx: apply_fleet(tx, operator, renamed, options=pruning))
 
     alone = ScopeId("virtual-machine/WEB-0")
     assert fleet.read(lambda reading: reading.document(alone)).document_incarnation == 2

@@ -21,6 +21,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, cancel_event, create_events
 from forewarn.operations.fleet import read_fleet
 from forewarn.operations.inventory import apply_fleet, remove_vm
+from forewarn.operations.safeguards import ApplyOptions
 from forewarn.operations.seen import NotSeenError, see
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.errors import ForewarnError
@@ -34,6 +35,8 @@ NAMES = ("a", "b")
 PLACES = st.sampled_from([None, *SETS])
 SPELLINGS = st.sampled_from([str.lower, str.upper])
 PASSING = st.sampled_from([timedelta(0), timedelta(microseconds=1), timedelta(seconds=1)])
+
+PRUNING = ApplyOptions(prune=True, allow_removals=len(NAMES))
 
 Served = bytes | None
 
@@ -106,7 +109,7 @@ class Moving(RuleBasedStateMachine):
                 ],
             }
         )
-        return self.attempt(lambda tx, context: apply_fleet(tx, context, fleet, prune=True))
+        return self.attempt(lambda tx, context: apply_fleet(tx, context, fleet, options=PRUNING))
 
     def attempt(self, operation: Callable[[Transaction, Context], object]) -> bool:
         """Do it, unless it is refused, and write down what everybody is served then."""
