@@ -835,7 +835,10 @@ def test_maintenance_that_nobody_has_started(world: World) -> None:
 
 def test_every_kind_that_is_known_is_brought_about_here() -> None:
     text = Path(__file__).read_text(encoding="utf-8")
-    elsewhere = {BlockerKind.ELSEWHERE: "tests/http/control/test_blockers.py"}
+    elsewhere = {
+        BlockerKind.ELSEWHERE: "tests/http/control/test_blockers.py",
+        BlockerKind.SERVER_PAUSED: "tests/operations/test_pausing.py",
+    }
 
     assert [
         kind

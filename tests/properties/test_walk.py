@@ -25,7 +25,8 @@ from forewarn.domain.actions import (
     ScheduleStep,
     StartEvent,
 )
-from forewarn.domain.brakes import BrakeKind, Release
+from forewarn.domain.blockers import VerdictKind
+from forewarn.domain.brakes import BrakeKind
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import (
@@ -44,11 +45,20 @@ from forewarn.domain.event import (
 from forewarn.domain.explanation import Reason, ReasonKind, explain
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.maintenance import Maintenance, Step, abort, own_events, pause, resume
+from forewarn.domain.maintenance import (
+    Maintenance,
+    MaintenanceStatus,
+    Step,
+    abort,
+    own_events,
+    pause,
+    resume,
+)
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.recording import record
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
@@ -57,7 +67,7 @@ from forewarn.domain.topology import (
     build_topology,
     split_by_update_domain,
 )
-from forewarn.domain.walk import walk
+from forewarn.domain.walk import status, walk
 from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType, event_id
 
@@ -149,6 +159,8 @@ class Walk(RuleBasedStateMachine):
         self.begun: Counter[tuple[EventId, VmName]] = Counter()
         self.executor: dict[tuple[EventId, VmName], ImpactStatus] = {}
         self.gate_is_open = True
+        vms = st.sampled_from(list(topology.virtual_machines))
+        self.by_hand = data.draw(st.sets(vms, max_size=2))
 
     @rule(crash=st.sampled_from(Crash), seconds=st.integers(0, 900))
     def time_passes(self, crash: Crash, seconds: int) -> None:
@@ -167,7 +179,8 @@ class Walk(RuleBasedStateMachine):
         if crash in {Crash.NEVER, Crash.BEFORE_LEARNING}:
             for effect in decisions.effects:
                 if not isinstance(effect, AskGate):
-                    impacts[effect.event_id, effect.vm] = Impact(status=self.perform(effect))
+                    key = (effect.event_id, effect.vm)
+                    impacts[key] = self.impact(key, self.perform(effect))
         learned = impacts if crash is Crash.NEVER else {}
         answers = self.ask(decisions) if crash is Crash.NEVER else {}
         self.snapshot = replace(self.snapshot, impacts=learned, answers=answers)
@@ -305,6 +318,16 @@ class Walk(RuleBasedStateMachine):
             assert is_held == (event.is_in_flight and event.event_id not in moving)
             self.check_claims(event, reasons)
 
+    @invariant()
+    def maintenance_is_held_when_it_never_goes_on_by_itself(self) -> None:
+        flying = {event.maintenance_id for event in self.in_flight()}
+        for maintenance in self.snapshot.maintenances.values():
+            if maintenance.maintenance_id not in flying and not maintenance.is_paused:
+                said = status(maintenance, self.snapshot, self.now)
+                verdict = find_standstill(maintenance, self.snapshot, self.now).verdict
+                is_held = said is MaintenanceStatus.HELD
+                assert is_held == (verdict.kind is VerdictKind.NEVER)
+
     def check_claims(self, event: ScheduledEvent, reasons: tuple[Reason, ...]) -> None:
         """Nobody is said to have not approved who has."""
         approvals = (
@@ -361,7 +384,7 @@ class Walk(RuleBasedStateMachine):
     def needs_more_machines(self, maintenance: Maintenance) -> bool:
         """Tell whether a step takes too much of a scope by itself, which no resuming helps."""
         return any(
-            brake.kind is BrakeKind.CAPACITY and brake.release is Release.BY_HAND
+            brake.kind is BrakeKind.CAPACITY and not brake.event_ids
             for stage in walk(maintenance, self.snapshot, self.now)
             for brake in stage.brakes
         )
@@ -483,8 +506,12 @@ class Walk(RuleBasedStateMachine):
         return self.executor.get(key, ImpactStatus.NOT_BEGUN)
 
     def report(self) -> None:
-        known = {key: Impact(status=said) for key, said in self.executor.items()}
+        known = {key: self.impact(key, said) for key, said in self.executor.items()}
         self.snapshot = replace(self.snapshot, impacts={**self.snapshot.impacts, **known})
+
+    def impact(self, key: tuple[EventId, VmName], said: ImpactStatus) -> Impact:
+        is_by_hand = said is ImpactStatus.RUNNING and key[1] in self.by_hand
+        return Impact(status=said, is_by_hand=is_by_hand)
 
     def in_flight(self) -> list[ScheduledEvent]:
         return [event for event in self.snapshot.events.values() if event.is_in_flight]

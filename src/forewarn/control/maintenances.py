@@ -47,7 +47,12 @@ def list_maintenances(caller: Viewing, paging: Paged) -> Response:
     seen = None if paging.after is None else paging.after.lower()
     reports = caller.read(
         lambda reading: report_maintenances(
-            reading, context, answers, older_than=seen, limit=paging.limit + 1
+            reading,
+            context,
+            answers,
+            impacts=services.impacts(),
+            older_than=seen,
+            limit=paging.limit + 1,
         )
     )
     cursor = attrgetter("maintenance.maintenance_id")
@@ -124,5 +129,8 @@ def _show(caller: Caller, reading: Reading, maintenance_id: str) -> bytes:
 def _view(
     caller: Caller, reading: Reading, context: Context, maintenance_id: str
 ) -> MaintenanceView:
-    answers = caller.services.answers()
-    return maintenance_view(report_maintenance(reading, context, maintenance_id, answers))
+    services = caller.services
+    report = report_maintenance(
+        reading, context, maintenance_id, services.answers(), impacts=services.impacts()
+    )
+    return maintenance_view(report)

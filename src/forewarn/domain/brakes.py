@@ -1,7 +1,7 @@
 """What holds back a step of a Maintenance: each brake is a rule, and all rules are in one table."""
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -23,6 +23,7 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.policy import usual_notice
+from forewarn.domain.precedence import StartedOn, needing_somebody, started_on
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.windows import ALWAYS, next_opening
@@ -127,6 +128,18 @@ class Facts:
             return None
         return Brake(kind=BrakeKind.CANARY, release=Release.BY_TIME, until=until)
 
+    def needs_somebody(self, events: Iterable[ScheduledEvent]) -> bool:
+        """Tell whether one of *events*, not counting its own, needs somebody to complete it."""
+        return any(
+            needing_somebody(event, self.snapshot, self._started)
+            for event in events
+            if event.maintenance_id != self.maintenance.maintenance_id
+        )
+
+    @cached_property
+    def _started(self) -> StartedOn:
+        return started_on(self.snapshot)
+
     def opening(self, lasting: timedelta) -> datetime | None:
         """Return when a step that takes so long may begin."""
         if lasting not in self._openings:
@@ -197,7 +210,7 @@ def _busy(facts: Facts, step: Step) -> Brake | None:
         return None
     return Brake(
         kind=BrakeKind.BUSY,
-        release=Release.BY_PROGRESS,
+        release=Release.BY_HAND if facts.needs_somebody(announced) else Release.BY_PROGRESS,
         scope_ids=tuple(sorted(scope_ids)),
         event_ids=_ids(announced),
     )
@@ -212,11 +225,12 @@ def _capacity(facts: Facts, step: Step) -> Brake | None:
         if lost is None:
             continue
         alone = lost_capacity(facts.course, members, frozenset(share.resources))
+        is_stuck = alone is not None or all(facts.needs_somebody([each]) for each in in_flight)
         return Brake(
             kind=BrakeKind.CAPACITY,
-            release=Release.BY_PROGRESS if alone is None else Release.BY_HAND,
+            release=Release.BY_HAND if is_stuck else Release.BY_PROGRESS,
             scope_ids=(share.scope_id,),
-            event_ids=_ids(in_flight),
+            event_ids=_ids(in_flight) if alone is None else (),
             detail=lost,
         )
     return None

@@ -21,6 +21,7 @@ from forewarn.domain.precedence import (
     partners_of,
     rivals_of,
     start_reason,
+    started_on,
 )
 from forewarn.domain.scenario import Intervention, ScenarioRun
 from forewarn.domain.snapshot import Snapshot
@@ -307,7 +308,7 @@ def _awaiting(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Itera
             waits = event in events_ahead(other, snapshot, now)
             vms = _shared(event, other) if waits else ()
         else:
-            awaited = impacts_awaited(other, snapshot)
+            awaited = impacts_awaited(other, snapshot, started_on(snapshot))
             vms = tuple(vm for vm, ahead in awaited.items() if event in ahead)
         if vms:
             yield Reason(kind=ReasonKind.AWAITED, vms=vms, event_ids=(other.event_id,))
@@ -328,7 +329,7 @@ def _deadlines(
 def _impacts(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
     # Machines of which the same is known share a sentence.
     alike: dict[tuple[Impact | None, tuple[EventId, ...]], list[VmName]] = {}
-    awaited = impacts_awaited(event, snapshot)
+    awaited = impacts_awaited(event, snapshot, started_on(snapshot))
     for vm in event.resources:
         ahead = tuple(each.event_id for each in awaited.get(vm, ()))
         alike.setdefault((snapshot.impacts.get((event.event_id, vm)), ahead), []).append(vm)

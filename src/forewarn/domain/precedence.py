@@ -8,9 +8,9 @@ Operators and failures can start an event beside another one all the same. Then 
 virtual machine that both name begins when that of the other is over; the older one goes first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from forewarn.domain.actions import StartReason
 from forewarn.domain.event import HostOperation, ScheduledEvent
@@ -19,6 +19,9 @@ from forewarn.domain.names import VmName
 from forewarn.domain.policy import is_approved
 from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId, EventStatus
+
+StartedOn: TypeAlias = Mapping[VmName, Sequence[ScheduledEvent]]
+"""The events that have started on each virtual machine, the oldest first."""
 
 _MAY_HAVE_BEGUN: Final = frozenset({ImpactStatus.RUNNING, ImpactStatus.UNKNOWN})
 
@@ -57,7 +60,7 @@ def is_withdrawn(event: ScheduledEvent, snapshot: Snapshot) -> bool:
     return maintenance is not None and maintenance.is_aborted
 
 
-def started_on(snapshot: Snapshot) -> dict[VmName, list[ScheduledEvent]]:
+def started_on(snapshot: Snapshot) -> StartedOn:
     """Return the events that have started on each virtual machine, the oldest first."""
     found: dict[VmName, list[ScheduledEvent]] = {}
     for event in snapshot.events.values():
@@ -124,26 +127,30 @@ def partners_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[ScheduledEve
     )
 
 
-def needing_somebody(event: ScheduledEvent, snapshot: Snapshot) -> tuple[EventId, ...]:
-    """Return the events that an operator has to complete, or *event* never ends."""
+def needing_somebody(
+    event: ScheduledEvent, snapshot: Snapshot, started: StartedOn | None = None
+) -> tuple[EventId, ...]:
+    """Return the events that an operator has to complete, or *event* never ends.
+
+    *started* is what `started_on` says; whoever asks of many events looks that up once.
+    """
+    started = started_on(snapshot) if started is None else started
     if event.event_status is EventStatus.STARTED:
-        return tuple(dict.fromkeys(_needing_somebody(event, snapshot)))
-    started = started_on(snapshot)
+        return tuple(dict.fromkeys(_needing_somebody(event, snapshot, started)))
     found = (
         event_id
         for each in (event, *partners_of(event, snapshot))
         for vm in each.resources
         for other in started.get(vm, ())
-        for event_id in _needing_somebody(other, snapshot)
+        for event_id in _needing_somebody(other, snapshot, started)
     )
     return tuple(dict.fromkeys(found))
 
 
 def impacts_awaited(
-    event: ScheduledEvent, snapshot: Snapshot
+    event: ScheduledEvent, snapshot: Snapshot, started: StartedOn
 ) -> dict[VmName, tuple[ScheduledEvent, ...]]:
     """Return whose impact has to be over before that of *event* begins, where there is one."""
-    started = started_on(snapshot)
     return {
         vm: ahead
         for vm in event.resources
@@ -153,8 +160,10 @@ def impacts_awaited(
     }
 
 
-def _needing_somebody(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[EventId]:
-    awaited = impacts_awaited(event, snapshot)
+def _needing_somebody(
+    event: ScheduledEvent, snapshot: Snapshot, started: StartedOn
+) -> Iterator[EventId]:
+    awaited = impacts_awaited(event, snapshot, started)
     for vm in event.resources:
         for each in awaited.get(vm, (event,)):
             impact = snapshot.impacts.get((each.event_id, vm))

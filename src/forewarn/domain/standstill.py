@@ -37,7 +37,7 @@ _BRAKES: Final[Mapping[tuple[BrakeKind, Release], BlockerKind]] = {
     (BrakeKind.CANARY, Release.BY_PROGRESS): BlockerKind.CANARY,
     (BrakeKind.CANARY, Release.BY_HAND): BlockerKind.CANARY_HELD,
     (BrakeKind.CAPACITY, Release.BY_PROGRESS): BlockerKind.CAPACITY,
-    (BrakeKind.CAPACITY, Release.BY_HAND): BlockerKind.CAPACITY_NEVER,
+    (BrakeKind.CAPACITY, Release.BY_HAND): BlockerKind.CAPACITY,
     (BrakeKind.SOAK, Release.BY_TIME): BlockerKind.SOAK,
     (BrakeKind.CALENDAR, Release.BY_TIME): BlockerKind.CALENDAR,
     (BrakeKind.CALENDAR, Release.BY_HAND): BlockerKind.CALENDAR_NEVER,
@@ -277,7 +277,7 @@ class _Scene:
         elif brake.kind is BrakeKind.CAPACITY:
             needing = [needing_somebody(event, self._snapshot) for event in self._events(brake)]
             awaited = tuple(dict.fromkeys(event_id for found in needing for event_id in found))
-            release = Release.BY_HAND if all(needing) else release
+            kind = kind if brake.event_ids else BlockerKind.CAPACITY_NEVER
         elif brake.kind is BrakeKind.AT_ONCE:
             about = str(self._maintenance.course.at_once)
             places = self._places

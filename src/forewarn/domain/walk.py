@@ -131,9 +131,10 @@ def status(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> Maint
         return MaintenanceStatus.RUNNING if in_flight else MaintenanceStatus.COMPLETED
     if maintenance.is_paused:
         return MaintenanceStatus.PAUSED
-    if in_flight or not all(stage.brakes for stage in stages):
+    is_server_paused = snapshot.server_pause is not None
+    if in_flight or not (is_server_paused or all(stage.brakes for stage in stages)):
         return MaintenanceStatus.RUNNING
-    is_held = all(stage.is_stuck for stage in stages)
+    is_held = is_server_paused or all(stage.is_stuck for stage in stages)
     return MaintenanceStatus.HELD if is_held else MaintenanceStatus.WAITING
 
 

@@ -33,7 +33,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import find_scope_ids, find_vms
 from forewarn.operations.recording import record_audit
-from forewarn.operations.snapshots import Answers, look
+from forewarn.operations.snapshots import Answers, Impacts, look
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
 
@@ -158,11 +158,17 @@ def abort_maintenance(tx: Transaction, context: Context, maintenance_id: str) ->
 
 
 def report_maintenance(
-    reading: Reading, context: Context, maintenance_id: str, answers: Answers
+    reading: Reading,
+    context: Context,
+    maintenance_id: str,
+    answers: Answers,
+    *,
+    impacts: Impacts | None = None,
 ) -> MaintenanceReport:
     """Say where a Maintenance is, what it has done and what remains."""
     maintenance = find_maintenance(reading, maintenance_id)
-    return _report(reading, look(reading, {}, answers, context.rules), context, maintenance)
+    snapshot = look(reading, impacts or {}, answers, context.rules)
+    return _report(reading, snapshot, context, maintenance)
 
 
 def report_maintenances(
@@ -170,12 +176,13 @@ def report_maintenances(
     context: Context,
     answers: Answers,
     *,
+    impacts: Impacts | None = None,
     older_than: str | None = None,
     limit: int | None = None,
 ) -> tuple[MaintenanceReport, ...]:
     """Say where every Maintenance is, or the newest before one that was seen, oldest first."""
     seen = None if older_than is None else find_maintenance(reading, older_than).maintenance_id
-    snapshot = look(reading, {}, answers, context.rules)
+    snapshot = look(reading, impacts or {}, answers, context.rules)
     return tuple(
         _report(reading, snapshot, context, maintenance)
         for maintenance in reading.maintenances(older_than=seen, limit=limit)
