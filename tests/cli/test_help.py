@@ -39,7 +39,7 @@ VERBS = {
     "token": {"create", "list", "revoke"},
     "notification": {"list", "targets", "test", "retry"},
     "gate": {"list", "test"},
-    "db": {"upgrade"},
+    "db": {"backup", "check", "restore", "upgrade"},
     "emulator": {"netns"},
     "config": {"show"},
 }  # fmt: skip

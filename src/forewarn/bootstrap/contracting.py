@@ -4,11 +4,14 @@ They need a POSIX system; the rest of the server does not, and imports this only
 """
 
 import random
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
+
+import structlog
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.host_work import HostWorkRule
@@ -32,14 +35,23 @@ from forewarn.executors.host_tasks import (
 )
 from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
 from forewarn.executors.orders import Contractor, OrderKind
-from forewarn.executors.records import Records
+from forewarn.executors.records import OrderKey, Records
 from forewarn.executors.webhook import WebhookContractor
+from forewarn.operations.lineage import (
+    continue_lineage,
+    is_in_doubt,
+    read_lineage,
+    record_lineage,
+)
 from forewarn.operations.pausing import find_pause
 from forewarn.ports.clock import Clock
 from forewarn.ports.executor import Executor
 from forewarn.ports.host_worker import HostWorker
-from forewarn.ports.store import Store
+from forewarn.ports.store import Reading, Store
+from forewarn.protocol.vocabulary import EventId
 from forewarn.settings import ClockKind, Settings, environment_with
+
+log = structlog.get_logger()
 
 _ASKING: Final = Retrying(first=timedelta(seconds=1), longest=timedelta(minutes=1))
 
@@ -104,7 +116,7 @@ def host_worker(
         if not works:
             yield None
             return
-        records = _records(settings, store, "host-work")
+        records = _records(settings, store, "host-work", _oldest_maintenance_made_at)
         contracting = _Contracting(kind=HOST_TASKS, records=records, clock=clock)
         made = ContractedHostWorker(works, _contractors(works, contracting, store))
         with closing(made):
@@ -127,7 +139,7 @@ def _executor(
             vm = store.read(lambda reading: reading.topology().virtual_machines.get(name))
             return vm.host if vm else None
 
-        records = _records(settings, store, "impacts")
+        records = _records(settings, store, "impacts", _event_made_at)
         contracting = _Contracting(kind=IMPACTS, records=records, clock=clock)
         executor = ContractedExecutor(make_contractor(contracting), host_of=host_of)
         with closing(executor):
@@ -136,10 +148,51 @@ def _executor(
     return make
 
 
-def _records(settings: Settings, store: Store, folder: str) -> Records:
-    return Records(
-        settings.state_directory / folder, may_begin=lambda: store.read(find_pause) is None
+def _records(
+    settings: Settings,
+    store: Store,
+    folder: str,
+    made_at: Callable[[Reading, OrderKey], datetime | None],
+) -> Records:
+    """Return the records in *folder*; *made_at* tells since when an order can have been given."""
+
+    def in_doubt(key: OrderKey) -> bool:
+        def look(reading: Reading) -> bool:
+            made = made_at(reading, key)
+            return made is not None and is_in_doubt(reading, folder, made)
+
+        return store.read(look)
+
+    records = Records(
+        settings.state_directory / folder,
+        may_begin=lambda: store.read(find_pause) is None,
+        in_doubt=in_doubt,
     )
+    _continue_lineage(store, records, folder)
+    return records
+
+
+def _continue_lineage(store: Store, records: Records, folder: str) -> None:
+    found = read_lineage(records.lineage())
+    lineage, is_complete = store.read(
+        lambda reading: continue_lineage(reading, folder, found, new_id=uuid.uuid4().hex)
+    )
+    # First on disk: records that are ahead of the database are complete, records behind it are not.
+    records.keep_lineage(lineage.encode())
+    doubt_until = None if is_complete else SystemClock().now()
+    store.write(lambda tx: record_lineage(tx, folder, lineage, doubt_until=doubt_until))
+    if not is_complete:
+        log.warning("executor_records_incomplete", records=folder)
+
+
+def _event_made_at(reading: Reading, key: OrderKey) -> datetime | None:
+    event = reading.event(EventId(key[0]))
+    return event.created_at if event else None
+
+
+def _oldest_maintenance_made_at(reading: Reading, _key: OrderKey) -> datetime | None:
+    """Return when the oldest Maintenance began that is not finished: the task may be one of its."""
+    return min((each.started_at for each in reading.maintenances(finished=False)), default=None)
 
 
 def _contractors(

@@ -20,6 +20,7 @@ from forewarn.operations.fleet import Fleet, FleetError, FleetMistakesError, rea
 from forewarn.operations.fleet_lines import FleetLines, subject_of
 from forewarn.operations.inventory import apply_fleet, find_vm
 from forewarn.operations.pausing import pause_server
+from forewarn.operations.restoring import AHEAD, take_over_backup
 from forewarn.operations.toml_lines import place
 from forewarn.ports.clock import Clock
 from forewarn.ports.store import Store, StoreError, Transaction
@@ -134,13 +135,14 @@ def _begin(tx: Transaction, settings: Settings, fleet: Fleet | None, now: dateti
     clock = _take_over_clock(tx, settings, now)
     _take_over_wire(tx, settings.preview_wire, clock.now())
     context = Context(who=ADMIN, now=clock.now(), at=now, new_id=new_id, rules=make_rules(settings))
+    is_restored = take_over_backup(tx, context)
     if fleet is not None:
         apply_fleet(tx, context, fleet)
     if settings.paused:
         pause_server(tx, context, "started with --paused")
     if settings.default_vm is not None:
         _check_default_vm(tx, settings.default_vm)
-    epoch = tx.next_epoch()
+    epoch = tx.next_epoch(ahead=AHEAD if is_restored else 0)
     # Last, because it is not part of the transaction.
     return Beginning(clock=clock, epoch=epoch, token=_admin_token(settings.state_directory))
 

@@ -1,4 +1,4 @@
-"""`forewarn db`: the database file, without a server."""
+"""`forewarn db`: the database file, with or without a server that uses it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,25 +6,99 @@ from typing import Annotated
 import typer
 
 from forewarn.cli.errors import reported_errors
+from forewarn.cli.examination.findings import print_findings
+from forewarn.cli.output import Output, OutputOption
 from forewarn.cli.session import noun
+from forewarn.clocks import SystemClock
 from forewarn.settings import load_settings
 
-app = noun("db", "Look after the database.")
+app = noun("db", "Back up, check, restore and upgrade the database.")
+
+DatabaseOption = Annotated[str | None, typer.Option(metavar="URL", help="sqlite:///PATH.")]
+ConfigOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Settings; else forewarn.toml.")
+]
 
 
 @app.callback()
 def _group() -> None:
-    """Look after the database."""
+    """Back up, check, restore and upgrade the database."""
+
+
+@app.command("backup")
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The copy to make.")],
+    *,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace FILE if it exists.")
+    ] = False,
+    database: DatabaseOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Copy the database to one file, also while the server is running.
+
+    Only its owner can read the copy. Put it back with: forewarn db restore FILE
+
+    Example: forewarn db backup /var/backups/forewarn.db
+    """
+    with reported_errors("db backup"):
+        from forewarn.storage import backups  # noqa: PLC0415 - needs the server install
+
+        settings = load_settings({"database": database}, config)
+        at = SystemClock().now()
+        backups.back_up(settings.database_path, file, at=at, overwrite=overwrite)
+        typer.echo(f"{settings.database_path} is backed up as {file}")
+
+
+@app.command("check")
+def check(
+    *,
+    output: OutputOption = Output.TABLE,
+    database: DatabaseOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Check the database for damage, and whether this version can use it.
+
+    It changes nothing, fails if something is wrong, and says what to do. It can check
+    a backup, too.
+
+    Example: forewarn db check --database sqlite:////var/backups/forewarn.db
+    """
+    with reported_errors("db check"):
+        from forewarn.cli.examination.database import (  # noqa: PLC0415 - needs the server install
+            examine_database,
+        )
+
+        print_findings(examine_database(load_settings({"database": database}, config)), output)
+
+
+@app.command("restore")
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
+    *,
+    database: DatabaseOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Replace the database with a backup; the server must not be running.
+
+    The old database is kept beside it. The server starts paused afterwards, so that you
+    can look before anything begins.
+
+    Example: forewarn db restore /var/backups/forewarn.db
+    """
+    with reported_errors("db restore"):
+        from forewarn.storage import backups  # noqa: PLC0415 - needs the server install
+
+        path = load_settings({"database": database}, config).database_path
+        aside = backups.restore(file, path, at=SystemClock().now())
+        typer.echo(f"{path} is restored from {file}")
+        if aside is not None:
+            typer.echo(f"The old database is {aside}")
+        typer.echo("The server will start paused; continue with: forewarn resume", err=True)
 
 
 @app.command("upgrade")
-def upgrade(
-    *,
-    database: Annotated[str | None, typer.Option(metavar="URL", help="sqlite:///PATH.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings; else forewarn.toml.")
-    ] = None,
-) -> None:
+def upgrade(*, database: DatabaseOption = None, config: ConfigOption = None) -> None:
     """Bring the database up to the schema of this version; the server must not be running.
 
     Example: forewarn db upgrade --database sqlite:///forewarn.db

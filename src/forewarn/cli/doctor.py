@@ -1,17 +1,15 @@
 """`forewarn doctor`: what an operator stumbles on, and what to do about it."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from forewarn.cli.errors import ExitCode
-from forewarn.cli.examination.findings import Finding, Verdict, fine, wrong
+from forewarn.cli.examination.findings import Finding, fine, print_findings, wrong
 from forewarn.cli.examination.machine import examine_machine
 from forewarn.cli.examination.server import examine_server
-from forewarn.cli.output import Row, print_answer, print_line
 from forewarn.cli.session import Session
 from forewarn.clocks import SystemClock
 from forewarn.settings import CONFIG_FILE, SettingsError, load_settings
@@ -41,11 +39,7 @@ def doctor(
         *(() if remote else _of_machine(config)),
         *examine_server(replace(session, patience=PATIENCE), SystemClock().now()),
     ]
-    has_failed = any(finding.verdict is Verdict.FAIL for finding in findings)
-    answer = {"is_well": not has_failed, "findings": [_plain(finding) for finding in findings]}
-    print_answer(answer, session.output, _print)
-    if has_failed:
-        raise typer.Exit(ExitCode.FAILED)
+    print_findings(findings, session.output)
 
 
 def _of_machine(config: Path | None) -> Iterator[Finding]:
@@ -61,14 +55,3 @@ def _of_machine(config: Path | None) -> Iterator[Finding]:
 def _say_file(config: Path | None) -> str:
     file = config or CONFIG_FILE
     return f"{file} can be read." if file.exists() else f"There is no {file}; the rest is default."
-
-
-def _plain(finding: Finding) -> Row:
-    return {**asdict(finding), "verdict": str(finding.verdict)}
-
-
-def _print(answer: Row) -> None:
-    for finding in answer["findings"]:
-        print_line(f"{finding['verdict']:<4}  {finding['check']:<16}  {finding['sentence']}")
-        if finding["hint"]:
-            typer.echo(f"{'':<24}{finding['hint']}")

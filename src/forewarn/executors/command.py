@@ -116,7 +116,7 @@ class ScriptContractor:
         if ended := self._records.ended(key):
             return ended
         if begun is None:
-            return Impact(status=ImpactStatus.NOT_BEGUN)
+            return self._records.without(key, self._kind.advice)
         if begun["executor"] != EXECUTOR:
             reason = f"it was begun by the executor {begun['executor']}; serve with that"
             return Impact(status=ImpactStatus.UNKNOWN, reason=reason)

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors.attendant import ENDING, ORDER, OUTPUT, claim, last_line, sync_directory
@@ -13,16 +13,55 @@ from forewarn.executors.attendant import ENDING, ORDER, OUTPUT, claim, last_line
 OrderKey: TypeAlias = tuple[str, str]
 """What an order is about, and which of its orders: an EventId and a virtual machine, say."""
 
+LINEAGE: Final = "lineage.json"
+
+_DOUBT: Final = (
+    "the database was restored, or the records of the executor were lost, after it was announced, "
+    "so it may have been begun"
+)
+
 
 class Records:
     """A directory with files for each order. What is written stays as it is.
 
-    Orders that wait for a place or for a target are not begun unless *may_begin*.
+    Orders that wait for a place or for a target are not begun unless *may_begin*. Those that are
+    *in_doubt* may have been begun although there is no record of it.
     """
 
-    def __init__(self, directory: Path, *, may_begin: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        may_begin: Callable[[], bool] = lambda: True,
+        in_doubt: Callable[[OrderKey], bool] = lambda _: False,
+    ) -> None:
         self._directory = directory
         self.may_begin = may_begin
+        self._in_doubt = in_doubt
+
+    def lineage(self) -> str | None:
+        """Return what was kept about all of these records, if they are there."""
+        try:
+            return (self._directory / LINEAGE).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def keep_lineage(self, text: str) -> None:
+        """Keep *text* about all of these records, before any of them is made."""
+        self._make_directory(self._directory)
+        draft = self._directory / f"{LINEAGE}.new"
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self._directory / LINEAGE)
+        sync_directory(self._directory)
+
+    def without(self, key: OrderKey, advice: str) -> Impact:
+        """Say what it means that nothing was remembered of an order."""
+        if not self._in_doubt(key):
+            return Impact(status=ImpactStatus.NOT_BEGUN)
+        return Impact(status=ImpactStatus.UNKNOWN, reason=f"{_DOUBT}; {advice}")
 
     def claim(self, key: OrderKey, content: Mapping[str, object]) -> int | None:
         """Remember for good that it is begun; return the file, locked, or None if it was before."""
@@ -31,8 +70,9 @@ class Records:
         return claim(path, content)
 
     def has(self, key: OrderKey) -> bool:
-        """Tell whether anything is known of it."""
-        return self.order_path(key).exists() or self._path(key, ENDING).exists()
+        """Tell whether it was begun or has ended, or whether that is in doubt."""
+        is_known = self.order_path(key).exists() or self._path(key, ENDING).exists()
+        return is_known or self._in_doubt(key)
 
     def begun(self, key: OrderKey) -> Mapping[str, Any] | None:
         """Return what was remembered when it began."""

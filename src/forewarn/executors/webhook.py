@@ -113,7 +113,7 @@ class WebhookContractor:
             return ended
         errand = self._errands.get(key) or self._remember(key)
         if errand is None:
-            return Impact(status=ImpactStatus.NOT_BEGUN)
+            return self._records.without(key, self._kind.advice)
         if isinstance(errand, Impact):
             return errand
         now = self._wall.now()

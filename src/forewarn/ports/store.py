@@ -367,8 +367,8 @@ class Transaction(Reading, Protocol):
         """Remember *impact*, unless one is there already; tell whether it was remembered."""
         ...
 
-    def next_epoch(self) -> int:
-        """Take over leadership: return a lease epoch nobody has had."""
+    def next_epoch(self, *, ahead: int = 0) -> int:
+        """Take over leadership: return a lease epoch nobody has had, *ahead* of the next one."""
         ...
 
     def check_epoch(self, epoch: int) -> None:

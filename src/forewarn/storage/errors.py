@@ -78,6 +78,13 @@ class DatabaseDamagedError(DatabaseFileError):
         self.finding = finding
 
 
+class BackupRefusedError(DatabaseFileError):
+    """A copy that would replace what it must not."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(path, f"{path} cannot be used: {problem}.")
+
+
 class DatabaseOutdatedError(DatabaseFileError):
     """An older release made it."""
 

@@ -61,6 +61,16 @@ def check_file(path: Path) -> None:
         raise DatabaseUnusableError(path, problem)
 
 
+def require_database(path: Path) -> None:
+    """Refuse a file that is not there, cannot be read or holds something else."""
+    try:
+        beginning = _read_beginning(path)
+    except OSError as error:
+        raise DatabaseUnusableError(path, f"it cannot be read ({error.strerror})") from error
+    if beginning != _MAGIC:
+        raise NotADatabaseError(path)
+
+
 def bring_up_to_date(path: Path, *, migrate: bool) -> bool:
     """Create or upgrade the database, and tell whether there was anything to do.
 
@@ -68,7 +78,7 @@ def bring_up_to_date(path: Path, *, migrate: bool) -> bool:
     """
     is_new = not path.exists()
     try:
-        revision = None if is_new else _find_revision(path)
+        revision = None if is_new else find_revision(path)
         if revision == HEAD:
             return False
         if revision not in {None, *REVISIONS}:
@@ -106,7 +116,8 @@ def _read_beginning(path: Path) -> bytes:
         return file.read(len(_MAGIC))
 
 
-def _find_revision(path: Path) -> str | None:
+def find_revision(path: Path) -> str | None:
+    """Return the revision of the schema; None for an empty file, refused if it is not ours."""
     connection = Connector(path, mode="rw").connect()
     try:
         finding = connection.driver.execute("PRAGMA quick_check(1)").fetchone()[0]

@@ -165,9 +165,9 @@ class SqlTransaction(SqlReading):
         """Remember *impact*, unless one is there already; tell whether it was remembered."""
         return statements.PUT_SIMULATED_IMPACT.run(self._connection, *_impact_values(impact)) == 1
 
-    def next_epoch(self) -> int:
-        """Take over leadership: return a lease epoch nobody has had."""
-        epoch = self._current_epoch() + 1
+    def next_epoch(self, *, ahead: int = 0) -> int:
+        """Take over leadership: return a lease epoch nobody has had, *ahead* of the next one."""
+        epoch = self._current_epoch() + ahead + 1
         statements.PUT_LEASE.run(self._connection, _LEASE, epoch)
         return epoch
 

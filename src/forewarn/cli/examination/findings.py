@@ -1,7 +1,16 @@
 """What an examination finds: a verdict, a sentence, and what to do about it."""
 
-from dataclasses import dataclass
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
+
+import typer
+
+from forewarn.cli.errors import ExitCode
+from forewarn.cli.output import Output, Row, print_answer, print_line
 
 
 class Verdict(StrEnum):
@@ -35,3 +44,30 @@ def doubtful(check: str, sentence: str, hint: str) -> Finding:
 def wrong(check: str, sentence: str, hint: str) -> Finding:
     """Return that it does not work."""
     return Finding(check=check, verdict=Verdict.FAIL, sentence=sentence, hint=hint)
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Tell whether anybody but the owner of *path* can do anything with it."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    return os.name == "posix" and bool(mode & (stat.S_IRWXG | stat.S_IRWXO))
+
+
+def print_findings(found: Iterable[Finding], output: Output) -> None:
+    """Print what was *found*, and end with failed if anything is wrong."""
+    findings = tuple(found)
+    has_failed = any(finding.verdict is Verdict.FAIL for finding in findings)
+    answer = {"is_well": not has_failed, "findings": [_plain(finding) for finding in findings]}
+    print_answer(answer, output, _print)
+    if has_failed:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _plain(finding: Finding) -> Row:
+    return {**asdict(finding), "verdict": str(finding.verdict)}
+
+
+def _print(answer: Row) -> None:
+    for finding in answer["findings"]:
+        print_line(f"{finding['verdict']:<4}  {finding['check']:<16}  {finding['sentence']}")
+        if finding["hint"]:
+            typer.echo(f"{'':<24}{finding['hint']}")

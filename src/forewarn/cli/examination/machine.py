@@ -5,7 +5,6 @@ import os
 import shutil
 import socket
 import ssl
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
@@ -14,7 +13,7 @@ from typing import Final
 
 import httpx2
 
-from forewarn.cli.examination.findings import Finding, doubtful, fine, wrong
+from forewarn.cli.examination.findings import Finding, doubtful, fine, is_open_to_others, wrong
 from forewarn.operations.addresses import TcpAddress, UnixAddress, parse_address
 from forewarn.settings import ADMIN_TOKEN_FILE, Settings
 
@@ -57,7 +56,7 @@ def _state_directory(directory: Path) -> Finding:
 
 def _token_file(path: Path) -> Iterator[Finding]:
     try:
-        is_open = _is_open_to_others(path)
+        is_open = is_open_to_others(path)
     except OSError:
         return  # the first start makes it
     if is_open:
@@ -65,11 +64,6 @@ def _token_file(path: Path) -> Iterator[Finding]:
         yield wrong("admin token", sentence, f"try: chmod 600 {path}")
     else:
         yield fine("admin token", f"{path} is for its owner only.")
-
-
-def _is_open_to_others(path: Path) -> bool:
-    mode = stat.S_IMODE(path.stat().st_mode)
-    return os.name == "posix" and bool(mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
 def _disk(directory: Path, mounts: Path) -> Finding:
@@ -124,7 +118,7 @@ def _database(settings: Settings) -> Finding:
         return doubtful(check, sentence, f"try: forewarn db upgrade --database {settings.database}")
     except DatabaseError as error:
         return wrong(check, str(error), "try: forewarn config show --effective")
-    if _is_open_to_others(path):
+    if is_open_to_others(path):
         sentence = f"{path} is sound, and others on this machine can read it."
         return doubtful(check, sentence, f"try: chmod 600 {path}*")
     return fine(check, f"{path} is sound and has schema {HEAD}, that of this release.")

@@ -1,0 +1,74 @@
+"""Whether what executors remember on disk belongs to the database, and is no older.
+
+Each start gives both the next generation. Records that are missing, belong to another database or
+lie behind cannot tell what was begun. From then on, whatever was in flight at that moment is in
+doubt: without a record of it, it may have been begun.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from forewarn.operations.restoring import RESTORED_AT
+from forewarn.ports.store import Reading, Transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """To which database records belong, and how often a server was started with them."""
+
+    database: str
+    generation: int
+
+    def encode(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(asdict(self))
+
+
+def read_lineage(text: str | None) -> Lineage | None:
+    """Return what `encode` wrote; None if there is nothing, or something else."""
+    try:
+        known = json.loads(text or "")
+        return Lineage(database=str(known["database"]), generation=int(known["generation"]))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def continue_lineage(
+    reading: Reading, records: str, found: Lineage | None, new_id: str
+) -> tuple[Lineage, bool]:
+    """Return the next generation of *records*, and whether those that were *found* are complete."""
+    known = read_lineage(reading.setting(_lineage(records)))
+    if known is None:
+        is_complete = found is not None or not reading.setting(RESTORED_AT)
+        known = found or Lineage(database=new_id, generation=0)
+    else:
+        is_complete = found is not None and (
+            found.database == known.database and found.generation >= known.generation
+        )
+    newest = max(known.generation, found.generation if found else 0)
+    return Lineage(database=known.database, generation=newest + 1), is_complete
+
+
+def record_lineage(
+    tx: Transaction, records: str, lineage: Lineage, *, doubt_until: datetime | None
+) -> None:
+    """Remember the generation of *records*; what was made until *doubt_until* is in doubt."""
+    tx.put_setting(_lineage(records), lineage.encode())
+    if doubt_until is not None:
+        in_flight = (event.created_at for event in tx.events_in_flight())
+        tx.put_setting(_doubt(records), max((doubt_until, *in_flight)).isoformat())
+
+
+def is_in_doubt(reading: Reading, records: str, made_at: datetime) -> bool:
+    """Tell whether something made at that time may have been begun without a record of it."""
+    stored = reading.setting(_doubt(records))
+    return stored is not None and made_at <= datetime.fromisoformat(stored)
+
+
+def _lineage(records: str) -> str:
+    return f"lineage of {records}"
+
+
+def _doubt(records: str) -> str:
+    return f"doubt about {records}"

@@ -1,0 +1,78 @@
+"""Whether records of executors can be trusted to be complete."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from forewarn.operations.context import Context
+from forewarn.operations.events import EventOrder, create_events
+from forewarn.operations.lineage import (
+    Lineage,
+    continue_lineage,
+    is_in_doubt,
+    read_lineage,
+    record_lineage,
+)
+from forewarn.operations.restoring import RESTORED_AT
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import EventType
+
+KNOWN = Lineage(database="d1", generation=3)
+
+
+def follow(store: Store, found: Lineage | None) -> tuple[Lineage, bool]:
+    return store.read(lambda reading: continue_lineage(reading, "impacts", found, new_id="new"))
+
+
+def test_lineage_is_read_as_it_was_written() -> None:
+    assert read_lineage(KNOWN.encode()) == KNOWN
+    for text in (None, "", "{}", "[]", '{"database": "x", "generation": "y"}'):
+        assert read_lineage(text) is None
+
+
+def test_first_start_trusts_its_records(store: Store) -> None:
+    assert follow(store, None) == (Lineage(database="new", generation=1), True)
+    assert follow(store, KNOWN) == (replace(KNOWN, generation=4), True)
+
+
+def test_first_start_on_a_backup_does_not_trust_missing_records(store: Store) -> None:
+    store.write(lambda tx: tx.put_setting(RESTORED_AT, "2026-01-05T08:00:00+00:00"))
+
+    assert follow(store, None) == (Lineage(database="new", generation=1), False)
+    assert follow(store, KNOWN) == (replace(KNOWN, generation=4), True)
+
+
+@pytest.mark.parametrize(
+    ("found", "generation", "is_complete"),
+    [
+        (KNOWN, 4, True),
+        (replace(KNOWN, generation=7), 8, True),  # the database is a backup, its records are not
+        (replace(KNOWN, generation=2), 4, False),
+        (replace(KNOWN, database="d2"), 4, False),
+        (None, 4, False),
+    ],
+)
+def test_records_are_trusted_if_they_are_of_the_database_and_no_older(
+    store: Store, found: Lineage | None, generation: int, *, is_complete: bool
+) -> None:
+    store.write(lambda tx: record_lineage(tx, "impacts", KNOWN, doubt_until=None))
+
+    assert follow(store, found) == (replace(KNOWN, generation=generation), is_complete)
+
+
+def test_doubt_covers_what_was_in_flight(fleet: Store, operator: Context) -> None:
+    store = fleet
+    later = replace(operator, now=operator.now + timedelta(hours=1))
+    order = EventOrder(event_type=EventType.REBOOT, resources=("solo",))
+    (event,) = store.write(lambda tx: create_events(tx, later, order))
+    now = operator.now
+
+    assert not store.read(lambda reading: is_in_doubt(reading, "impacts", now))
+    store.write(lambda tx: record_lineage(tx, "impacts", KNOWN, doubt_until=now))
+
+    assert store.read(lambda reading: is_in_doubt(reading, "impacts", now))
+    assert store.read(lambda reading: is_in_doubt(reading, "impacts", event.created_at))
+    after = event.created_at + timedelta(seconds=1)
+    assert not store.read(lambda reading: is_in_doubt(reading, "impacts", after))
+    assert not store.read(lambda reading: is_in_doubt(reading, "host-work", now))
