@@ -7,7 +7,7 @@ import typer
 from forewarn.cli.completing import vm_names
 from forewarn.cli.errors import confirm_on_terminal
 from forewarn.cli.event import Yes, show_begun
-from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table
+from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait
@@ -20,6 +20,11 @@ Name = Annotated[
     typer.Argument(metavar="NAME", help="The virtual machine.", autocompletion=vm_names),
 ]
 
+
+def _last_poll(vm: Row) -> object:
+    return time_of(vm["last_polled_at"]) or "never"
+
+
 COLUMNS: Final[Columns] = {
     "NAME": "name",
     "SCOPE": "scope_id",
@@ -27,6 +32,7 @@ COLUMNS: Final[Columns] = {
     "FAULT DOMAIN": "fault_domain",
     "HOST": "host",
     "ADDRESSES": "addresses",
+    "LAST POLL": _last_poll,
 }
 _FIELDS: Final[Columns] = {
     "name": "name",
@@ -43,6 +49,7 @@ _FIELDS: Final[Columns] = {
     "subscription": "subscription_id",
     "tags": "tags",
     "labels": "labels",
+    "last poll": _last_poll,
 }
 
 

@@ -52,14 +52,19 @@ TAKES_IF_NONE_MATCH: Final = Depends(_if_none_match)
 """How a route says that it takes a condition."""
 
 
-def answer_with_tag(body: bytes, if_none_match: str | None) -> Response:
-    """Return *body* with its tag, or only the tag if the caller has it already."""
+def answer_with_tag(
+    body: bytes, if_none_match: str | None, *, shown: bytes | None = None
+) -> Response:
+    """Return *body* with its tag, or only the tag if the caller has it already.
+
+    What is *shown* instead may have more, which is not worth a tag of its own.
+    """
     tag = _tag_of(body)
     if tag in (known.removeprefix(_WEAK) for known in _tags(if_none_match)) or (
         if_none_match == "*"
     ):
         return Response(status_code=304, headers={"ETag": tag})
-    return Response(body, media_type="application/json", headers={"ETag": tag})
+    return Response(shown or body, media_type="application/json", headers={"ETag": tag})
 
 
 def require_match(body: bytes, if_match: str) -> None:

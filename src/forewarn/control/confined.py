@@ -5,7 +5,7 @@ as unknown (404). A change that would touch other scopes as well is refused nami
 touch (403). Everything that is not about scopes is refused as the admin's.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -208,6 +208,11 @@ class ConfinedReading:
         """Return when one of the scopes was last polled."""
         return self._all.last_polled_at(scope_id) if self._principal.covers(scope_id) else None
 
+    def last_polls(self, vms: Iterable[VmName]) -> Mapping[VmName, datetime]:
+        """Return when virtual machines of the scopes last polled."""
+        known = self.topology().virtual_machines
+        return self._all.last_polls(vm for vm in vms if vm in known)
+
     def notification(self, notification_id: str) -> Notification | None:
         """Return a message about an event of the scopes."""
         message = self._all.notification(notification_id)
@@ -337,6 +342,7 @@ class ConfinedTransaction(ConfinedReading):
 
     put_schedule = remove_schedule = ConfinedReading.refuse
     put_topology = put_scenario_run = put_token = put_setting = ConfinedReading.refuse
+    put_polls = ConfinedReading.refuse
     put_polled_at = put_simulated_impact = next_epoch = check_epoch = ConfinedReading.refuse
     remove_memberships = ConfinedReading.refuse
     remove_documents = put_memberships = put_preview_wire = ConfinedReading.refuse

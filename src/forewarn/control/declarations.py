@@ -1,10 +1,14 @@
 """One virtual machine as the API shows it."""
 
+from datetime import datetime
+
 from forewarn.control.schemas import VirtualMachineView
 from forewarn.domain.topology import ScopeKind, Topology, VirtualMachine
 
 
-def virtual_machine_view(vm: VirtualMachine, topology: Topology) -> VirtualMachineView:
+def virtual_machine_view(
+    vm: VirtualMachine, topology: Topology, last_polled_at: datetime | None = None
+) -> VirtualMachineView:
     """Return *vm* as the API shows it."""
     scope = topology.scopes[vm.scope_id]
     return VirtualMachineView(
@@ -25,4 +29,5 @@ def virtual_machine_view(vm: VirtualMachine, topology: Topology) -> VirtualMachi
         subscription_id=vm.subscription_id,
         tags=vm.tags,
         labels=vm.labels,
+        last_polled_at=last_polled_at,
     )

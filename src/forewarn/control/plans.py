@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from fastapi import APIRouter
 
@@ -14,6 +15,9 @@ from forewarn.operations.planning import plan_maintenance
 from forewarn.protocol.errors import ForewarnError
 
 router = APIRouter(prefix="/maintenances", tags=["maintenances"])
+
+_SOME: Final = 10
+"""How many virtual machines are named that nobody polls for."""
 
 
 class StretchView(View):
@@ -80,6 +84,13 @@ class PlanErrorView(View):
     detail: str
 
 
+class UnpolledView(View):
+    """How many virtual machines nobody polls for, never or not for 24 hours, and some of them."""
+
+    count: int
+    names: tuple[str, ...]
+
+
 class PlanView(View):
     """What a Maintenance would do, and when. With errors it cannot be begun."""
 
@@ -91,6 +102,7 @@ class PlanView(View):
     conflicts: tuple[ConflictView, ...]
     errors: tuple[PlanErrorView, ...]
     remarks: tuple[str, ...]
+    unpolled: UnpolledView
     summary: tuple[str, ...]
 
 
@@ -116,6 +128,7 @@ def _plan_view(made: Plan) -> PlanView:
         conflicts=tuple(map(ConflictView.model_validate, made.conflicts)),
         errors=tuple(map(_error_view, made.errors)),
         remarks=made.remarks,
+        unpolled=UnpolledView(count=len(made.unpolled), names=made.unpolled[:_SOME]),
         summary=summarise(made),
     )
 

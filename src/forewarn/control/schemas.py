@@ -263,6 +263,7 @@ class VirtualMachineView(View):
     subscription_id: str
     tags: Mapping[str, str]
     labels: Mapping[str, str]
+    last_polled_at: datetime | None
 
 
 class VirtualMachinesView(View):

@@ -6,7 +6,12 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Caller, Operating, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
+from forewarn.control.conditional import (
+    TAGGED,
+    TAKES_IF_MATCH,
+    TAKES_IF_NONE_MATCH,
+    answer_with_tag,
+)
 from forewarn.control.declarations import virtual_machine_view
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
@@ -39,10 +44,12 @@ def list_virtual_machines(caller: Viewing, paging: Paged) -> Response:
     vms = list(topology.virtual_machines.values())
     if paging.after is not None:
         vms = vms[vms.index(find_vm(topology, paging.after)) + 1 :]
+    page = vms[: paging.limit + 1]
+    polls = caller.read(lambda reading: reading.last_polls(vm.name for vm in page))
     return paging.first(
         "virtual_machines",
-        vms,
-        lambda vm: virtual_machine_view(vm, topology),
+        page,
+        lambda vm: virtual_machine_view(vm, topology, polls.get(vm.name)),
         attrgetter("name"),
     )
 
@@ -72,8 +79,11 @@ def add_virtual_machine(
     responses=TAGGED,
 )
 def show_virtual_machine(caller: Viewing, name: str) -> Response:
-    """Return one virtual machine."""
-    return caller.show(lambda reading: _shown(reading, name))
+    """Return one virtual machine; when it last polled changes nothing about its tag."""
+    declared, shown = caller.read(
+        lambda reading: (_shown(reading, name), _shown_with_poll(reading, name))
+    )
+    return answer_with_tag(declared, caller.if_none_match, shown=shown)
 
 
 @router.delete("/{name}", name="vm remove", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
@@ -123,6 +133,13 @@ def _add(tx: Transaction, context: Context, fleet: Fleet, name: str) -> VirtualM
 def _shown(reading: Reading, name: str) -> bytes:
     topology = reading.topology()
     return virtual_machine_view(find_vm(topology, name), topology).model_dump_json().encode()
+
+
+def _shown_with_poll(reading: Reading, name: str) -> bytes:
+    topology = reading.topology()
+    vm = find_vm(topology, name)
+    last_polled_at = reading.last_polls([vm.name]).get(vm.name)
+    return virtual_machine_view(vm, topology, last_polled_at).model_dump_json().encode()
 
 
 def _operate(caller: Caller, key: RequestKey | None, name: str, event_type: EventType) -> EventView:

@@ -82,7 +82,8 @@ class Forecast:
 class Plan:
     """What a Maintenance would do. With *errors* it cannot be begun, or never ends.
 
-    It ends at *earliest* or at *latest*, or some time between, where that is known.
+    It ends at *earliest* or at *latest*, or some time between, where that is known. Nobody polls
+    for those that are *unpolled*.
     """
 
     steps: tuple[PlannedStep, ...]
@@ -93,6 +94,14 @@ class Plan:
     conflicts: tuple[Conflict, ...]
     errors: tuple[ForewarnError, ...]
     remarks: tuple[str, ...]
+    unpolled: tuple[VmName, ...] = ()
+
+    @property
+    def resources(self) -> tuple[VmName, ...]:
+        """Every virtual machine of the walk, in its order."""
+        return tuple(
+            VmName(vm) for step in self.steps for share in step.shares for vm in share.resources
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +164,7 @@ def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
 
 def summarise(plan: Plan) -> tuple[str, ...]:
     """Return what matters most of *plan*, in sentences."""
-    vms = sum(len(share.resources) for step in plan.steps for share in step.shares)
+    vms = len(plan.resources)
     machines = "virtual machine" if vms == 1 else "virtual machines"
     summary = [f"Steps: {len(plan.steps)}, for {vms} {machines}."]
     if plan.earliest is not None:
@@ -166,6 +175,9 @@ def summarise(plan: Plan) -> tuple[str, ...]:
     if plan.capacities:
         worst = min(plan.capacities, key=lambda capacity: capacity.percent)
         summary.append(f"Never below {worst.percent} % of {worst.scope_id}.")
+    if plan.unpolled:
+        silent = f"{len(plan.unpolled)} of {vms} {machines}"
+        summary.append(f"Nobody has polled for 24 hours on {silent}: {say_names(plan.unpolled)}.")
     return tuple(summary)
 
 

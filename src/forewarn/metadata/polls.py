@@ -1,7 +1,10 @@
 """Who has polled, from the hot path to the store."""
 
 import threading
+from collections.abc import Iterable
 from datetime import datetime
+from itertools import islice
+from typing import Final
 
 import structlog
 
@@ -12,6 +15,9 @@ from forewarn.ports.clock import Clock
 from forewarn.ports.store import Store, StoreError, Transaction
 
 _log = structlog.get_logger(__name__)
+
+_AT_ONCE: Final = 2_000
+"""How many machines' polls are written in a second: whoever else writes must not wait for them."""
 
 
 class Polls:
@@ -27,6 +33,8 @@ class Polls:
         self._is_eager = is_eager
         self._polled: set[VmName] = set()
         self._committed: dict[ScopeId, datetime] = {}
+        self._heard: dict[VmName, datetime] = {}
+        self._to_tell: dict[VmName, datetime] = {}
         self._stopping = threading.Event()
 
     def note(self, vm: VmName) -> None:
@@ -55,18 +63,30 @@ class Polls:
             for scope_id in scopes
             if scope_id not in self._committed or now - self._committed[scope_id] >= RENEW_AFTER
         }
+        told = self._machines(polled, now)
         # After an outage this is also how the store learns that it can be written again.
-        if not news and self._store.is_writable():
+        if not news and not told and self._store.is_writable():
             return
         was_writable = self._store.is_writable()
 
         def write(tx: Transaction) -> None:
             record_polls(tx, news)
+            tx.put_polls(told)
             tx.put_setting("last_upkeep", now.isoformat())
 
         try:
             self._store.write(write)
             self._committed |= news
+            self._heard |= told
         except StoreError as error:
             if was_writable:
                 _log.warning("store_not_writable", error=str(error))
+
+    def _machines(self, polled: Iterable[VmName], now: datetime) -> dict[VmName, datetime]:
+        """Return whose polls are to be written in this turn; the others are in one to come."""
+        self._to_tell |= {
+            vm: now
+            for vm in polled
+            if vm not in self._heard or now - self._heard[vm] >= RENEW_AFTER
+        }
+        return {vm: self._to_tell.pop(vm) for vm in tuple(islice(self._to_tell, _AT_ONCE))}

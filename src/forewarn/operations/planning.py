@@ -1,12 +1,14 @@
 """What a Maintenance would do, before anybody begins it. Nothing is changed."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 from forewarn.domain.forecast import measure
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.planning import Plan, Scheme, make_plan
 from forewarn.operations.context import Context
+from forewarn.operations.enabling import find_unpolled
 from forewarn.operations.maintenances import draft_maintenance
 from forewarn.operations.snapshots import look
 from forewarn.ports.store import Reading
@@ -33,4 +35,5 @@ def plan_maintenance(
         is_simulated=context.rules.is_simulated,
         samples=measure(ended),
     )
-    return make_plan(scheme, draft.errors)
+    made = make_plan(scheme, draft.errors)
+    return replace(made, unpolled=find_unpolled(reading, made.resources, context.now))

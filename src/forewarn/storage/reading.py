@@ -204,6 +204,15 @@ class SqlReading:
         moment: datetime | None = self._value(statements.LAST_POLLED_AT, scope_id=scope_id)
         return moment
 
+    def last_polls(self, vms: Iterable[VmName]) -> dict[VmName, datetime]:
+        """Return when each of *vms* last polled, as far as it was recorded."""
+        keys = {name_key(vm): vm for vm in vms}
+        found: dict[VmName, datetime] = {}
+        for some in statements.in_chunks(keys):
+            rows = self._connection.execute(statements.LAST_POLLS, {"vms": some})
+            found |= {keys[key]: moment for key, moment in rows}
+        return found
+
     def audit(
         self,
         *,

@@ -44,6 +44,7 @@ from forewarn.storage.tables import (
     settings,
     simulated_impacts,
     tokens,
+    vm_polls,
 )
 
 T = TypeVar("T")
@@ -155,6 +156,7 @@ PUT_DOCUMENT: Final = PreparedInsert(_next_document())
 PUT_MEMBERSHIP: Final = PreparedInsert(upsert(memberships, "vm", "since"))
 PUT_PREVIEW_WIRE: Final = PreparedInsert(upsert(preview_wires, "since"))
 PUT_POLL: Final = PreparedInsert(upsert(polls, "scope_id"))
+PUT_VM_POLL: Final = PreparedInsert(upsert(vm_polls, "vm"))
 PUT_SETTING: Final = PreparedInsert(upsert(settings, "name"))
 PUT_TOKEN: Final = PreparedInsert(upsert(tokens, "token_hash"))
 PUT_ANSWER: Final = PreparedInsert(upsert(kept_answers, "who", "key"))
@@ -357,6 +359,7 @@ PRUNE_NOTIFICATIONS: Final = delete(outbox).where(
 LAST_POLLED_AT: Final = select(polls.c.last_polled_at).where(
     polls.c.scope_id == bindparam("scope_id")
 )
+LAST_POLLS: Final = select(vm_polls).where(vm_polls.c.vm.in_(bindparam("vms", expanding=True)))
 SETTING: Final = select(settings.c.value).where(settings.c.name == bindparam("name"))
 SIMULATED_IMPACT: Final = select(simulated_impacts).where(
     simulated_impacts.c.event_id == bindparam("event_id"),

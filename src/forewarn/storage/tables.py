@@ -169,6 +169,14 @@ polls: Final = Table(
     Column("last_polled_at", Moment, nullable=False),
 )
 
+# The same for each virtual machine, by its name as it compares: who listens, for people.
+vm_polls: Final = Table(
+    "vm_polls",
+    metadata,
+    Column("vm", String, primary_key=True),
+    Column("last_polled_at", Moment, nullable=False),
+)
+
 ledger: Final = Table(
     "ledger",
     metadata,

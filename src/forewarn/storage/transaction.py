@@ -1,6 +1,6 @@
 """The port's Transaction, over one connection."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
 from typing import Final
@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import ScheduleName, ScopeId, name_key
+from forewarn.domain.names import ScheduleName, ScopeId, VmName, name_key
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
@@ -125,6 +125,13 @@ class SqlTransaction(SqlReading):
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None:
         """Remember that the scope was polled."""
         statements.PUT_POLL.run(self._connection, scope_id, at)
+
+    def put_polls(self, polls: Mapping[VmName, datetime]) -> None:
+        """Remember when virtual machines polled."""
+        put = statements.PUT_VM_POLL
+        put.run_many(
+            self._connection, (put.prepare((name_key(vm), at)) for vm, at in polls.items())
+        )
 
     def put_setting(self, name: str, value: str) -> None:
         """Put *value* under *name*."""

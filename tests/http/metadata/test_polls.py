@@ -1,8 +1,8 @@
 """From a poll to an enabled scope."""
 
 import threading
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -49,6 +49,48 @@ def test_poll_enables_the_whole_scope(store: Store, board: Board) -> None:
     commit(polls)
 
     assert store.read(lambda reading: reading.last_polled_at(WEB)) == NOW
+
+
+def last_polls(store: Store) -> Mapping[VmName, datetime]:
+    return store.read(lambda reading: reading.last_polls(FLEET.virtual_machines))
+
+
+def test_each_machine_is_told_apart_within_a_scope(store: Store, board: Board) -> None:
+    polls = Polls(store, board, VirtualClock(NOW))
+    polls.note(VmName("web-0"))
+
+    commit(polls)
+
+    assert last_polls(store) == {VmName("web-0"): NOW}
+
+
+def test_polls_of_a_machine_are_written_once_a_minute(store: Store, board: Board) -> None:
+    clock = VirtualClock(NOW)
+    polls = Polls(store, board, clock)
+    written = []
+    for seconds in (0, 59, 60):
+        clock.move_to(NOW + timedelta(seconds=seconds))
+        polls.note(VmName("web-0"))
+        commit(polls)
+        written.append(last_polls(store)[VmName("web-0")] - NOW)
+
+    assert written == [timedelta(0), timedelta(0), timedelta(seconds=60)]
+
+
+def test_polls_of_many_machines_are_written_over_several_seconds(
+    store: Store, board: Board
+) -> None:
+    polls = Polls(store, board, VirtualClock(NOW))
+    names = [VmName(f"vm-{number}") for number in range(2_500)]
+    for name in names:
+        polls.note(name)
+
+    counts = []
+    for _ in range(2):
+        commit(polls)
+        counts.append(len(store.read(lambda reading: reading.last_polls(names))))
+
+    assert counts == [2_000, 2_500]
 
 
 def test_renewal_is_written_after_a_minute(store: Store, board: Board) -> None:
