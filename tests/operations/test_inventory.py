@@ -420,3 +420,16 @@ def test_sets_and_hosts_without_machines_are_pruned_by_an_empty_declaration(
 
     assert not topology(store).scopes
     assert not topology(store).hosts
+
+
+def test_instances_of_two_services_with_one_name_are_told_how_to_be_called(
+    store: Store, operator: Context
+) -> None:
+    text = "".join(
+        f'[[cloud_service]]\nname = "{service}"\n'
+        f'[[virtual_machine]]\nname = "Web_IN_0"\ncloud_service = "{service}"\n'
+        for service in ("shop", "blog")
+    )
+
+    with pytest.raises(NameTakenError, match=r"Call them shop.Web_IN_0 and blog.Web_IN_0\.$"):
+        declare(store, operator, text)

@@ -71,8 +71,10 @@ class InvalidNameError(TopologyError):
 class NameTakenError(TopologyError):
     """Two things of one name."""
 
-    def __init__(self, noun: str, name: str) -> None:
-        super().__init__(f"There is more than one {noun} called {name!r}; case does not count.")
+    def __init__(self, noun: str, name: str, advice: str = "") -> None:
+        super().__init__(
+            f"There is more than one {noun} called {name!r}; case does not count.{advice}"
+        )
         self.noun = noun
         self.name = name
 

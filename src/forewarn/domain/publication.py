@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.topology import resource_names
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.vocabulary import EventStatus
 
@@ -41,7 +42,7 @@ def show(event: ScheduledEvent) -> Event:
         event_id=event.event_id,
         event_status=event.event_status,
         event_type=event.event_type,
-        resources=event.resources,
+        resources=resource_names(event.resources, event.scope_id),
         not_before=None if is_started else event.not_before,
         description=event.description,
         event_source=event.event_source,

@@ -93,9 +93,14 @@ class VirtualMachine:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def resource_name(self) -> str:
+        """What it is called in Resources, and calls itself."""
+        return resource_names((self.name,), self.scope_id)[0]
+
+    @property
     def role(self) -> str | None:
         """The role this is an instance of, in a cloud service."""
-        return role_of(self.name)
+        return role_of(self.resource_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +117,19 @@ def make_scope_id(kind: ScopeKind, name: str, placement_group: str | None = None
     return ScopeId(
         f"{kind}/{name}" if placement_group is None else f"{kind}/{name}/{placement_group}"
     )
+
+
+def resource_names(vms: Iterable[VmName], scope_id: ScopeId) -> tuple[str, ...]:
+    """Return what *vms* are called in Resources.
+
+    Names are unique in a fleet, those of instances only in their cloud service: shop.FrontEnd_IN_0
+    of the service shop calls itself FrontEnd_IN_0.
+    """
+    kind, _, service = scope_id.partition("/")
+    if kind != ScopeKind.CLOUD_SERVICE:
+        return tuple(vms)
+    prefix = name_key(f"{service}.")
+    return tuple(vm[len(prefix) :] if name_key(vm).startswith(prefix) else vm for vm in vms)
 
 
 def normalise_address(address: str) -> str:
@@ -280,8 +298,18 @@ def _name_mistakes(
     set_names = {(scope.kind, scope.name): scope.name for scope in sets}.values()
     yield from _taken("set, service or scale set", (scope.scope_id for scope in sets))
     yield from _taken("set or virtual machine", (*set_names, *(vm.name for vm in vms)))
+    yield from _instances_taken(vms)
     yield from _taken("vm_id", (vm.vm_id for vm in vms if vm.vm_id))
     yield from _taken("host", (host.name for host in hosts))
+
+
+def _instances_taken(vms: Iterable[VirtualMachine]) -> Iterator[NameTakenError]:
+    services: dict[ScopeId, list[str]] = {}
+    for vm in vms:
+        if vm.scope_id.startswith(f"{ScopeKind.CLOUD_SERVICE}/"):
+            services.setdefault(vm.scope_id, []).append(vm.resource_name)
+    for scope_id, names in services.items():
+        yield from _taken(f"instance of {scope_id}", names)
 
 
 def _taken(noun: str, names: Iterable[str]) -> Iterator[NameTakenError]:

@@ -46,7 +46,7 @@ def answer_whoami(vm: VirtualMachine) -> Answer:
     """Tell *vm* who it is to us."""
     return answer_json(
         {
-            "name": vm.name,
+            "name": vm.resource_name,
             "vm_id": vm.vm_id,
             "scope_id": vm.scope_id,
             "update_domain": vm.update_domain,

@@ -40,7 +40,7 @@ def _describe_compute(vm: VirtualMachine, scope: DeliveryScope | None) -> Node:
     compute: dict[str, Node] = dict.fromkeys(_UNKNOWN, "")
     compute |= {
         "location": vm.location,
-        "name": vm.name,
+        "name": vm.resource_name,
         "placementGroupId": (scope.placement_group or "") if scope and is_scale_set else "",
         "platformFaultDomain": str(vm.fault_domain),
         "platformUpdateDomain": str(vm.update_domain),

@@ -21,6 +21,7 @@ from forewarn.domain.topology import (
     Host,
     ScopeKind,
     make_scope_id,
+    resource_names,
 )
 from forewarn.operations.durations import DurationError, parse_duration
 from forewarn.protocol.errors import ForewarnError
@@ -270,9 +271,11 @@ def _read_vm(entry: _Entry) -> DeclaredVirtualMachine:
     values = entry.values
     kind, scope_name = _membership(entry)
     host, role = values.get("host"), values.get("role")
-    if role is not None and role_of(entry.name) != role:
-        entry.blame(f"{entry.name} has the role {role!r}, so call it {role}_IN_NUMBER.", "role")
     group = values.get("placement_group") if kind is ScopeKind.SCALE_SET else None
+    scope_id = make_scope_id(kind, scope_name, group)
+    (instance,) = resource_names((VmName(entry.name),), scope_id)
+    if role is not None and role_of(instance) != role:
+        entry.blame(f"{entry.name} has the role {role!r}, so call it {role}_IN_NUMBER.", "role")
     return DeclaredVirtualMachine(
         name=VmName(entry.name),
         kind=kind,
@@ -290,7 +293,7 @@ def _read_vm(entry: _Entry) -> DeclaredVirtualMachine:
         subscription_id=values.get("subscription_id", ""),
         tags=_texts(entry, "tags"),
         labels=_texts(entry, "labels"),
-        scope_id=make_scope_id(kind, scope_name, group),
+        scope_id=scope_id,
     )
 
 

@@ -226,7 +226,17 @@ def _declared_twice(fleet: Fleet) -> Iterator[NameTakenError]:
     ):
         for name, times in Counter(map(name_key, names)).items():
             if times > 1:
-                yield NameTakenError(noun, name)
+                yield NameTakenError(noun, name, _advise_on_instances(fleet, name))
+
+
+def _advise_on_instances(fleet: Fleet, name: str) -> str:
+    """Return what to call instances of two cloud services that have one *name*."""
+    qualified = [
+        f"{vm.scope_name}.{vm.name}"
+        for vm in fleet.virtual_machines
+        if name_key(vm.name) == name and vm.kind is ScopeKind.CLOUD_SERVICE
+    ]
+    return f" Call them {' and '.join(qualified)}." if len(set(qualified)) > 1 else ""
 
 
 def _merge_scopes(before: Topology, fleet: Fleet, *, prune: bool) -> dict[ScopeId, DeliveryScope]:

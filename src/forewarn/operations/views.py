@@ -4,17 +4,18 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.topology import resource_names
 from forewarn.ports.store import LedgerEntry
 
 
 def describe_event(event: ScheduledEvent, ledger: Iterable[LedgerEntry]) -> dict[str, object]:
-    """Return what became of *event*, and how."""
+    """Return what became of *event*, and how, with the names that its virtual machines know."""
     return {
         "event_id": event.event_id,
         "event_type": event.event_type,
         "event_source": event.event_source,
         "event_status": event.event_status,
-        "resources": list(event.resources),
+        "resources": list(resource_names(event.resources, event.scope_id)),
         "not_before": _moment(event.not_before),
         "started_at": _moment(event.started_at),
         "ended_at": _moment(event.ended_at),

@@ -25,6 +25,7 @@ from forewarn.domain.topology import (
     VirtualMachine,
     assign_domains,
     build_topology,
+    resource_names,
     split_by_update_domain,
     standalone,
 )
@@ -388,3 +389,31 @@ def test_address_is_taken_however_it_is_written(one: str, other: str) -> None:
 
     with pytest.raises(AddressError, match="belongs to a already"):
         build_topology(scopes=[WEB], virtual_machines=vms)
+
+
+@pytest.mark.parametrize(
+    ("name", "scope_id", "shown"),
+    [
+        ("shop.FrontEnd_IN_0", "cloud-service/shop", "FrontEnd_IN_0"),
+        ("SHOP.FrontEnd_IN_0", "cloud-service/shop", "FrontEnd_IN_0"),
+        ("FrontEnd_IN_0", "cloud-service/shop", "FrontEnd_IN_0"),
+        ("blog.FrontEnd_IN_0", "cloud-service/shop", "blog.FrontEnd_IN_0"),
+        ("shop.FrontEnd_IN_0", "availability-set/shop", "shop.FrontEnd_IN_0"),
+        ("shop.web", "virtual-machine/shop.web", "shop.web"),
+    ],
+)
+def test_resources_name_an_instance_without_its_service(
+    name: str, scope_id: str, shown: str
+) -> None:
+    assert resource_names((VmName(name),), ScopeId(scope_id)) == (shown,)
+
+
+def test_two_instances_of_one_service_may_not_be_called_alike() -> None:
+    shop = DeliveryScope(kind=ScopeKind.CLOUD_SERVICE, name="shop")
+    vms = [
+        VirtualMachine(name=VmName(name), scope_id=shop.scope_id)
+        for name in ("shop.FrontEnd_IN_0", "frontend_IN_0")
+    ]
+
+    with pytest.raises(NameTakenError, match="more than one instance of cloud-service/shop"):
+        build_topology(scopes=[shop], virtual_machines=vms)
