@@ -31,10 +31,12 @@ from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import PreviewWire
 
 CONFIG_FILE: Final = Path("forewarn.toml")
+CONTROL_URL_FILE: Final = "control.url"
 ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file, not what is in it
 
-_CONTROL: Final = "127.0.0.1:8170"
-_SQLITE: Final = "sqlite:///"
+CONTROL_ADDRESS: Final = "127.0.0.1:8170"
+SQLITE: Final = "sqlite:///"
+"""How the URL of a database begins."""
 _LONGEST_DURATION: Final = timedelta(days=3660)
 
 
@@ -105,7 +107,7 @@ def _check_control(text: str) -> str:
 def _check_database(url: str) -> str:
     if url.startswith(("postgres:", "postgresql:", "postgresql+")):
         raise ValueError("PostgreSQL is not supported yet, write sqlite:///PATH")
-    if not url.startswith(_SQLITE) or len(url) == len(_SQLITE):
+    if not url.startswith(SQLITE) or len(url) == len(SQLITE):
         raise ValueError(f"{url!r} names no SQLite file, write sqlite:///PATH")
     return url
 
@@ -159,7 +161,7 @@ class Settings(BaseSettings):
         description="Where virtual machines poll: HOST:PORT, [::1]:PORT or unix:PATH.",
     )
     control: Annotated[str, AfterValidator(_check_control)] = Field(
-        default=_CONTROL, description="Where operators connect: HOST:PORT."
+        default=CONTROL_ADDRESS, description="Where operators connect: HOST:PORT."
     )
     control_certificate: Path | None = Field(
         default=None, description="What the control API shows over TLS: a PEM file."
@@ -239,7 +241,7 @@ class Settings(BaseSettings):
     @property
     def database_path(self) -> Path:
         """The SQLite file."""
-        return Path(self.database.removeprefix(_SQLITE))
+        return Path(self.database.removeprefix(SQLITE))
 
     @property
     def longest_delay(self) -> timedelta:
@@ -304,58 +306,6 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
         raise _settings_error(error.errors()[0]) from error
 
 
-class CliSettings(BaseSettings):
-    """What the commands that talk to a server take from the environment."""
-
-    model_config = SettingsConfigDict(env_prefix="FOREWARN_", frozen=True, env_ignore_empty=True)
-
-    server: str = f"http://{_CONTROL}"
-    token: str | None = Field(default=None, repr=False)
-    state_dir: Path = Path()
-    ca_file: Path | None = None
-
-    @property
-    def token_file(self) -> Path:
-        """Where a server on this machine leaves its admin token."""
-        return self.state_dir / ADMIN_TOKEN_FILE
-
-    def find_token(self) -> str | None:
-        """Return the token: the one given, else the one a server on this machine has left."""
-        if self.token is not None:
-            return self.token
-        try:
-            text = self.token_file.read_text(encoding="ascii")
-        except (OSError, ValueError):
-            return None
-        return text.strip() or None
-
-
-def load_cli_settings() -> CliSettings:
-    """Return what commands need, from where a server that is started here would take it."""
-    served = {**_read_file(None), **EnvSettingsSource(Settings)()}
-    found: dict[str, Any] = {}
-    if "control" in served or "control_certificate" in served:
-        scheme = "https" if "control_certificate" in served else "http"
-        found["server"] = f"{scheme}://{served.get('control', _CONTROL)}"
-    if "state_dir" in served:
-        found["state_dir"] = Path(served["state_dir"])
-    elif "database" in served:
-        found["state_dir"] = Path(str(served["database"]).removeprefix(_SQLITE)).parent
-    return CliSettings(**{**found, **EnvSettingsSource(CliSettings)()})
-
-
-def find_cli_origins() -> dict[str, tuple[Origin, str]]:
-    """Return where `load_cli_settings` has what only commands need from, and by which name."""
-    has_token_file = load_cli_settings().find_token() is not None
-    found = {
-        "server": (find_origins({})["control"], "control"),
-        "token": (Origin.FILE if has_token_file else Origin.DEFAULT, "token"),
-        "ca_file": (Origin.DEFAULT, "ca_file"),
-    }
-    given = EnvSettingsSource(CliSettings)()
-    return found | {name: (Origin.ENVIRONMENT, name) for name in found if name in given}
-
-
 def environment_with(more: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for a process that is started here, with *more* in it.
 
@@ -373,7 +323,7 @@ def _is_about_us(name: str) -> bool:
 def _sources(
     flags: Mapping[str, object], config: Path | None
 ) -> dict[Origin, Mapping[str, object]]:
-    file = _read_file(config)
+    file = read_settings_file(config)
     for key in file:
         if key not in Settings.model_fields:
             problem = f"{config or CONFIG_FILE}: there is no setting called {key!r}."
@@ -385,7 +335,8 @@ def _sources(
     }
 
 
-def _read_file(config: Path | None) -> dict[str, Any]:
+def read_settings_file(config: Path | None) -> dict[str, Any]:
+    """Return what forewarn.toml says, or *config*; refuse what is not TOML."""
     path = config or CONFIG_FILE
     if config is None and not path.exists():
         return {}

@@ -10,7 +10,8 @@ import yaml
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
-from forewarn.settings import CliSettings, Settings
+from forewarn.cli.settings import CliSettings
+from forewarn.settings import Settings
 
 Show = Callable[..., dict[str, dict[str, Any]]]
 

@@ -143,7 +143,7 @@ def test_wrong_token_is_one(run: Run) -> None:
     result = run("event", "list", "--token", "wrong")
 
     assert result.exit_code == 1
-    assert result.stderr.startswith("forewarn: The token is not known here.")
+    assert "The token is not known here." in result.stderr
 
 
 def test_token_is_found_beside_the_database_or_in_the_state_directory(

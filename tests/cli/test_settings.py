@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from forewarn.cli.settings import CliSettings, load_cli_settings
 from forewarn.settings import (
-    CliSettings,
     ClockKind,
     Settings,
     SettingsError,
     environment_with,
-    load_cli_settings,
     load_settings,
     make_settings,
 )

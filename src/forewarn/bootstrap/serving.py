@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from forewarn.bootstrap.address import leave_address
 from forewarn.bootstrap.executing import WorkforceMaker, choose_workforce
 from forewarn.bootstrap.operators import control_server
 from forewarn.bootstrap.service import Service, assemble
@@ -122,7 +123,10 @@ def _give_up_orphans(store: Store, notifications: Notifications) -> None:
 def _run(service: Service, listeners: Listeners, errand: Callable[[], Awaitable[None]]) -> None:
     # A poll waits this long at most for a thread that has much to do.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+    with (
+        leave_address(service.settings, listeners.control[0]),
+        asyncio.Runner(loop_factory=fastest_loop()) as runner,
+    ):
         runner.run(_serve(service, listeners, errand))
 
 

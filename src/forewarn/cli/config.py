@@ -12,14 +12,8 @@ from forewarn.cli.errors import reported_errors
 from forewarn.cli.output import Columns, Output, OutputOption, print_answer, print_table
 from forewarn.cli.serve import given, take_flags
 from forewarn.cli.session import noun
-from forewarn.settings import (
-    CONFIG_FILE,
-    Origin,
-    find_cli_origins,
-    find_origins,
-    load_cli_settings,
-    load_settings,
-)
+from forewarn.cli.settings import find_cli_origins, find_control_url, load_cli_settings
+from forewarn.settings import CONFIG_FILE, Origin, find_origins, load_settings
 
 app = noun("config", "See what is set, and where that is from.")
 
@@ -88,6 +82,8 @@ def _of_commands() -> Iterator[SettingView]:
     settings = settings.model_copy(update={"token": settings.find_token()})
     for name, (origin, known_as) in find_cli_origins().items():
         file = settings.token_file if name == "token" else CONFIG_FILE
+        if name == "server" and find_control_url(settings.control_url_file):
+            file = settings.control_url_file
         yield SettingView(
             name=name,
             value=_plain(settings, name),

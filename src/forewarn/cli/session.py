@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Final, ParamSpec
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -19,7 +20,7 @@ import typer
 
 from forewarn.cli.errors import EXIT_CODES, CommandError, ExitCode, hint_for, reported_errors
 from forewarn.cli.output import Output, OutputOption, Row, print_answer, told_from
-from forewarn.settings import load_cli_settings
+from forewarn.cli.settings import load_cli_settings
 
 P = ParamSpec("P")
 
@@ -79,10 +80,12 @@ _OPTIONS: Final = (
 class RefusedError(CommandError):
     """The server refuses, with a problem document."""
 
-    def __init__(self, problem: Row) -> None:
+    def __init__(self, problem: Row, server: str = "") -> None:
         kind = str(problem.get("type", "")).rpartition(":")[2]
+        sentence = str(problem.get("detail") or problem.get("title") or "The server refused.")
         super().__init__(
-            str(problem.get("detail") or problem.get("title") or "The server refused."),
+            # A token that is not known may just be shown to the wrong server.
+            f"{server}: {sentence}" if problem["status"] == HTTPStatus.UNAUTHORIZED else sentence,
             code=EXIT_CODES.get(int(problem["status"]), ExitCode.FAILED),
             hint=hint_for(kind, problem),
         )
@@ -266,7 +269,7 @@ class Session:
             problem = {**answer.json(), "status": answer.status_code}
         except (ValueError, TypeError):
             raise self._unlike_forewarn(answer) from None
-        raise RefusedError(problem)
+        raise RefusedError(problem, self.server)
 
     def _trusted(self) -> ssl.SSLContext | bool:
         if self.ca_file is None or not self.server.startswith("https:"):

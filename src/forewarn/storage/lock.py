@@ -9,13 +9,15 @@ from forewarn.storage.errors import DatabaseInUseError, DatabaseUnusableError
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock(file: IO[bytes]) -> None:
+    def lock_file(file: IO[bytes]) -> None:
+        """Lock *file* until it is closed, or fail with OSError."""
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
 
 else:
     import fcntl
 
-    def _lock(file: IO[bytes]) -> None:
+    def lock_file(file: IO[bytes]) -> None:
+        """Lock *file* until it is closed, or fail with OSError."""
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -33,7 +35,7 @@ class DatabaseLock:
             problem = f"its lock file {name.name} cannot be written ({error.strerror})"
             raise DatabaseUnusableError(path, problem) from error
         try:
-            _lock(self._file)
+            lock_file(self._file)
         except OSError as error:
             self._file.close()
             raise DatabaseInUseError(path) from error

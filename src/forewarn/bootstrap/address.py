@@ -1,0 +1,65 @@
+"""Where operators reach a running server, left in its state directory for commands beside it."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+
+from forewarn.operations.addresses import TcpAddress, parse_address
+from forewarn.settings import CONTROL_URL_FILE, Settings
+from forewarn.storage.lock import lock_file
+
+log = structlog.get_logger()
+
+
+@contextmanager
+def leave_address(settings: Settings, listener: socket.socket) -> Iterator[None]:
+    """Leave the address of *listener* in the state directory, locked while the server runs.
+
+    A file that nobody has locked was left by a server that was killed.
+    """
+    path = settings.state_directory / CONTROL_URL_FILE
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    except OSError as error:
+        # Commands can be told where the server is; that is no reason not to serve.
+        log.warning("control_url_not_left", path=str(path), error=error.strerror)
+        yield
+        return
+    with os.fdopen(descriptor, "wb") as file:
+        if os.name == "posix":
+            lock_file(file)
+        file.write(f"{_url(settings, listener)}\n".encode())
+        file.flush()
+        _put(draft, path)
+        try:
+            yield
+        finally:
+            _remove(path, os.fstat(file.fileno()))
+
+
+def _url(settings: Settings, listener: socket.socket) -> str:
+    where = parse_address(settings.control)
+    host = where.host if isinstance(where, TcpAddress) else ""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    scheme = "http" if settings.control_certificate is None else "https"
+    port = listener.getsockname()[1]
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _put(draft: Path, path: Path) -> None:
+    try:
+        draft.replace(path)
+    except OSError as error:  # on Windows a file that is open cannot be moved
+        draft.unlink(missing_ok=True)
+        log.warning("control_url_not_left", path=str(path), error=error.strerror)
+
+
+def _remove(path: Path, ours: os.stat_result) -> None:
+    # Another server may have the same state directory.
+    if path.exists() and os.path.samestat(path.stat(), ours):
+        path.unlink()

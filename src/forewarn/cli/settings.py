@@ -1,0 +1,106 @@
+"""What commands that talk to a server take from the environment and from a server beside them."""
+
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+from forewarn.settings import (
+    ADMIN_TOKEN_FILE,
+    CONTROL_ADDRESS,
+    CONTROL_URL_FILE,
+    SQLITE,
+    Origin,
+    Settings,
+    find_origins,
+    read_settings_file,
+)
+
+if sys.platform == "win32":
+
+    def _is_locked(file: IO[bytes]) -> bool:
+        return not file.closed
+
+else:
+    import fcntl
+
+    def _is_locked(file: IO[bytes]) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+class CliSettings(BaseSettings):
+    """Where the server is, and who is asking."""
+
+    model_config = SettingsConfigDict(env_prefix="FOREWARN_", frozen=True, env_ignore_empty=True)
+
+    server: str = f"http://{CONTROL_ADDRESS}"
+    token: str | None = Field(default=None, repr=False)
+    state_dir: Path = Path()
+    ca_file: Path | None = None
+
+    @property
+    def token_file(self) -> Path:
+        """Where a server on this machine leaves its admin token."""
+        return self.state_dir / ADMIN_TOKEN_FILE
+
+    @property
+    def control_url_file(self) -> Path:
+        """Where a running server on this machine leaves its address."""
+        return self.state_dir / CONTROL_URL_FILE
+
+    def find_token(self) -> str | None:
+        """Return the token: the one given, else the one a server on this machine has left."""
+        if self.token is not None:
+            return self.token
+        try:
+            text = self.token_file.read_text(encoding="ascii")
+        except (OSError, ValueError):
+            return None
+        return text.strip() or None
+
+
+def load_cli_settings() -> CliSettings:
+    """Return what commands need, from where a server that is started here would take it."""
+    served = {**read_settings_file(None), **EnvSettingsSource(Settings)()}
+    found: dict[str, Any] = {}
+    if "control" in served or "control_certificate" in served:
+        scheme = "https" if "control_certificate" in served else "http"
+        found["server"] = f"{scheme}://{served.get('control', CONTROL_ADDRESS)}"
+    if "state_dir" in served:
+        found["state_dir"] = Path(served["state_dir"])
+    elif "database" in served:
+        found["state_dir"] = Path(str(served["database"]).removeprefix(SQLITE)).parent
+    settings = CliSettings(**found)
+    if left := find_control_url(settings.control_url_file):
+        found["server"] = left
+    return CliSettings(**{**found, **EnvSettingsSource(CliSettings)()})
+
+
+def find_control_url(path: Path) -> str | None:
+    """Return the address that a running server has left at *path*; None if it runs no more."""
+    try:
+        with path.open("rb") as file:
+            url = file.read().decode("ascii").strip()
+            return url if url and _is_locked(file) else None
+    except (OSError, ValueError):
+        return None
+
+
+def find_cli_origins() -> dict[str, tuple[Origin, str]]:
+    """Return where `load_cli_settings` has what only commands need from, and by which name."""
+    settings = load_cli_settings()
+    has_token_file = settings.find_token() is not None
+    is_left = find_control_url(settings.control_url_file) is not None
+    found = {
+        "server": (Origin.FILE if is_left else find_origins({})["control"], "control"),
+        "token": (Origin.FILE if has_token_file else Origin.DEFAULT, "token"),
+        "ca_file": (Origin.DEFAULT, "ca_file"),
+    }
+    given = EnvSettingsSource(CliSettings)()
+    return found | {name: (Origin.ENVIRONMENT, name) for name in found if name in given}
