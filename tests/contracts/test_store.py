@@ -1382,3 +1382,14 @@ def test_database_is_made_for_its_owner_only(tmp_path: Path) -> None:
     store.close()
     assert {"forewarn.db", "forewarn.db-wal", "forewarn.db-shm"} <= kept.keys()
     assert {mode for name, mode in kept.items() if not name.endswith(".lock")} == {0o600}
+
+
+def test_soaks_are_kept_until_they_are_over(store: Store) -> None:
+    web, db = ScopeId("availability-set/web"), ScopeId("availability-set/db")
+    later = NOW + timedelta(hours=1)
+
+    store.write(lambda tx: tx.put_soak(web, NOW, at=NOW - timedelta(hours=1)))
+    assert store.read(lambda reading: reading.soaks()) == {web: NOW}
+    store.write(lambda tx: tx.put_soak(db, later, at=NOW))
+
+    assert store.read(lambda reading: reading.soaks()) == {db: later}

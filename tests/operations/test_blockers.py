@@ -689,6 +689,20 @@ def test_window_that_has_become_too_short(world: World) -> None:
     )
 
 
+def test_soak_of_another_maintenance_that_has_finished(world: World) -> None:
+    world.start("db", course=Course(soak=timedelta(hours=1)))
+    world.advance(hours=2)
+    assert world.explain().status is MaintenanceStatus.COMPLETED
+
+    other = world.start("db")
+
+    (blocker,) = world.explain(other.maintenance_id).standstill.blockers
+    assert blocker.kind is BlockerKind.SOAK
+    assert blocker.until == MONDAY + timedelta(hours=2, minutes=40)
+    world.advance(minutes=41)
+    assert world.blockers(other.maintenance_id).keys() == {ReasonKind.APPROVAL_OF_ANY}
+
+
 def test_soak_that_ends_when_the_window_has_closed(world: World) -> None:
     course = replace(nights("daily 08:00-09:00 UTC"), soak=timedelta(minutes=50))
     world.start("db", course=course)

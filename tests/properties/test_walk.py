@@ -452,12 +452,11 @@ class Walk(RuleBasedStateMachine):
     def check_step(self, maintenance: Maintenance, step: Step) -> None:
         course, own = maintenance.course, list(own_events(maintenance, self.events()))
         vms = [vm for share in step.shares for vm in share.resources]
-        ends = [
-            event.ended_at
-            for event in own
-            if event.outcome and event.scope_id in step.scope_ids and event.ended_at
-        ]
-        assert all(self.now >= ended + course.soak for ended in ends)
+        for event in self.events():
+            if event.maintenance_id and event.outcome and event.scope_id in step.scope_ids:
+                soak = self.snapshot.maintenances[event.maintenance_id].course.soak
+                assert event.ended_at
+                assert self.now >= event.ended_at + soak
         assert course.calendar == Calendar() or 8 <= self.now.hour < 11
         assert not own or not course.gates or self.gate_was_open(maintenance, step)
         for share in step.shares:

@@ -204,6 +204,11 @@ class ConfinedReading:
         """Return the place of the last line of the whole ledger."""
         return self._all.last_sequence()
 
+    def soaks(self) -> dict[ScopeId, datetime]:
+        """Return until when the scopes are left alone."""
+        found = self._all.soaks().items()
+        return {scope_id: until for scope_id, until in found if self._principal.covers(scope_id)}
+
     def last_polled_at(self, scope_id: ScopeId) -> datetime | None:
         """Return when one of the scopes was last polled."""
         return self._all.last_polled_at(scope_id) if self._principal.covers(scope_id) else None
@@ -319,6 +324,12 @@ class ConfinedTransaction(ConfinedReading):
         if not self._principal.covers(scope_id):
             self.refuse()
         self._tx.put_document(scope_id, document, at=at)
+
+    def put_soak(self, scope_id: ScopeId, until: datetime, *, at: datetime) -> None:
+        """Leave one of the scopes alone."""
+        if not self._principal.covers(scope_id):
+            self.refuse()
+        self._tx.put_soak(scope_id, until, at=at)
 
     def append_ledger(self, entry: LedgerEntry) -> None:
         """Add to the life of an event of the scopes."""

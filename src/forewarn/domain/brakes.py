@@ -96,13 +96,20 @@ class Facts:
         self.failures = tuple(unreleased(maintenance, self.own))
         self.failed_scopes = {event.scope_id for event in self.failures}
         self.in_flight = _by_scope(snapshot.events.values())
-        self.ends = _last_ends(self.own)
+        self.soaks = dict(snapshot.soaks)
+        for scope_id, ended_at in _last_ends(self.own).items():
+            self.note_end(scope_id, ended_at)
         self.steps_done = Counter(event.scope_id for event in self.own)
         self.sizes = set_sizes(snapshot.topology) if self.course.min_available else {}
         self.places = len({_place(event) for event in self.own if event.is_in_flight})
         self.ahead: dict[ScopeId, bool] = {}
         self.canaries_ahead: list[bool] = []
         self._openings: dict[timedelta, datetime | None] = {}
+
+    def note_end(self, scope_id: ScopeId, ended_at: datetime) -> None:
+        """Leave the scope alone for the soak after a step that ended then."""
+        until = ended_at + self.soak
+        self.soaks[scope_id] = max(until, self.soaks.get(scope_id, until))
 
     def move_to(self, now: datetime) -> None:
         """Go by what is so at a later moment."""
@@ -237,12 +244,10 @@ def _capacity(facts: Facts, step: Step) -> Brake | None:
 
 
 def _soak(facts: Facts, step: Step) -> Brake | None:
-    if not facts.soak:
-        return None
     soaking = {
-        scope_id: facts.ends[scope_id] + facts.soak
+        scope_id: until
         for scope_id in step.scope_ids
-        if scope_id in facts.ends and facts.ends[scope_id] + facts.soak > facts.now
+        if (until := facts.soaks.get(scope_id)) and until > facts.now
     }
     if not soaking:
         return None

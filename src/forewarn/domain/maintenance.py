@@ -194,6 +194,15 @@ def unreleased(
     )
 
 
+def soaks_until(maintenance: Maintenance, event: ScheduledEvent, *, speed: float) -> datetime:
+    """Return until when the scope of *event*, which has ended, is left alone after it.
+
+    What was withdrawn had no impact, so nothing has to soak.
+    """
+    ended_at = event.ended_at or event.created_at
+    return ended_at if event.outcome is None else ended_at + maintenance.course.soak / speed
+
+
 def draft_events(maintenance: Maintenance, step: Step) -> tuple[Draft, ...]:
     """Return the events that announce *step*."""
     return tuple(

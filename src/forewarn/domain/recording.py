@@ -1,6 +1,6 @@
 """What a snapshot becomes when that is recorded which was decided on it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
@@ -16,7 +16,8 @@ from forewarn.domain.actions import (
     TakeStep,
 )
 from forewarn.domain.event import ScheduledEvent, cancel, complete, schedule, start
-from forewarn.domain.maintenance import Maintenance, Step, draft_events
+from forewarn.domain.maintenance import Maintenance, Step, draft_events, soaks_until
+from forewarn.domain.names import ScopeId
 from forewarn.domain.overdue import NoteOverdue
 from forewarn.domain.policy import usual_notice
 from forewarn.domain.scenario import take_step
@@ -35,10 +36,12 @@ def record(
     events = dict(snapshot.events)
     maintenances = dict(snapshot.maintenances)
     runs = dict(snapshot.scenario_runs)
+    soaks = dict(snapshot.soaks)
     for action in actions:
         match action:
             case StartEvent() | CompleteEvent() | CancelEvent() | NoteOverdue():
                 events[action.event_id] = _change(events[action.event_id], action, now)
+                soaks |= _soak(snapshot, soaks, events[action.event_id])
             case ScheduleStep():
                 maintenance = maintenances[action.maintenance_id]
                 made = _announce(snapshot, maintenance, action.step, now, event_ids)
@@ -61,7 +64,9 @@ def record(
                 runs[action.run_id] = replace(runs[action.run_id], finished_at=now)
             case _:
                 assert_never(action)
-    return replace(snapshot, events=events, maintenances=maintenances, scenario_runs=runs)
+    return replace(
+        snapshot, events=events, maintenances=maintenances, scenario_runs=runs, soaks=soaks
+    )
 
 
 def without_ended(snapshot: Snapshot) -> Snapshot:
@@ -94,6 +99,17 @@ def _change(
             return replace(event, overdue_at=now)
         case _:
             assert_never(action)
+
+
+def _soak(
+    snapshot: Snapshot, soaks: Mapping[ScopeId, datetime], event: ScheduledEvent
+) -> dict[ScopeId, datetime]:
+    """Return until when the scope of *event* is left alone, if it has just ended."""
+    maintenance = snapshot.maintenances.get(event.maintenance_id) if event.maintenance_id else None
+    if maintenance is None or event.ended_at is None:
+        return {}
+    until = soaks_until(maintenance, event, speed=snapshot.speed)
+    return {event.scope_id: max(until, soaks.get(event.scope_id, until))}
 
 
 def _announce(

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.gate import Answer, Question
 from forewarn.domain.impact import Impact
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScheduleName, VmName
+from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScheduleName, ScopeId, VmName
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.server_pause import ServerPause
@@ -24,7 +24,7 @@ class Snapshot:
     those not finished. *impacts* is what the executors last said and *answers* what the gates did;
     where nothing is known since the lease began, nothing is there. Events are overdue
     *overdue_after* their time, if ever. *speed* divides notice and soak. Nothing begins during a
-    *server_pause*.
+    *server_pause*, and no step in a scope before *soaks* says.
     """
 
     topology: Topology
@@ -37,3 +37,4 @@ class Snapshot:
     overdue_after: timedelta | None = None
     speed: float = 1
     server_pause: ServerPause | None = None
+    soaks: Mapping[ScopeId, datetime] = field(default_factory=dict)

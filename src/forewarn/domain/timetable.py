@@ -143,7 +143,7 @@ class _Timetable:
 
     def _end(self, number: int, scope_id: ScopeId) -> None:
         facts = self._facts
-        facts.ends[scope_id] = facts.now
+        facts.note_end(scope_id, facts.now)
         facts.own = tuple(
             complete(start(event, now=facts.now), outcome=Outcome.SUCCEEDED, now=facts.now)
             if event.scope_id == scope_id and event.is_in_flight

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.maintenance import soaks_until
 from forewarn.domain.notification import Notification, phase_of, targets_of
 from forewarn.domain.policy import Policy
 from forewarn.domain.publication import publish
@@ -43,11 +44,25 @@ def record_events(tx: Transaction, context: Context, deeds: Iterable[Deed]) -> N
         )
         for message in messages:
             tx.put_notification(message)
+    _record_soaks(tx, context, [deed.event for deed in done])
     for scope_id in dict.fromkeys(deed.event.scope_id for deed in done):
         before = tx.document(scope_id)
         after = publish(before, tx.events_in_flight(scope_id))
         if after != before:
             tx.put_document(scope_id, after, at=context.now)
+
+
+def _record_soaks(tx: Transaction, context: Context, events: Iterable[ScheduledEvent]) -> None:
+    """Keep until when scopes are left alone, also for when the Maintenance has finished."""
+    known = None
+    for event in events:
+        maintenance = tx.maintenance(event.maintenance_id) if event.maintenance_id else None
+        if maintenance is None or event.outcome is None or not maintenance.course.soak:
+            continue
+        known = dict(tx.soaks()) if known is None else known
+        until = soaks_until(maintenance, event, speed=context.rules.speed)
+        known[event.scope_id] = max(until, known.get(event.scope_id, until))
+        tx.put_soak(event.scope_id, known[event.scope_id], at=context.now)
 
 
 def _messages(tx: Transaction, context: Context, deed: Deed) -> Iterator[Notification]:

@@ -37,4 +37,5 @@ def look(reading: Reading, impacts: Impacts, answers: Answers, rules: Rules) -> 
         overdue_after=rules.overdue_after,
         speed=rules.speed,
         server_pause=find_pause(reading),
+        soaks=reading.soaks(),
     )

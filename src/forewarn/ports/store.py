@@ -270,6 +270,10 @@ class Reading(Protocol):
 
     def last_polls(self, vms: Iterable[VmName]) -> Mapping[VmName, datetime]: ...
 
+    def soaks(self) -> Mapping[ScopeId, datetime]:
+        """Return until when scopes are left alone after a step, some of which may be over."""
+        ...
+
     def audit(
         self,
         *,
@@ -342,6 +346,10 @@ class Transaction(Reading, Protocol):
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None: ...
 
     def put_polls(self, polls: Mapping[VmName, datetime]) -> None: ...
+
+    def put_soak(self, scope_id: ScopeId, until: datetime, *, at: datetime) -> None:
+        """Leave the scope alone until then; forget what is over by *at*."""
+        ...
 
     def put_setting(self, name: str, value: str) -> None: ...
 

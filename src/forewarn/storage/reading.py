@@ -199,6 +199,10 @@ class SqlReading:
         rows = self._connection.execute(statements.PREVIEW_WIRES)
         return tuple((since, wire) for since, wire in rows)
 
+    def soaks(self) -> dict[ScopeId, datetime]:
+        """Return until when scopes are left alone after a step, some of which may be over."""
+        return {row["scope_id"]: row["until"] for row in self._rows(statements.SOAKS)}
+
     def last_polled_at(self, scope_id: ScopeId) -> datetime | None:
         """Return when the scope was last polled, as far as it was recorded."""
         moment: datetime | None = self._value(statements.LAST_POLLED_AT, scope_id=scope_id)

@@ -43,6 +43,7 @@ from forewarn.storage.tables import (
     schedules,
     settings,
     simulated_impacts,
+    soaks,
     tokens,
     vm_polls,
 )
@@ -157,6 +158,7 @@ PUT_MEMBERSHIP: Final = PreparedInsert(upsert(memberships, "vm", "since"))
 PUT_PREVIEW_WIRE: Final = PreparedInsert(upsert(preview_wires, "since"))
 PUT_POLL: Final = PreparedInsert(upsert(polls, "scope_id"))
 PUT_VM_POLL: Final = PreparedInsert(upsert(vm_polls, "vm"))
+PUT_SOAK: Final = PreparedInsert(upsert(soaks, "scope_id"))
 PUT_SETTING: Final = PreparedInsert(upsert(settings, "name"))
 PUT_TOKEN: Final = PreparedInsert(upsert(tokens, "token_hash"))
 PUT_ANSWER: Final = PreparedInsert(upsert(kept_answers, "who", "key"))
@@ -356,6 +358,8 @@ PRUNE_NOTIFICATIONS: Final = delete(outbox).where(
     HAS_NOTIFICATION_STATUS, outbox.c.ended_at < bindparam("ended_before")
 )
 
+SOAKS: Final = select(soaks)
+FORGET_SOAKS: Final = delete(soaks).where(soaks.c.until <= bindparam("at"))
 LAST_POLLED_AT: Final = select(polls.c.last_polled_at).where(
     polls.c.scope_id == bindparam("scope_id")
 )

@@ -177,6 +177,13 @@ vm_polls: Final = Table(
     Column("last_polled_at", Moment, nullable=False),
 )
 
+soaks: Final = Table(
+    "soaks",
+    metadata,
+    Column("scope_id", String, primary_key=True),
+    Column("until", Moment, nullable=False),
+)
+
 ledger: Final = Table(
     "ledger",
     metadata,

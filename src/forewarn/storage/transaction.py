@@ -122,6 +122,11 @@ class SqlTransaction(SqlReading):
         """Remember how 2017-03-01 is written from now on."""
         statements.PUT_PREVIEW_WIRE.run(self._connection, at, wire)
 
+    def put_soak(self, scope_id: ScopeId, until: datetime, *, at: datetime) -> None:
+        """Leave the scope alone until then; forget what is over by *at*."""
+        self._connection.execute(statements.FORGET_SOAKS, {"at": at})
+        statements.PUT_SOAK.run(self._connection, scope_id, until)
+
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None:
         """Remember that the scope was polled."""
         statements.PUT_POLL.run(self._connection, scope_id, at)
