@@ -91,6 +91,7 @@ def test_names_of_the_server_are_completed(run: Run, environment: dict[str, str]
     assert begun.exit_code == 0
 
     assert complete("forewarn vm show we", environment) == ["web-0", "web-1"]
+    assert complete("forewarn host show kv", environment) == ["kvm-0", "kvm-1"]
     assert complete("forewarn event create --resource so", environment) == ["solo"]
     assert complete("forewarn event show 0", environment) == [FIRST]
     assert complete("forewarn maintenance status 0", environment) == [f"{FIRST[:-1]}4"]

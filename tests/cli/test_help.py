@@ -26,6 +26,7 @@ NOUNS = {
 VERBS = {
     "fleet": {"apply", "export", "show"},
     "vm": {"add", "list", "show", "remove", "restart", "redeploy"},
+    "host": {"list", "show", "close", "open"},
     "event": {
         "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",
         "explain", "watch", "seen",

@@ -154,3 +154,26 @@ def test_times_are_told_from_the_servers_clock(run: Run, environment: dict[str, 
     assert "not before:     2026-01-05 08:15:00Z (in 14 min)" in one
     assert "created:        2026-01-05 08:00:00Z (60 s ago)" in one
     assert "min" not in absolute
+
+
+def test_sixty_hosts_are_sixty_lines(
+    empty_run: Run, environment: dict[str, str], tmp_path: Path
+) -> None:
+    labels = '{ cluster = "frankfurt-1", rack = "r17", generation = "g9" }'
+    (tmp_path / "sixty.toml").write_text(
+        "".join(
+            f'[[host]]\nname = "kvm-{number}"\nlabels = {labels}\n'
+            f'[[virtual_machine]]\nname = "vm-{number}"\nhost = "kvm-{number}"\n'
+            for number in range(60)
+        )
+    )
+    assert empty_run("fleet", "apply", "sixty.toml").exit_code == 0
+    for number in range(60):
+        assert empty_run("host", "close", f"kvm-{number}").exit_code == 0
+    started = empty_run("maintenance", "start", "--type", "Freeze", "--host", "kvm-7")
+    assert started.exit_code == 0
+
+    code, seen = on_terminal(environment, "host", "list")
+
+    assert (code, len(seen.splitlines())) == (0, 61)
+    assert "kvm-59" in seen

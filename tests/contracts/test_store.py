@@ -25,6 +25,7 @@ from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.publication import FIRST_DOCUMENT, show
 from forewarn.domain.scenario import Announcement, Intervention, ScenarioRun
 from forewarn.domain.topology import (
+    Closure,
     DeliveryScope,
     Host,
     ScopeKind,
@@ -179,7 +180,8 @@ def _fleet(*names: str) -> Topology:
     ]
     lone = [standalone(VmName(name)) for name in names[1:]]
     vms += [VirtualMachine(name=VmName(each.name), scope_id=each.scope_id) for each in lone]
-    hosts = [Host(name=HostName("kvm-2"), labels={"room": "b"})]
+    closure = Closure(closed_at=NOW, closed_by="alice", closed_reason="new kernel")
+    hosts = [Host(name=HostName("kvm-2"), labels={"room": "b"}, closure=closure)]
     return build_topology(scopes=[web, batch, *lone], virtual_machines=vms, hosts=hosts)
 
 

@@ -320,3 +320,21 @@ def test_vm_that_is_moved_to_another_scope_reads_a_higher_incarnation(
     assert alone.incarnation == 2
     assert together.incarnation > alone.incarnation
     assert server.poll("web-0").body == together.body
+
+
+def test_server_starts_although_its_file_has_a_new_machine_on_a_closed_host(
+    start_server: ServerMaker,
+) -> None:
+    server = start_server()
+    spare = '[[host]]\nname = "kvm-1"\n'
+    late = '[[virtual_machine]]\nname = "late"\nhost = "kvm-1"\n'
+    server.fleet.write_text(server.fleet.read_text() + spare)
+    server.restart()
+    server.command("host", "close", "kvm-1", "--reason", "new kernel")
+    server.fleet.write_text(server.fleet.read_text() + late)
+
+    server.restart()
+
+    shown = server.command("host", "show", "kvm-1")
+    assert shown["virtual_machines"] == ["late"]
+    assert (shown["closed_by"], shown["closed_reason"]) == ("admin", "new kernel")

@@ -21,6 +21,7 @@ from forewarn.operations.fleet_lines import FleetLines, subject_of
 from forewarn.operations.inventory import apply_fleet, find_vm
 from forewarn.operations.pausing import pause_server
 from forewarn.operations.restoring import AHEAD, take_over_backup
+from forewarn.operations.safeguards import ApplyOptions
 from forewarn.operations.toml_lines import place
 from forewarn.ports.clock import Clock
 from forewarn.ports.store import Store, StoreError, Transaction
@@ -137,7 +138,8 @@ def _begin(tx: Transaction, settings: Settings, fleet: Fleet | None, now: dateti
     context = Context(who=ADMIN, now=clock.now(), at=now, new_id=new_id, rules=make_rules(settings))
     is_restored = take_over_backup(tx, context)
     if fleet is not None:
-        apply_fleet(tx, context, fleet)
+        # What a host is doing must not keep the server from answering polls.
+        apply_fleet(tx, context, fleet, options=ApplyOptions(as_is=True))
     if settings.paused:
         pause_server(tx, context, "started with --paused")
     if settings.default_vm is not None:

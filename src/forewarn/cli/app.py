@@ -16,6 +16,7 @@ from forewarn.cli import (
     fault,
     fleet,
     gate,
+    host,
     maintenance,
     notification,
     scenario,
@@ -32,7 +33,18 @@ from forewarn.cli.server import pause, resume
 from forewarn.cli.session import command
 
 _RARE: Final = frozenset(
-    {"calendar", "clock", "completion", "config", "db", "emulator", "fault", "pause", "resume"}
+    {
+        "calendar",
+        "clock",
+        "completion",
+        "config",
+        "db",
+        "emulator",
+        "fault",
+        "gate",
+        "pause",
+        "resume",
+    }
 )
 """The commands that the help only names, so that it fits a screen."""
 
@@ -46,7 +58,7 @@ class _Screenful(TyperGroup):
         super().format_commands(ctx, formatter)
         self.commands = known
         formatter.write_paragraph()
-        formatter.write_text(f"Also, each with --help: {', '.join(sorted(_RARE & known.keys()))}.")
+        formatter.write_text(f"Also, with --help: {', '.join(sorted(_RARE & known.keys()))}.")
 
 
 app = typer.Typer(
@@ -60,8 +72,8 @@ app = typer.Typer(
 app.command(short_help="Watch a roll-out go through a fleet.")(demo)
 app.command()(serve)
 for noun in (
-    fleet, vm, event, maintenance, gate, scenario, clock, notification, fault, emulator, token, db,
-    config,
+    fleet, vm, host, event, maintenance, gate, scenario, clock, notification, fault, emulator,
+    token, db, config,
 ):  # fmt: skip
     app.add_typer(noun.app)
 command(app, "calendar")(calendar)

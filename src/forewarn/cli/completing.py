@@ -25,6 +25,11 @@ def vm_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     return _complete(ctx, incomplete, _vms)
 
 
+def host_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the hosts that *incomplete* may become."""
+    return _complete(ctx, incomplete, _hosts)
+
+
 def event_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return the events in flight that *incomplete* may become."""
     return _complete(ctx, incomplete, _events)
@@ -49,6 +54,11 @@ def _complete(
 def _vms(session: Session) -> Iterator[tuple[str, str]]:
     for vm in _several(session, "virtual-machines"):
         yield vm["name"], vm["scope_id"]
+
+
+def _hosts(session: Session) -> Iterator[tuple[str, str]]:
+    for host in _several(session, "hosts"):
+        yield host["name"], f"{len(host['virtual_machines'])} virtual machines"
 
 
 def _events(session: Session) -> Iterator[tuple[str, str]]:

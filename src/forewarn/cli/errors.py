@@ -67,7 +67,7 @@ HINTS: Final[Mapping[str, str]] = {
     "token-order": "try: forewarn token create --help",
     "unknown-event": "try: forewarn event list",
     "unknown-virtual-machine": "try: forewarn vm list",
-    "unknown-host": "try: forewarn vm list",
+    "unknown-host": "try: forewarn host list",
     "unknown-selection": "try: forewarn fleet show",
     "unknown-labels": "try: forewarn fleet export",
     "unknown-maintenance": "try: forewarn maintenance list",

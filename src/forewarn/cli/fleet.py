@@ -17,7 +17,7 @@ from forewarn.cli.fleet_changes import print_change, print_rehearsed_change
 from forewarn.cli.output import Row, print_table
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import RefusedError, Session, command, noun
-from forewarn.cli.vm import COLUMNS
+from forewarn.cli.vm import COLUMNS, AsIs
 from forewarn.operations.fleet import write_fleet_file
 from forewarn.operations.fleet_lines import FleetLines
 from forewarn.operations.toml_lines import syntax_line
@@ -37,6 +37,7 @@ def apply(  # noqa: PLR0913 - one for each flag
     allow_removals: Annotated[
         int, typer.Option(min=0, metavar="N", help="How many machines --prune may remove.")
     ] = 0,
+    as_is: AsIs = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -53,6 +54,7 @@ def apply(  # noqa: PLR0913 - one for each flag
         "prune": prune,
         "skip_busy": skip_busy,
         "allow_removals": allow_removals,
+        "as_is": as_is,
         "dry_run": dry_run,
     }
     try:

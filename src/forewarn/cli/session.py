@@ -24,7 +24,7 @@ from forewarn.cli.settings import load_cli_settings
 
 P = ParamSpec("P")
 
-_ONWARD: Final = frozenset({"virtual_machines"})
+_ONWARD: Final = frozenset({"virtual_machines", "hosts"})
 """The lists that are in fleet order."""
 _BROKEN: Final = (
     httpx2.ReadError,
@@ -139,6 +139,7 @@ class Session:
         timeout: httpx2.Timeout | None = None,
         dry_run: bool = False,
         takes_key: bool = True,
+        as_is: bool = False,
     ) -> Any:
         """Have something done at *path* and return the answer; or what it would be.
 
@@ -146,7 +147,7 @@ class Session:
         """
         key = secrets.token_hex(16) if takes_key else None
         request = {"json": body, "timeout": timeout or self._timeout(), "key": key}
-        return self._ask("POST", path, params=_dryness(dry_run=dry_run), **request)
+        return self._ask("POST", path, params=_flags(dry_run=dry_run, as_is=as_is), **request)
 
     def post_followed(self, *path: str, body: object, note: Callable[[Row], None]) -> Any:
         """Have something done that takes long: tell *note* how far it is, return the answer."""
@@ -175,7 +176,7 @@ class Session:
 
     def delete(self, *path: str, dry_run: bool = False) -> Any:
         """Remove what is at *path*, or tell what that would do."""
-        return self._ask("DELETE", path, params=_dryness(dry_run=dry_run))
+        return self._ask("DELETE", path, params=_flags(dry_run=dry_run))
 
     def show(self, answer: Any, print_it: Callable[[Any], None]) -> None:
         """Print *answer* as asked for: with *print_it*, or as it is."""
@@ -380,5 +381,5 @@ def _send_again(client: httpx2.Client, asked: httpx2.Request, broken: Exception)
         raise broken from None  # that nobody listens any more does not undo the first time
 
 
-def _dryness(*, dry_run: bool) -> dict[str, bool]:
-    return {"dry_run": True} if dry_run else {}
+def _flags(**given: bool) -> dict[str, bool]:
+    return {name: True for name, is_given in given.items() if is_given}

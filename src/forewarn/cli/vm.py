@@ -19,6 +19,7 @@ Name = Annotated[
     str,
     typer.Argument(metavar="NAME", help="The virtual machine.", autocompletion=vm_names),
 ]
+AsIs = Annotated[bool, typer.Option("--as-is", help="State a fact, whatever its host is doing.")]
 
 
 def _last_poll(vm: Row) -> object:
@@ -67,6 +68,7 @@ def add(  # noqa: PLR0913 - one for each flag
     host: Annotated[str | None, typer.Option(help="The host that carries it.")] = None,
     address: Annotated[list[str] | None, typer.Option(help="An IP address; repeat it.")] = None,
     vm_id: Annotated[str | None, typer.Option(help="Else one is made.")] = None,
+    as_is: AsIs = False,
     dry_run: DryRun = False,
 ) -> None:
     """Add one virtual machine to the fleet.
@@ -85,7 +87,7 @@ def add(  # noqa: PLR0913 - one for each flag
         "addresses": address,
         "vm_id": vm_id,
     }
-    added = session.post("virtual-machines", body=declared, dry_run=dry_run)
+    added = session.post("virtual-machines", body=declared, dry_run=dry_run, as_is=as_is)
     if dry_run:
         show_rehearsed(session, added, _print_one)
     else:

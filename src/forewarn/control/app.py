@@ -18,6 +18,7 @@ from forewarn.control import (
     fleet,
     gates,
     health,
+    hosts,
     maintenances,
     metrics,
     notifications,
@@ -42,6 +43,7 @@ _NOUNS: Final = (
     fleet,
     virtual_machines,
     places,
+    hosts,
     seen,
     watching,  # before an event that could be called so
     events,

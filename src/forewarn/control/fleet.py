@@ -104,7 +104,10 @@ def _apply(caller: Caller, body: list[bytes], progress: Progress) -> bytes:
 def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progress) -> FleetChange:
     context = caller.services.context(caller.principal.name)
     options = ApplyOptions(
-        prune=order.prune, skip_busy=order.skip_busy, allow_removals=order.allow_removals
+        prune=order.prune,
+        skip_busy=order.skip_busy,
+        allow_removals=order.allow_removals,
+        as_is=order.as_is,
     )
     plan = caller.read(
         lambda reading: plan_fleet(reading, context, fleet, options),

@@ -1,6 +1,6 @@
-"""/availability-sets, /cloud-services, /scale-sets and /hosts: where virtual machines are."""
+"""/availability-sets, /cloud-services and /scale-sets: whom virtual machines share events with."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from operator import attrgetter
 
@@ -10,12 +10,10 @@ from starlette.responses import Response
 
 from forewarn.control.caller import Caller, Viewing
 from forewarn.control.paging import LINKED, Paged, Paging
-from forewarn.domain.errors import UnknownHostError
 from forewarn.domain.names import name_key
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology
 from forewarn.operations.maintenances import UnknownSelectionError
-from forewarn.protocol.errors import ForewarnError
 
 router = APIRouter(tags=["places"])
 
@@ -39,20 +37,6 @@ class SetsView(BaseModel):
     """Every set of one kind, in fleet order."""
 
     sets: tuple[SetView, ...]
-
-
-class HostView(BaseModel):
-    """A host and whom it carries."""
-
-    name: str
-    labels: Mapping[str, str]
-    virtual_machines: tuple[str, ...]
-
-
-class HostsView(BaseModel):
-    """Every host."""
-
-    hosts: tuple[HostView, ...]
 
 
 @router.get("/availability-sets", response_model=SetsView, responses=LINKED)
@@ -91,55 +75,26 @@ def show_scale_set(caller: Viewing, name: str) -> SetView:
     return _show(caller, ScopeKind.SCALE_SET, name)
 
 
-@router.get("/hosts", response_model=HostsView, responses=LINKED)
-def list_hosts(caller: Viewing, paging: Paged) -> Response:
-    """Return every host."""
-    return _page("hosts", list(_all_hosts(caller)), paging, UnknownHostError)
-
-
-@router.get("/hosts/{name}")
-def show_host(caller: Viewing, name: str) -> HostView:
-    """Return one host."""
-    hosts = list(_all_hosts(caller))
-    return hosts[_find(hosts, name, UnknownHostError)]
-
-
 def _list(caller: Caller, paging: Paging, kind: ScopeKind) -> Response:
-    return _page("sets", list(_all_sets(caller, kind)), paging, UnknownSelectionError)
+    sets = list(_all_sets(caller, kind))
+    begin = 0 if paging.after is None else _find(sets, paging.after) + 1
+    return paging.first("sets", sets[begin:], lambda view: view, attrgetter("name"))
 
 
 def _show(caller: Caller, kind: ScopeKind, name: str) -> SetView:
     sets = list(_all_sets(caller, kind))
-    return sets[_find(sets, name, UnknownSelectionError)]
+    return sets[_find(sets, name)]
 
 
-def _page(
-    noun: str,
-    views: Sequence[SetView | HostView],
-    paging: Paging,
-    unknown: Callable[[str], ForewarnError],
-) -> Response:
-    begin = 0 if paging.after is None else _find(views, paging.after, unknown) + 1
-    return paging.first(noun, views[begin:], lambda view: view, attrgetter("name"))
-
-
-def _find(
-    views: Sequence[SetView | HostView],
-    name: str,
-    unknown: Callable[[str], ForewarnError],
-) -> int:
+def _find(views: Sequence[SetView], name: str) -> int:
     for place, view in enumerate(views):
         if name_key(view.name) == name_key(name):
             return place
-    raise unknown(name)
+    raise UnknownSelectionError(name)
 
 
 def _all_sets(caller: Caller, kind: ScopeKind) -> Iterator[SetView]:
     return _sets(caller.read(lambda reading: reading.topology()), kind)
-
-
-def _all_hosts(caller: Caller) -> Iterator[HostView]:
-    return _hosts(caller.read(lambda reading: reading.topology()))
 
 
 def _sets(topology: Topology, kind: ScopeKind) -> Iterator[SetView]:
@@ -169,16 +124,6 @@ def _sets(topology: Topology, kind: ScopeKind) -> Iterator[SetView]:
             ),
             virtual_machines=tuple(members.get(name, ())),
         )
-
-
-def _hosts(topology: Topology) -> Iterator[HostView]:
-    carried: dict[str, list[str]] = {}
-    for vm in topology.virtual_machines.values():
-        if vm.host is not None:
-            carried.setdefault(vm.host, []).append(vm.name)
-    for host in topology.hosts.values():
-        vms = tuple(carried.get(host.name, ()))
-        yield HostView(name=host.name, labels=host.labels, virtual_machines=vms)
 
 
 def _seconds(duration: timedelta | None) -> int | None:

@@ -53,6 +53,7 @@ from forewarn.operations.notifications import (
     UnknownNotificationError,
     UnknownTargetError,
 )
+from forewarn.operations.placements import HostClosedError
 from forewarn.operations.repeats import IdempotencyKeyReusedError
 from forewarn.operations.safeguards import (
     EmptyFleetError,
@@ -156,6 +157,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     TooManyRemovalsError: HTTPStatus.CONFLICT,
     EmptyFleetError: HTTPStatus.CONFLICT,
     VirtualMachineExistsError: HTTPStatus.CONFLICT,
+    HostClosedError: HTTPStatus.CONFLICT,
     ClockError: HTTPStatus.CONFLICT,
     PreconditionFailedError: HTTPStatus.PRECONDITION_FAILED,
     IdempotencyKeyReusedError: HTTPStatus.UNPROCESSABLE_ENTITY,

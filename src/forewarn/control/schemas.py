@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import (
     BaseModel,
@@ -35,6 +35,7 @@ Moment = Annotated[
 ]
 Names = Annotated[list[Text], Field(max_length=100_000)]
 Labels = Annotated[dict[Text, Text], Field(max_length=100)]
+AS_IS: Final = "State facts: place virtual machines also on hosts that are closed or worked on."
 
 
 class _Request(BaseModel):
@@ -89,6 +90,12 @@ class PauseRequest(_Request):
     reason: Text = ""
 
 
+class CloseRequest(_Request):
+    """Have a host take no more virtual machines."""
+
+    reason: Text = ""
+
+
 class FleetRequest(_Request):
     """Declare the fleet, in the structure of the fleet file."""
 
@@ -101,6 +108,7 @@ class FleetRequest(_Request):
         StrictInt,
         Field(ge=0, description="How many machines prune may remove if it removes many."),
     ] = 0
+    as_is: Annotated[StrictBool, Field(description=AS_IS)] = False
     dry_run: Annotated[StrictBool, Field(description="Tell what would change.")] = False
 
 

@@ -1,8 +1,9 @@
 """/virtual-machines: one by one, and what their owners ask for."""
 
 from operator import attrgetter
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Caller, Operating, Viewing
@@ -18,6 +19,7 @@ from forewarn.control.paging import LINKED, Paged
 from forewarn.control.problems import VirtualMachineExistsError
 from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.control.schemas import (
+    AS_IS,
     EventView,
     FleetChangeView,
     VirtualMachineRequest,
@@ -31,10 +33,13 @@ from forewarn.operations.events import operate
 from forewarn.operations.fleet import Fleet, read_fleet
 from forewarn.operations.inventory import apply_fleet, find_vm, remove_vm
 from forewarn.operations.repeats import RequestKey
+from forewarn.operations.safeguards import ApplyOptions
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventType
 
 router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
+
+AsIs = Annotated[bool, Query(description=AS_IS)]
 
 
 @router.get("", response_model=VirtualMachinesView, responses=LINKED)
@@ -62,13 +67,14 @@ def list_virtual_machines(caller: Viewing, paging: Paged) -> Response:
     responses=would_answer(VirtualMachineView),
 )
 def add_virtual_machine(
-    caller: Administering, key: Key, request: VirtualMachineRequest
+    caller: Administering, key: Key, request: VirtualMachineRequest, *, as_is: AsIs = False
 ) -> VirtualMachineView:
     """Add one virtual machine to the fleet."""
     declared = request.model_dump(exclude_none=True)
     fleet = read_fleet({"virtual_machine": [declared]})
+    options = ApplyOptions(as_is=as_is)
     return caller.write_once(
-        key, VirtualMachineView, lambda tx, context: _add(tx, context, fleet, request.name)
+        key, VirtualMachineView, lambda tx, context: _add(tx, context, fleet, options)
     )
 
 
@@ -120,14 +126,17 @@ def redeploy_virtual_machine(caller: Operating, key: Key, name: str) -> EventVie
     return _operate(caller, key, name, EventType.REDEPLOY)
 
 
-def _add(tx: Transaction, context: Context, fleet: Fleet, name: str) -> VirtualMachineView:
-    key = name_key(name)
+def _add(
+    tx: Transaction, context: Context, fleet: Fleet, options: ApplyOptions
+) -> VirtualMachineView:
+    (declared,) = fleet.virtual_machines
+    key = name_key(declared.name)
     for known in tx.topology().virtual_machines:
         if name_key(known) == key:
             raise VirtualMachineExistsError(known)
-    apply_fleet(tx, context, fleet, action="vm add")
+    apply_fleet(tx, context, fleet, options=options, action="vm add")
     topology = tx.topology()
-    return virtual_machine_view(find_vm(topology, name), topology)
+    return virtual_machine_view(find_vm(topology, declared.name), topology)
 
 
 def _shown(reading: Reading, name: str) -> bytes:

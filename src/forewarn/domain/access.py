@@ -35,7 +35,10 @@ class Role(StrEnum):
 
 MAY: Final[Mapping[Role, str]] = {
     Role.VIEWER: "read everything but tokens and the audit",
-    Role.OPERATOR: "handle events and Maintenances, restart and redeploy virtual machines",
+    Role.OPERATOR: (
+        "handle events and Maintenances, close and open hosts, "
+        "restart and redeploy virtual machines"
+    ),
     Role.ADMIN: (
         "change the fleet, tokens, faults, scenarios, notifications and the clock, "
         "pause the server, and read the audit"

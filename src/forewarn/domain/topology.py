@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from ipaddress import IPv6Address, ip_address
 from itertools import chain
@@ -67,11 +67,21 @@ class DeliveryScope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Closure:
+    """Since when a host takes no more virtual machines, on whose word and why."""
+
+    closed_at: datetime
+    closed_by: str
+    closed_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A machine that carries virtual machines."""
+    """A machine that carries virtual machines. A closed one keeps those it has."""
 
     name: HostName
     labels: Mapping[str, str] = field(default_factory=dict)
+    closure: Closure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

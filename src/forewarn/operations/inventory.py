@@ -25,6 +25,8 @@ from forewarn.domain.topology import (
 from forewarn.operations.context import Context
 from forewarn.operations.differences import Alteration, Difference, find_differences
 from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet, refuse_mistakes
+from forewarn.operations.hosts import merge_hosts
+from forewarn.operations.placements import check_placements
 from forewarn.operations.recording import record_audit
 from forewarn.operations.safeguards import (
     ApplyOptions,
@@ -133,11 +135,13 @@ def apply_fleet(
     if plan.change.needed_removals > options.allow_removals:
         raise TooManyRemovalsError(plan.change.needed_removals, len(before.virtual_machines))
     after = plan.after
+    check_placements(before, after, as_is=options.as_is)
     if after != before:
         tx.put_topology(after, plan.prepared)
         _keep_incarnations_rising(tx, context, before, after)
         _record_moves(tx, context, before, after)
-        record_audit(tx, context, action, _summary(plan.change))
+        detail = "stated as a fact" if options.as_is else ""
+        record_audit(tx, context, action, _summary(plan.change), detail=detail)
     return plan.change
 
 
@@ -158,6 +162,7 @@ def plan_fleet(
     if busy:
         rest = leave_as_is(fleet, before, busy.keys())
         after = declare(before, rest, context, prune=options.prune)
+    check_placements(before, after, as_is=options.as_is)
     change = _compare(before, after)
     skipped = tuple(
         SkippedMachine(vm=vm, reason=str(refusal), event_ids=refusal.event_ids)
@@ -199,12 +204,10 @@ def declare(before: Topology, fleet: Fleet, context: Context, *, prune: bool) ->
     }
     # What was there keeps its place in fleet order.
     vms = {**staying, **made}
-    hosts = {} if prune else dict(before.hosts)
-    hosts |= {host.name: host for host in fleet.hosts}
     return build_topology(
         scopes=_used_scopes(scopes.values(), vms.values()),
         virtual_machines=vms.values(),
-        hosts=hosts.values(),
+        hosts=merge_hosts(before, fleet.hosts, prune=prune),
         refuse=lambda found: refuse_mistakes(_all_mistakes(fleet, found)),
     )
 

@@ -54,12 +54,14 @@ class ApplyOptions:
     """How a declaration is applied.
 
     *prune* removes what it leaves out, *allow_removals* machines at most where that is many;
-    *skip_busy* leaves machines as they are that cannot be moved or removed now.
+    *skip_busy* leaves machines as they are that cannot be moved or removed now. *as_is* states
+    facts: the machines are on these hosts already, so nothing that a host is doing refuses them.
     """
 
     prune: bool = False
     skip_busy: bool = False
     allow_removals: int = 0
+    as_is: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,19 +5,20 @@ database tells whether the copy still holds; what is written are the rows that d
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from threading import Lock
 from typing import Any, Final
 
 from sqlalchemy import Connection, Delete, Select, Table, bindparam, delete, select
 
 from forewarn.domain.policy import Policy
-from forewarn.domain.topology import DeliveryScope, Host, Topology, VirtualMachine
+from forewarn.domain.topology import Closure, DeliveryScope, Host, Topology, VirtualMachine
 from forewarn.storage.statements import PUT_SETTING, SETTING, PreparedInsert, upsert
 from forewarn.storage.tables import delivery_scopes, hosts, virtual_machines
 
 TOPOLOGY_VERSION: Final = "topology_version"
 """The setting that counts the changes of the topology."""
+_CLOSURE: Final = tuple(each.name for each in fields(Closure))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,11 +174,21 @@ def _read_scope(row: Mapping[str, Any]) -> DeliveryScope:
 
 
 def _host_row(host: Host) -> dict[str, object]:
-    return {"labels": host.labels}
+    closure = host.closure
+    return {
+        "labels": host.labels,
+        **{name: None if closure is None else getattr(closure, name) for name in _CLOSURE},
+    }
 
 
 def _read_host(row: Mapping[str, Any]) -> Host:
-    return Host(name=row["name"], labels=row["labels"])
+    closure = {name: row[name] for name in _CLOSURE}
+    is_open = closure["closed_at"] is None
+    return Host(
+        name=row["name"],
+        labels=row["labels"],
+        closure=None if is_open else Closure(**closure),
+    )
 
 
 def _vm_row(vm: VirtualMachine) -> dict[str, object]:

@@ -80,6 +80,9 @@ hosts: Final = Table(
     Column("name", String, primary_key=True),
     Column("position", WholeNumber, nullable=False),
     Column("labels", Labels, nullable=False),
+    Column("closed_at", Moment),
+    Column("closed_by", String),
+    Column("closed_reason", String),
 )
 
 virtual_machines: Final = Table(

@@ -20,7 +20,9 @@ def tag(api: httpx2.Client, path: str) -> str:
     return api.get(path).headers["etag"]
 
 
-@pytest.mark.parametrize("path", ["fleet", "virtual-machines/solo", "events/{}", "maintenances/{}"])
+@pytest.mark.parametrize(
+    "path", ["fleet", "virtual-machines/solo", "hosts/kvm-0", "events/{}", "maintenances/{}"]
+)
 def test_what_the_caller_has_is_not_sent_again(api: httpx2.Client, event: str, path: str) -> None:
     if path.startswith("maintenances"):
         event = api.post("maintenances", json=MAINTENANCE).json()["maintenance_id"]
@@ -51,6 +53,8 @@ def test_tag_changes_with_what_it_is_about(api: httpx2.Client, event: str) -> No
         ("POST events/{}/cancel", {"reason": "no"}, "events/{}"),
         ("POST virtual-machines/web-0/restart", None, "virtual-machines/web-0"),
         ("DELETE virtual-machines/web-0", None, "virtual-machines/web-0"),
+        ("POST hosts/kvm-0/close", {"reason": "no"}, "hosts/kvm-0"),
+        ("POST hosts/kvm-0/open", None, "hosts/kvm-0"),
         ("POST fleet", {"fleet": {"virtual_machine": [{"name": "new"}]}}, "fleet"),
         ("POST fleet", {"fleet": {}, "dry_run": True}, "fleet"),
     ],
@@ -107,6 +111,7 @@ def test_description_tells_which_routes_take_conditions_and_have_tags(app: FastA
     tagged = {
         "GET events/{event_id}",
         "GET fleet",
+        "GET hosts/{name}",
         "GET maintenances/{maintenance_id}",
         "GET virtual-machines/{name}",
     }
@@ -120,6 +125,8 @@ def test_description_tells_which_routes_take_conditions_and_have_tags(app: FastA
     assert taking["If-None-Match"] == taking["ETag"] == tagged
     assert taking["If-Match"] == events | steering | {
         "POST fleet",
+        "POST hosts/{name}/close",
+        "POST hosts/{name}/open",
         "POST virtual-machines/{name}/restart",
         "POST virtual-machines/{name}/redeploy",
         "DELETE virtual-machines/{name}",

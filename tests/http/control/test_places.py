@@ -1,4 +1,4 @@
-"""/availability-sets, /cloud-services, /scale-sets and /hosts."""
+"""/availability-sets, /cloud-services and /scale-sets."""
 
 import httpx2
 import pytest
@@ -10,7 +10,6 @@ FLEET = {
         {"name": "batch-0", "scale_set": "batch", "placement_group": "pg1", "host": "kvm-0"},
         {"name": "batch-1", "scale_set": "batch", "placement_group": "pg2"},
     ],
-    "host": [{"name": "spare", "labels": {"rack": "a"}}],
 }
 
 
@@ -40,15 +39,6 @@ def test_set_without_members_is_shown_too(places: httpx2.Client) -> None:
     assert places.get("cloud-services").json()["sets"] == [shop]
 
 
-def test_host_has_whom_it_carries(places: httpx2.Client) -> None:
-    assert places.get("hosts/kvm-0").json()["virtual_machines"] == ["web-0", "batch-0"]
-    assert places.get("hosts/spare").json() == {
-        "name": "spare",
-        "labels": {"rack": "a"},
-        "virtual_machines": [],
-    }
-
-
-@pytest.mark.parametrize("path", ["hosts/no", "availability-sets/batch", "scale-sets/web"])
+@pytest.mark.parametrize("path", ["availability-sets/batch", "scale-sets/web"])
 def test_what_is_not_there_is_not_found(places: httpx2.Client, path: str) -> None:
     assert places.get(path).status_code == 404

@@ -29,6 +29,8 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("DELETE", "virtual-machines/web-1", None),
     ("POST", "virtual-machines/web-1/restart", None),
     ("POST", "virtual-machines/web-1/redeploy", None),
+    ("POST", "hosts/kvm-0/close", {"reason": "new kernel"}),
+    ("POST", "hosts/kvm-0/open", None),
 ]
 
 

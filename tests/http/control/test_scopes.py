@@ -114,6 +114,23 @@ def test_single_things_of_other_scopes_are_not_there(
     assert len(admin.get("events").json()["events"]) == 1
 
 
+def test_hosts_are_shown_in_part_and_stay_as_they_are(
+    admin: httpx2.Client, web: httpx2.Client
+) -> None:
+    announce(admin, "web-0", "db-0")
+    host = admin.get("virtual-machines/web-0").json()["host"]
+
+    refused = web.post(f"hosts/{host}/close")
+
+    assert (refused.status_code, refused.json()["type"]) == (
+        403,
+        "urn:forewarn:problem:role-too-low",
+    )
+    shown = web.get(f"hosts/{host}").json()
+    assert shown["closed_at"] is None
+    assert [event["resources"] for event in shown["events"]] == [["web-0"]]
+
+
 def test_what_is_in_the_scopes_can_be_handled(admin: httpx2.Client, web: httpx2.Client) -> None:
     (event,) = announce(web, "web-0").json()["events"]
     approved = web.post(f"events/{event['event_id']}/approve")

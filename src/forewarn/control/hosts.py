@@ -1,0 +1,148 @@
+"""/hosts: what carries virtual machines, and whether it takes more of them."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import Field
+from starlette.responses import Response
+
+from forewarn.control.caller import Caller, Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
+from forewarn.control.idempotency import Key
+from forewarn.control.paging import LINKED, Paged
+from forewarn.control.rehearsal import CAN_BE_DRY
+from forewarn.control.schemas import CloseRequest, EventView, View, event_view
+from forewarn.domain.topology import split_by_update_domain
+from forewarn.operations.context import Context
+from forewarn.operations.hosts import HostLoad, close_host, find_host, find_loads, open_host
+from forewarn.operations.repeats import RequestKey
+from forewarn.ports.store import Reading, Transaction
+from forewarn.protocol.vocabulary import EventStatus
+
+router = APIRouter(prefix="/hosts", tags=["places"])
+
+
+class HostView(View):
+    """A host, the virtual machines on it, and how many events are in flight there."""
+
+    name: str
+    labels: Mapping[str, str]
+    virtual_machines: tuple[str, ...]
+    closed_at: datetime | None
+    closed_by: str | None
+    closed_reason: str | None
+    events_scheduled: int
+    events_started: int
+    maintenance_ids: tuple[str, ...] = Field(description="The Maintenances of these events.")
+
+
+class HostShareView(View):
+    """The virtual machines of one update domain of a scope that a host carries."""
+
+    scope_id: str
+    update_domain: int
+    resources: tuple[str, ...]
+
+
+class HostDetailView(HostView):
+    """A host with the update domains it carries and the events in flight there."""
+
+    shares: tuple[HostShareView, ...]
+    events: tuple[EventView, ...]
+
+
+class HostsView(View):
+    """Every host."""
+
+    hosts: tuple[HostView, ...]
+
+
+@router.get("", response_model=HostsView, responses=LINKED)
+def list_hosts(caller: Viewing, paging: Paged) -> Response:
+    """Return every host."""
+    loads = list(caller.read(find_loads).values())
+    if paging.after is not None:
+        hosts = [load.host for load in loads]
+        loads = loads[hosts.index(find_host(hosts, paging.after)) + 1 :]
+    return paging.first(
+        "hosts", loads, lambda load: HostView(**_fields(load)), attrgetter("host.name")
+    )
+
+
+@router.get(
+    "/{name}",
+    response_model=HostDetailView,
+    dependencies=[TAKES_IF_NONE_MATCH],
+    responses=TAGGED,
+)
+def show_host(caller: Viewing, name: str) -> Response:
+    """Return one host."""
+    return caller.show(lambda reading: _show(reading, name))
+
+
+@router.post("/{name}/close", name="host close", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+def close(
+    caller: Operating, key: Key, name: str, request: CloseRequest | None = None
+) -> HostDetailView:
+    """Have a host take no more virtual machines; those it carries stay."""
+    reason = request.reason if request else ""
+    return _change(
+        caller, key, name, lambda tx, context: close_host(tx, context, name, reason=reason)
+    )
+
+
+@router.post("/{name}/open", name="host open", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+def open_again(caller: Operating, key: Key, name: str) -> HostDetailView:
+    """Have a host take virtual machines again."""
+    return _change(caller, key, name, lambda tx, context: open_host(tx, context, name))
+
+
+def _change(
+    caller: Caller,
+    key: RequestKey | None,
+    name: str,
+    change: Callable[[Transaction, Context], object],
+) -> HostDetailView:
+    def operation(tx: Transaction, context: Context) -> HostDetailView:
+        change(tx, context)
+        return _view(tx, name)
+
+    return caller.write_once(
+        key, HostDetailView, operation, current=lambda reading: _show(reading, name)
+    )
+
+
+def _show(reading: Reading, name: str) -> bytes:
+    return _view(reading, name).model_dump_json().encode()
+
+
+def _view(reading: Reading, name: str) -> HostDetailView:
+    topology = reading.topology()
+    load = find_loads(reading)[find_host(topology.hosts.values(), name).name]
+    shares = split_by_update_domain(topology, load.virtual_machines)
+    return HostDetailView(
+        **_fields(load),
+        shares=tuple(map(HostShareView.model_validate, shares)),
+        events=tuple(map(event_view, load.events)),
+    )
+
+
+def _fields(load: HostLoad) -> dict[str, Any]:
+    host, closure = load.host, load.host.closure
+    statuses = Counter(event.event_status for event in load.events)
+    found = (event.maintenance_id for event in load.events)
+    return {
+        "name": host.name,
+        "labels": host.labels,
+        "virtual_machines": load.virtual_machines,
+        "closed_at": closure and closure.closed_at,
+        "closed_by": closure and closure.closed_by,
+        "closed_reason": closure and closure.closed_reason,
+        "events_scheduled": statuses[EventStatus.SCHEDULED],
+        "events_started": statuses[EventStatus.STARTED],
+        "maintenance_ids": tuple(dict.fromkeys(filter(None, found))),
+    }

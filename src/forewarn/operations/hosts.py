@@ -1,0 +1,93 @@
+"""Hosts: what is on them, and whether they take more virtual machines."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from forewarn.domain.errors import UnknownHostError
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.names import HostName, VmName, name_key
+from forewarn.domain.topology import Closure, Host, Topology
+from forewarn.operations.context import Context
+from forewarn.operations.recording import record_audit
+from forewarn.ports.store import Reading, Transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLoad:
+    """A host with the virtual machines on it and the events in flight there."""
+
+    host: Host
+    virtual_machines: tuple[VmName, ...]
+    events: tuple[ScheduledEvent, ...]
+
+
+def find_host(hosts: Iterable[Host], name: str) -> Host:
+    """Return the one of *hosts* that is called *name*, in any case, or refuse."""
+    wanted = name_key(name)
+    for host in hosts:
+        if name_key(host.name) == wanted:
+            return host
+    raise UnknownHostError(name)
+
+
+def find_loads(reading: Reading) -> dict[HostName, HostLoad]:
+    """Return what is on every host, in fleet order."""
+    topology = reading.topology()
+    carried: dict[HostName, list[VmName]] = {name: [] for name in topology.hosts}
+    for vm in topology.virtual_machines.values():
+        if vm.host is not None:
+            carried[vm.host].append(vm.name)
+    events: dict[HostName, list[ScheduledEvent]] = {name: [] for name in topology.hosts}
+    for event in reading.events_in_flight():
+        for name in _hosts_of(event, topology):
+            events[name].append(event)
+    return {
+        name: HostLoad(host=host, virtual_machines=tuple(carried[name]), events=tuple(events[name]))
+        for name, host in topology.hosts.items()
+    }
+
+
+def merge_hosts(before: Topology, declared: Iterable[Host], *, prune: bool) -> Iterable[Host]:
+    """Return the hosts after some were *declared*, which says nothing about who is closed.
+
+    A closed host stays known until it is opened: forgotten, it would be implied as an open one.
+    """
+    hosts = {name: host for name, host in before.hosts.items() if host.closure or not prune}
+    for host in declared:
+        known = hosts.get(host.name, host)
+        hosts[host.name] = replace(host, closure=known.closure)
+    return hosts.values()
+
+
+def close_host(tx: Transaction, context: Context, name: str, *, reason: str = "") -> Host:
+    """Have a host take no more virtual machines; those it has stay.
+
+    One that is closed already stays closed since then, by whom it was; a new reason replaces the
+    old one.
+    """
+    host = find_host(tx.topology().hosts.values(), name)
+    closure = host.closure or Closure(closed_at=context.now, closed_by=context.who)
+    closed = replace(host, closure=replace(closure, closed_reason=reason or closure.closed_reason))
+    return _put(tx, context, host, closed, "host close")
+
+
+def open_host(tx: Transaction, context: Context, name: str) -> Host:
+    """Have a host take virtual machines again."""
+    host = find_host(tx.topology().hosts.values(), name)
+    return _put(tx, context, host, replace(host, closure=None), "host open")
+
+
+def _hosts_of(event: ScheduledEvent, topology: Topology) -> Iterable[HostName]:
+    vms = (topology.virtual_machines.get(name) for name in event.resources)
+    hosts = (event.host, *(vm.host for vm in vms if vm is not None))
+    return [host for host in dict.fromkeys(hosts) if host is not None and host in topology.hosts]
+
+
+def _put(tx: Transaction, context: Context, before: Host, after: Host, action: str) -> Host:
+    if after != before:
+        topology = tx.topology()
+        hosts = {**topology.hosts, after.name: after}
+        tx.put_topology(replace(topology, hosts=hosts))
+        reason = after.closure.closed_reason if after.closure else ""
+        record_audit(tx, context, action, after.name, detail=reason)
+    return after

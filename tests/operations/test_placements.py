@@ -1,0 +1,166 @@
+"""Who comes to which host, and what keeps them from there."""
+
+from dataclasses import replace
+
+import pytest
+
+from forewarn.domain.errors import UnknownHostError
+from forewarn.domain.names import HostName
+from forewarn.domain.topology import Host, Topology
+from forewarn.operations.context import Context
+from forewarn.operations.fleet import read_fleet_file
+from forewarn.operations.hosts import close_host, open_host
+from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, remove_vm
+from forewarn.operations.placements import HostClosedError, arrivals
+from forewarn.operations.safeguards import ApplyOptions
+from forewarn.ports.store import Store
+
+NEW = '[[virtual_machine]]\nname = "new"\nhost = "kvm-1"\n'
+MOVED = '[[virtual_machine]]\nname = "solo"\nhost = "kvm-1"\n'
+
+
+def declare(
+    store: Store, context: Context, text: str, *, as_is: bool = False, prune: bool = False
+) -> FleetChange:
+    fleet = read_fleet_file(text)
+    options = ApplyOptions(prune=prune, as_is=as_is, allow_removals=9)
+    return store.write(lambda tx: apply_fleet(tx, context, fleet, options=options))
+
+
+def close(store: Store, context: Context, name: str, reason: str = "new kernel.") -> Host:
+    return store.write(lambda tx: close_host(tx, context, name, reason=reason))
+
+
+def topology(store: Store) -> Topology:
+    return store.read(lambda reading: reading.topology())
+
+
+def test_arrivals_are_those_who_are_new_or_were_elsewhere(fleet: Store, operator: Context) -> None:
+    before = topology(fleet)
+    declare(
+        fleet,
+        operator,
+        f'{NEW}[[virtual_machine]]\nname = "web-0"\navailability_set = "web"\nhost = "kvm-1"\n'
+        '[[virtual_machine]]\nname = "web-1"\navailability_set = "web"\nhost = "kvm-1"\n'
+        '[[virtual_machine]]\nname = "nowhere"\n',
+    )
+
+    came = arrivals(before, topology(fleet))
+
+    assert [(each.vm, each.host) for each in came] == [("web-0", "kvm-1"), ("new", "kvm-1")]
+
+
+def test_leaving_a_host_is_no_arrival(fleet: Store, operator: Context) -> None:
+    before = topology(fleet)
+    declare(fleet, operator, '[[virtual_machine]]\nname = "web-0"\navailability_set = "web"\n')
+    fleet.write(lambda tx: remove_vm(tx, operator, "web-1"))
+
+    assert arrivals(before, topology(fleet)) == ()
+
+
+@pytest.mark.parametrize("text", [NEW, MOVED])
+def test_closed_host_takes_no_virtual_machine(fleet: Store, operator: Context, text: str) -> None:
+    close(fleet, operator, "KVM-1")
+    before = topology(fleet)
+
+    with pytest.raises(HostClosedError) as refused:
+        declare(fleet, operator, text)
+
+    vm = "new" if text == NEW else "solo"
+    assert str(refused.value) == (
+        "kvm-1 is closed to new virtual machines since 2026-01-05 08:00:00 GMT: new kernel. "
+        f"Choose another host for {vm}, open it with: forewarn host open kvm-1, "
+        "or state it as a fact with --as-is."
+    )
+    assert (refused.value.host, refused.value.vms) == ("kvm-1", (vm,))
+    assert topology(fleet) is before
+    with pytest.raises(HostClosedError):
+        fleet.read(lambda reading: plan_fleet(reading, operator, read_fleet_file(text)))
+
+
+def test_closed_host_without_a_reason_says_none(fleet: Store, operator: Context) -> None:
+    close(fleet, operator, "kvm-1", reason="")
+
+    with pytest.raises(HostClosedError, match=r"08:00:00 GMT\. Choose another"):
+        declare(fleet, operator, NEW)
+
+
+def test_fact_is_not_refused_and_audited_as_one(fleet: Store, operator: Context) -> None:
+    close(fleet, operator, "kvm-1")
+
+    change = declare(fleet, operator, NEW, as_is=True)
+
+    assert change.added == ("new",)
+    assert fleet.read(lambda reading: reading.audit())[-1].detail == "stated as a fact"
+
+
+def test_closed_host_keeps_what_it_has_and_other_hosts_take_more(
+    fleet: Store, operator: Context
+) -> None:
+    close(fleet, operator, "kvm-1")
+
+    kept = '[[virtual_machine]]\nname = "web-1"\navailability_set = "web"\nhost = "kvm-1"\n'
+    declare(fleet, operator, f'{kept}zone = "2"\n')
+    declare(fleet, operator, NEW.replace("kvm-1", "kvm-0"))
+
+    vms = topology(fleet).virtual_machines.values()
+    assert [vm.name for vm in vms if vm.host == "kvm-1" and vm.zone == "2"] == ["web-1"]
+
+
+def test_host_stays_closed_whatever_a_fleet_file_leaves_out(
+    fleet: Store, operator: Context
+) -> None:
+    closed = close(fleet, operator, "kvm-1")
+
+    declare(fleet, operator, '[[host]]\nname = "kvm-1"\nlabels = { rack = "a" }\n')
+    assert topology(fleet).hosts[HostName("kvm-1")] == replace(closed, labels={"rack": "a"})
+    declare(fleet, operator, '[[virtual_machine]]\nname = "solo"\nhost = "spare"\n', prune=True)
+
+    hosts = topology(fleet).hosts
+    assert {name: host.closure for name, host in hosts.items()} == {
+        "kvm-1": closed.closure,
+        "spare": None,
+    }
+
+
+def test_open_host_takes_virtual_machines_again(fleet: Store, operator: Context) -> None:
+    close(fleet, operator, "kvm-1")
+
+    opened = fleet.write(lambda tx: open_host(tx, operator, "kvm-1"))
+
+    assert opened == Host(name=HostName("kvm-1"))
+    assert declare(fleet, operator, NEW).added == ("new",)
+
+
+def test_closing_again_keeps_since_when_and_replaces_the_reason(
+    fleet: Store, operator: Context
+) -> None:
+    first = close(fleet, operator, "kvm-1")
+    later = replace(operator, who="bob", now=operator.now.replace(hour=9))
+
+    assert close(fleet, later, "kvm-1", reason="") == first
+    again = close(fleet, later, "kvm-1", reason="broken fan")
+
+    assert first.closure is not None
+    assert again.closure == replace(first.closure, closed_reason="broken fan")
+    assert first.closure.closed_by == "alice"
+
+
+def test_closing_and_opening_are_audited_once(fleet: Store, operator: Context) -> None:
+    for _ in range(2):
+        close(fleet, operator, "kvm-1")
+    for _ in range(2):
+        fleet.write(lambda tx: open_host(tx, operator, "kvm-1"))
+
+    entries = fleet.read(lambda reading: reading.audit(who="alice"))[-2:]
+    assert [(each.action, each.subject, each.detail) for each in entries] == [
+        ("host close", "kvm-1", "new kernel."),
+        ("host open", "kvm-1", ""),
+    ]
+
+
+def test_unknown_host_is_neither_closed_nor_opened(fleet: Store, operator: Context) -> None:
+    with pytest.raises(UnknownHostError):
+        close(fleet, operator, "kvm-9")
+    with pytest.raises(UnknownHostError):
+        fleet.write(lambda tx: open_host(tx, operator, "kvm-9"))
