@@ -1,6 +1,5 @@
 """/calendar.ics: what is planned, for calendars that subscribe to it (RFC 5545)."""
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Annotated, Final
 
@@ -8,9 +7,13 @@ from fastapi import APIRouter, Query, Response
 from icalendar import Calendar, Event
 
 from forewarn.control.caller import Viewing
-from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.event import ScheduledEvent, Share
 from forewarn.domain.names import names_scope
+from forewarn.domain.planning import ForeseenStep
+from forewarn.domain.wording import say_moment, say_names
+from forewarn.operations.context import Context
 from forewarn.operations.maintenances import UnknownSelectionError
+from forewarn.operations.planning import foresee_steps
 from forewarn.ports.store import LedgerEntry, Reading
 from forewarn.protocol.vocabulary import EventStatus
 
@@ -34,18 +37,23 @@ def show_calendar(
     caller: Viewing,
     scope: Annotated[str | None, Query(description="Only events of this scope.")] = None,
 ) -> CalendarResponse:
-    """Return the events in flight, and those that were canceled ahead of their time."""
-    now = caller.services.clock.now()
-    return CalendarResponse(caller.read(lambda reading: _calendar(reading, scope, now)))
+    """Return the events in flight, those canceled ahead of their time, and the steps to come."""
+    context = caller.services.context(caller.principal.name)
+    return CalendarResponse(caller.read(lambda reading: _calendar(reading, scope, context)))
 
 
-def _calendar(reading: Reading, scope: str | None, now: datetime) -> bytes:
+def _calendar(reading: Reading, scope: str | None, context: Context) -> bytes:
     calendar = Calendar()
     calendar.add("prodid", "-//forewarn//Scheduled Events//EN")
     calendar.add("version", "2.0")
     calendar.add("x-wr-calname", "Scheduled Events" if scope is None else f"{scope}: events")
-    for event in _of_scope(reading, scope, (*reading.events_in_flight(), *_gone(reading, now))):
-        calendar.add_component(_entry(event, reading.ledger(event.event_id)))
+    _check_scope(reading, scope)
+    for event in (*reading.events_in_flight(), *_gone(reading, context.now)):
+        if scope is None or names_scope(scope, event.scope_id):
+            calendar.add_component(_entry(event, reading.ledger(event.event_id)))
+    for foreseen in foresee_steps(reading, context):
+        if scope is None or any(names_scope(scope, each) for each in foreseen.step.scope_ids):
+            calendar.add_component(_foreseen_entry(foreseen, context.now))
     body: bytes = calendar.to_ical()
     return body
 
@@ -56,14 +64,11 @@ def _gone(reading: Reading, now: datetime) -> list[ScheduledEvent]:
     return [event for event in canceled if not event.has_reached_not_before(now)]
 
 
-def _of_scope(
-    reading: Reading, scope: str | None, events: Iterable[ScheduledEvent]
-) -> Iterable[ScheduledEvent]:
-    if scope is None:
-        return events
-    if not any(names_scope(scope, known) for known in reading.topology().scopes):
+def _check_scope(reading: Reading, scope: str | None) -> None:
+    if scope is not None and not any(
+        names_scope(scope, known) for known in reading.topology().scopes
+    ):
         raise UnknownSelectionError(scope)
-    return [event for event in events if names_scope(scope, event.scope_id)]
 
 
 def _entry(event: ScheduledEvent, ledger: tuple[LedgerEntry, ...]) -> Event:
@@ -80,3 +85,29 @@ def _entry(event: ScheduledEvent, ledger: tuple[LedgerEntry, ...]) -> Event:
     entry.add("sequence", len(ledger) - 1)
     entry.add("dtstamp", ledger[-1].at)
     return entry
+
+
+def _foreseen_entry(foreseen: ForeseenStep, now: datetime) -> Event:
+    maintenance, step, likely = foreseen.maintenance, foreseen.step, foreseen.likely
+    vms = [vm for share in step.shares for vm in share.resources]
+    entry = Event()
+    # The step keeps it however often its times change; once announced, there are events instead.
+    entry.add("uid", f"{maintenance.maintenance_id}/{step.host or _place(step.shares[0])}")
+    entry.add("dtstart", likely.starts)
+    if likely.ends is not None:
+        entry.add("dtend", likely.ends)
+    entry.add("summary", f"Forecast: {maintenance.event_type} of {step.host or say_names(vms)}")
+    entry.add(
+        "description",
+        f"Not announced yet. Maintenance {maintenance.maintenance_id} is expected to announce it "
+        f"at {say_moment(likely.begins)}; this may change. Virtual machines: {say_names(vms)}.",
+    )
+    entry.add("location", ", ".join(sorted(step.scope_ids)))
+    entry.add("status", "TENTATIVE")
+    entry.add("sequence", int((now - maintenance.started_at).total_seconds()))
+    entry.add("dtstamp", now)
+    return entry
+
+
+def _place(share: Share) -> str:
+    return f"{share.scope_id}/{share.update_domain}"

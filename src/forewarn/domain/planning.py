@@ -7,20 +7,20 @@ first of it.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from forewarn.domain.brakes import expected_impact
 from forewarn.domain.conflicts import Conflict, find_conflicts
-from forewarn.domain.event import Share
+from forewarn.domain.event import ScheduledEvent, Share
 from forewarn.domain.forecast import HIGH, LOW, Sample, Timing, Timings, expect
 from forewarn.domain.maintenance import Maintenance, Step, is_in_the_way
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.policy import usual_notice
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.timetable import Stretch, make_timetable
+from forewarn.domain.timetable import Stretch, UnderWay, make_timetable
 from forewarn.domain.topology import ScopeKind, Topology
 from forewarn.domain.windows import ALWAYS
 from forewarn.domain.wording import say_length, say_moment, say_names
@@ -106,7 +106,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    """What a plan is made of: a Maintenance that has not begun, its *steps* and all around it.
+    """What a plan is made of: a Maintenance, the *steps* before it and all around it.
 
     Impact that *is_simulated* takes as long as usual, any other as long as it was announced with;
     without that nobody can say how long. *samples* are what events took before.
@@ -128,6 +128,15 @@ class Scheme:
     @property
     def is_impact_known(self) -> bool:
         return self.is_simulated or self.maintenance.duration_in_seconds is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeseenStep:
+    """A step that a Maintenance has before it, and when it is *likely* to take place."""
+
+    maintenance: Maintenance
+    step: Step
+    likely: Stretch
 
 
 def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
@@ -162,6 +171,41 @@ def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
     )
 
 
+def foresee(scheme: Scheme) -> Iterator[ForeseenStep]:
+    """Yield when each step of a Maintenance that is under way is likely to take place.
+
+    A step that never begins unless somebody acts is left out.
+    """
+    own = {
+        event_id: event
+        for event_id, event in scheme.snapshot.events.items()
+        if event.maintenance_id == scheme.maintenance.maintenance_id
+    }
+    stretches = make_timetable(
+        scheme.maintenance,
+        scheme.steps,
+        replace(scheme.snapshot, events=own),
+        expect(scheme.samples, HIGH) or _when_due(scheme),
+        scheme.now,
+        under_way=tuple(_under_way(scheme, own.values())),
+    )
+    for step, likely in zip(scheme.steps, stretches, strict=True):
+        if likely is not None:
+            yield ForeseenStep(maintenance=scheme.maintenance, step=step, likely=likely)
+
+
+def _under_way(scheme: Scheme, own: Iterable[ScheduledEvent]) -> Iterator[UnderWay]:
+    steps: dict[str, list[ScheduledEvent]] = {}
+    for event in own:
+        if event.is_in_flight:
+            steps.setdefault(event.host or event.scope_id, []).append(event)
+    for events in steps.values():
+        yield UnderWay(
+            scope_ids=frozenset(event.scope_id for event in events),
+            ends=max(event.started_at or event.not_before for event in events) + scheme.impact,
+        )
+
+
 def summarise(plan: Plan) -> tuple[str, ...]:
     """Return what matters most of *plan*, in sentences."""
     vms = len(plan.resources)
@@ -192,15 +236,27 @@ def _at_once(scheme: Scheme) -> Timings:
     return lambda _: timing
 
 
-def _at_last(scheme: Scheme) -> Timings:
-    """Return how long events take that are postponed as far as they may be."""
+def _when_due(scheme: Scheme) -> Timings:
+    """Return how long events take that nobody approves, nor postpones."""
     topology, speed = scheme.snapshot.topology, scheme.snapshot.speed
-    lasts = scheme.impact if scheme.is_impact_known else None
 
     def timing(scope_id: ScopeId) -> Timing:
         policy = topology.scopes[scope_id].policy
         notice = usual_notice(scheme.maintenance.event_type, policy, speed=speed)
-        return Timing(waits=notice + policy.postpone_until / speed, lasts=lasts)
+        return Timing(waits=notice, lasts=scheme.impact)
+
+    return timing
+
+
+def _at_last(scheme: Scheme) -> Timings:
+    """Return how long events take that are postponed as far as they may be."""
+    topology, speed = scheme.snapshot.topology, scheme.snapshot.speed
+    lasts, when_due = scheme.impact if scheme.is_impact_known else None, _when_due(scheme)
+
+    def timing(scope_id: ScopeId) -> Timing:
+        policy = topology.scopes[scope_id].policy
+        waits = when_due(scope_id).waits + policy.postpone_until / speed
+        return Timing(waits=waits, lasts=lasts)
 
     return timing
 

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Final
 
 from forewarn.domain.brakes import BRAKES, BrakeKind, Facts, Release
-from forewarn.domain.event import Outcome, complete, schedule, start
+from forewarn.domain.event import Outcome, ScheduledEvent, complete, schedule, start
 from forewarn.domain.forecast import Timings
 from forewarn.domain.maintenance import Maintenance, Step, draft_events, is_canary
 from forewarn.domain.names import ScopeId
@@ -42,18 +42,31 @@ class Stretch:
     ends: datetime | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnderWay:
+    """A step that has begun before, and is expected to end then."""
+
+    scope_ids: frozenset[ScopeId]
+    ends: datetime
+
+
 def make_timetable(
     maintenance: Maintenance,
     steps: Sequence[Step],
     snapshot: Snapshot,
     timings: Timings,
     now: datetime,
+    *,
+    under_way: Sequence[UnderWay] = (),
 ) -> tuple[Stretch | None, ...]:
     """Return when each of *steps* would take place from *now* on; None if it never begins.
 
-    *snapshot* is the fleet with nothing in flight.
+    *snapshot* is the fleet with nothing in flight, but for the Maintenance's own events, which
+    *under_way* tells the ends of.
     """
-    return _Timetable(maintenance, steps, snapshot, timings, now).run()
+    timetable = _Timetable(maintenance, steps, snapshot, timings, now)
+    timetable.occupy(under_way)
+    return timetable.run()
 
 
 class _Timetable:
@@ -86,8 +99,18 @@ class _Timetable:
         self._under_way: dict[int, set[ScopeId]] = {}
         self._waits: dict[int, tuple[datetime, datetime]] = {}
         self._stretches: dict[int, Stretch] = {}
+        # What is in flight keeps its scopes busy, which is all that anybody waits for here.
+        self._facts.in_flight = {}
         self._order = count()
         self._moments: list[tuple[datetime, int, Callable[[], None]]] = []
+
+    def occupy(self, under_way: Sequence[UnderWay]) -> None:
+        """Have the scopes of what is under way busy until it ends; its numbers are negative."""
+        for number, each in enumerate(under_way, start=-len(under_way)):
+            self._under_way[number] = set(each.scope_ids)
+            self._busy |= each.scope_ids
+            for scope_id in each.scope_ids:
+                self._at(max(each.ends, self._facts.now), partial(self._free, number, scope_id))
 
     def run(self) -> tuple[Stretch | None, ...]:
         for number in {queue[0]: None for queue in self._queues.values()}:
@@ -142,21 +165,23 @@ class _Timetable:
                 self._at(starts + timing.lasts, partial(self._end, number, scope_id))
 
     def _end(self, number: int, scope_id: ScopeId) -> None:
+        self._queues[scope_id].popleft()
+        self._free(number, scope_id)
+
+    def _free(self, number: int, scope_id: ScopeId) -> None:
         facts = self._facts
         facts.note_end(scope_id, facts.now)
         facts.own = tuple(
-            complete(start(event, now=facts.now), outcome=Outcome.SUCCEEDED, now=facts.now)
-            if event.scope_id == scope_id and event.is_in_flight
-            else event
+            _ended(event, facts.now) if event.scope_id == scope_id and event.is_in_flight else event
             for event in facts.own
         )
         self._busy.discard(scope_id)
         self._under_way[number].discard(scope_id)
         if not self._under_way[number]:
             facts.places -= 1
-        self._queues[scope_id].popleft()
-        if self._queues[scope_id]:
-            self._note_if_ready(self._queues[scope_id][0])
+        queue = self._queues.get(scope_id)
+        if queue:
+            self._note_if_ready(queue[0])
 
     def _note_canaries(self, step: Step) -> None:
         """Have the others wait for *step*, if it is a canary: of these the brakes know events."""
@@ -177,6 +202,11 @@ class _Timetable:
 
     def _at(self, moment: datetime, do: Callable[[], None]) -> None:
         heappush(self._moments, (moment, next(self._order), do))
+
+
+def _ended(event: ScheduledEvent, now: datetime) -> ScheduledEvent:
+    started = event if event.started_at else start(event, now=now)
+    return complete(started, outcome=Outcome.SUCCEEDED, now=now)
 
 
 def _start(begins: datetime, waits: timedelta) -> datetime:

@@ -1,21 +1,24 @@
 """What a Maintenance would do, before anybody begins it. Nothing is changed."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final
 
-from forewarn.domain.forecast import measure
+from forewarn.domain.forecast import Sample, measure
+from forewarn.domain.maintenance import remaining_steps
 from forewarn.domain.order import MaintenanceOrder
-from forewarn.domain.planning import Plan, Scheme, make_plan
+from forewarn.domain.planning import ForeseenStep, Plan, Scheme, foresee, make_plan
 from forewarn.operations.context import Context
 from forewarn.operations.enabling import find_unpolled
 from forewarn.operations.maintenances import draft_maintenance
 from forewarn.operations.snapshots import look
 from forewarn.ports.store import Reading
-from forewarn.protocol.vocabulary import EventStatus
+from forewarn.protocol.vocabulary import EventStatus, EventType
 
 _HISTORY: Final = 1_000
 """How many events of the past a forecast looks at: the newest."""
+_STEPS_FORESEEN: Final = 500
+"""How many steps are foreseen at most, those of all Maintenances together."""
 
 
 def plan_maintenance(
@@ -24,16 +27,43 @@ def plan_maintenance(
     """Return the plan of what *order* asks for; *gates* are those that the server knows."""
     snapshot = look(reading, {}, {}, context.rules)
     draft = draft_maintenance(snapshot, context, order, gates=gates)
-    ended = reading.events(
-        status=[EventStatus.COMPLETED], event_type=order.event_type, limit=_HISTORY
-    )
     scheme = Scheme(
         maintenance=draft.maintenance,
         steps=draft.steps,
         snapshot=snapshot,
         now=context.now,
         is_simulated=context.rules.is_simulated,
-        samples=measure(ended),
+        samples=_samples(reading, order.event_type),
     )
     made = make_plan(scheme, draft.errors)
     return replace(made, unpolled=find_unpolled(reading, made.resources, context.now))
+
+
+def foresee_steps(reading: Reading, context: Context) -> Iterator[ForeseenStep]:
+    """Yield the next steps of the Maintenances that are under way, as far as they go by themselves.
+
+    There are so many at most that going through them takes no longer than a plan does.
+    """
+    snapshot = look(reading, {}, {}, context.rules)
+    left = 0 if snapshot.server_pause else _STEPS_FORESEEN
+    for maintenance in snapshot.maintenances.values():
+        if maintenance.is_paused or maintenance.is_aborted or not left:
+            continue
+        own = snapshot.events.values()
+        steps = remaining_steps(maintenance, snapshot.topology, own)[:left]
+        left -= len(steps)
+        yield from foresee(
+            Scheme(
+                maintenance=maintenance,
+                steps=steps,
+                snapshot=snapshot,
+                now=context.now,
+                is_simulated=context.rules.is_simulated,
+                samples=_samples(reading, maintenance.event_type),
+            )
+        )
+
+
+def _samples(reading: Reading, event_type: EventType) -> tuple[Sample, ...]:
+    ended = reading.events(status=[EventStatus.COMPLETED], event_type=event_type, limit=_HISTORY)
+    return measure(ended)

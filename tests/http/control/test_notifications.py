@@ -160,5 +160,34 @@ def test_calendar_of_one_scope(api: httpx2.Client) -> None:
     assert api.get("calendar.ics", params={"scope": "nobody"}).status_code == 404
 
 
+def test_calendar_has_the_steps_to_come_and_says_that_they_are_a_forecast(
+    api: httpx2.Client,
+) -> None:
+    order = {"event_type": "Reboot", "scopes": ["web"], "duration_in_seconds": 600}
+    maintenance_id = api.post("maintenances", json=order).json()["maintenance_id"]
+    later = f"{maintenance_id}/availability-set/web/1"
+
+    found = entries(api)
+    api.post("clock/advance", json={"duration": "5m"})
+    moved = entries(api)[later]
+
+    assert set(found) == {f"{maintenance_id}/availability-set/web/0", later}
+    entry = found[later]
+    assert (str(entry.status), str(entry.summary)) == ("TENTATIVE", "Forecast: Reboot of web-1")
+    assert str(entry.description).startswith("Not announced yet. Maintenance ")
+    assert datetime(2026, 1, 5, 8, 40, tzinfo=UTC) == entry.DTSTART
+    assert datetime(2026, 1, 5, 8, 50, tzinfo=UTC) == entry.DTEND
+    assert datetime(2026, 1, 5, 8, 45, tzinfo=UTC) == moved.DTSTART
+    assert moved.sequence > entry.sequence
+
+
+def test_calendar_of_a_host_calls_its_steps_by_it(api: httpx2.Client) -> None:
+    order = {"event_type": "Reboot", "hosts": ["kvm-0", "kvm-1"]}
+    maintenance_id = api.post("maintenances", json=order).json()["maintenance_id"]
+
+    assert f"{maintenance_id}/kvm-1" in entries(api, scope="web")
+    assert entries(api, scope="solo") == {}
+
+
 def test_calendar_needs_a_token(anonymous: httpx2.Client) -> None:
     assert anonymous.get("http://control/api/v1/calendar.ics").status_code == 401
