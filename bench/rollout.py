@@ -22,6 +22,7 @@ from forewarn.operations.maintenances import (
     start_maintenance,
 )
 from forewarn.operations.planning import plan_maintenance
+from forewarn.operations.snapshots import NOTHING
 from forewarn.protocol.vocabulary import EventType
 from forewarn.testing.engine import Engine, start_engine
 from forewarn.testing.handles import EmulatedClock
@@ -70,7 +71,7 @@ def _measure(engine: Engine, name: str, course: Course) -> None:
     taken = time.perf_counter() - began
     context = engine.service.context("bench")
     report = engine.read(
-        lambda reading: report_maintenance(reading, context, started.maintenance_id, {})
+        lambda reading: report_maintenance(reading, context, started.maintenance_id, NOTHING)
     )
     violations = [
         *_violations(report.events, course),
@@ -82,7 +83,7 @@ def _measure(engine: Engine, name: str, course: Course) -> None:
         f"a roll-out through {SETS * SET_SIZE} VMs in {SETS} sets of {UPDATE_DOMAINS} update "
         f"domains, {name}: planned in {planned:.1f} s, with a forecast in {foretold:.1f} s (target "
         f"{PLAN_TARGET:.0f} s), begun in {begun:.1f} s, walked in {taken:.1f} s (target "
-        f"{SECONDS_TARGET:.0f} s), {len(report.events)} events, {len(report.held)} sets held, "
+        f"{SECONDS_TARGET:.0f} s), {len(report.events)} events, {len(report.failures)} sets held, "
         f"{len(violations)} rules broken (target 0)"
     )
     for violation in violations[:10]:
@@ -167,7 +168,7 @@ def _left_out(report: MaintenanceReport) -> Iterator[str]:
     done = [vm for event in report.events for vm in event.resources]
     if len(done) != len(set(done)):
         yield "a machine was done twice"
-    held = set(report.held)
+    held = {failure.place for failure in report.failures}
     waiting = {scope_id for stage in report.stages for scope_id in stage.step.scope_ids}
     for scope_id in waiting - held:
         yield f"{scope_id} is left out without a reason"

@@ -21,6 +21,7 @@ from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.operations.context import Context, Rules
+from forewarn.operations.snapshots import Knowledge
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
 from forewarn.storage.sqlite import open_sqlite
@@ -111,8 +112,7 @@ def server(store: Store, rules: Rules) -> Iterator[str]:
         is_ready=lambda: True,
         changed=lambda: None,
         settled=lambda: None,
-        impacts=dict,
-        answers=dict,
+        known=Knowledge,
         feed=feed,
         scenarios=built_in_scenarios(),
         metrics=bytes,

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from pathlib import Path
 from shutil import copy
 from threading import Event as Signal
@@ -19,8 +20,16 @@ import pytest
 from forewarn.domain.access import Role, Token
 from forewarn.domain.course import Course
 from forewarn.domain.event import Approval, Approver, Outcome, ScheduledEvent, Trigger
-from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, ScopeId, VmName
+from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome
+from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome, Resolution
+from forewarn.domain.names import (
+    HostName,
+    MaintenanceId,
+    OperationId,
+    ScenarioRunId,
+    ScopeId,
+    VmName,
+)
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.publication import FIRST_DOCUMENT, show
 from forewarn.domain.scenario import Announcement, Intervention, ScenarioRun
@@ -295,8 +304,9 @@ def test_maintenance_is_read_as_it_was_put(store: Store) -> None:
         resumed_at=NOW + timedelta(microseconds=1),
         is_paused=True,
         is_aborted=True,
-        released=frozenset({ENDED.event_id}),
+        resolutions={ENDED.event_id: Resolution.SKIP, "operation": Resolution.RETRY},
         finished_at=NOW,
+        outcome=MaintenanceOutcome.INCOMPLETE,
     )
 
     store.write(lambda tx: tx.put_maintenance(plain))
@@ -306,6 +316,52 @@ def test_maintenance_is_read_as_it_was_put(store: Store) -> None:
     assert store.read(lambda reading: reading.maintenances()) == (plain, full)
     assert store.read(lambda reading: reading.maintenances(finished=True)) == (full,)
     assert store.read(lambda reading: reading.maintenances(finished=False)) == (plain,)
+
+
+def _put_maintenance(maintenance: Maintenance, tx: Transaction) -> None:
+    tx.put_maintenance(maintenance)
+
+
+def _put_operation(operation: HostOperation, tx: Transaction) -> None:
+    tx.put_operation(operation)
+
+
+def test_host_operation_is_read_as_it_was_put_with_its_maintenance(store: Store) -> None:
+    running = Maintenance(
+        maintenance_id=MaintenanceId("running"), event_type=EventType.FREEZE, started_at=NOW
+    )
+    over = replace(running, maintenance_id=MaintenanceId("over"), finished_at=NOW)
+    plain = HostOperation(
+        operation_id=OperationId("plain"),
+        maintenance_id=running.maintenance_id,
+        event_type=EventType.FREEZE,
+        host=HostName("kvm-1"),
+        created_at=NOW,
+    )
+    full = HostOperation(
+        operation_id=OperationId("full"),
+        maintenance_id=over.maintenance_id,
+        event_type=EventType.REBOOT,
+        host=HostName("kvm-2"),
+        created_at=NOW,
+        phase=HostPhase.OVER,
+        attempt=3,
+        verify_at=NOW,
+        verify_by=NOW + timedelta(minutes=15),
+        ended_at=NOW + timedelta(hours=1),
+        outcome=OperationOutcome.FAILED,
+        reason="It did not come back.",
+    )
+    for maintenance in (running, over):
+        store.write(partial(_put_maintenance, maintenance))
+
+    for operation in (replace(plain, attempt=2), full, plain):
+        store.write(partial(_put_operation, operation))
+
+    both = [running.maintenance_id, over.maintenance_id]
+    assert store.read(lambda reading: reading.operations_under_way()) == (plain,)
+    assert store.read(lambda reading: reading.operations_of(both)) == (plain, full)
+    assert store.read(lambda reading: reading.operations_of([over.maintenance_id])) == (full,)
 
 
 def test_scenario_run_is_read_as_it_was_put(store: Store) -> None:

@@ -18,6 +18,7 @@ from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.explanation import ReasonKind
 from forewarn.domain.gate import Answer, GateStatus, Question
+from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, MaintenanceStatus, pause
 from forewarn.domain.names import VmName
@@ -83,8 +84,8 @@ availability_set = "web"
 update_domain = 2
 """
 MONDAY = datetime(2026, 1, 5, 8, tzinfo=UTC)
-E1, E2 = (event_id(f"{number:032x}") for number in (2, 3))
-"""The first events: number 1 is the Maintenance."""
+E1, E2, E3 = (event_id(f"{number:032x}") for number in (2, 3, 4))
+"""The first events: number 1 is the Maintenance, and by host number 2 the operation."""
 M1 = f"{1:032x}"
 WEB, DB = "availability-set/web", "availability-set/db"
 
@@ -153,7 +154,10 @@ class World:
         event_type: EventType = EventType.FREEZE,
     ) -> Maintenance:
         order = MaintenanceOrder(
-            event_type=event_type, scopes=scopes, hosts=hosts, course=course or Course()
+            event_type=event_type,
+            scopes=scopes,
+            hosts=hosts,
+            course=course or Course(hold_all=False),
         )
         begun = self.store.write(
             lambda tx: start_maintenance(tx, self.context(), order, gates=["smoke"])
@@ -189,11 +193,7 @@ class World:
     def explain(self, maintenance_id: str = M1) -> MaintenanceExplanation:
         return self.store.read(
             lambda reading: explain_maintenance(
-                reading,
-                self.context(),
-                maintenance_id,
-                self.scheduler.impacts,
-                self.scheduler.answers,
+                reading, self.context(), maintenance_id, self.scheduler.known
             )
         )
 
@@ -255,10 +255,10 @@ def test_virtual_machine_that_has_to_approve_for_all(world: World) -> None:
 
 def test_event_that_starts_together_with_another_of_its_host(world: World) -> None:
     world.start(hosts=("kvm-0",))
-    world.approve(E1)
+    world.approve(E2)
 
     assert world.blockers()[ReasonKind.HOST_OPERATION].sentence == (
-        f"Event {E1} in {DB}: It starts together with {E2} on kvm-0, which is not approved by "
+        f"Event {E2} in {DB}: It starts together with {E3} on kvm-0, which is not approved by "
         "web-0 and waits until 2026-01-05 08:15:00 GMT at most."
     )
     assert "08:15:00" in world.verdict()
@@ -443,11 +443,15 @@ def test_failure_of_an_impact(world: World) -> None:
     world.advance(minutes=6)
 
     assert world.sentence(BlockerKind.FAILURE) == (
-        f"Event {E1} for db-0 failed at 2026-01-05 08:05:00 GMT: db-0: the kernel did not boot, "
+        f"{DB} failed at 2026-01-05 08:05:00 GMT: db-0: the kernel did not boot, "
         f"so no further step begins in {DB}. "
-        f"When that is looked after, go on with: forewarn maintenance resume {M1}"
+        f"Try it again with: forewarn maintenance retry {M1} {DB}; "
+        f"or pass over it with: forewarn maintenance skip {M1} {DB}"
     )
-    assert f"somebody acts: forewarn maintenance resume {M1}." in world.verdict()
+    assert (
+        f"somebody acts: forewarn maintenance retry {M1} {DB}, "
+        f"or forewarn maintenance skip {M1} {DB}."
+    ) in world.verdict()
 
 
 def test_event_that_an_operator_has_canceled(world: World) -> None:
@@ -455,7 +459,7 @@ def test_event_that_an_operator_has_canceled(world: World) -> None:
     world.store.write(lambda tx: cancel_event(tx, world.context(), E1, reason=""))
     world.scheduler.settle()
 
-    assert f"Event {E1} for db-0 was canceled at 2026-01-05 08:00:00 GMT, so no further" in (
+    assert f"{DB} was canceled at 2026-01-05 08:00:00 GMT, so no further" in (
         world.sentence(BlockerKind.FAILURE)
     )
 
@@ -484,7 +488,7 @@ def test_failure_in_one_scope_lets_the_others_go_on(world: World) -> None:
 
 
 def test_canary_that_is_not_through(world: World) -> None:
-    world.start("db", "web", course=Course(canary=("db",)))
+    world.start("db", "web", course=Course(canary=("db",), hold_all=False))
 
     blockers = world.blockers()
 
@@ -508,7 +512,7 @@ def test_canary_that_has_to_prove_itself(world: World) -> None:
 
 def test_canary_that_is_held(world: World) -> None:
     world.failures["db-0"] = "no disk"
-    world.start("db", "web", course=Course(canary=("db",)))
+    world.start("db", "web", course=Course(canary=("db",), hold_all=False))
     world.advance(minutes=20)
 
     blockers = world.blockers()
@@ -517,12 +521,14 @@ def test_canary_that_is_held(world: World) -> None:
     assert blockers[BlockerKind.CANARY_HELD].sentence == (
         f"The next step in {WEB} waits until the canary ({DB}) is through, which is held."
     )
-    assert world.explain().standstill.verdict.actions == (f"forewarn maintenance resume {M1}",)
+    assert world.explain().standstill.verdict.actions == (
+        f"forewarn maintenance retry {M1} {DB}, or forewarn maintenance skip {M1} {DB}",
+    )
 
 
 def test_canary_that_fails_in_its_last_step(world: World) -> None:
     world.failures["db-1"] = "no disk"
-    world.start("db", "web", course=Course(canary=("db",)))
+    world.start("db", "web", course=Course(canary=("db",), hold_all=False))
     world.advance(minutes=40)
 
     blockers = world.blockers()
@@ -535,7 +541,7 @@ def test_canary_that_fails_in_its_last_step(world: World) -> None:
 def test_canary_whose_host_fails_in_another_scope(world: World) -> None:
     world.apply(('availability_set = "web"\nupdate_domain = 2', 'host = "kvm-2"'))
     world.failures["web-0"] = "no disk"
-    world.start(hosts=("kvm-0", "kvm-2"), course=Course(canary=("db",)))
+    world.start(hosts=("kvm-0", "kvm-2"), course=Course(canary=("db",), hold_all=False))
     world.advance(hours=2)
 
     blockers = world.blockers()
@@ -845,6 +851,23 @@ def test_many_scopes_that_wait_for_the_same_are_said_once(world: World) -> None:
 def test_maintenance_that_nobody_has_started(world: World) -> None:
     with pytest.raises(UnknownMaintenanceError):
         world.explain("nobody")
+
+
+def test_host_that_another_maintenance_is_at_work_on(world: World) -> None:
+    world.apply(('name = "web-2"', 'name = "web-2"\nhost = "kvm-2"'))
+    world.rules = replace(world.rules, host_works=(HostWorkRule(),))
+    world.apply(('name = "web-2"', 'name = "web-2"\nhost = "kvm-1"'))
+    world.start(hosts=("kvm-2",))
+
+    second = world.start(hosts=("kvm-2",))
+
+    found = world.explain(second.maintenance_id).standstill
+    assert [(blocker.kind, blocker.place) for blocker in found.blockers] == [
+        (BlockerKind.BUSY_HOST, "kvm-2")
+    ]
+    assert found.blockers[0].sentence == (
+        "The next step on kvm-2 waits until another maintenance is through with that host."
+    )
 
 
 def test_every_kind_that_is_known_is_brought_about_here() -> None:

@@ -9,6 +9,7 @@ from forewarn.domain.names import VmName
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.explain import explain_event
+from forewarn.operations.snapshots import NOTHING, Knowledge
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType
 
@@ -18,7 +19,9 @@ def test_event_is_explained_with_what_the_executor_said(fleet: Store, operator: 
     (event,) = fleet.write(lambda tx: create_events(tx, operator, order))
     impacts = {(event.event_id, VmName("solo")): Impact(status=ImpactStatus.RUNNING)}
 
-    found = fleet.read(lambda reading: explain_event(reading, operator, event.event_id, impacts))
+    found = fleet.read(
+        lambda reading: explain_event(reading, operator, event.event_id, Knowledge(impacts=impacts))
+    )
 
     assert found.event == event
     assert [reason.kind for reason in found.reasons] == [ReasonKind.RUNNING]
@@ -26,4 +29,4 @@ def test_event_is_explained_with_what_the_executor_said(fleet: Store, operator: 
 
 def test_event_that_never_existed_is_not_explained(fleet: Store, operator: Context) -> None:
     with pytest.raises(UnknownEventError):
-        fleet.read(lambda reading: explain_event(reading, operator, EventId("NO"), {}))
+        fleet.read(lambda reading: explain_event(reading, operator, EventId("NO"), NOTHING))

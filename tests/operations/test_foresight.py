@@ -22,6 +22,7 @@ from forewarn.operations.maintenances import (
 )
 from forewarn.operations.pausing import pause_server
 from forewarn.operations.planning import foresee_steps
+from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType
 from forewarn.scheduler.tick import decide_and_record
@@ -38,7 +39,7 @@ def begin(store: Store, context: Context, order: MaintenanceOrder = WEB) -> str:
 
 
 def tick(store: Store, context: Context) -> None:
-    store.write(lambda tx: decide_and_record(tx, context, {}, {}, epoch=tx.next_epoch()))
+    store.write(lambda tx: decide_and_record(tx, context, NOTHING, epoch=tx.next_epoch()))
 
 
 def foreseen(store: Store, context: Context, began: datetime | None = None) -> Foreseen:

@@ -23,6 +23,7 @@ from forewarn.operations.maintenances import start_maintenance
 from forewarn.operations.pausing import find_pause, pause_server, resume_server
 from forewarn.operations.scenario_file import read_scenario
 from forewarn.operations.scenarios import start_scenario
+from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventStatus, EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
@@ -80,7 +81,7 @@ class World:
     def reasons(self, event: ScheduledEvent) -> dict[ReasonKind, str]:
         found = self.store.read(
             lambda reading: explain_event(
-                reading, self.context(), event.event_id, self.scheduler.impacts
+                reading, self.context(), event.event_id, self.scheduler.known
             )
         )
         return {reason.kind: reason.sentence for reason in found.reasons}
@@ -137,7 +138,7 @@ def test_no_step_is_announced_during_a_pause_and_explain_says_so(world: World) -
     world.advance(hours=1)
 
     found = world.store.read(
-        lambda reading: explain_maintenance(reading, world.context(), begun.maintenance_id, {}, {})
+        lambda reading: explain_maintenance(reading, world.context(), begun.maintenance_id, NOTHING)
     ).standstill
     assert [blocker.kind for blocker in found.blockers] == [BlockerKind.SERVER_PAUSED]
     assert found.blockers[0].sentence == (
@@ -155,7 +156,7 @@ def test_event_of_a_maintenance_that_waits_for_the_server_is_released_by_hand(wo
     world.advance(hours=1)
 
     found = world.store.read(
-        lambda reading: explain_maintenance(reading, world.context(), begun.maintenance_id, {}, {})
+        lambda reading: explain_maintenance(reading, world.context(), begun.maintenance_id, NOTHING)
     ).standstill
 
     assert ReasonKind.SERVER_PAUSED in {blocker.kind for blocker in found.blockers}

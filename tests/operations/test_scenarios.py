@@ -17,6 +17,7 @@ from forewarn.operations.scenarios import (
     start_scenario,
     stop_scenario,
 )
+from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventStatus
 from forewarn.scheduler.tick import decide_and_record
@@ -39,7 +40,7 @@ def tick(store: Store, context: Context) -> None:
     """Have everything done that is due."""
 
     def look_and_record(epoch: int) -> bool:
-        turn = store.write(lambda tx: decide_and_record(tx, context, {}, {}, epoch=epoch))
+        turn = store.write(lambda tx: decide_and_record(tx, context, NOTHING, epoch=epoch))
         return bool(turn.decisions.actions)
 
     epoch = store.write(lambda tx: tx.next_epoch())

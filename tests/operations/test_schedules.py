@@ -34,7 +34,7 @@ from forewarn.operations.schedules import (
     meet_occurrences,
     remove_schedule,
 )
-from forewarn.operations.snapshots import look
+from forewarn.operations.snapshots import NOTHING, look
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventType
 
@@ -81,7 +81,7 @@ def create(
 
 def meet(store: Store, context: Context) -> tuple[Schedule, tuple[Maintenance, ...]]:
     """Do what is due about schedules, as the scheduler does it."""
-    seen = store.read(lambda reading: look(reading, {}, {}, context.rules))
+    seen = store.read(lambda reading: look(reading, NOTHING, context.rules))
     due = decide(seen, context.now).occurrences
     after = store.write(lambda tx: meet_occurrences(tx, context, seen, due))
     schedules, begun = store.read(lambda reading: (reading.schedules(), reading.maintenances()))

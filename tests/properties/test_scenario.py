@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.domain.actions import AskGate, BeginImpact
+from forewarn.domain.actions import BeginImpact, InquireImpact
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent, request_start
 from forewarn.domain.impact import Impact, ImpactStatus
@@ -84,7 +84,7 @@ class Walk:
             )
             impacts = dict(self.snapshot.impacts)
             for effect in due.effects:
-                assert not isinstance(effect, AskGate)
+                assert isinstance(effect, InquireImpact | BeginImpact)
                 event = self.snapshot.events[effect.event_id]
                 known = impacts.get((effect.event_id, effect.vm))
                 impacts[effect.event_id, effect.vm] = self.ask(

@@ -43,11 +43,13 @@ from forewarn.domain.event import (
     start_unannounced,
 )
 from forewarn.domain.explanation import Reason, ReasonKind, explain
+from forewarn.domain.failures import find_failures, resolve
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import (
     Maintenance,
     MaintenanceStatus,
+    Resolution,
     Step,
     abort,
     own_events,
@@ -128,6 +130,7 @@ NIGHT = Calendar(
     windows=(Window(days=frozenset(range(7)), opens=time(8), closes=time(11), zone="UTC"),)
 )
 GATE = "smoke"
+STEERING = ["pause", "resume", "resume", "retry", "skip", "skip", "abort"]
 
 
 @st.composite
@@ -178,7 +181,7 @@ class Walk(RuleBasedStateMachine):
             )
         if crash in {Crash.NEVER, Crash.BEFORE_LEARNING}:
             for effect in decisions.effects:
-                if not isinstance(effect, AskGate):
+                if isinstance(effect, InquireImpact | BeginImpact):
                     key = (effect.event_id, effect.vm)
                     impacts[key] = self.impact(key, self.perform(effect))
         learned = impacts if crash is Crash.NEVER else {}
@@ -237,20 +240,28 @@ class Walk(RuleBasedStateMachine):
         if event:
             self.put(start(event, now=self.now))
 
-    @rule(data=st.data(), verb=st.sampled_from(["pause", "resume", "resume", "resume", "abort"]))
+    @rule(data=st.data(), verb=st.sampled_from(STEERING))
     def operator_steers(self, data: st.DataObject, verb: str) -> None:
         maintenance = data.draw(st.sampled_from(list(self.snapshot.maintenances.values())))
         if maintenance.is_aborted or maintenance.finished_at:
             return
-        events = self.snapshot.events.values()
         match verb:
             case "pause":
                 steered = pause(maintenance)
             case "abort":
                 steered = abort(maintenance)
+            case "resume":
+                steered = resume(maintenance, now=self.now)
             case _:
-                steered = resume(maintenance, events, now=self.now)
+                steered = self.decided(maintenance, Resolution(verb))
         self.steer(steered)
+
+    def decided(self, maintenance: Maintenance, resolution: Resolution) -> Maintenance:
+        """Have everything that failed and is over tried again or passed over."""
+        events, operations = self.snapshot.events.values(), self.snapshot.operations.values()
+        failures = find_failures(maintenance, events, operations)
+        over = [failure for failure in failures if failure.is_over]
+        return resolve(maintenance, over, resolution) if over else maintenance
 
     @rule(data=st.data(), unannounced=st.booleans())
     def something_else_happens(self, data: st.DataObject, *, unannounced: bool) -> None:
@@ -294,14 +305,24 @@ class Walk(RuleBasedStateMachine):
         assert len(running) == len(set(running))
 
     @invariant()
-    def no_maintenance_names_a_vm_twice_on_one_host(self) -> None:
+    def no_maintenance_names_a_vm_twice_on_one_host_unless_it_is_retried(self) -> None:
         named = Counter(
             (event.maintenance_id, event.host, vm)
             for event in self.snapshot.events.values()
-            if event.maintenance_id
+            if event.maintenance_id and not self.is_retried(event)
             for vm in event.resources
         )
         assert all(times == 1 for times in named.values())
+
+    def is_retried(self, event: ScheduledEvent) -> bool:
+        assert event.maintenance_id
+        resolutions = self.snapshot.maintenances[event.maintenance_id].resolutions
+        return resolutions.get(event.operation_id or event.event_id) is Resolution.RETRY
+
+    @invariant()
+    def no_host_is_in_two_operations(self) -> None:
+        hosts = Counter(each.host for each in self.snapshot.operations.values() if not each.is_over)
+        assert all(times == 1 for times in hosts.values())
 
     @invariant()
     def whatever_does_not_move_is_explained(self) -> None:
@@ -342,7 +363,7 @@ class Walk(RuleBasedStateMachine):
             if reason.kind is ReasonKind.HOST_OPERATION:
                 (other_id,) = reason.event_ids
                 other = self.snapshot.events[other_id]
-                assert other.host_operation == event.host_operation
+                assert other.operation_id == event.operation_id
                 assert not set(reason.vms) & {approval.name for approval in other.approvals}
 
     def teardown(self) -> None:
@@ -360,7 +381,7 @@ class Walk(RuleBasedStateMachine):
         assert not list(self.in_flight())
 
     def help_along(self) -> bool:
-        """Finish what runs, resume what holds, let time pass; tell whether there was a need."""
+        """Finish what runs, skip what failed, let time pass; tell whether there was a need."""
         running = [key for key, said in self.executor.items() if said is ImpactStatus.RUNNING]
         for key in running:
             self.executor[key] = ImpactStatus.DONE
@@ -376,7 +397,7 @@ class Walk(RuleBasedStateMachine):
             if not maintenance.is_aborted and self.needs_more_machines(maintenance):
                 self.steer(abort(maintenance))
             elif not maintenance.is_aborted:
-                self.steer(resume(maintenance, self.snapshot.events.values(), now=self.now))
+                self.steer(self.decided(resume(maintenance, now=self.now), Resolution.SKIP))
         deadline = next_deadline(self.snapshot, self.now)
         self.now = deadline or self.now
         return bool(running or unfinished or deadline)
@@ -406,11 +427,11 @@ class Walk(RuleBasedStateMachine):
         for identifier in starting:
             event = self.snapshot.events[identifier]
             assert self.now >= event.not_before or self.may_start_early(event)
-            if event.host_operation:
+            if event.operation_id:
                 together = {
                     other.event_id
                     for other in self.snapshot.events.values()
-                    if other.host_operation == event.host_operation
+                    if other.operation_id == event.operation_id
                     and other.event_status is EventStatus.SCHEDULED
                 }
                 assert together <= starting
@@ -428,9 +449,15 @@ class Walk(RuleBasedStateMachine):
                 if event.maintenance_id == action.maintenance_id:
                     concerns = touched is None or event.scope_id in touched
                     assert not (concerns and event.is_in_flight)
-                    ended_well = event.outcome is Outcome.SUCCEEDED
-                    released = ended_well or event.event_id in maintenance.released
-                    assert released or touched is None or event.scope_id not in touched
+                    went_wrong = (
+                        event.outcome is Outcome.FAILED
+                        or event.event_status is EventStatus.CANCELED
+                    )
+                    key = event.operation_id or event.event_id
+                    is_decided = not went_wrong or key in maintenance.resolutions
+                    is_over = maintenance.is_aborted and touched is None
+                    holds = concerns or maintenance.course.hold_all
+                    assert is_decided or is_over or not holds
 
     def check_courses(self, decisions: Decisions) -> None:
         """State what a course asks for a second time, in other words."""

@@ -10,9 +10,8 @@ from structlog.testing import capture_logs
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.course import Course
-from forewarn.domain.ending import Ending
 from forewarn.domain.gate import Answer, GateStatus, Question
-from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.operations.context import Context
@@ -119,11 +118,9 @@ class Rollout:
         self.scheduler.advance(duration, move_to=self.clock.move_to)
 
     def report(self) -> MaintenanceReport:
-        answers = self.scheduler.answers
+        known = self.scheduler.known
         return self.store.read(
-            lambda reading: report_maintenance(
-                reading, self.context(), self.maintenance_id, answers
-            )
+            lambda reading: report_maintenance(reading, self.context(), self.maintenance_id, known)
         )
 
 
@@ -142,7 +139,7 @@ def test_gate_is_asked_once_before_the_second_step(store: Store) -> None:
     (question,) = rollout.gates.asked
     assert (question.gate, question.steps_done) == ("smoke", 1)
     assert rollout.report().status is MaintenanceStatus.COMPLETED
-    assert dict(rollout.scheduler.answers) == {}
+    assert dict(rollout.scheduler.known.answers) == {}
 
 
 def test_shut_gate_is_asked_every_minute_until_it_opens(store: Store) -> None:
@@ -194,12 +191,12 @@ def test_answer_is_forgotten_when_the_question_does_not_matter(store: Store) -> 
     rollout = Rollout(store)
     rollout.gates.status = GateStatus.SHUT
     rollout.advance(STEP)
-    assert len(rollout.scheduler.answers) == 1
+    assert len(rollout.scheduler.known.answers) == 1
 
     store.write(lambda tx: pause_maintenance(tx, rollout.context(), rollout.maintenance_id))
     rollout.scheduler.settle()
 
-    assert dict(rollout.scheduler.answers) == {}
+    assert dict(rollout.scheduler.known.answers) == {}
 
 
 def test_gate_in_trouble_is_shut_and_says_why(store: Store) -> None:
@@ -355,4 +352,4 @@ def test_maintenances_are_counted_by_where_they_are(store: Store) -> None:
     assert running == {MaintenanceStatus.RUNNING: 1}
     assert paused == {MaintenanceStatus.PAUSED: 1}
     assert rollout.scheduler.count_maintenances() == {}
-    assert rollout.scheduler.endings == {Ending.SUCCEEDED: 1}
+    assert rollout.scheduler.endings == {MaintenanceOutcome.SUCCEEDED: 1}

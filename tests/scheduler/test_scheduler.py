@@ -33,7 +33,7 @@ from forewarn.operations.maintenances import (
 )
 from forewarn.operations.scenario_file import read_scenario
 from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, start_scenario
-from forewarn.operations.snapshots import look
+from forewarn.operations.snapshots import NOTHING, Knowledge, look
 from forewarn.ports.executor import Executor
 from forewarn.ports.store import LeaseLostError, Store
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
@@ -215,7 +215,9 @@ def test_maintenance_walks_to_its_end_one_update_domain_at_a_time(world: World) 
 
     world.advance(world.lead(), hours=1)
 
-    (report,) = world.store.read(lambda reading: report_maintenances(reading, world.context(), {}))
+    (report,) = world.store.read(
+        lambda reading: report_maintenances(reading, world.context(), NOTHING)
+    )
     first, second = report.events
     assert report.status is MaintenanceStatus.COMPLETED
     assert report.maintenance.finished_at == second.ended_at
@@ -229,7 +231,9 @@ def test_each_step_is_one_line_in_the_log(world: World) -> None:
     with capture_logs() as logs:
         world.advance(world.lead(), hours=1)
 
-    (report,) = world.store.read(lambda reading: report_maintenances(reading, world.context(), {}))
+    (report,) = world.store.read(
+        lambda reading: report_maintenances(reading, world.context(), NOTHING)
+    )
     assert [line for line in logs if line["event"] == "step_announced"] == [
         {
             "event": "step_announced",
@@ -508,7 +512,7 @@ def test_what_a_turn_leaves_is_what_the_next_look_sees(world: World) -> None:
     world.create("web-0")
     turns = 0
     while deadline := world.store.read(
-        lambda reading: next_deadline(look(reading, {}, {}, world.rules), world.clock.now())
+        lambda reading: next_deadline(look(reading, NOTHING, world.rules), world.clock.now())
     ):
         world.clock.move_to(deadline)
         for _ in range(4):  # starts, ends what was started, goes on, finds nothing
@@ -529,6 +533,8 @@ def _turn_and_look(world: World, epoch: int) -> tuple[Turn, Snapshot]:
         for vm in event.resources
     }
     turn = world.store.write(
-        lambda tx: decide_and_record(tx, world.context(), impacts, {}, epoch=epoch)
+        lambda tx: decide_and_record(tx, world.context(), Knowledge(impacts=impacts), epoch=epoch)
     )
-    return turn, world.store.read(lambda reading: look(reading, impacts, {}, world.rules))
+    return turn, world.store.read(
+        lambda reading: look(reading, Knowledge(impacts=impacts), world.rules)
+    )

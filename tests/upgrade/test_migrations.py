@@ -182,7 +182,7 @@ def test_maintenances_keep_holding_all_scopes_and_learn_when_they_began(tmp_path
     assert old.course == Course(hold_all=True)
     assert old.started_at == datetime(2026, 1, 5, 8, tzinfo=UTC)
     assert old.resumed_at is None
-    assert lost.course == Course()
+    assert lost.course == Course(hold_all=False)
     assert lost.started_at == datetime(1970, 1, 1, tzinfo=UTC)
 
 

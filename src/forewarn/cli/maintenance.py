@@ -12,10 +12,12 @@ from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event import Yes
 from forewarn.cli.event_tables import print_events
 from forewarn.cli.maintenance_tables import print_blockers, print_plan
-from forewarn.cli.output import Columns, Row, print_fields, print_table, time_of
+from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait, require_walked, wait_for_maintenance
+from forewarn.domain.failures import Standing
+from forewarn.domain.wording import say_names
 from forewarn.operations.durations import format_duration
 
 app = noun("maintenance", "Walk through many machines, one update domain at a time.")
@@ -24,10 +26,12 @@ _COLUMNS: Final[Columns] = {
     "MAINTENANCE": "maintenance_id",
     "TYPE": "event_type",
     "STATUS": "status",
-    "IN FLIGHT": "events_in_flight",
-    "ENDED": "events_ended",
-    "STEPS LEFT": "steps_remaining",
-    "OF": lambda row: row["hosts"] or _count(row["resources"]),
+    "SUCCEEDED": lambda row: _places(row, Standing.SUCCEEDED, Standing.NOTHING_TO_DO),
+    "FAILED": lambda row: _places(row, Standing.FAILED),
+    "SKIPPED": lambda row: _places(row, Standing.SKIPPED),
+    "UNDER WAY": lambda row: _places(row, Standing.UNDER_WAY),
+    "WAITING": lambda row: _places(row, Standing.WAITING),
+    "OF": lambda row: _count(row["hosts"], "host") or _count(row["resources"], "virtual machine"),
 }
 _FIELDS: Final[Columns] = {
     "maintenance": "maintenance_id",
@@ -46,12 +50,21 @@ _FIELDS: Final[Columns] = {
     "started": lambda row: time_of(row["started_at"]),
     "resumed": lambda row: time_of(row["resumed_at"]),
     "finished": lambda row: time_of(row["finished_at"]),
-    "held": "held",
+    "outcome": "outcome",
+    "hosts or scopes": lambda row: ", ".join(
+        f"{number} {standing}" for standing, number in row["places"].items()
+    ),
 }
 
 
 IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The Maintenance.", autocompletion=maintenance_ids)
+]
+
+
+Places = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[HOST|SCOPE]...", help="Only these; all that failed by default."),
 ]
 
 
@@ -109,11 +122,44 @@ def pause(session: Session, maintenance_id: IdArgument) -> None:
 
 @command(app, "resume")
 def resume(session: Session, maintenance_id: IdArgument) -> None:
-    """Go on, also where a failure or a gate holds: you have looked after it.
+    """Go on after a pause; ask shut gates again. Failures still hold.
 
     Example: forewarn maintenance resume 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
-    session.show(session.post("maintenances", maintenance_id, "resume"), _print_one)
+    resumed = session.post("maintenances", maintenance_id, "resume")
+    session.show(resumed, _print_one)
+    failed = list(dict.fromkeys(failure["place"] for failure in resumed["failures"]))
+    if failed:
+        print_line(
+            f"Still held: {say_names(failed)} failed or was canceled. Resuming does not change "
+            f"that. Try again with: forewarn maintenance retry {maintenance_id}; pass over with: "
+            f"forewarn maintenance skip {maintenance_id}",
+            err=True,
+        )
+
+
+@command(app, "retry")
+def retry(session: Session, maintenance_id: IdArgument, places: Places = None) -> None:
+    """Try failed hosts or scopes again, with new events and full notice.
+
+    Example: forewarn maintenance retry 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 kvm-3
+    """
+    body = {"places": places or []}
+    session.show(session.post("maintenances", maintenance_id, "retry", body=body), _print_one)
+
+
+@command(app, "skip")
+def skip(
+    session: Session, maintenance_id: IdArgument, places: Places = None, *, yes: Yes = False
+) -> None:
+    """Pass over failed hosts or scopes; they stay as they are.
+
+    Example: forewarn maintenance skip 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 kvm-3 --yes
+    """
+    wanted = say_names(places) if places else "everything that failed"
+    confirm(f"Pass over {wanted} in {maintenance_id}?", yes=yes)
+    body = {"places": places or []}
+    session.show(session.post("maintenances", maintenance_id, "skip", body=body), _print_one)
 
 
 @command(app, "abort")
@@ -178,8 +224,12 @@ def _length(seconds: int) -> str:
     return format_duration(timedelta(seconds=seconds)) if seconds else ""
 
 
-def _count(vms: Sequence[str]) -> str:
-    return f"{len(vms)} virtual machine{'' if len(vms) == 1 else 's'}"
+def _count(names: Sequence[str], noun: str) -> str:
+    return f"{len(names)} {noun}{'' if len(names) == 1 else 's'}" if names else ""
+
+
+def _places(row: Row, *standings: Standing) -> int:
+    return sum(row["places"].get(standing, 0) for standing in standings)
 
 
 def _shares(steps: Iterable[Row]) -> Iterator[Row]:

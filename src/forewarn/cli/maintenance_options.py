@@ -55,7 +55,8 @@ Canary = Annotated[
     typer.Option(metavar="NAME", help="A scope or host that goes first, alone; repeat it."),
 ]
 AtOnce = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="In no more scopes, or hosts, at a time.")
+    int | None,
+    typer.Option(min=1, metavar="N", help="Most scopes at a time, or hosts (default 1)."),
 ]
 Soak = Annotated[
     str,
@@ -97,7 +98,7 @@ Holidays = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Nor on the days of this calendar (.ics).")
 ]
 HolidaysZone = Annotated[str, typer.Option(metavar="ZONE", help="Where these holidays are.")]
-HoldAll = Annotated[bool, typer.Option("--hold-all", help="Let one failure hold every scope.")]
+HoldAll = Annotated[bool, typer.Option(help="Let one failure hold everything.")]
 
 
 Order: TypeAlias = dict[str, object]
@@ -138,7 +139,7 @@ def _read_order(  # noqa: PLR0913 - one for each flag
     blackout: Blackout = None,
     holidays: Holidays = None,
     holidays_zone: HolidaysZone = "UTC",
-    hold_all: HoldAll = False,
+    hold_all: HoldAll = True,
 ) -> Order:
     return {
         "event_type": event_type,

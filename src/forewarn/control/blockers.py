@@ -57,8 +57,7 @@ def explain_maintenance(caller: Viewing, maintenance_id: str) -> StandstillView:
             caller.principal,
             services.context(caller.principal.name),
             maintenance_id.lower(),
-            services.impacts(),
-            services.answers(),
+            services.known(),
         )
     )
     return StandstillView(

@@ -14,6 +14,7 @@ from typing import NoReturn, TypeVar
 from forewarn.domain.access import Principal, Role
 from forewarn.domain.errors import OutsideScopesError, RoleTooLowError
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName, names_scope
 from forewarn.domain.notification import Notification, NotificationStatus, Target
@@ -151,6 +152,14 @@ class ConfinedReading:
         every = self._all.maintenances(finished=finished, older_than=older_than)
         return _newest(map(self._part_of, reversed(every)), limit)
 
+    def operations_under_way(self) -> tuple[HostOperation, ...]:
+        """Return the host operations that touch the scopes, without what was said of them."""
+        return self._on_hosts(self._all.operations_under_way())
+
+    def operations_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[HostOperation, ...]:
+        """Return the host operations of Maintenances that touch the scopes, likewise."""
+        return self._on_hosts(self._all.operations_of(maintenance_ids))
+
     def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None:
         """Return the part of a run that is in the scopes."""
         run = self._all.scenario_run(run_id)
@@ -270,6 +279,11 @@ class ConfinedReading:
             hosts={name: host for name, host in topology.hosts.items() if name in carrying},
         )
 
+    def _on_hosts(self, operations: Iterable[HostOperation]) -> tuple[HostOperation, ...]:
+        # A reason may name virtual machines of other scopes.
+        hosts = self.topology().hosts
+        return tuple(replace(each, reason="") for each in operations if each.host in hosts)
+
     def _part_of(self, maintenance: Maintenance) -> Maintenance | None:
         topology = self.topology()
         vms = tuple(vm for vm in maintenance.resources if vm in topology.virtual_machines)
@@ -317,7 +331,19 @@ class ConfinedTransaction(ConfinedReading):
         vms = everything.virtual_machines.values()
         touched = [vm.name for vm in vms if vm.name in resources or vm.host in hosts]
         self._principal.require_vms(everything, touched)
+        empty = hosts.difference(vm.host for vm in vms if vm.host)
+        if empty:  # which are in nobody's scopes
+            raise OutsideScopesError(self._principal.name, sorted(empty))
         self._tx.put_maintenance(maintenance)
+
+    def put_operation(self, operation: HostOperation) -> None:
+        """Change what is known of a host that carries nothing but the scopes."""
+        everything = self._tx.topology()
+        vms = everything.virtual_machines.values()
+        self._principal.require_vms(
+            everything, [vm.name for vm in vms if vm.host == operation.host]
+        )
+        self._tx.put_operation(operation)
 
     def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None:
         """Publish to one of the scopes."""

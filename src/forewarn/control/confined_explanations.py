@@ -8,7 +8,7 @@ from dataclasses import replace
 from forewarn.control.confined import confine_reading
 from forewarn.domain.access import Principal
 from forewarn.domain.blockers import NAMES_OTHERS, Blocker, BlockerKind, actions_for
-from forewarn.domain.explanation import Reason, ReasonKind
+from forewarn.domain.explanation import OF_HOST, Reason, ReasonKind
 from forewarn.domain.standstill import Standstill
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event
@@ -19,20 +19,23 @@ from forewarn.operations.explain import (
     explain_maintenance,
 )
 from forewarn.operations.maintenances import find_maintenance
-from forewarn.operations.snapshots import Answers, Impacts
+from forewarn.operations.snapshots import Knowledge
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventId
 
 
 def explain_confined(
-    reading: Reading, principal: Principal, context: Context, event_id: EventId, impacts: Impacts
+    reading: Reading, principal: Principal, context: Context, event_id: EventId, known: Knowledge
 ) -> Explanation:
     """Explain an event of the scopes of *principal*. What else holds it is said without names."""
     confined = confine_reading(reading, principal)
     find_event(confined, event_id)
-    found = explain_event(reading, context, event_id, impacts)
+    found = explain_event(reading, context, event_id, known)
 
     def without_names(reason: Reason) -> Reason:
+        if principal.scopes and reason.kind in OF_HOST:
+            # It may name others on the host, and what a script printed.
+            return Reason(kind=ReasonKind.HOST_WORK, about="Its host")
         if all(confined.event(named) for named in reason.event_ids):
             return reason
         kind = ReasonKind.HOST_OPERATION_ELSEWHERE
@@ -47,12 +50,11 @@ def explain_maintenance_confined(
     principal: Principal,
     context: Context,
     maintenance_id: str,
-    impacts: Impacts,
-    answers: Answers,
+    known: Knowledge,
 ) -> MaintenanceExplanation:
     """Explain a Maintenance with a part in the scopes of *principal*, naming nothing of others."""
     find_maintenance(confine_reading(reading, principal), maintenance_id)
-    found = explain_maintenance(reading, context, maintenance_id, impacts, answers)
+    found = explain_maintenance(reading, context, maintenance_id, known)
     if not principal.scopes:
         return found
     # Several elsewhere are said once.

@@ -40,9 +40,9 @@ class ExplanationView(View):
 def explain(caller: Viewing, event_id: EventIdPath) -> ExplanationView:
     """Return every reason that the event is not moving."""
     services = caller.services
-    context, impacts = services.context(caller.principal.name), services.impacts()
+    context, known = services.context(caller.principal.name), services.known()
     found = services.store.read(
-        lambda reading: explain_confined(reading, caller.principal, context, event_id, impacts)
+        lambda reading: explain_confined(reading, caller.principal, context, event_id, known)
     )
     return ExplanationView(
         event_id=found.event.event_id,

@@ -1,5 +1,6 @@
 """Maintenances as they travel over the control API."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Annotated
@@ -9,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, View, event_view
 from forewarn.domain.brakes import BrakeKind, Release
 from forewarn.domain.course import GATE_PATIENCE, Course
-from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.failures import Standing
+from forewarn.domain.host_operation import HostPhase, OperationOutcome
+from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.walk import Stage
 from forewarn.domain.windows import Calendar, describe, read_blackout, read_window
@@ -47,7 +50,15 @@ class MaintenanceOrderRequest(BaseModel):
         None
     )
     holidays_zone: Text = "UTC"
-    hold_all: StrictBool = False
+    hold_all: StrictBool = True
+
+
+class PlacesRequest(BaseModel):
+    """Failed hosts or scopes by name; all of them if none is named."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    places: Names = []
 
 
 class ShareView(View):
@@ -78,6 +89,34 @@ class StepView(View):
     brakes: tuple[BrakeView, ...]
 
 
+class FailureView(View):
+    """Something that failed or was canceled, and holds until it is retried or skipped."""
+
+    place: str
+    host: str | None
+    scope_ids: tuple[str, ...]
+    event_ids: tuple[str, ...]
+    vms: tuple[str, ...]
+    ended_at: datetime | None
+    ending: str
+    reason: str
+    is_over: bool
+
+
+class OperationView(View):
+    """One attempt at one host, and how far it is."""
+
+    operation_id: str
+    host: str
+    created_at: datetime
+    phase: HostPhase
+    attempt: int
+    verify_by: datetime | None
+    ended_at: datetime | None
+    outcome: OperationOutcome | None
+    reason: str
+
+
 class MaintenanceSummaryView(View):
     """One Maintenance in a list."""
 
@@ -101,6 +140,8 @@ class MaintenanceSummaryView(View):
     blackouts: tuple[str, ...]
     hold_all: bool
     finished_at: datetime | None
+    outcome: MaintenanceOutcome | None
+    places: dict[Standing, int]
     events_in_flight: int
     events_ended: int
     steps_remaining: int
@@ -110,8 +151,10 @@ class MaintenanceView(MaintenanceSummaryView):
     """One Maintenance with what it has done, what remains and what holds it."""
 
     events: tuple[EventView, ...]
+    operations: tuple[OperationView, ...]
     remaining: tuple[StepView, ...]
-    held: dict[str, str]
+    standings: dict[str, Standing]
+    failures: tuple[FailureView, ...]
 
 
 class MaintenancesView(View):
@@ -176,6 +219,8 @@ def maintenance_summary(report: MaintenanceReport) -> MaintenanceSummaryView:
         blackouts=tuple(map(describe, course.calendar.blackouts)),
         hold_all=course.hold_all,
         finished_at=maintenance.finished_at,
+        outcome=maintenance.outcome,
+        places=dict(Counter(report.standings.values())),
         events_in_flight=in_flight,
         events_ended=len(report.events) - in_flight,
         steps_remaining=len(report.stages),
@@ -188,7 +233,9 @@ def maintenance_view(report: MaintenanceReport) -> MaintenanceView:
         **maintenance_summary(report).model_dump(),
         events=tuple(map(event_view, report.events)),
         remaining=tuple(map(_step_view, report.stages)),
-        held={scope_id: event.event_id for scope_id, event in report.held.items()},
+        operations=tuple(map(OperationView.model_validate, report.operations)),
+        standings={str(place): each for place, each in report.standings.items()},
+        failures=tuple(map(FailureView.model_validate, report.failures)),
     )
 
 

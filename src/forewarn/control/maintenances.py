@@ -1,6 +1,7 @@
 """/maintenances: beginning them, steering them, and where each of them is."""
 
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Final, TypeAlias
 
@@ -14,6 +15,7 @@ from forewarn.control.maintenance_views import (
     MaintenanceOrderRequest,
     MaintenancesView,
     MaintenanceView,
+    PlacesRequest,
     maintenance_order,
     maintenance_summary,
     maintenance_view,
@@ -27,6 +29,8 @@ from forewarn.operations.maintenances import (
     report_maintenance,
     report_maintenances,
     resume_maintenance,
+    retry_failures,
+    skip_failures,
     start_maintenance,
 )
 from forewarn.operations.repeats import RequestKey
@@ -43,16 +47,11 @@ _STEERED: Final = [TAKES_IF_MATCH, *CAN_BE_DRY]
 def list_maintenances(caller: Viewing, paging: Paged) -> Response:
     """Return the newest Maintenances, oldest first; the next page has older ones."""
     services = caller.services
-    context, answers = services.context(caller.principal.name), services.answers()
+    context, known = services.context(caller.principal.name), services.known()
     seen = None if paging.after is None else paging.after.lower()
     reports = caller.read(
         lambda reading: report_maintenances(
-            reading,
-            context,
-            answers,
-            impacts=services.impacts(),
-            older_than=seen,
-            limit=paging.limit + 1,
+            reading, context, known, older_than=seen, limit=paging.limit + 1
         )
     )
     cursor = attrgetter("maintenance.maintenance_id")
@@ -97,8 +96,24 @@ def pause(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
 
 @router.post("/{maintenance_id}/resume", name="maintenance resume", dependencies=_STEERED)
 def resume(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
-    """Go on, also in scopes held by a failure or a gate: somebody has looked after them."""
+    """Go on after a pause, and ask gates again that stayed shut; failures hold all the same."""
     return _steer(caller, key, resume_maintenance, maintenance_id)
+
+
+@router.post("/{maintenance_id}/retry", name="maintenance retry", dependencies=_STEERED)
+def retry(
+    caller: Operating, key: Key, maintenance_id: str, request: PlacesRequest
+) -> MaintenanceView:
+    """Try failed hosts or scopes again, with new events and full notice."""
+    return _steer(caller, key, partial(retry_failures, places=request.places), maintenance_id)
+
+
+@router.post("/{maintenance_id}/skip", name="maintenance skip", dependencies=_STEERED)
+def skip(
+    caller: Operating, key: Key, maintenance_id: str, request: PlacesRequest
+) -> MaintenanceView:
+    """Pass over failed hosts or scopes; a host that is named also while it is worked on."""
+    return _steer(caller, key, partial(skip_failures, places=request.places), maintenance_id)
 
 
 @router.post("/{maintenance_id}/abort", name="maintenance abort", dependencies=_STEERED)
@@ -129,8 +144,5 @@ def _show(caller: Caller, reading: Reading, maintenance_id: str) -> bytes:
 def _view(
     caller: Caller, reading: Reading, context: Context, maintenance_id: str
 ) -> MaintenanceView:
-    services = caller.services
-    report = report_maintenance(
-        reading, context, maintenance_id, services.answers(), impacts=services.impacts()
-    )
-    return maintenance_view(report)
+    known = caller.services.known()
+    return maintenance_view(report_maintenance(reading, context, maintenance_id, known))

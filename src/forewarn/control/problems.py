@@ -37,6 +37,7 @@ from forewarn.domain.errors import (
     UnknownVirtualMachineError,
     UserOperationError,
 )
+from forewarn.domain.failures import StillUnderWayError, UnknownFailureError
 from forewarn.operations.access import redact
 from forewarn.operations.acknowledgements import UnknownResourceError
 from forewarn.operations.durations import DurationError
@@ -151,6 +152,8 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     IllegalTransitionError: HTTPStatus.CONFLICT,
     PostponeRefusedError: HTTPStatus.CONFLICT,
     MaintenanceOverError: HTTPStatus.CONFLICT,
+    UnknownFailureError: HTTPStatus.CONFLICT,
+    StillUnderWayError: HTTPStatus.CONFLICT,
     ScenarioOverError: HTTPStatus.CONFLICT,
     UserOperationError: HTTPStatus.CONFLICT,
     VirtualMachineBusyError: HTTPStatus.CONFLICT,

@@ -177,6 +177,7 @@ class EventView(View):
     duration_in_seconds: int | None
     maintenance_id: str | None
     host: str | None
+    operation_id: str | None
     created_at: datetime
     not_before: datetime
     first_not_before: datetime

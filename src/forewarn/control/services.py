@@ -13,7 +13,7 @@ from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
 from forewarn.operations.gates import GateNotFoundError
-from forewarn.operations.snapshots import Answers, Impacts
+from forewarn.operations.snapshots import Knowledge
 from forewarn.ports.clock import ClockJump
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
@@ -90,9 +90,8 @@ class Services:
     """Everything the routes use. *changed* is called after each write, to wake the scheduler.
 
     *settled* returns once the scheduler does nothing any more that it decided before the last
-    write. *impacts* is what the executors last said and *answers* what the gates did, as far as the
-    scheduler knows; *feed* has to be told of the changes of the store; *metrics* writes the figures
-    for Prometheus.
+    write. *known* is what the scheduler was last told by executors, gates and hosts; *feed* has to
+    be told of the changes of the store; *metrics* writes the figures for Prometheus.
     """
 
     store: Store
@@ -103,8 +102,7 @@ class Services:
     is_ready: Callable[[], bool]
     changed: Callable[[], None]
     settled: Callable[[], None]
-    impacts: Callable[[], Impacts]
-    answers: Callable[[], Answers]
+    known: Callable[[], Knowledge]
     feed: Feed
     scenarios: Mapping[str, Scenario]
     metrics: Callable[[], bytes]

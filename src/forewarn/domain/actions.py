@@ -6,6 +6,8 @@ from typing import Final, TypeAlias
 
 from forewarn.domain.event import Outcome
 from forewarn.domain.gate import Question
+from forewarn.domain.host_operation import HostOperation
+from forewarn.domain.host_work import HostTask
 from forewarn.domain.maintenance import Step
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, VmName
 from forewarn.domain.overdue import NoteOverdue
@@ -55,6 +57,13 @@ class ScheduleStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdvanceOperation:
+    """Record how far a host operation has come."""
+
+    operation: HostOperation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FinishMaintenance:
     """Record that there is nothing left to do."""
 
@@ -93,6 +102,20 @@ class BeginImpact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InquireTask:
+    """Ask whoever works on the host how far it is."""
+
+    task: HostTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginTask:
+    """Have the work on the host done."""
+
+    task: HostTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AskGate:
     """Ask a gate whether a step may begin."""
 
@@ -105,6 +128,7 @@ Action: TypeAlias = (
     | CancelEvent
     | NoteOverdue
     | ScheduleStep
+    | AdvanceOperation
     | FinishMaintenance
     | TakeStep
     | FinishScenario
@@ -118,10 +142,11 @@ BEGINS_NOTHING: Final = (
     FinishMaintenance,
     FinishScenario,
     InquireImpact,
+    InquireTask,
 )
 """What is also done while the server is paused; whatever is not named here waits."""
 
-Effect: TypeAlias = InquireImpact | BeginImpact | AskGate
+Effect: TypeAlias = InquireImpact | BeginImpact | InquireTask | BeginTask | AskGate
 """Something to perform, after everything decided with it is recorded."""
 
 

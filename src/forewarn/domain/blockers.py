@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.brakes import Release
-from forewarn.domain.explanation import ReasonKind
+from forewarn.domain.explanation import OF_HOST, ReasonKind
 from forewarn.domain.names import MaintenanceId, ScopeId
 from forewarn.domain.wording import say_moment, say_names
 from forewarn.protocol.vocabulary import EventId
@@ -27,6 +27,7 @@ class BlockerKind(StrEnum):
     CANARY_HELD = "canary-held"
     BUSY = "busy"
     BUSY_SOON = "busy-soon"
+    BUSY_HOST = "busy-host"
     CAPACITY = "capacity"
     CAPACITY_NEVER = "capacity-never"
     SOAK = "soak"
@@ -60,12 +61,17 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
     ),
     BlockerKind.SHARED_HOST: "{about}",
     BlockerKind.FAILURE: (
-        "Event {events} for {vms} {about}, so no further step begins in {scopes}. "
-        "When that is looked after, go on with: forewarn maintenance resume {maintenance}"
+        "{place} {about}, so no further step begins in {scopes}. Try it again with: "
+        "forewarn maintenance retry {maintenance} {place}; or pass over it with: "
+        "forewarn maintenance skip {maintenance} {place}"
     ),
     BlockerKind.FAILURE_HOLDS_ALL: (
-        "Event {events} for {vms} {about}, so no further step begins anywhere. "
-        "When that is looked after, go on with: forewarn maintenance resume {maintenance}"
+        "{place} {about}, so no further step begins anywhere. Try it again with: "
+        "forewarn maintenance retry {maintenance} {place}; or pass over it with: "
+        "forewarn maintenance skip {maintenance} {place}"
+    ),
+    BlockerKind.BUSY_HOST: (
+        "The next step on {place} waits until another maintenance is through with that host."
     ),
     BlockerKind.CANARY: "The next step in {scopes} waits until the canary ({about}) is through.",
     BlockerKind.CANARY_SOAK: (
@@ -120,22 +126,25 @@ NAMES_OTHERS: Final[frozenset[BlockerKind | ReasonKind]] = frozenset(
         BlockerKind.CANARY,
         BlockerKind.CANARY_SOAK,
         BlockerKind.CANARY_HELD,
+        BlockerKind.BUSY_HOST,
         ReasonKind.HOST_OPERATION,
         ReasonKind.HOST_OPERATION_BUSY,
+        *OF_HOST,
     }
 )
 """The kinds that name more than the scopes they hold."""
 
 _EVENT: Final = "Event {events} in {scopes}: {about}"
+_HOST: Final = "{about}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
     """One thing that holds a Maintenance: an event, or the next step in some scopes.
 
-    *release* says how it goes away: by time at *until*, by itself some time, or by hand. *places*
-    are the scopes or hosts that are under way. *awaited* are the events that an operator has to
-    complete first.
+    *release* says how it goes away: by time at *until*, by itself some time, or by hand. *place*
+    is the host or scope it is about, and *places* are those that are under way. *awaited* are the
+    events that an operator has to complete first.
     """
 
     kind: BlockerKind | ReasonKind
@@ -149,11 +158,12 @@ class Blocker:
     about: str = ""
     places: tuple[str, ...] = ()
     awaited: tuple[EventId, ...] = ()
+    place: str = ""
 
     @property
     def sentence(self) -> str:
-        text = SENTENCES[self.kind] if isinstance(self.kind, BlockerKind) else _EVENT
-        return text.format(
+        return self._template.format(
+            place=self.place,
             maintenance=self.maintenance_id,
             scopes=say_names(self.scope_ids),
             vms=say_names(self.vms),
@@ -163,9 +173,17 @@ class Blocker:
             places=f": {say_names(self.places)}" if self.places else "",
         )
 
+    @property
+    def _template(self) -> str:
+        if isinstance(self.kind, BlockerKind):
+            return SENTENCES[self.kind]
+        return _HOST if self.kind in OF_HOST else _EVENT
+
 
 _RESUME_SERVER: Final = "forewarn resume"
 _RESUME: Final = "forewarn maintenance resume {maintenance}"
+_SKIP: Final = "forewarn maintenance skip {maintenance} {place}"
+_DECIDE: Final = "forewarn maintenance retry {maintenance} {place}, or " + _SKIP
 _ABORT: Final = "forewarn maintenance abort {maintenance}"
 _COMPLETE: Final = "forewarn event complete {events}"
 ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
@@ -173,9 +191,8 @@ ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
     ReasonKind.SERVER_PAUSED: _RESUME_SERVER,
     BlockerKind.PAUSED: _RESUME,
     BlockerKind.SHARED_HOST: "move virtual machines to another host",
-    BlockerKind.FAILURE: _RESUME,
-    BlockerKind.FAILURE_HOLDS_ALL: _RESUME,
-    BlockerKind.CANARY_HELD: _RESUME,
+    BlockerKind.FAILURE: _DECIDE,
+    BlockerKind.FAILURE_HOLDS_ALL: _DECIDE,
     BlockerKind.BUSY: _COMPLETE,
     BlockerKind.CAPACITY: _COMPLETE,
     BlockerKind.CAPACITY_NEVER: _ABORT,
@@ -186,6 +203,7 @@ ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
     ReasonKind.HOST_OPERATION_BUSY: _COMPLETE,
     ReasonKind.BY_HAND: _COMPLETE,
     ReasonKind.UNKNOWN: _COMPLETE,
+    ReasonKind.HOST_UNKNOWN: _SKIP,
     BlockerKind.ELSEWHERE: "ask whoever is in charge of the other scopes",
 }
 """What somebody has to do about each kind that goes away by hand only."""
@@ -197,9 +215,10 @@ def actions_for(blockers: Iterable[Blocker]) -> tuple[str, ...]:
         ACTIONS[blocker.kind].format(
             maintenance=blocker.maintenance_id,
             events=" ".join(blocker.awaited or blocker.event_ids),
+            place=blocker.place,
         )
         for blocker in blockers
-        if blocker.release is Release.BY_HAND
+        if blocker.release is Release.BY_HAND and blocker.kind in ACTIONS
     )
     return tuple(dict.fromkeys(actions))
 

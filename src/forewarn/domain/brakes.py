@@ -1,14 +1,15 @@
 """What holds back a step of a Maintenance: each brake is a rule, and all rules are in one table."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.failures import Failure, find_failures
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.maintenance import (
     Maintenance,
@@ -18,8 +19,8 @@ from forewarn.domain.maintenance import (
     is_in_the_way,
     lost_capacity,
     own_events,
+    own_operations,
     set_sizes,
-    unreleased,
 )
 from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.policy import usual_notice
@@ -68,6 +69,8 @@ class Brake:
     until: datetime | None = None
     scope_ids: tuple[ScopeId, ...] = ()
     event_ids: tuple[EventId, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    host: HostName | None = None
     gate: str = ""
     detail: str = ""
 
@@ -84,7 +87,7 @@ class Facts:
         maintenance: Maintenance,
         snapshot: Snapshot,
         now: datetime,
-        taken: Collection[ScopeId],
+        taken: Collection[ScopeId | HostName],
     ) -> None:
         self.maintenance = maintenance
         self.course = maintenance.course
@@ -92,16 +95,26 @@ class Facts:
         self.now = now
         self.taken = taken
         self.own = tuple(own_events(maintenance, snapshot.events.values()))
+        self.operations = tuple(own_operations(maintenance, snapshot.operations.values()))
         self.soak = maintenance.course.soak / snapshot.speed
-        self.failures = tuple(unreleased(maintenance, self.own))
-        self.failed_scopes = {event.scope_id for event in self.failures}
+        self.failures = find_failures(maintenance, self.own, self.operations)
+        self.busy_hosts = {
+            operation.host: operation
+            for operation in snapshot.operations.values()
+            if not operation.is_over
+        }
         self.in_flight = _by_scope(snapshot.events.values())
         self.soaks = dict(snapshot.soaks)
         for scope_id, ended_at in _last_ends(self.own).items():
             self.note_end(scope_id, ended_at)
         self.steps_done = Counter(event.scope_id for event in self.own)
         self.sizes = set_sizes(snapshot.topology) if self.course.min_available else {}
-        self.places = len({_place(event) for event in self.own if event.is_in_flight})
+        self.places = len(
+            {
+                *(_place(event) for event in self.own if event.is_in_flight),
+                *(operation.host for operation in self.operations if not operation.is_over),
+            }
+        )
         self.ahead: dict[ScopeId, bool] = {}
         self.canaries_ahead: list[bool] = []
         self._openings: dict[timedelta, datetime | None] = {}
@@ -124,13 +137,20 @@ class Facts:
             release = Release.BY_HAND if any(self.canaries_ahead) else Release.BY_PROGRESS
             return Brake(kind=BrakeKind.CANARY, release=release)
         canaries = canary_events(self.course, self.own)
-        failed = tuple(unreleased(self.maintenance, canaries))
+        hosts = {event.host for event in canaries}.union(self.course.canary)
+        operations = [each for each in self.operations if each.host in hosts]
+        failed = find_failures(self.maintenance, canaries, operations)
         if failed:
-            return Brake(kind=BrakeKind.CANARY, release=Release.BY_HAND, event_ids=_ids(failed))
+            # It holds the others, not the scopes in which it failed.
+            return replace(_held_by(BrakeKind.CANARY, failed), scope_ids=())
         flying = [event for event in canaries if event.is_in_flight]
-        if flying:
+        if flying or any(not operation.is_over for operation in operations):
             return Brake(kind=BrakeKind.CANARY, release=Release.BY_PROGRESS, event_ids=_ids(flying))
-        until = max((end + self.soak for end in _last_ends(canaries).values()), default=self.now)
+        ends = [
+            *_last_ends(canaries).values(),
+            *(operation.ended_at for operation in operations if operation.ended_at),
+        ]
+        until = max((end + self.soak for end in ends), default=self.now)
         if until <= self.now:
             return None
         return Brake(kind=BrakeKind.CANARY, release=Release.BY_TIME, until=until)
@@ -182,21 +202,14 @@ def _shared_host(facts: Facts, step: Step) -> Brake | None:
 
 
 def _failure(facts: Facts, step: Step) -> Brake | None:
-    if not facts.failures:
-        return None
-    if not facts.course.hold_all and facts.failed_scopes.isdisjoint(step.scope_ids):
-        return None
     concerned = [
-        event
-        for event in facts.failures
-        if facts.course.hold_all or event.scope_id in step.scope_ids
+        failure
+        for failure in facts.failures
+        if facts.course.hold_all
+        or failure.host == step.host is not None
+        or not step.scope_ids.isdisjoint(failure.scope_ids)
     ]
-    return Brake(
-        kind=BrakeKind.FAILURE,
-        release=Release.BY_HAND,
-        scope_ids=_scopes(concerned),
-        event_ids=_ids(concerned),
-    )
+    return _held_by(BrakeKind.FAILURE, concerned) if concerned else None
 
 
 def _canary(facts: Facts, step: Step) -> Brake | None:
@@ -213,13 +226,15 @@ def _busy(facts: Facts, step: Step) -> Brake | None:
         if is_in_the_way(event)
     ]
     scope_ids = {*_scopes(announced), *step.scope_ids.intersection(facts.taken)}
-    if not scope_ids:
+    busy = step.host and (step.host in facts.busy_hosts or step.host in facts.taken)
+    if not scope_ids and not busy:
         return None
     return Brake(
         kind=BrakeKind.BUSY,
         release=Release.BY_HAND if facts.needs_somebody(announced) else Release.BY_PROGRESS,
         scope_ids=tuple(sorted(scope_ids)),
         event_ids=_ids(announced),
+        host=step.host if busy else None,
     )
 
 
@@ -294,7 +309,7 @@ BRAKES: Final[tuple[Callable[[Facts, Step], Brake | None], ...]] = (
 
 def longest_notice(maintenance: Maintenance, step: Step, snapshot: Snapshot) -> timedelta:
     """Return how long after its announcement *step* starts, if nobody approves."""
-    return max(
+    notices = (
         usual_notice(
             maintenance.event_type,
             snapshot.topology.scopes[scope_id].policy,
@@ -302,6 +317,7 @@ def longest_notice(maintenance: Maintenance, step: Step, snapshot: Snapshot) -> 
         )
         for scope_id in step.scope_ids
     )
+    return max(notices, default=timedelta(0))
 
 
 def expected_impact(maintenance: Maintenance, snapshot: Snapshot) -> timedelta:
@@ -313,7 +329,7 @@ def expected_impact(maintenance: Maintenance, snapshot: Snapshot) -> timedelta:
 
 def gate_questions(facts: Facts, step: Step) -> tuple[Question, ...]:
     """Return what the gates are asked before *step*. The first step of a Maintenance asks none."""
-    if not facts.own or not facts.course.gates:
+    if not (facts.own or facts.operations) or not facts.course.gates:
         return ()
     steps_done = sum(facts.steps_done[scope_id] for scope_id in step.scope_ids)
     return tuple(
@@ -322,6 +338,7 @@ def gate_questions(facts: Facts, step: Step) -> tuple[Question, ...]:
             maintenance_id=facts.maintenance.maintenance_id,
             scope_ids=tuple(sorted(step.scope_ids)),
             steps_done=steps_done,
+            host=step.host,
         )
         for gate in facts.course.gates
     )
@@ -374,6 +391,16 @@ def patience_ends(maintenance: Maintenance, answer: Answer, now: datetime) -> da
 def _is_spent(facts: Facts, answer: Answer) -> bool:
     ends = patience_ends(facts.maintenance, answer, facts.now)
     return answer.status is GateStatus.SHUT and facts.now >= ends
+
+
+def _held_by(kind: BrakeKind, failures: Sequence[Failure]) -> Brake:
+    return Brake(
+        kind=kind,
+        release=Release.BY_HAND,
+        scope_ids=tuple(sorted({each for failure in failures for each in failure.scope_ids})),
+        event_ids=tuple(each for failure in failures for each in failure.event_ids),
+        failures=tuple(failures),
+    )
 
 
 def _by_scope(events: Collection[ScheduledEvent]) -> dict[ScopeId, list[ScheduledEvent]]:

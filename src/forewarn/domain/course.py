@@ -23,7 +23,7 @@ class Course:
     - *gates*: names of gates, each asked before every step but the first; one that stays shut for
       *gate_patience*, to whichever of them, holds the step until somebody resumes.
     - *calendar*: a step begins only where notice and impact fit in.
-    - *hold_all*: one failure holds every scope, not only its own.
+    - *hold_all*: one failure holds everything, not only its own scopes.
     """
 
     canary: tuple[str, ...] = ()
@@ -33,4 +33,4 @@ class Course:
     gates: tuple[str, ...] = ()
     gate_patience: timedelta = GATE_PATIENCE
     calendar: Calendar = ALWAYS
-    hold_all: bool = False
+    hold_all: bool = True

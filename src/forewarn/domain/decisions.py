@@ -11,8 +11,10 @@ from datetime import datetime
 
 from forewarn.domain.actions import (
     BEGINS_NOTHING,
+    AdvanceOperation,
     AskGate,
     BeginImpact,
+    BeginTask,
     CancelEvent,
     CompleteEvent,
     Decisions,
@@ -20,18 +22,21 @@ from forewarn.domain.actions import (
     FinishMaintenance,
     FinishScenario,
     InquireImpact,
+    InquireTask,
     ScheduleStep,
     StartEvent,
     TakeStep,
 )
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.gate import Question
+from forewarn.domain.host_facts import Gathered, gather_facts, operation_at_work
+from forewarn.domain.host_operation import HostOperation, advance, due_tasks, failed_impacts
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.overdue import NoteOverdue, overdue_moments
 from forewarn.domain.precedence import due_starts, impacts_ahead, is_withdrawn, started_on
 from forewarn.domain.schedule import due_occurrences, next_openings
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.walk import Walks, walk_all
+from forewarn.domain.walk import Walks, is_through, walk_all
 from forewarn.protocol.vocabulary import EventStatus
 
 
@@ -58,18 +63,23 @@ def _due(snapshot: Snapshot, now: datetime) -> Decisions:
 
 
 def _decide_all(snapshot: Snapshot, now: datetime) -> Decisions:
-    walks = walk_all(snapshot, now)
+    walks, hosts = walk_all(snapshot, now), gather_facts(snapshot)
     return Decisions(
         actions=(
             *_cancellations(snapshot),
             *_starts(snapshot, now),
             *_completions(snapshot),
+            *_operations(hosts, now),
             *_delays(snapshot, now),
             *_steps(walks),
             *_finishes(snapshot, walks),
             *_scenario_finishes(snapshot),
         ),
-        effects=(*_impact_effects(snapshot, now), *_gate_effects(snapshot, walks, now)),
+        effects=(
+            *_impact_effects(snapshot, now),
+            *_host_effects(hosts, snapshot, now),
+            *_gate_effects(snapshot, walks, now),
+        ),
         questions=_questions(walks),
     )
 
@@ -90,6 +100,14 @@ def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
         for event in _started(snapshot)
         for vm in event.resources
         if (impact := snapshot.impacts.get((event.event_id, vm))) and impact.ask_again_at
+    ]
+    moments += [task.ask_again_at for task in snapshot.tasks.values() if task.ask_again_at]
+    moments += [
+        moment
+        for each in snapshot.operations.values()
+        if not each.is_over
+        for moment in (each.verify_at, each.verify_by)
+        if moment
     ]
     moments += overdue_moments(_started(snapshot), snapshot.overdue_after).values()
     moments += [
@@ -117,24 +135,34 @@ def _starts(snapshot: Snapshot, now: datetime) -> Iterator[StartEvent]:
 
 def _completions(snapshot: Snapshot) -> Iterator[CompleteEvent]:
     for event in _started(snapshot):
-        ended = {
-            vm: impact
-            for vm in event.resources
-            if (impact := snapshot.impacts.get((event.event_id, vm)))
-            and impact.status in {ImpactStatus.DONE, ImpactStatus.FAILED}
-        }
-        if len(ended) < len(event.resources):
+        operation = operation_at_work(event, snapshot)
+        if operation is not None:
+            yield from _complete_with(operation, event, snapshot)
             continue
-        failures = [
-            f"{vm}: {impact.reason or 'failed'}"
-            for vm, impact in ended.items()
-            if impact.status is ImpactStatus.FAILED
-        ]
-        yield CompleteEvent(
-            event_id=event.event_id,
-            outcome=Outcome.FAILED if failures else Outcome.SUCCEEDED,
-            reason="; ".join(failures),
-        )
+        impacts = (snapshot.impacts.get((event.event_id, vm)) for vm in event.resources)
+        if all(impact is not None and impact.is_over for impact in impacts):
+            yield _complete(event, "; ".join(failed_impacts(event, snapshot.impacts)))
+
+
+def _complete_with(
+    operation: HostOperation, event: ScheduledEvent, snapshot: Snapshot
+) -> Iterator[CompleteEvent]:
+    """Complete an event whose host has work of its own when that is over, one way or the other."""
+    if operation.outcome is not None:
+        own = "; ".join(failed_impacts(event, snapshot.impacts))
+        yield _complete(event, own or operation.reason)
+
+
+def _complete(event: ScheduledEvent, failure: str) -> CompleteEvent:
+    outcome = Outcome.FAILED if failure else Outcome.SUCCEEDED
+    return CompleteEvent(event_id=event.event_id, outcome=outcome, reason=failure)
+
+
+def _operations(hosts: Gathered, now: datetime) -> Iterator[AdvanceOperation]:
+    for operation, facts in hosts.items():
+        advanced = advance(operation, facts, now)
+        if advanced != operation:
+            yield AdvanceOperation(operation=advanced)
 
 
 def _delays(snapshot: Snapshot, now: datetime) -> Iterator[NoteOverdue]:
@@ -153,10 +181,8 @@ def _steps(walks: Walks) -> Iterator[ScheduleStep]:
 
 
 def _finishes(snapshot: Snapshot, walks: Walks) -> Iterator[FinishMaintenance]:
-    in_flight = {event.maintenance_id for event in snapshot.events.values() if event.is_in_flight}
-    for maintenance in snapshot.maintenances.values():
-        key = maintenance.maintenance_id
-        if maintenance.finished_at is None and not walks[key] and key not in in_flight:
+    for key, maintenance in snapshot.maintenances.items():
+        if maintenance.finished_at is None and is_through(maintenance, snapshot, walks[key]):
             yield FinishMaintenance(maintenance_id=key)
 
 
@@ -198,6 +224,16 @@ def _impact_effects(snapshot: Snapshot, now: datetime) -> Iterator[Effect]:
                 continue
             elif not impacts_ahead(event, vm, started, snapshot):
                 yield BeginImpact(event_id=event.event_id, vm=vm)
+
+
+def _host_effects(hosts: Gathered, snapshot: Snapshot, now: datetime) -> Iterator[Effect]:
+    for operation, facts in hosts.items():
+        for task in due_tasks(operation, facts, now):
+            said = snapshot.tasks.get(task)
+            if said is None or said.has_news(now):
+                yield InquireTask(task=task)
+            elif said.status is ImpactStatus.NOT_BEGUN:
+                yield BeginTask(task=task)
 
 
 def _scheduled(snapshot: Snapshot) -> Iterator[ScheduledEvent]:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.errors import IllegalTransitionError, NoticeTooShortError
-from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
 from forewarn.domain.notice import earliest_not_before, round_up_to_second
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
@@ -78,22 +78,16 @@ class Draft:
     duration_in_seconds: int | None = None
     maintenance_id: MaintenanceId | None = None
     host: HostName | None = None
+    operation_id: OperationId | None = None
     simulated_duration: timedelta | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostOperation:
-    """Work on one host. The events a Maintenance creates for it start together."""
-
-    maintenance_id: MaintenanceId
-    host: HostName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledEvent:
     """One event as we track it, from its creation to its place in history.
 
-    It is announced if it had notice, and published if virtual machines are shown it at all.
+    It is announced if it had notice, and published if virtual machines are shown it at all. The
+    events of one host operation start together.
     """
 
     event_id: EventId
@@ -119,16 +113,11 @@ class ScheduledEvent:
     reason: str = ""
     simulated_duration: timedelta | None = None
     overdue_at: datetime | None = None
+    operation_id: OperationId | None = None
 
     @property
     def is_in_flight(self) -> bool:
         return self.event_status.is_visible
-
-    @property
-    def host_operation(self) -> HostOperation | None:
-        if self.maintenance_id is None or self.host is None:
-            return None
-        return HostOperation(maintenance_id=self.maintenance_id, host=self.host)
 
     def has_reached_not_before(self, now: datetime) -> bool:
         return now >= self.not_before
@@ -240,6 +229,7 @@ def _create(
         is_announced=True,
         is_published=True,
         simulated_duration=draft.simulated_duration,
+        operation_id=draft.operation_id,
     )
 
 

@@ -11,8 +11,11 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.host_facts import gather_facts, operation_at_work
+from forewarn.domain.host_operation import HostOperation, HostPhase, due_tasks, waiting_guests
+from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.names import VmName
+from forewarn.domain.names import HostName, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy, is_approved, missing_approvals
 from forewarn.domain.precedence import (
     events_ahead,
@@ -46,6 +49,11 @@ class ReasonKind(StrEnum):
     RUNNING = "running"
     BY_HAND = "by-hand"
     UNKNOWN = "unknown"
+    HOST_GUESTS = "host-guests"
+    HOST_WORK = "host-work"
+    HOST_VERIFY = "host-verify"
+    HOST_RETURN = "host-return"
+    HOST_UNKNOWN = "host-unknown"
     OVERDUE = "overdue"
     NOT_BEFORE = "not-before"
     POSTPONABLE = "postponable"
@@ -99,6 +107,16 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
         "How far the impact on {vms} is cannot be found out{about}; it is never begun twice, "
         "so it waits{until}."
     ),
+    ReasonKind.HOST_GUESTS: (
+        "The work on {about} begins when every virtual machine there is out of the way; "
+        "it waits for {vms}."
+    ),
+    ReasonKind.HOST_WORK: "{about} is being worked on.",
+    ReasonKind.HOST_VERIFY: "{about} has to be back by {until}; it is checked until then.",
+    ReasonKind.HOST_RETURN: "The work on {about} is over; {vms} are being given back.",
+    ReasonKind.HOST_UNKNOWN: (
+        "The state of the work on {about} is unknown. It is never begun twice, so it waits{until}."
+    ),
     ReasonKind.OVERDUE: (
         "It has been overdue since {since}: it takes longer than was announced and is tolerated."
     ),
@@ -142,9 +160,25 @@ HOLDING: Final = frozenset(
         ReasonKind.RUNNING,
         ReasonKind.BY_HAND,
         ReasonKind.UNKNOWN,
+        ReasonKind.HOST_GUESTS,
+        ReasonKind.HOST_WORK,
+        ReasonKind.HOST_VERIFY,
+        ReasonKind.HOST_RETURN,
+        ReasonKind.HOST_UNKNOWN,
     }
 )
 """The kinds for which an event waits; the others are only good to know."""
+
+OF_HOST: Final = frozenset(
+    {
+        ReasonKind.HOST_GUESTS,
+        ReasonKind.HOST_WORK,
+        ReasonKind.HOST_VERIFY,
+        ReasonKind.HOST_RETURN,
+        ReasonKind.HOST_UNKNOWN,
+    }
+)
+"""The kinds that are about the host operation as a whole, so the same for all of its events."""
 
 _APPROVAL: Final = {
     ApprovalPolicy.ANY: ReasonKind.APPROVAL_OF_ANY,
@@ -158,12 +192,17 @@ _IMPACT: Final = {
     ImpactStatus.FAILED: ReasonKind.IMPACT_FAILED,
     ImpactStatus.UNKNOWN: ReasonKind.UNKNOWN,
 }
+_TASKS: Final = {
+    HostTaskKind.WORK: ReasonKind.HOST_WORK,
+    HostTaskKind.RETURN: ReasonKind.HOST_RETURN,
+}
 _OUTCOME: Final = {Outcome.SUCCEEDED: ReasonKind.SUCCEEDED, Outcome.FAILED: ReasonKind.FAILED}
 # The kinds whose last word is a clause that may be missing, with how the clause begins.
 _CLAUSES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.HOST_OPERATION_ELSEWHERE: " and wait for approval until ",
     ReasonKind.RUNNING: "; the executor is asked again at ",
     ReasonKind.UNKNOWN: " and asks again at ",
+    ReasonKind.HOST_UNKNOWN: " and asks again at ",
 }
 _REMARKS: Final = frozenset(
     {
@@ -219,7 +258,7 @@ def explain(
             own = (*_server_pause(snapshot), *_waiting(event, snapshot, now, speed))
             otherwise = ReasonKind.ABOUT_TO_START
         case EventStatus.STARTED:
-            own = (*_started(event, snapshot), *_overdue(event))
+            own = tuple(_started(event, snapshot, now))
             otherwise = ReasonKind.ABOUT_TO_COMPLETE
         case EventStatus.COMPLETED | EventStatus.CANCELED:
             return (_ending(event), *_origins(event, snapshot))
@@ -239,13 +278,6 @@ def _server_pause(snapshot: Snapshot) -> Iterator[Reason]:
     if (pause := snapshot.server_pause) is not None:
         about = f"{pause.who} ({pause.reason})" if pause.reason else pause.who
         yield Reason(kind=ReasonKind.SERVER_PAUSED, since=pause.since, about=about)
-
-
-def _started(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
-    reasons = tuple(_impacts(event, snapshot))
-    if any(reason.kind is ReasonKind.NOT_BEGUN for reason in reasons):
-        yield from _server_pause(snapshot)
-    yield from reasons
 
 
 def _waiting(
@@ -324,6 +356,48 @@ def _deadlines(
     latest = event.first_not_before + policy.postpone_until / speed
     if latest > event.not_before:
         yield Reason(kind=ReasonKind.POSTPONABLE, until=latest)
+
+
+def _started(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
+    operation = operation_at_work(event, snapshot)
+    # What an operator would have to carry out is done by the work on the host, where it has some.
+    is_by_hand = operation is None
+    reasons = [
+        each
+        for each in _impacts(event, snapshot)
+        if is_by_hand or each.kind is not ReasonKind.BY_HAND
+    ]
+    if any(reason.kind is ReasonKind.NOT_BEGUN for reason in reasons):
+        yield from _server_pause(snapshot)
+    yield from reasons
+    if operation is not None and operation.outcome is None:
+        yield from explain_operation(operation, snapshot, now)
+    yield from _overdue(event)
+
+
+def explain_operation(
+    operation: HostOperation, snapshot: Snapshot, now: datetime
+) -> Iterator[Reason]:
+    """Say what the events of *operation* wait for, beside their own impacts."""
+    facts = gather_facts(snapshot)[operation]
+    if operation.phase is HostPhase.IMPACT:
+        missing = tuple(waiting_guests(facts))
+        if missing:
+            yield Reason(kind=ReasonKind.HOST_GUESTS, vms=missing, about=operation.host)
+    if operation.phase is HostPhase.VERIFY:
+        yield Reason(kind=ReasonKind.HOST_VERIFY, until=operation.verify_by, about=operation.host)
+    for task in due_tasks(operation, facts, now):
+        said = snapshot.tasks.get(task)
+        kind, until = _TASKS.get(task.kind), None
+        if said is not None and said.status is ImpactStatus.UNKNOWN:
+            kind, until = ReasonKind.HOST_UNKNOWN, said.ask_again_at
+        if kind is not None and (said is None or not said.is_over):
+            vms = (task.vm,) if task.vm else ()
+            yield Reason(kind=kind, vms=vms, until=until, about=_about(task.host, said))
+
+
+def _about(host: HostName, said: Impact | None) -> str:
+    return f"{host} ({said.reason})" if said is not None and said.reason else host
 
 
 def _impacts(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from forewarn.domain.names import MaintenanceId, ScopeId
+from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 
 
 class GateStatus(StrEnum):
@@ -17,7 +17,7 @@ class GateStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Whether *gate* lets *maintenance_id* go on with its next step in *scope_ids*.
+    """Whether *gate* lets *maintenance_id* go on with its next step in *scope_ids*, on *host*.
 
     Two steps never share a question: *steps_done* of that Maintenance in those scopes tells them
     apart, so an answer is good for one step and not for the next.
@@ -27,6 +27,7 @@ class Question:
     maintenance_id: MaintenanceId
     scope_ids: tuple[ScopeId, ...]
     steps_done: int
+    host: HostName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,11 @@ class Impact:
     is_by_hand: bool = False
 
     @property
+    def is_over(self) -> bool:
+        """Whether it has ended, well or badly."""
+        return self.status in {ImpactStatus.DONE, ImpactStatus.FAILED}
+
+    @property
     def needs_somebody(self) -> bool:
         """Whether nothing more is ever heard of it unless an operator says that it is over."""
         is_lost = self.status is ImpactStatus.UNKNOWN and self.ask_again_at is None

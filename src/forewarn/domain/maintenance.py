@@ -11,7 +11,7 @@ domains of a scope gets no turn before that is mended.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -24,10 +24,11 @@ from forewarn.domain.errors import (
     PlanError,
     SharedHostError,
 )
-from forewarn.domain.event import Draft, Outcome, ScheduledEvent, Share
-from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
+from forewarn.domain.event import Draft, ScheduledEvent, Share
+from forewarn.domain.host_operation import HostOperation
+from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
 from forewarn.domain.topology import ScopeKind, Topology, split_by_update_domain
-from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
+from forewarn.protocol.vocabulary import EventSource, EventType
 
 
 class MaintenanceStatus(StrEnum):
@@ -39,15 +40,31 @@ class MaintenanceStatus(StrEnum):
     HELD = "held"
     ABORTING = "aborting"
     ABORTED = "aborted"
+    INCOMPLETE = "incomplete"
     COMPLETED = "completed"
+
+
+class MaintenanceOutcome(StrEnum):
+    """How a Maintenance ended. It is INCOMPLETE if something that failed was passed over."""
+
+    SUCCEEDED = "succeeded"
+    INCOMPLETE = "incomplete"
+    ABORTED = "aborted"
+
+
+class Resolution(StrEnum):
+    """What the operator decided about something that failed or was canceled."""
+
+    RETRY = "retry"
+    SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maintenance:
     """An operator's intent: for *resources*, or for whatever *hosts* carry when their turn comes.
 
-    *released* are the events that ended badly and that the operator has looked after, last at
-    *resumed_at*. *schedule* is the name of the one that began it, if any.
+    *resolutions* are what the operator decided about events and host operations that ended badly,
+    by their ids. *schedule* is the name of the one that began it, if any.
     """
 
     maintenance_id: MaintenanceId
@@ -60,10 +77,11 @@ class Maintenance:
     course: Course = field(default_factory=Course)
     is_paused: bool = False
     is_aborted: bool = False
-    released: frozenset[EventId] = frozenset()
+    resolutions: Mapping[str, Resolution] = field(default_factory=dict)
     resumed_at: datetime | None = None
     finished_at: datetime | None = None
     schedule: str = ""
+    outcome: MaintenanceOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +101,11 @@ class Step:
     def is_safe(self) -> bool:
         """Whether the host carries one update domain of each scope at most."""
         return len(self.scope_ids) == len(self.shares)
+
+    @property
+    def place(self) -> HostName | ScopeId:
+        """The host, or the one scope, that this is a step of."""
+        return self.host or self.shares[0].scope_id
 
 
 def plan_errors(
@@ -109,19 +132,31 @@ def shared_hosts(step: Step) -> Iterator[SharedHostError]:
 
 
 def remaining_steps(
-    maintenance: Maintenance, topology: Topology, events: Iterable[ScheduledEvent]
+    maintenance: Maintenance,
+    topology: Topology,
+    events: Iterable[ScheduledEvent] = (),
+    operations: Iterable[HostOperation] = (),
 ) -> tuple[Step, ...]:
-    """Return the steps for which *maintenance* has not created events yet, in order.
+    """Return the steps that *maintenance* has not begun yet, in order.
 
-    Whatever has left the fleet needs none, and neither has a host more than one turn.
+    Whatever has left the fleet needs none. A host has one turn, and another one if the first is to
+    be retried.
     """
-    own = tuple(own_events(maintenance, events))
     if maintenance.hosts:
-        turns_had = {event.host for event in own}
+        turns_had = {
+            operation.host
+            for operation in own_operations(maintenance, operations)
+            if not _is_retried(maintenance, operation.operation_id)
+        }
         hosts = [host for host in maintenance.hosts if host not in turns_had]
         steps = _host_steps(hosts, topology)
     else:
-        handled = {vm for event in own for vm in event.resources}
+        handled = {
+            vm
+            for event in own_events(maintenance, events)
+            if not _is_retried(maintenance, event.event_id)
+            for vm in event.resources
+        }
         vms = [vm for vm in maintenance.resources if vm not in handled]
         steps = _scope_steps(vms, topology)
     return tuple(sorted(steps, key=lambda step: _turn(maintenance.course, step)))
@@ -175,23 +210,11 @@ def own_events(
     return (event for event in events if event.maintenance_id == maintenance.maintenance_id)
 
 
-def held_scopes(
-    maintenance: Maintenance, events: Iterable[ScheduledEvent]
-) -> dict[ScopeId, ScheduledEvent]:
-    """Return the scopes that do not go on, each with an event that failed or was canceled."""
-    return {event.scope_id: event for event in unreleased(maintenance, events)}
-
-
-def unreleased(
-    maintenance: Maintenance, events: Iterable[ScheduledEvent]
-) -> Iterator[ScheduledEvent]:
-    """Yield what failed or was canceled and that nobody has looked after yet."""
-    return (
-        event
-        for event in own_events(maintenance, events)
-        if event.event_id not in maintenance.released
-        and (event.outcome is Outcome.FAILED or event.event_status is EventStatus.CANCELED)
-    )
+def own_operations(
+    maintenance: Maintenance, operations: Iterable[HostOperation]
+) -> Iterator[HostOperation]:
+    """Yield those of *operations* that *maintenance* has begun."""
+    return (each for each in operations if each.maintenance_id == maintenance.maintenance_id)
 
 
 def soaks_until(maintenance: Maintenance, event: ScheduledEvent, *, speed: float) -> datetime:
@@ -203,8 +226,10 @@ def soaks_until(maintenance: Maintenance, event: ScheduledEvent, *, speed: float
     return ended_at if event.outcome is None else ended_at + maintenance.course.soak / speed
 
 
-def draft_events(maintenance: Maintenance, step: Step) -> tuple[Draft, ...]:
-    """Return the events that announce *step*."""
+def draft_events(
+    maintenance: Maintenance, step: Step, operation_id: OperationId | None = None
+) -> tuple[Draft, ...]:
+    """Return the events that announce *step*; by host they are of one host operation."""
     return tuple(
         Draft(
             event_type=maintenance.event_type,
@@ -214,6 +239,7 @@ def draft_events(maintenance: Maintenance, step: Step) -> tuple[Draft, ...]:
             duration_in_seconds=maintenance.duration_in_seconds,
             maintenance_id=maintenance.maintenance_id,
             host=step.host,
+            operation_id=operation_id,
         )
         for share in step.shares
     )
@@ -221,31 +247,24 @@ def draft_events(maintenance: Maintenance, step: Step) -> tuple[Draft, ...]:
 
 def pause(maintenance: Maintenance) -> Maintenance:
     """Begin no further step. What is announced takes its course."""
-    _check_under_way(maintenance)
+    check_under_way(maintenance)
     return replace(maintenance, is_paused=True)
 
 
-def resume(
-    maintenance: Maintenance, events: Iterable[ScheduledEvent], *, now: datetime
-) -> Maintenance:
-    """Go on, also in the scopes that hold: the operator has looked after what failed there."""
-    _check_under_way(maintenance)
-    looked_after = {event.event_id for event in unreleased(maintenance, events)}
-    return replace(
-        maintenance,
-        is_paused=False,
-        released=maintenance.released | looked_after,
-        resumed_at=now,
-    )
+def resume(maintenance: Maintenance, *, now: datetime) -> Maintenance:
+    """Go on after a pause, and ask gates again that stayed shut. Failures hold all the same."""
+    check_under_way(maintenance)
+    return replace(maintenance, is_paused=False, resumed_at=now)
 
 
 def abort(maintenance: Maintenance) -> Maintenance:
     """Begin no further step, ever. Announced events are withdrawn, started ones run out."""
-    _check_under_way(maintenance)
+    check_under_way(maintenance)
     return replace(maintenance, is_aborted=True)
 
 
-def _check_under_way(maintenance: Maintenance) -> None:
+def check_under_way(maintenance: Maintenance) -> None:
+    """Refuse to steer a Maintenance that is over."""
     if maintenance.is_aborted or maintenance.finished_at:
         raise MaintenanceOverError(maintenance.maintenance_id)
 
@@ -253,7 +272,12 @@ def _check_under_way(maintenance: Maintenance) -> None:
 def _turn(course: Course, step: Step) -> tuple[bool, int]:
     # Canaries first, then by the lowest update domain they touch; the rest stays in fleet order,
     # for a sort is stable.
-    return not is_canary(course, step), min(share.update_domain for share in step.shares)
+    domains = (share.update_domain for share in step.shares)
+    return not is_canary(course, step), min(domains, default=0)
+
+
+def _is_retried(maintenance: Maintenance, key: str) -> bool:
+    return maintenance.resolutions.get(key) is Resolution.RETRY
 
 
 def _host_steps(hosts: Iterable[HostName], topology: Topology) -> list[Step]:
@@ -264,7 +288,7 @@ def _host_steps(hosts: Iterable[HostName], topology: Topology) -> list[Step]:
     return [
         Step(host=host, shares=split_by_update_domain(topology, names))
         for host, names in carried.items()
-        if names
+        if host in topology.hosts
     ]
 
 

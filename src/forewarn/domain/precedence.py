@@ -13,9 +13,10 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from forewarn.domain.actions import StartReason
-from forewarn.domain.event import HostOperation, ScheduledEvent
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.host_facts import operation_at_work
 from forewarn.domain.impact import ImpactStatus
-from forewarn.domain.names import VmName
+from forewarn.domain.names import OperationId, VmName
 from forewarn.domain.policy import is_approved
 from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId, EventStatus
@@ -28,10 +29,10 @@ _MAY_HAVE_BEGUN: Final = frozenset({ImpactStatus.RUNNING, ImpactStatus.UNKNOWN})
 
 def due_starts(snapshot: Snapshot, now: datetime) -> dict[EventId, StartReason]:
     """Return the events that start now, each with the reason that it may."""
-    together: dict[HostOperation | EventId, list[ScheduledEvent]] = {}
+    together: dict[OperationId | EventId, list[ScheduledEvent]] = {}
     for event in snapshot.events.values():
         if event.event_status is EventStatus.SCHEDULED and not is_withdrawn(event, snapshot):
-            together.setdefault(event.host_operation or event.event_id, []).append(event)
+            together.setdefault(event.operation_id or event.event_id, []).append(event)
     occupied = set(started_on(snapshot))
     starts: dict[EventId, StartReason] = {}
     for events in together.values():
@@ -116,14 +117,14 @@ def rivals_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[ScheduledEvent
 
 def partners_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[ScheduledEvent, ...]:
     """Return the other events that start together with *event*."""
-    if event.host_operation is None:
+    if event.operation_id is None:
         return ()
     return tuple(
         other
         for other in snapshot.events.values()
         if other.event_status is EventStatus.SCHEDULED
         and other.event_id != event.event_id
-        and other.host_operation == event.host_operation
+        and other.operation_id == event.operation_id
     )
 
 
@@ -167,5 +168,9 @@ def _needing_somebody(
     for vm in event.resources:
         for each in awaited.get(vm, (event,)):
             impact = snapshot.impacts.get((each.event_id, vm))
-            if impact is not None and impact.needs_somebody:
+            # What is done by hand is done by the work on the host, where it has some.
+            is_host_work = (
+                impact is not None and impact.is_by_hand and operation_at_work(each, snapshot)
+            )
+            if impact is not None and impact.needs_somebody and not is_host_work:
                 yield each.event_id

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from forewarn.domain.actions import (
     Action,
+    AdvanceOperation,
     CancelEvent,
     CompleteEvent,
     FinishMaintenance,
@@ -15,9 +16,12 @@ from forewarn.domain.actions import (
     StartEvent,
     TakeStep,
 )
-from forewarn.domain.event import ScheduledEvent, cancel, complete, schedule, start
+from forewarn.domain.event import Draft, ScheduledEvent, cancel, complete, schedule, start
+from forewarn.domain.failures import outcome_of
+from forewarn.domain.host_facts import rule_of
+from forewarn.domain.host_operation import HostOperation, begin
 from forewarn.domain.maintenance import Maintenance, Step, draft_events, soaks_until
-from forewarn.domain.names import ScopeId
+from forewarn.domain.names import OperationId, ScopeId
 from forewarn.domain.overdue import NoteOverdue
 from forewarn.domain.policy import usual_notice
 from forewarn.domain.scenario import take_step
@@ -35,6 +39,7 @@ def record(
     """Return *snapshot* after *actions*, new events taking their ids from *event_ids*."""
     events = dict(snapshot.events)
     maintenances = dict(snapshot.maintenances)
+    operations = dict(snapshot.operations)
     runs = dict(snapshot.scenario_runs)
     soaks = dict(snapshot.soaks)
     for action in actions:
@@ -44,11 +49,15 @@ def record(
                 soaks |= _soak(snapshot, soaks, events[action.event_id])
             case ScheduleStep():
                 maintenance = maintenances[action.maintenance_id]
-                made = _announce(snapshot, maintenance, action.step, now, event_ids)
+                made, begun = _announce(snapshot, maintenance, action.step, now, event_ids)
                 events |= {event.event_id: event for event in made}
+                operations |= {operation.operation_id: operation for operation in begun}
+            case AdvanceOperation():
+                operations[action.operation.operation_id] = action.operation
             case FinishMaintenance():
+                maintenance = maintenances[action.maintenance_id]
                 maintenances[action.maintenance_id] = replace(
-                    maintenances[action.maintenance_id], finished_at=now
+                    maintenance, finished_at=now, outcome=outcome_of(maintenance)
                 )
             case TakeStep():
                 runs[action.run_id], changed = take_step(
@@ -65,7 +74,12 @@ def record(
             case _:
                 assert_never(action)
     return replace(
-        snapshot, events=events, maintenances=maintenances, scenario_runs=runs, soaks=soaks
+        snapshot,
+        events=events,
+        maintenances=maintenances,
+        operations=operations,
+        scenario_runs=runs,
+        soaks=soaks,
     )
 
 
@@ -80,7 +94,18 @@ def without_ended(snapshot: Snapshot) -> Snapshot:
         for key, event in snapshot.events.items()
         if event.is_in_flight or event.maintenance_id in maintenances
     }
-    return replace(snapshot, events=events, maintenances=maintenances, scenario_runs=runs)
+    operations = {
+        key: each
+        for key, each in snapshot.operations.items()
+        if each.maintenance_id in maintenances
+    }
+    return replace(
+        snapshot,
+        events=events,
+        maintenances=maintenances,
+        operations=operations,
+        scenario_runs=runs,
+    )
 
 
 def _change(
@@ -118,8 +143,26 @@ def _announce(
     step: Step,
     now: datetime,
     event_ids: Iterator[EventId],
+) -> tuple[tuple[ScheduledEvent, ...], tuple[HostOperation, ...]]:
+    """Return the events that announce *step*, and the operation they are of if it is on a host."""
+    if step.host is None:
+        return tuple(_schedule(snapshot, draft_events(maintenance, step), now, event_ids)), ()
+    operation = HostOperation(
+        operation_id=OperationId(next(event_ids).lower()),
+        maintenance_id=maintenance.maintenance_id,
+        event_type=maintenance.event_type,
+        host=step.host,
+        created_at=now,
+    )
+    drafts = draft_events(maintenance, step, operation.operation_id)
+    events = tuple(_schedule(snapshot, drafts, now, event_ids))
+    return events, (begin(operation, events=events, rule=rule_of(operation, snapshot)),)
+
+
+def _schedule(
+    snapshot: Snapshot, drafts: Iterable[Draft], now: datetime, event_ids: Iterator[EventId]
 ) -> Iterator[ScheduledEvent]:
-    for draft in draft_events(maintenance, step):
+    for draft in drafts:
         policy = snapshot.topology.scopes[draft.share.scope_id].policy
         notice = usual_notice(draft.event_type, policy, speed=snapshot.speed)
         yield schedule(draft, event_id=next(event_ids), now=now, notice=notice)

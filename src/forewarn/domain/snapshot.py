@@ -6,9 +6,18 @@ from datetime import datetime, timedelta
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.gate import Answer, Question
+from forewarn.domain.host_operation import HostOperation
+from forewarn.domain.host_work import HostTask, HostWorkRule
 from forewarn.domain.impact import Impact
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScheduleName, ScopeId, VmName
+from forewarn.domain.names import (
+    MaintenanceId,
+    OperationId,
+    ScenarioRunId,
+    ScheduleName,
+    ScopeId,
+    VmName,
+)
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.server_pause import ServerPause
@@ -20,20 +29,25 @@ from forewarn.protocol.vocabulary import EventId
 class Snapshot:
     """All that a decision depends on.
 
-    *events* are those in flight and every event of *maintenances*. These and *scenario_runs* are
-    those not finished. *impacts* is what the executors last said and *answers* what the gates did;
-    where nothing is known since the lease began, nothing is there. Events are overdue
-    *overdue_after* their time, if ever. *speed* divides notice and soak. Nothing begins during a
-    *server_pause*, and no step in a scope before *soaks* says.
+    *events* are those in flight and every event of *maintenances*; *operations* are those of
+    *maintenances*. These and *scenario_runs* are those not finished. *impacts* is what the
+    executors last said, *tasks* what was said of the work on hosts and *answers* what the gates
+    did; where nothing is known since the lease began, nothing is there. *host_works* are the rules
+    for the work that hosts have. Events are overdue *overdue_after* their time, if ever. *speed*
+    divides notice and soak. Nothing begins during a *server_pause*, and no step in a scope before
+    *soaks* says.
     """
 
     topology: Topology
     events: Mapping[EventId, ScheduledEvent] = field(default_factory=dict)
     maintenances: Mapping[MaintenanceId, Maintenance] = field(default_factory=dict)
+    operations: Mapping[OperationId, HostOperation] = field(default_factory=dict)
     scenario_runs: Mapping[ScenarioRunId, ScenarioRun] = field(default_factory=dict)
     impacts: Mapping[tuple[EventId, VmName], Impact] = field(default_factory=dict)
+    tasks: Mapping[HostTask, Impact] = field(default_factory=dict)
     answers: Mapping[Question, Answer] = field(default_factory=dict)
     schedules: Mapping[ScheduleName, Schedule] = field(default_factory=dict)
+    host_works: tuple[HostWorkRule, ...] = ()
     overdue_after: timedelta | None = None
     speed: float = 1
     server_pause: ServerPause | None = None

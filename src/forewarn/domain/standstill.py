@@ -20,10 +20,12 @@ from forewarn.domain.brakes import (
     longest_notice,
     patience_ends,
 )
-from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.explanation import Reason, ReasonKind, explain
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.explanation import OF_HOST, Reason, ReasonKind, explain, explain_operation
+from forewarn.domain.failures import Failure, find_failures
 from forewarn.domain.gate import GateStatus
-from forewarn.domain.maintenance import Maintenance, own_events, shared_hosts
+from forewarn.domain.host_operation import HostOperation
+from forewarn.domain.maintenance import Maintenance, own_events, own_operations, shared_hosts
 from forewarn.domain.names import ScopeId
 from forewarn.domain.precedence import needing_somebody
 from forewarn.domain.snapshot import Snapshot
@@ -92,14 +94,17 @@ def find_standstill(
         return Standstill(blockers=(), verdict=Verdict(kind=VerdictKind.OVER))
     scene = _Scene(maintenance, snapshot, now, interruption, is_simulated=is_simulated)
     of_events = [tuple(scene.of_event(event)) for event in scene.in_flight]
+    of_operations = {each: tuple(scene.of_operation(each)) for each in scene.operations}
     of_stages = [tuple(scene.of_stage(stage)) for stage in scene.stages]
+    of_failures = () if scene.stages else tuple(scene.of_failures())
     blockers = (
         *scene.of_interruption(),
-        *(blocker for found in of_events for blocker in found),
-        *_merged(blocker for found in of_stages for blocker in found),
+        *(blocker for found in (*of_events, *of_operations.values()) for blocker in found),
+        *_merged(blocker for found in (*of_stages, of_failures) for blocker in found),
     )
     movers = [
-        *of_events,
+        *scene.together(of_events, of_operations),
+        *filter(None, [of_failures]),
         *(
             (*found, *scene.afterwards(stage, found))
             for stage, found in zip(scene.stages, of_stages, strict=True)
@@ -129,8 +134,15 @@ class _Scene:
         events = tuple(own_events(maintenance, snapshot.events.values()))
         self._has_begun = bool(events)
         self.in_flight = tuple(event for event in events if event.is_in_flight)
+        own = own_operations(maintenance, snapshot.operations.values())
+        self.operations = tuple(each for each in own if not each.is_over)
         self.stages = walk_all(snapshot, now)[maintenance.maintenance_id]
         self._own = {event.event_id for event in self.in_flight}
+        self._holders = {
+            each.host: each.maintenance_id
+            for each in snapshot.operations.values()
+            if not each.is_over
+        }
 
     def of_interruption(self) -> Iterator[Blocker]:
         """Say who has paused or aborted it, if somebody has."""
@@ -145,8 +157,47 @@ class _Scene:
         if any(each.kind in _OTHERS for each in reasons):
             latest = None
         for reason in reasons:
-            if reason.holds or reason.kind is ReasonKind.OVERDUE:
+            # What holds a host operation is said once, not for each of its events.
+            is_of_event = reason.kind not in OF_HOST
+            if is_of_event and (reason.holds or reason.kind is ReasonKind.OVERDUE):
                 yield self._of_reason(event, reason, latest)
+
+    def of_operation(self, operation: HostOperation) -> Iterator[Blocker]:
+        """Yield what holds *operation*, beside what holds its events."""
+        events = [each for each in self.in_flight if each.operation_id == operation.operation_id]
+        for reason in explain_operation(operation, self._snapshot, self._now):
+            is_lost = reason.kind is ReasonKind.HOST_UNKNOWN and reason.until is None
+            release = Release.BY_HAND if is_lost else Release.BY_PROGRESS
+            yield Blocker(
+                kind=reason.kind,
+                release=release,
+                maintenance_id=self._maintenance.maintenance_id,
+                scope_ids=tuple(dict.fromkeys(event.scope_id for event in events)),
+                vms=reason.vms,
+                event_ids=tuple(event.event_id for event in events),
+                until=reason.until,
+                about=reason.sentence,
+                place=operation.host,
+            )
+
+    def together(
+        self,
+        of_events: Sequence[tuple[Blocker, ...]],
+        of_operations: Mapping[HostOperation, tuple[Blocker, ...]],
+    ) -> Iterator[tuple[Blocker, ...]]:
+        """Yield all that holds each event, and each host operation that has none in flight."""
+        by_id = {each.operation_id: found for each, found in of_operations.items()}
+        for event, found in zip(self.in_flight, of_events, strict=True):
+            yield (*found, *(by_id.get(event.operation_id, ()) if event.operation_id else ()))
+        told = {event.operation_id for event in self.in_flight}
+        yield from (found for key, found in by_id.items() if key not in told)
+
+    def of_failures(self) -> Iterator[Blocker]:
+        """Yield what has to be decided about before it is over."""
+        if not self._maintenance.is_aborted:
+            snapshot = self._snapshot
+            events, operations = snapshot.events.values(), snapshot.operations.values()
+            yield from self._failures(find_failures(self._maintenance, events, operations))
 
     def of_stage(self, stage: Stage) -> Iterator[Blocker]:
         """Yield what holds *stage*."""
@@ -166,9 +217,9 @@ class _Scene:
                 case BrakeKind.SHARED_HOST:
                     yield from self._shared_host(stage)
                 case BrakeKind.FAILURE:
-                    yield from self._failures(brake)
+                    yield from self._failures(brake.failures)
                 case BrakeKind.BUSY:
-                    yield from self._busy(brake)
+                    yield from self._busy(stage, brake)
                 case _:
                     yield from self._of_step(stage, brake)
 
@@ -256,7 +307,7 @@ class _Scene:
         if self._is_behind(stage):
             return
         if brake.kind is BrakeKind.CANARY and brake.release is Release.BY_HAND:
-            yield from self._failures(brake)
+            yield from self._failures(brake.failures)
         yield self._of_brake(stage, brake)
 
     def _is_behind(self, stage: Stage) -> bool:
@@ -301,12 +352,11 @@ class _Scene:
     @cached_property
     def _places(self) -> tuple[str, ...]:
         """Return the scopes or hosts that are under way, or that ask a gate whether they may be."""
-        flying = (event.host or event.scope_id for event in self.in_flight)
-        asking = (
-            stage.step.host or min(stage.step.scope_ids)
-            for stage in self.stages
-            if stage.awaited and not stage.is_stuck
+        flying = (
+            *(event.host or event.scope_id for event in self.in_flight),
+            *(operation.host for operation in self.operations),
         )
+        asking = (stage.step.place for stage in self.stages if stage.awaited and not stage.is_stuck)
         return tuple(dict.fromkeys((*flying, *asking)))
 
     def _gate(self, stage: Stage, kind: BlockerKind) -> tuple[BlockerKind, datetime | None]:
@@ -326,24 +376,33 @@ class _Scene:
                 about=str(error),
             )
 
-    def _failures(self, brake: Brake) -> Iterator[Blocker]:
+    def _failures(self, failures: Iterable[Failure]) -> Iterator[Blocker]:
         holds_all = self._maintenance.course.hold_all
-        for event in self._events(brake):
-            ending = "failed" if event.outcome is Outcome.FAILED else "was canceled"
-            reason = f": {event.reason}" if event.reason else ""
+        for failure in failures:
+            reason = f": {failure.reason}" if failure.reason else ""
             yield Blocker(
                 kind=BlockerKind.FAILURE_HOLDS_ALL if holds_all else BlockerKind.FAILURE,
                 release=Release.BY_HAND,
                 maintenance_id=self._maintenance.maintenance_id,
-                scope_ids=(event.scope_id,),
-                vms=event.resources,
-                event_ids=(event.event_id,),
-                since=event.ended_at,
-                about=f"{ending} at {_say(event.ended_at)}{reason}",
+                scope_ids=failure.scope_ids,
+                vms=failure.vms,
+                event_ids=failure.event_ids,
+                since=failure.ended_at,
+                about=f"{failure.ending} at {_say(failure.ended_at)}{reason}",
+                place=failure.place,
             )
 
-    def _busy(self, brake: Brake) -> Iterator[Blocker]:
-        if not brake.event_ids:
+    def _busy(self, stage: Stage, brake: Brake) -> Iterator[Blocker]:
+        holder = self._holders.get(brake.host) if brake.host else None
+        if brake.host and holder != self._maintenance.maintenance_id:
+            yield Blocker(
+                kind=BlockerKind.BUSY_HOST,
+                release=Release.BY_PROGRESS,
+                maintenance_id=self._maintenance.maintenance_id,
+                scope_ids=tuple(sorted(stage.step.scope_ids)),
+                place=brake.host,
+            )
+        elif not brake.event_ids and brake.scope_ids:
             yield Blocker(
                 kind=BlockerKind.BUSY_SOON,
                 release=Release.BY_PROGRESS,

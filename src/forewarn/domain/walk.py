@@ -6,10 +6,10 @@ for nothing else yet. The gates come last: a question is put only when nothing e
 so that the answer is fresh when it counts.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from forewarn.domain.brakes import (
     BRAKES,
@@ -24,16 +24,19 @@ from forewarn.domain.brakes import (
     longest_notice,
 )
 from forewarn.domain.errors import WindowTooShortError
+from forewarn.domain.failures import find_failures, outcome_of
 from forewarn.domain.gate import Question
 from forewarn.domain.maintenance import (
     Maintenance,
+    MaintenanceOutcome,
     MaintenanceStatus,
     Step,
     is_canary,
     own_events,
+    own_operations,
     remaining_steps,
 )
-from forewarn.domain.names import MaintenanceId, ScopeId
+from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.windows import ALWAYS, describe, longest_opening, next_opening
 
@@ -62,13 +65,13 @@ Walks: TypeAlias = Mapping[MaintenanceId, tuple[Stage, ...]]
 
 def walk_all(snapshot: Snapshot, now: datetime) -> Walks:
     """Return what remains of every Maintenance; of two that want a scope, the older one gets it."""
-    taken: set[ScopeId] = set()
+    taken: set[ScopeId | HostName] = set()
     walks = {}
     for maintenance in snapshot.maintenances.values():
         stages = walk(maintenance, snapshot, now, taken=taken)
         for stage in stages:
             if not stage.brakes:
-                taken |= stage.step.scope_ids
+                taken |= {*stage.step.scope_ids, *filter(None, [stage.step.host])}
         walks[maintenance.maintenance_id] = stages
     return walks
 
@@ -78,16 +81,16 @@ def walk(
     snapshot: Snapshot,
     now: datetime,
     *,
-    taken: Collection[ScopeId] = (),
+    taken: Collection[ScopeId | HostName] = (),
 ) -> tuple[Stage, ...]:
     """Return every step that remains, in order, each with all that holds it back.
 
-    *taken* are the scopes in which other Maintenances are just about to begin a step.
+    *taken* are the scopes and hosts in which other Maintenances are just about to begin a step.
     """
     if maintenance.is_aborted or maintenance.finished_at:
         return ()
     facts = Facts(maintenance, snapshot, now, taken)
-    steps = remaining_steps(maintenance, snapshot.topology, facts.own)
+    steps = remaining_steps(maintenance, snapshot.topology, facts.own, facts.operations)
     return tuple(_reach(facts, step) for step in steps)
 
 
@@ -99,13 +102,13 @@ def calendar_errors(
     if calendar == ALWAYS:
         return
     impact = expected_impact(maintenance, snapshot)
-    notices: dict[timedelta, ScopeId] = {}
+    notices: dict[timedelta, ScopeId | HostName] = {}
     for step in steps:
-        notices.setdefault(longest_notice(maintenance, step, snapshot), min(step.scope_ids))
-    for notice, scope_id in notices.items():
+        notices.setdefault(longest_notice(maintenance, step, snapshot), step.place)
+    for notice, place in notices.items():
         if next_opening(calendar, now, notice + impact) is None:
             yield WindowTooShortError(
-                scope_id,
+                place,
                 notice=notice,
                 impact=impact,
                 longest=longest_opening(calendar, now),
@@ -117,25 +120,45 @@ def status(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> Maint
     """Say where *maintenance* is, from the same facts the walk goes by.
 
     It is WAITING when nothing of it is in flight and a step will begin by itself, later; HELD when
-    none ever will unless somebody acts. With no step left it is COMPLETED, also when the last one
-    failed.
+    none ever will unless somebody acts, and when no step is left but something has failed.
     """
-    in_flight = any(
-        event.is_in_flight for event in own_events(maintenance, snapshot.events.values())
-    )
-    if maintenance.is_aborted:
-        is_over = maintenance.finished_at or not in_flight
-        return MaintenanceStatus.ABORTED if is_over else MaintenanceStatus.ABORTING
     stages = walk(maintenance, snapshot, now)
-    if not stages:
-        return MaintenanceStatus.RUNNING if in_flight else MaintenanceStatus.COMPLETED
-    if maintenance.is_paused:
+    if is_through(maintenance, snapshot, stages):
+        return _OVER[maintenance.outcome or outcome_of(maintenance)]
+    if maintenance.is_aborted:
+        return MaintenanceStatus.ABORTING
+    in_flight = is_under_way(maintenance, snapshot)
+    if maintenance.is_paused and stages:
         return MaintenanceStatus.PAUSED
     is_server_paused = snapshot.server_pause is not None
     if in_flight or not (is_server_paused or all(stage.brakes for stage in stages)):
         return MaintenanceStatus.RUNNING
     is_held = is_server_paused or all(stage.is_stuck for stage in stages)
     return MaintenanceStatus.HELD if is_held else MaintenanceStatus.WAITING
+
+
+_OVER: Final = {
+    MaintenanceOutcome.SUCCEEDED: MaintenanceStatus.COMPLETED,
+    MaintenanceOutcome.INCOMPLETE: MaintenanceStatus.INCOMPLETE,
+    MaintenanceOutcome.ABORTED: MaintenanceStatus.ABORTED,
+}
+
+
+def is_through(maintenance: Maintenance, snapshot: Snapshot, stages: Sequence[Stage]) -> bool:
+    """Tell whether nothing is left to do: no step of *stages*, and no failure to decide about."""
+    if maintenance.finished_at is not None:
+        return True
+    if stages or is_under_way(maintenance, snapshot):
+        return False
+    events, operations = snapshot.events.values(), snapshot.operations.values()
+    return maintenance.is_aborted or not find_failures(maintenance, events, operations)
+
+
+def is_under_way(maintenance: Maintenance, snapshot: Snapshot) -> bool:
+    """Tell whether anything of *maintenance* is in flight: an event, or a host operation."""
+    own = own_events(maintenance, snapshot.events.values())
+    operations = own_operations(maintenance, snapshot.operations.values())
+    return any(event.is_in_flight for event in own) or any(not each.is_over for each in operations)
 
 
 def _reach(facts: Facts, step: Step) -> Stage:

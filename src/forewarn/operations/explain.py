@@ -10,7 +10,7 @@ from forewarn.domain.walk import status
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event
 from forewarn.operations.maintenances import find_maintenance
-from forewarn.operations.snapshots import Answers, Impacts, look
+from forewarn.operations.snapshots import Knowledge, look
 from forewarn.ports.store import DONE, Reading
 from forewarn.protocol.vocabulary import EventId
 
@@ -24,11 +24,11 @@ class Explanation:
 
 
 def explain_event(
-    reading: Reading, context: Context, event_id: EventId, impacts: Impacts
+    reading: Reading, context: Context, event_id: EventId, known: Knowledge
 ) -> Explanation:
     """Say why the event is where it is, or refuse one that never existed."""
     event = find_event(reading, event_id)
-    snapshot = look(reading, impacts, {}, context.rules)
+    snapshot = look(reading, known, context.rules)
     reasons = explain(event, snapshot, context.now, speed=context.rules.speed)
     return Explanation(event=event, reasons=reasons)
 
@@ -43,11 +43,11 @@ class MaintenanceExplanation:
 
 
 def explain_maintenance(
-    reading: Reading, context: Context, maintenance_id: str, impacts: Impacts, answers: Answers
+    reading: Reading, context: Context, maintenance_id: str, known: Knowledge
 ) -> MaintenanceExplanation:
     """Say what holds a Maintenance, or refuse one that nobody has started."""
     maintenance = find_maintenance(reading, maintenance_id)
-    snapshot = look(reading, impacts, answers, context.rules)
+    snapshot = look(reading, known, context.rules)
     standstill = find_standstill(
         maintenance,
         snapshot,

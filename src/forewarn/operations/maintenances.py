@@ -1,6 +1,6 @@
 """Maintenances: an operator's intent over many virtual machines."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -12,13 +12,22 @@ from forewarn.domain.errors import (
     UnknownHostError,
 )
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.failures import (
+    Failure,
+    Standings,
+    find_failures,
+    find_standings,
+    resolve,
+)
+from forewarn.domain.host_operation import HostOperation, OperationOutcome, end
 from forewarn.domain.maintenance import (
     Maintenance,
     MaintenanceStatus,
+    Resolution,
     Step,
     abort,
-    held_scopes,
     own_events,
+    own_operations,
     pause,
     plan_errors,
     remaining_steps,
@@ -33,7 +42,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import find_scope_ids, find_vms
 from forewarn.operations.recording import record_audit
-from forewarn.operations.snapshots import Answers, Impacts, look
+from forewarn.operations.snapshots import NOTHING, Knowledge, look
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
 
@@ -69,13 +78,18 @@ class UnknownLabelsError(DomainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceReport:
-    """Where a Maintenance is: what it has created, and what remains with what holds it back."""
+    """Where a Maintenance is: what it has created, and what remains with what holds it back.
+
+    *standings* say where it is with each host, or scope, and *failures* what has to be decided.
+    """
 
     maintenance: Maintenance
     status: MaintenanceStatus
     events: tuple[ScheduledEvent, ...]
+    operations: tuple[HostOperation, ...]
     stages: tuple[Stage, ...]
-    held: dict[ScopeId, ScheduledEvent]
+    standings: Standings
+    failures: tuple[Failure, ...]
 
 
 def start_maintenance(
@@ -85,7 +99,7 @@ def start_maintenance(
 
     *gates* are those that the server knows.
     """
-    draft = draft_maintenance(look(tx, {}, {}, context.rules), context, order, gates=gates)
+    draft = draft_maintenance(look(tx, NOTHING, context.rules), context, order, gates=gates)
     for error in draft.errors:
         raise error
     maintenance = draft.maintenance
@@ -127,6 +141,8 @@ def draft_maintenance(
         canary=tuple(dict.fromkeys(name for names in canaries.values() for name in names)),
         gates=tuple(dict.fromkeys(filter(None, found.values()))),
     )
+    if maintenance.hosts and course.at_once is None:
+        course = replace(course, at_once=1)
     maintenance = replace(maintenance, course=course)
     steps = remaining_steps(maintenance, topology, events=())
     errors: list[ForewarnError] = [] if steps else [EmptySelectionError()]
@@ -144,11 +160,51 @@ def pause_maintenance(tx: Transaction, context: Context, maintenance_id: str) ->
 
 
 def resume_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
-    """Go on, also where something failed or a gate stayed shut."""
-    maintenance = find_maintenance(tx, maintenance_id)
-    events = tx.events_of([maintenance.maintenance_id])
-    tx.put_maintenance(resume(maintenance, events, now=context.now))
+    """Go on after a pause, and where a gate stayed shut; failures are retried or skipped."""
+    tx.put_maintenance(resume(find_maintenance(tx, maintenance_id), now=context.now))
     record_audit(tx, context, "maintenance resume", maintenance_id)
+
+
+def retry_failures(
+    tx: Transaction, context: Context, maintenance_id: str, places: Sequence[str] = ()
+) -> None:
+    """Try failed hosts or scopes again with new events: those at *places*, or all."""
+    _resolve(tx, context, maintenance_id, Resolution.RETRY, places)
+
+
+def skip_failures(
+    tx: Transaction, context: Context, maintenance_id: str, places: Sequence[str] = ()
+) -> None:
+    """Pass over failed hosts or scopes: those at *places*, or all.
+
+    A host that is named is given up also while it is worked on, so that work of which nothing is
+    heard does not hold the others for ever.
+    """
+    wanted = set(map(name_key, places))
+    maintenance = find_maintenance(tx, maintenance_id)
+    for operation in tx.operations_of([maintenance.maintenance_id]):
+        if operation.is_at_work and name_key(operation.host) in wanted:
+            reason = f"given up by {context.who}"
+            ended = end(operation, OperationOutcome.FAILED, now=context.now, reason=reason)
+            tx.put_operation(ended)
+    _resolve(tx, context, maintenance_id, Resolution.SKIP, places)
+
+
+def _resolve(
+    tx: Transaction,
+    context: Context,
+    maintenance_id: str,
+    resolution: Resolution,
+    places: Sequence[str],
+) -> None:
+    maintenance = find_maintenance(tx, maintenance_id)
+    of_it = [maintenance.maintenance_id]
+    failures = find_failures(maintenance, tx.events_of(of_it), tx.operations_of(of_it))
+    resolved = resolve(maintenance, failures, resolution, places)
+    tx.put_maintenance(resolved)
+    decided = resolved.resolutions.items() - maintenance.resolutions.items()
+    named = [failure.place for failure in failures if (failure.key, resolution) in decided]
+    record_audit(tx, context, f"maintenance {resolution}", maintenance_id, detail=", ".join(named))
 
 
 def abort_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
@@ -158,31 +214,24 @@ def abort_maintenance(tx: Transaction, context: Context, maintenance_id: str) ->
 
 
 def report_maintenance(
-    reading: Reading,
-    context: Context,
-    maintenance_id: str,
-    answers: Answers,
-    *,
-    impacts: Impacts | None = None,
+    reading: Reading, context: Context, maintenance_id: str, known: Knowledge
 ) -> MaintenanceReport:
     """Say where a Maintenance is, what it has done and what remains."""
     maintenance = find_maintenance(reading, maintenance_id)
-    snapshot = look(reading, impacts or {}, answers, context.rules)
-    return _report(reading, snapshot, context, maintenance)
+    return _report(reading, look(reading, known, context.rules), context, maintenance)
 
 
 def report_maintenances(
     reading: Reading,
     context: Context,
-    answers: Answers,
+    known: Knowledge,
     *,
-    impacts: Impacts | None = None,
     older_than: str | None = None,
     limit: int | None = None,
 ) -> tuple[MaintenanceReport, ...]:
     """Say where every Maintenance is, or the newest before one that was seen, oldest first."""
     seen = None if older_than is None else find_maintenance(reading, older_than).maintenance_id
-    snapshot = look(reading, impacts or {}, answers, context.rules)
+    snapshot = look(reading, known, context.rules)
     return tuple(
         _report(reading, snapshot, context, maintenance)
         for maintenance in reading.maintenances(older_than=seen, limit=limit)
@@ -200,17 +249,25 @@ def find_maintenance(reading: Reading, maintenance_id: str) -> Maintenance:
 def _report(
     reading: Reading, snapshot: Snapshot, context: Context, maintenance: Maintenance
 ) -> MaintenanceReport:
-    events = (
-        tuple(own_events(maintenance, snapshot.events.values()))
-        if maintenance.finished_at is None
-        else reading.events_of([maintenance.maintenance_id])
-    )
+    if maintenance.finished_at is None:
+        events = tuple(own_events(maintenance, snapshot.events.values()))
+        operations = tuple(own_operations(maintenance, snapshot.operations.values()))
+    else:
+        events = reading.events_of([maintenance.maintenance_id])
+        operations = reading.operations_of([maintenance.maintenance_id])
+    is_over = maintenance.is_aborted or maintenance.finished_at
+    is_walked = maintenance.finished_at and not maintenance.is_aborted
+    left = () if is_walked else remaining_steps(maintenance, snapshot.topology, events, operations)
     return MaintenanceReport(
         maintenance=maintenance,
         status=status(maintenance, snapshot, context.now),
         events=events,
+        operations=operations,
         stages=walk(maintenance, snapshot, context.now),
-        held={} if maintenance.is_aborted else held_scopes(maintenance, events),
+        standings=find_standings(
+            maintenance, events, operations, waiting=(step.place for step in left)
+        ),
+        failures=() if is_over else find_failures(maintenance, events, operations),
     )
 
 

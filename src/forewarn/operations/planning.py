@@ -11,7 +11,7 @@ from forewarn.domain.planning import ForeseenStep, Plan, Scheme, foresee, make_p
 from forewarn.operations.context import Context
 from forewarn.operations.enabling import find_unpolled
 from forewarn.operations.maintenances import draft_maintenance
-from forewarn.operations.snapshots import look
+from forewarn.operations.snapshots import NOTHING, look
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventStatus, EventType
 
@@ -25,7 +25,7 @@ def plan_maintenance(
     reading: Reading, context: Context, order: MaintenanceOrder, *, gates: Collection[str] = ()
 ) -> Plan:
     """Return the plan of what *order* asks for; *gates* are those that the server knows."""
-    snapshot = look(reading, {}, {}, context.rules)
+    snapshot = look(reading, NOTHING, context.rules)
     draft = draft_maintenance(snapshot, context, order, gates=gates)
     scheme = Scheme(
         maintenance=draft.maintenance,
@@ -44,7 +44,7 @@ def foresee_steps(reading: Reading, context: Context) -> Iterator[ForeseenStep]:
 
     There are so many at most that going through them takes no longer than a plan does.
     """
-    snapshot = look(reading, {}, {}, context.rules)
+    snapshot = look(reading, NOTHING, context.rules)
     left = 0 if snapshot.server_pause else _STEPS_FORESEEN
     for maintenance in snapshot.maintenances.values():
         if maintenance.is_paused or maintenance.is_aborted or not left:

@@ -26,7 +26,7 @@ from forewarn.domain.wording import say_moment
 from forewarn.operations.context import Context
 from forewarn.operations.maintenances import draft_maintenance
 from forewarn.operations.recording import record_audit
-from forewarn.operations.snapshots import look
+from forewarn.operations.snapshots import NOTHING, look
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
 
@@ -81,7 +81,7 @@ def create_schedule(
     for known in tx.schedules():
         if name_key(known.name) == name_key(schedule.name):
             raise ScheduleNameTakenError(known.name)
-    _draft(look(tx, {}, {}, context.rules), context, schedule, gates)
+    _draft(look(tx, NOTHING, context.rules), context, schedule, gates)
     tx.put_schedule(schedule)
     record_audit(tx, context, "schedule create", schedule.name)
     return schedule

@@ -1,9 +1,11 @@
 """All that a decision depends on, in one look at the store."""
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from forewarn.domain.gate import Answer, Question
+from forewarn.domain.host_work import HostTask
 from forewarn.domain.impact import Impact
 from forewarn.domain.names import VmName
 from forewarn.domain.snapshot import Snapshot
@@ -19,7 +21,20 @@ Answers: TypeAlias = Mapping[Question, Answer]
 """What the gates last said."""
 
 
-def look(reading: Reading, impacts: Impacts, answers: Answers, rules: Rules) -> Snapshot:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """What the leader has been told: by executors, by gates, and by whoever works on hosts."""
+
+    impacts: Impacts = field(default_factory=dict)
+    answers: Answers = field(default_factory=dict)
+    tasks: Mapping[HostTask, Impact] = field(default_factory=dict)
+
+
+NOTHING: Final = Knowledge()
+"""What is known before anybody was asked."""
+
+
+def look(reading: Reading, known: Knowledge, rules: Rules) -> Snapshot:
     """Return all that the next decision depends on."""
     maintenances = {
         maintenance.maintenance_id: maintenance
@@ -30,10 +45,13 @@ def look(reading: Reading, impacts: Impacts, answers: Answers, rules: Rules) -> 
         topology=reading.topology(),
         events={event.event_id: event for event in reading.events_under_way()},
         maintenances=maintenances,
+        operations={each.operation_id: each for each in reading.operations_under_way()},
         scenario_runs=runs,
-        impacts=impacts,
-        answers=answers,
+        impacts=known.impacts,
+        tasks=known.tasks,
+        answers=known.answers,
         schedules={schedule.name: schedule for schedule in reading.schedules()},
+        host_works=rules.host_works,
         overdue_after=rules.overdue_after,
         speed=rules.speed,
         server_pause=find_pause(reading),

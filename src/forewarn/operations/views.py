@@ -42,6 +42,7 @@ def describe_change(event: ScheduledEvent) -> dict[str, object]:
         "duration_in_seconds": event.duration_in_seconds,
         "maintenance_id": event.maintenance_id,
         "host": event.host,
+        "operation_id": event.operation_id,
         "created_at": _moment(event.created_at),
         "not_before": _moment(event.not_before),
         "approved_by": [approval.name for approval in event.approvals],

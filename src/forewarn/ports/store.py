@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 
 from forewarn.domain.access import Token
 from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import (
     HostName,
@@ -224,6 +225,14 @@ class Reading(Protocol):
         """Return the newest *limit* of these, before the one of the page before, or all."""
         ...
 
+    def operations_under_way(self) -> tuple[HostOperation, ...]:
+        """Return every host operation of a Maintenance that is not finished."""
+        ...
+
+    def operations_of(
+        self, maintenance_ids: Iterable[MaintenanceId]
+    ) -> tuple[HostOperation, ...]: ...
+
     def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None: ...
 
     def scenario_runs(
@@ -326,6 +335,8 @@ class Transaction(Reading, Protocol):
     def put_event(self, event: ScheduledEvent) -> None: ...
 
     def put_maintenance(self, maintenance: Maintenance) -> None: ...
+
+    def put_operation(self, operation: HostOperation) -> None: ...
 
     def put_scenario_run(self, run: ScenarioRun) -> None: ...
 

@@ -2,28 +2,36 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Final
+from typing import Final, assert_never
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from forewarn.domain.actions import AskGate, BeginImpact, Decisions, InquireImpact, StartEvent
+from forewarn.domain.actions import (
+    AskGate,
+    BeginImpact,
+    BeginTask,
+    Decisions,
+    Effect,
+    InquireImpact,
+    InquireTask,
+    StartEvent,
+)
 from forewarn.domain.decisions import decide, next_deadline
-from forewarn.domain.ending import Ending
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.gate import GateStatus
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import status
 from forewarn.operations.context import Context
-from forewarn.operations.snapshots import Answers, Impacts, look
+from forewarn.operations.snapshots import Knowledge, look
 from forewarn.ports.executor import Executor
 from forewarn.ports.gate import Gates
 from forewarn.ports.host_worker import HostWorker
@@ -37,6 +45,7 @@ from forewarn.ports.store import (
 )
 from forewarn.protocol.vocabulary import EventId
 from forewarn.scheduler.asking import Asking
+from forewarn.scheduler.host_tasks import HostTasks
 from forewarn.scheduler.reporting import report_impact, report_steps
 from forewarn.scheduler.tick import Turn, decide_and_record
 
@@ -87,11 +96,12 @@ class Scheduler:
         """By how many seconds of maintenance time deadlines were missed when they were met."""
         self.deadline: datetime | None = None
         """When the loop goes on by itself, as far as it knows."""
-        self.endings: Final = Counter[Ending]()
+        self.endings: Final = Counter[MaintenanceOutcome]()
         """How the Maintenances ended that this leader has finished."""
         self._lull: Lull | None = None
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._asking = Asking(gates, reports)
+        self._hosts = HostTasks(host_worker, epoch=epoch)
         self._pause: ServerPause | None = None
         self._turn = threading.RLock()
         self._reports = reports
@@ -99,14 +109,13 @@ class Scheduler:
         self._stopping = False
 
     @property
-    def impacts(self) -> Impacts:
-        """What the executors last said; to be looked up in, from any thread."""
-        return MappingProxyType(self._impacts)
-
-    @property
-    def answers(self) -> Answers:
-        """What the gates last said; to be looked up in, from any thread."""
-        return self._asking.answers
+    def known(self) -> Knowledge:
+        """What executors, gates and hosts last said; to be looked up in, from any thread."""
+        return Knowledge(
+            impacts=MappingProxyType(self._impacts),
+            tasks=self._hosts.tasks,
+            answers=self._asking.answers,
+        )
 
     @property
     def shut_gates(self) -> int:
@@ -114,7 +123,7 @@ class Scheduler:
         return len(
             {
                 (question.maintenance_id, question.gate)
-                for question, answer in list(self.answers.items())
+                for question, answer in list(self._asking.answers.items())
                 if answer.status is GateStatus.SHUT
             }
         )
@@ -200,9 +209,7 @@ class Scheduler:
         events, after = seen.events, seen
         if due.actions or due.occurrences:
             turn = self._store.write(
-                lambda tx: decide_and_record(
-                    tx, self._context(), self._impacts, self.answers, epoch=self.epoch
-                )
+                lambda tx: decide_and_record(tx, self._context(), self.known, epoch=self.epoch)
             )
             events, due, after = turn.before.events, turn.decisions, turn.after
             self._note_lateness()
@@ -211,17 +218,27 @@ class Scheduler:
             self._note_not_begun(turn)
             _log_occurrences(turn)
         self._impacts = {key: impact for key, impact in self._impacts.items() if key[0] in events}
+        self._hosts.keep(after.operations)
         for effect in due.effects:
-            if isinstance(effect, AskGate):
-                self._asking.ask(effect.question, self._context().now)
-            else:
-                self._perform(effect, events[effect.event_id])
-        return replace(after, impacts=self._impacts, answers=self.answers)
+            self._perform(effect, events)
+        known = self.known
+        return replace(after, impacts=known.impacts, tasks=known.tasks, answers=known.answers)
 
     def _look(self, reading: Reading) -> Snapshot:
-        return look(reading, self._impacts, self.answers, self._context().rules)
+        return look(reading, self.known, self._context().rules)
 
-    def _perform(self, effect: InquireImpact | BeginImpact, event: ScheduledEvent) -> None:
+    def _perform(self, effect: Effect, events: Mapping[EventId, ScheduledEvent]) -> None:
+        match effect:
+            case AskGate():
+                self._asking.ask(effect.question, self._context().now)
+            case InquireTask() | BeginTask():
+                self._hosts.perform(effect, self._context())
+            case InquireImpact() | BeginImpact():
+                self._perform_impact(effect, events[effect.event_id])
+            case _:
+                assert_never(effect)
+
+    def _perform_impact(self, effect: InquireImpact | BeginImpact, event: ScheduledEvent) -> None:
         key = (effect.event_id, effect.vm)
         known = self._impacts.get(key)
         try:

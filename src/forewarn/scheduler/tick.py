@@ -6,14 +6,15 @@ from itertools import count
 
 from forewarn.domain.actions import Decisions, StartEvent, TakeStep
 from forewarn.domain.decisions import decide
-from forewarn.domain.ending import Ending, ending_of
+from forewarn.domain.failures import outcome_of
+from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.recording import record, without_ended
 from forewarn.domain.scenario import late_events
 from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.operations.schedules import meet_occurrences
-from forewarn.operations.snapshots import Answers, Impacts, look
+from forewarn.operations.snapshots import Knowledge, look
 from forewarn.ports.store import LedgerEntry, Transaction
 
 
@@ -26,21 +27,19 @@ class Turn:
     after: Snapshot
 
     @property
-    def endings(self) -> tuple[Ending, ...]:
+    def endings(self) -> tuple[MaintenanceOutcome, ...]:
         """How the Maintenances ended that are over now."""
         return tuple(
-            ending_of(maintenance, self.before.events.values())
+            outcome_of(maintenance)
             for key, maintenance in self.before.maintenances.items()
             if key not in self.after.maintenances
         )
 
 
-def decide_and_record(
-    tx: Transaction, context: Context, impacts: Impacts, answers: Answers, *, epoch: int
-) -> Turn:
+def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, epoch: int) -> Turn:
     """Decide on what is committed now, and write the decisions down under the lease *epoch*."""
     tx.check_epoch(epoch)
-    before = look(tx, impacts, answers, context.rules)
+    before = look(tx, known, context.rules)
     decisions = decide(before, context.now)
     met = meet_occurrences(tx, context, before, decisions.occurrences)
     after = record(
@@ -53,7 +52,11 @@ def decide_and_record(
     for maintenance_id, maintenance in after.maintenances.items():
         if maintenance != met.maintenances[maintenance_id]:
             tx.put_maintenance(maintenance)
-            record_audit(tx, context, "maintenance finish", maintenance_id)
+            outcome = maintenance.outcome or ""
+            record_audit(tx, context, "maintenance finish", maintenance_id, detail=outcome)
+    for operation_id, operation in after.operations.items():
+        if operation != before.operations.get(operation_id):
+            tx.put_operation(operation)
     _record_scenarios(tx, context, before, after, decisions)
     return Turn(before=before, decisions=decisions, after=without_ended(after))
 

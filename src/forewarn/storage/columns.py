@@ -10,6 +10,7 @@ from sqlalchemy import JSON, BigInteger, Dialect, Integer, LargeBinary, String, 
 
 from forewarn.domain.course import GATE_PATIENCE, Course
 from forewarn.domain.event import Approval, Approver, Trigger
+from forewarn.domain.maintenance import Resolution
 from forewarn.domain.scenario import Announcement, Intervention, ScenarioStep
 from forewarn.domain.windows import Blackout, Calendar, Window
 from forewarn.protocol.document import Document, decode_document, encode_document
@@ -103,21 +104,23 @@ class Names(TypeDecorator[tuple[str, ...]]):
         return tuple(value or ())
 
 
-class NameSet(TypeDecorator[frozenset[str]]):
-    """Names in no order, kept as a sorted JSON array."""
+class Resolutions(TypeDecorator[Mapping[str, Resolution]]):
+    """What was decided about each id, kept as a JSON object."""
 
     impl = JSON
     cache_ok = True
 
-    def process_bind_param(self, value: frozenset[str] | None, dialect: Dialect) -> list[str]:
-        """Take a set."""
+    def process_bind_param(
+        self, value: Mapping[str, Resolution] | None, dialect: Dialect
+    ) -> dict[str, str]:
+        """Take any mapping."""
         del dialect
-        return sorted(value or ())
+        return {key: resolution.value for key, resolution in (value or {}).items()}
 
-    def process_result_value(self, value: Any | None, dialect: Dialect) -> frozenset[str]:
-        """Give a set."""
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> dict[str, Resolution]:
+        """Give the words."""
         del dialect
-        return frozenset(value or ())
+        return {key: Resolution(word) for key, word in (value or {}).items()}
 
 
 class Labels(TypeDecorator[Mapping[str, str]]):
@@ -233,7 +236,10 @@ def _read_step(step: Mapping[str, Any]) -> ScenarioStep:
 
 
 class CourseColumn(TypeDecorator[Course]):
-    """How a Maintenance goes about it, kept as a JSON object; what is left out is as usual."""
+    """How a Maintenance goes about it, kept as a JSON object.
+
+    Rows of earlier releases leave out what was usual then.
+    """
 
     impl = JSON
     cache_ok = True
@@ -250,8 +256,6 @@ class CourseColumn(TypeDecorator[Course]):
 
 
 def write_course(course: Course) -> dict[str, object]:
-    if course == Course():
-        return {}
     return {
         "canary": list(course.canary),
         "at_once": course.at_once,

@@ -8,6 +8,7 @@ from sqlalchemy import Column, Connection, Select
 
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName, name_key
 from forewarn.domain.notification import Notification, NotificationStatus
@@ -140,6 +141,15 @@ class SqlReading:
         look = _MAINTENANCES[finished]
         rows = self._page(look, maintenances.c.maintenance_id, older_than, limit)
         return tuple(Maintenance(**row) for row in rows)
+
+    def operations_under_way(self) -> tuple[HostOperation, ...]:
+        """Return every host operation of a Maintenance that is not finished."""
+        return self._operations(statements.OPERATIONS_UNDER_WAY)
+
+    def operations_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[HostOperation, ...]:
+        """Return every host operation that one of the Maintenances has begun."""
+        wanted = list(maintenance_ids)
+        return self._operations(statements.OPERATIONS_OF_MAINTENANCES, maintenance_ids=wanted)
 
     def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None:
         """Return one run of a scenario."""
@@ -293,6 +303,9 @@ class SqlReading:
 
     def _events(self, look: Select[Any], **values: object) -> tuple[ScheduledEvent, ...]:
         return tuple(ScheduledEvent(**row) for row in self._rows(look, **values))
+
+    def _operations(self, look: Select[Any], **values: object) -> tuple[HostOperation, ...]:
+        return tuple(HostOperation(**row) for row in self._rows(look, **values))
 
     def _page(
         self,

@@ -39,6 +39,7 @@ REVISIONS: Final = (
     "0009",
     "0010",
     "0011",
+    "0012",
 )
 """Every migration, oldest first; a test compares it with the scripts."""
 

@@ -31,6 +31,7 @@ from forewarn.storage.tables import (
     delivery_scopes,
     documents,
     events,
+    host_operations,
     kept_answers,
     leases,
     ledger,
@@ -150,6 +151,7 @@ def _next_document() -> Insert:
 
 PUT_EVENT: Final = PreparedInsert(upsert(events, "event_id"))
 PUT_MAINTENANCE: Final = PreparedInsert(upsert(maintenances, "maintenance_id"))
+PUT_OPERATION: Final = PreparedInsert(upsert(host_operations, "operation_id"))
 PUT_SCENARIO_RUN: Final = PreparedInsert(upsert(scenario_runs, "run_id"))
 PUT_SCHEDULE: Final = PreparedInsert(upsert(schedules, "name"))
 PUT_NOTIFICATION: Final = PreparedInsert(upsert(outbox, "notification_id"))
@@ -255,6 +257,15 @@ MAINTENANCE: Final = columns_select(maintenances).where(
 MAINTENANCES: Final = columns_select(maintenances).order_by(maintenances.c.sequence)
 FINISHED_MAINTENANCES: Final = MAINTENANCES.where(maintenances.c.finished_at.is_not(None))
 UNFINISHED_MAINTENANCES: Final = MAINTENANCES.where(maintenances.c.finished_at.is_(None))
+_OPERATIONS: Final = columns_select(host_operations).order_by(host_operations.c.sequence)
+OPERATIONS_UNDER_WAY: Final = _OPERATIONS.where(
+    host_operations.c.maintenance_id.in_(
+        select(maintenances.c.maintenance_id).where(maintenances.c.finished_at.is_(None))
+    )
+)
+OPERATIONS_OF_MAINTENANCES: Final = _OPERATIONS.where(
+    host_operations.c.maintenance_id.in_(bindparam("maintenance_ids", expanding=True))
+)
 SCENARIO_RUN: Final = columns_select(scenario_runs).where(
     scenario_runs.c.run_id == bindparam("run_id")
 )

@@ -19,6 +19,8 @@ from sqlalchemy import (
 
 from forewarn.domain.access import Role
 from forewarn.domain.event import Outcome
+from forewarn.domain.host_operation import HostPhase, OperationOutcome
+from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.notification import NotificationStatus, Phase
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import ScopeKind
@@ -32,8 +34,8 @@ from forewarn.storage.columns import (
     Labels,
     Moment,
     Names,
-    NameSet,
     Published,
+    Resolutions,
     Timeline,
     WholeNumber,
     Word,
@@ -132,6 +134,7 @@ events: Final = Table(
     Column("reason", String, nullable=False),
     Column("simulated_duration", Duration),
     Column("overdue_at", Moment),
+    Column("operation_id", String),
     Index(None, "event_status", "scope_id"),
 )
 
@@ -259,12 +262,31 @@ maintenances: Final = Table(
     Column("hosts", Names, nullable=False),
     Column("is_paused", Boolean, nullable=False),
     Column("is_aborted", Boolean, nullable=False),
-    Column("released", NameSet, nullable=False),
     Column("finished_at", Moment, index=True),
     Column("course", CourseColumn, nullable=False, server_default="{}"),
     Column("started_at", Moment, nullable=False, server_default="0"),
     Column("resumed_at", Moment),
     Column("schedule", String, nullable=False, server_default=""),
+    Column("resolutions", Resolutions, nullable=False, server_default="{}"),
+    Column("outcome", Word(MaintenanceOutcome)),
+)
+
+host_operations: Final = Table(
+    "host_operations",
+    metadata,
+    Column("sequence", WholeNumber, primary_key=True),
+    Column("operation_id", String, nullable=False, unique=True),
+    Column("maintenance_id", String, nullable=False, index=True),
+    Column("event_type", Word(EventType), nullable=False),
+    Column("host", String, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("phase", Word(HostPhase), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("verify_at", Moment),
+    Column("verify_by", Moment),
+    Column("ended_at", Moment),
+    Column("outcome", Word(OperationOutcome)),
+    Column("reason", String, nullable=False),
 )
 
 scenario_runs: Final = Table(

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import ScheduleName, ScopeId, VmName, name_key
 from forewarn.domain.notification import Notification, NotificationStatus
@@ -73,6 +74,10 @@ class SqlTransaction(SqlReading):
     def put_maintenance(self, maintenance: Maintenance) -> None:
         """Add *maintenance*, or replace what is known of it."""
         statements.PUT_MAINTENANCE.run(self._connection, *_maintenance_values(maintenance))
+
+    def put_operation(self, operation: HostOperation) -> None:
+        """Add *operation*, or replace what is known of it."""
+        statements.PUT_OPERATION.run(self._connection, *_operation_values(operation))
 
     def put_scenario_run(self, run: ScenarioRun) -> None:
         """Add *run*, or replace what is known of it."""
@@ -197,6 +202,7 @@ class SqlTransaction(SqlReading):
 # The columns are named like the fields, and their types know how to write them.
 _event_values: Final = attrgetter(*statements.PUT_EVENT.names)
 _maintenance_values: Final = attrgetter(*statements.PUT_MAINTENANCE.names)
+_operation_values: Final = attrgetter(*statements.PUT_OPERATION.names)
 _scenario_run_values: Final = attrgetter(*statements.PUT_SCENARIO_RUN.names)
 _schedule_values: Final = attrgetter(*statements.PUT_SCHEDULE.names)
 _token_values: Final = attrgetter(*statements.PUT_TOKEN.names)

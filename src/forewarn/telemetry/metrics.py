@@ -15,8 +15,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from forewarn.domain.ending import Ending
-from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
 from forewarn.domain.notification import NotificationStatus
 from forewarn.domain.topology import Topology
 from forewarn.ports.clock import WallClock
@@ -126,7 +125,7 @@ class Sources:
     epoch: int
     is_paused: Callable[[], bool]
     maintenances: Callable[[], Mapping[MaintenanceStatus, int]]
-    endings: Mapping[Ending, int]
+    endings: Mapping[MaintenanceOutcome, int]
     gates_shut: Callable[[], int]
     jumps: Callable[[], int]
     refused: Mapping[str, int]
@@ -203,7 +202,7 @@ class _Figures(Collector):
         )
         yield _by(
             "forewarn_maintenances_ended_total",
-            [((ending,), here.endings.get(ending, 0)) for ending in Ending],
+            [((ending,), here.endings.get(ending, 0)) for ending in MaintenanceOutcome],
         )
         yield _values("forewarn_gates_shut", here.gates_shut())
 

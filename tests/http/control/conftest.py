@@ -22,6 +22,7 @@ from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.operations.context import Context
+from forewarn.operations.snapshots import Knowledge
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, event_id
 from forewarn.storage.sqlite import open_sqlite
@@ -157,8 +158,7 @@ def make_app(
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             changed=lambda: wakeups.append("changed"),
             settled=lambda: None,
-            impacts=lambda: impacts,
-            answers=dict,
+            known=lambda: Knowledge(impacts=impacts),
             feed=feed,
             scenarios=built_in_scenarios(),
             metrics=lambda: b"forewarn_events_overdue 0\n",

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from forewarn.operations.context import Context
+from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId
 from forewarn.scheduler.tick import decide_and_record
@@ -40,7 +41,7 @@ def turn(store: Store, app: FastAPI) -> None:
     """Have a scheduler do what is due."""
     context: Context = app.state.services.context("scheduler")
     epoch = store.write(lambda tx: tx.next_epoch())
-    store.write(lambda tx: decide_and_record(tx, context, {}, {}, epoch=epoch))
+    store.write(lambda tx: decide_and_record(tx, context, NOTHING, epoch=epoch))
 
 
 def test_maintenance_is_explained(api: httpx2.Client, app: FastAPI, store: Store) -> None:

@@ -180,11 +180,16 @@ def test_maintenance_nobody_has_begun_is_not_found(api: httpx2.Client) -> None:
 
 
 def test_clock_is_shown_and_advanced(api: httpx2.Client) -> None:
-    assert api.get("clock").json() == {"kind": "virtual", "now": "2026-01-05T08:00:00Z"}
+    assert api.get("clock").json() == {
+        "kind": "virtual",
+        "now": "2026-01-05T08:00:00Z",
+        "jumps": [],
+    }
 
     assert api.post("clock/advance", json={"duration": "1h30m"}).json() == {
         "kind": "virtual",
         "now": "2026-01-05T09:30:00Z",
+        "jumps": [],
     }
 
 

@@ -6,6 +6,7 @@ import httpx2
 import pytest
 
 from forewarn.operations.context import Context
+from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
 from forewarn.scheduler.tick import decide_and_record
@@ -29,7 +30,7 @@ def take_steps(store: Store) -> None:
     now = datetime(2026, 1, 5, 8, tzinfo=UTC)
     context = Context(who="scheduler", now=now, at=now, new_id=lambda: event_id("0" * 31 + "e"))
     epoch = store.write(lambda tx: tx.next_epoch())
-    store.write(lambda tx: decide_and_record(tx, context, {}, {}, epoch=epoch))
+    store.write(lambda tx: decide_and_record(tx, context, NOTHING, epoch=epoch))
 
 
 def test_built_in_scenarios_are_listed_in_the_words_of_the_file(api: httpx2.Client) -> None:

@@ -15,7 +15,7 @@ from forewarn.control.confined import ConfinedTransaction, confine_targets
 from forewarn.control.services import Services
 from forewarn.domain.access import Principal, Role
 from forewarn.domain.errors import OutsideScopesError, RoleTooLowError
-from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
 from forewarn.domain.notification import Notification, Phase, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.operations.context import Context, Rules
@@ -316,7 +316,11 @@ def test_explanation_tells_of_events_elsewhere_without_names(
 ) -> None:
     (own,) = announce(admin, "web-0").json()["events"]
     others = announce(admin, "db-0", "solo").json()["events"]
-    together = {"maintenance_id": MaintenanceId("m"), "host": HostName("kvm-0")}
+    together = {
+        "maintenance_id": MaintenanceId("m"),
+        "host": HostName("kvm-0"),
+        "operation_id": OperationId("o"),
+    }
 
     def join(tx: Transaction) -> None:
         for event in tx.events_in_flight():

@@ -12,7 +12,7 @@ from forewarn.domain.event import (
     Share,
     schedule,
 )
-from forewarn.domain.names import MaintenanceId, ScopeId, VmName
+from forewarn.domain.names import MaintenanceId, OperationId, ScopeId, VmName
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType, event_id
 
 NOW = datetime(2026, 1, 5, 8, 0, 0, tzinfo=UTC)
@@ -33,6 +33,7 @@ def announced(number: int, *vms: str, is_rolled_out: bool = True) -> ScheduledEv
         ),
         maintenance_id=MaintenanceId("m") if is_rolled_out else None,
         host=first.host if is_rolled_out else None,
+        operation_id=OperationId(f"m/{first.host}") if is_rolled_out else None,
     )
     identifier = event_id(f"00000000-0000-4000-8000-{number:012d}")
     return schedule(draft, event_id=identifier, now=NOW, notice=NOTICE)

@@ -3,6 +3,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.hosts import operations_of
 
 from forewarn.domain.actions import (
     BeginImpact,
@@ -28,8 +29,14 @@ from forewarn.domain.event import (
     start,
 )
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.maintenance import Maintenance, abort, pause, remaining_steps
-from forewarn.domain.names import HostName, MaintenanceId, VmName
+from forewarn.domain.maintenance import (
+    Maintenance,
+    MaintenanceOutcome,
+    abort,
+    pause,
+    remaining_steps,
+)
+from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.recording import record, without_ended
 from forewarn.domain.snapshot import Snapshot
@@ -63,6 +70,7 @@ def look(
     return Snapshot(
         topology=fleet,
         events=found,
+        operations=operations_of(found.values()),
         maintenances={maintenance.maintenance_id: maintenance for maintenance in maintenances},
         impacts={
             (event_id, VmName(vm)): Impact(status=status)
@@ -249,8 +257,8 @@ def test_other_event_on_the_host_neither_waits_nor_holds(
 def test_host_operations_do_not_wait_for_each_other(
     fleet: Topology, event: ScheduledEvent, now: datetime
 ) -> None:
-    waiting = replace(event, maintenance_id=MaintenanceId("m"), host=HostName("kvm-1"))
-    neighbour = replace(waiting, event_id=EventId("E2"), host=HostName("kvm-3"))
+    waiting = replace(event, operation_id=OperationId("first"))
+    neighbour = replace(event, event_id=EventId("E2"), operation_id=OperationId("second"))
 
     approved = request_start(neighbour, vm=VmName("web-2"), now=now)
 
@@ -516,7 +524,8 @@ def test_finish_is_recorded(fleet: Topology, now: datetime) -> None:
         look(fleet, maintenances=[BY_SCOPE, BY_HOST]), [action], now=now, event_ids=iter(())
     )
 
-    expected = [replace(BY_SCOPE, finished_at=now), BY_HOST]
+    finished = replace(BY_SCOPE, finished_at=now, outcome=MaintenanceOutcome.SUCCEEDED)
+    expected = [finished, BY_HOST]
     assert recorded == look(fleet, maintenances=expected)
 
 
@@ -524,11 +533,12 @@ def test_recorded_step_takes_ids_in_order_and_gives_notice(fleet: Topology, now:
     events = announce(look(fleet, maintenances=[BY_HOST]), now)
 
     assert [(event.event_id, event.resources) for event in events] == [
-        ("N0", ("web-0",)),
-        ("N1", ("db-0",)),
+        ("N1", ("web-0",)),
+        ("N2", ("db-0",)),
     ]
     assert {event.not_before for event in events} == {now + timedelta(minutes=15)}
     assert {event.event_status for event in events} == {EventStatus.SCHEDULED}
+    assert {event.operation_id for event in events} == {"n0"}
 
 
 @pytest.mark.parametrize(

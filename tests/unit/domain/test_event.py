@@ -12,7 +12,6 @@ from forewarn.domain.event import (
     Approval,
     Approver,
     Draft,
-    HostOperation,
     Outcome,
     ScheduledEvent,
     Trigger,
@@ -25,7 +24,7 @@ from forewarn.domain.event import (
     start,
     start_unannounced,
 )
-from forewarn.domain.names import HostName, MaintenanceId, VmName
+from forewarn.domain.names import VmName
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 NOTICE = timedelta(minutes=15)
@@ -243,25 +242,3 @@ def test_not_before_is_reached_at_that_very_second(
     moment = event.not_before + timedelta(seconds=seconds)
 
     assert event.has_reached_not_before(moment) is reached
-
-
-def test_event_of_a_maintenance_by_host_belongs_to_its_host_operation(
-    event: ScheduledEvent,
-) -> None:
-    maintenance_id, host = MaintenanceId("m"), HostName("kvm-1")
-
-    of_host = replace(event, maintenance_id=maintenance_id, host=host)
-
-    assert of_host.host_operation == HostOperation(maintenance_id=maintenance_id, host=host)
-
-
-@pytest.mark.parametrize(
-    ("maintenance_id", "host"),
-    [(None, None), (MaintenanceId("m"), None), (None, HostName("kvm-1"))],
-)
-def test_other_events_belong_to_no_host_operation(
-    event: ScheduledEvent, maintenance_id: MaintenanceId | None, host: HostName | None
-) -> None:
-    other = replace(event, maintenance_id=maintenance_id, host=host)
-
-    assert other.host_operation is None

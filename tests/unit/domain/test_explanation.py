@@ -25,7 +25,14 @@ from forewarn.domain.event import (
 from forewarn.domain.explanation import SENTENCES, Reason, ReasonKind, explain
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, abort, pause
-from forewarn.domain.names import HostName, MaintenanceId, ScenarioRunId, ScopeId, VmName
+from forewarn.domain.names import (
+    HostName,
+    MaintenanceId,
+    OperationId,
+    ScenarioRunId,
+    ScopeId,
+    VmName,
+)
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.scenario import Intervention, ScenarioRun
 from forewarn.domain.snapshot import Snapshot
@@ -118,7 +125,13 @@ def test_event_that_nothing_holds_is_about_to_start(
 
 def on_host(draft: Draft, number: int, vm: str, scope: str, now: datetime) -> ScheduledEvent:
     share = Share(scope_id=ScopeId(scope), update_domain=0, resources=(VmName(vm),))
-    of_host = replace(draft, share=share, maintenance_id=FREEZE, host=HostName("kvm-1"))
+    of_host = replace(
+        draft,
+        share=share,
+        maintenance_id=FREEZE,
+        host=HostName("kvm-1"),
+        operation_id=OperationId("operation"),
+    )
     notice = timedelta(minutes=15)
     return schedule(of_host, event_id=EventId(f"H{number}"), now=now, notice=notice)
 

@@ -3,6 +3,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.hosts import operations_of, resolved
 
 from forewarn.domain.course import Course
 from forewarn.domain.errors import (
@@ -18,13 +19,14 @@ from forewarn.domain.event import (
     start,
     start_unannounced,
 )
+from forewarn.domain.failures import find_failures
 from forewarn.domain.maintenance import (
     Maintenance,
+    MaintenanceOutcome,
     MaintenanceStatus,
     Step,
     abort,
     draft_events,
-    held_scopes,
     is_in_the_way,
     own_events,
     pause,
@@ -32,7 +34,7 @@ from forewarn.domain.maintenance import (
     remaining_steps,
     resume,
 )
-from forewarn.domain.names import HostName, MaintenanceId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology, VirtualMachine, build_topology
 from forewarn.domain.walk import status as status_of
@@ -47,12 +49,14 @@ BY_SCOPE = Maintenance(
     description="Kernel update",
     duration_in_seconds=60,
     resources=tuple(VmName(name) for name in ("web-2", "web-1", "web-0", "db-0", "db-1")),
+    course=Course(hold_all=False),
 )
 BY_HOST = Maintenance(
     maintenance_id=MaintenanceId("by-host"),
     event_type=EventType.FREEZE,
     started_at=NOW,
     hosts=(HostName("kvm-1"), HostName("kvm-2"), HostName("kvm-3")),
+    course=Course(hold_all=False),
 )
 
 
@@ -68,7 +72,12 @@ def names(steps: Iterable[Step]) -> list[str]:
 
 
 def seen(fleet: Topology, events: Iterable[ScheduledEvent] = ()) -> Snapshot:
-    return Snapshot(topology=fleet, events={event.event_id: event for event in events})
+    known = tuple(events)
+    return Snapshot(
+        topology=fleet,
+        events={event.event_id: event for event in known},
+        operations=operations_of(known),
+    )
 
 
 def due(
@@ -95,9 +104,13 @@ def announced(maintenance: Maintenance, fleet: Topology, *vms: str) -> list[Sche
             notice=timedelta(minutes=15),
         )
         for step in remaining_steps(maintenance, fleet, ())
-        for draft in draft_events(maintenance, step)
+        for draft in draft_events(maintenance, step, operation_id(step))
         if any(vm in share.resources for share in step.shares for vm in vms)
     ]
+
+
+def operation_id(step: Step) -> OperationId | None:
+    return OperationId(f"operation:{step.host}") if step.host else None
 
 
 def ended(
@@ -231,7 +244,7 @@ def test_waiting_host_is_not_overtaken_in_any_of_its_scopes(fleet: Topology) -> 
 def test_walk_ends_when_every_step_had_its_turn(fleet: Topology) -> None:
     events = ended(announced(BY_HOST, fleet, "web-0", "web-1", "web-2"))
 
-    assert remaining_steps(BY_HOST, fleet, events) == ()
+    assert remaining_steps(BY_HOST, fleet, events, operations_of(events).values()) == ()
     assert due(BY_HOST, fleet, events) == []
 
 
@@ -298,7 +311,8 @@ def test_failure_holds_its_scope_alone(fleet: Topology) -> None:
     events = [*failed, *ended(announced(BY_SCOPE, fleet, "db-0"))]
 
     assert due(BY_SCOPE, fleet, events) == ["db-1"]
-    assert held_scopes(BY_SCOPE, events) == {"availability-set/web": failed[0]}
+    (failure,) = find_failures(BY_SCOPE, events, ())
+    assert (failure.place, failure.event_ids) == ("availability-set/web", (failed[0].event_id,))
 
 
 def test_canceled_event_holds_its_scope(fleet: Topology) -> None:
@@ -337,7 +351,7 @@ def test_maintenance_told_to_hold_all_goes_on_without_failure(fleet: Topology) -
 
 
 @pytest.mark.parametrize("hold_all", [True, False])
-def test_resumed_maintenance_goes_on_past_failed_and_canceled_events(
+def test_maintenance_goes_on_past_failed_and_canceled_events_that_are_skipped(
     fleet: Topology, *, hold_all: bool
 ) -> None:
     maintenance = replace(BY_SCOPE, course=Course(hold_all=hold_all))
@@ -346,28 +360,25 @@ def test_resumed_maintenance_goes_on_past_failed_and_canceled_events(
         *canceled(announced(maintenance, fleet, "db-0")),
     ]
 
-    resumed = resume(maintenance, events, now=NOW)
+    skipped = resolved(maintenance, events)
 
-    assert due(resumed, fleet, events) == ["web-1", "db-1"]
-    assert held_scopes(resumed, events) == {}
+    assert due(skipped, fleet, events) == ["web-1", "db-1"]
+    assert find_failures(skipped, events, ()) == ()
 
 
-def test_failure_after_resuming_holds_again(fleet: Topology) -> None:
+def test_resuming_alone_does_not_go_past_a_failure(fleet: Topology) -> None:
+    events = ended(announced(BY_SCOPE, fleet, "web-0", "db-0"), Outcome.FAILED)
+
+    assert due(resume(BY_SCOPE, now=NOW), fleet, events) == []
+
+
+def test_failure_after_skipping_holds_again(fleet: Topology) -> None:
     first = ended(announced(BY_SCOPE, fleet, "db-0"), Outcome.FAILED)
-    resumed = resume(BY_SCOPE, first, now=NOW)
+    skipped = resolved(BY_SCOPE, first)
 
     events = [*first, *ended(announced(BY_SCOPE, fleet, "web-0"), Outcome.FAILED)]
 
-    assert due(resumed, fleet, events) == ["db-1"]
-
-
-def test_resuming_again_forgets_nothing_looked_after_before(fleet: Topology) -> None:
-    first = ended(announced(BY_SCOPE, fleet, "db-0"), Outcome.FAILED)
-    second = ended(announced(BY_SCOPE, fleet, "web-0"), Outcome.FAILED)
-
-    resumed = resume(resume(BY_SCOPE, first, now=NOW), [*first, *second], now=NOW)
-
-    assert resumed.released == {event.event_id for event in [*first, *second]}
+    assert due(skipped, fleet, events) == ["db-1"]
 
 
 def test_paused_maintenance_begins_no_step(fleet: Topology) -> None:
@@ -375,7 +386,7 @@ def test_paused_maintenance_begins_no_step(fleet: Topology) -> None:
 
 
 def test_resumed_maintenance_is_as_before_the_pause_but_knows_when() -> None:
-    resumed = resume(pause(BY_SCOPE), [], now=NOW)
+    resumed = resume(pause(BY_SCOPE), now=NOW)
 
     assert resumed == replace(BY_SCOPE, resumed_at=NOW)
 
@@ -386,16 +397,20 @@ def test_aborted_maintenance_begins_no_step(fleet: Topology) -> None:
 
 @pytest.mark.parametrize("over", [abort(BY_SCOPE), replace(BY_SCOPE, finished_at=NOW)])
 def test_maintenance_that_is_over_cannot_be_steered(over: Maintenance) -> None:
-    for steer in (pause, abort, lambda maintenance: resume(maintenance, [], now=NOW)):
+    for steer in (pause, abort, lambda maintenance: resume(maintenance, now=NOW)):
         with pytest.raises(MaintenanceOverError, match="by-scope is over"):
             steer(over)
 
 
 def test_finished_maintenance_stays_what_it_was(fleet: Topology) -> None:
-    finished = replace(BY_SCOPE, finished_at=NOW)
+    for outcome, expected in (
+        (MaintenanceOutcome.SUCCEEDED, MaintenanceStatus.COMPLETED),
+        (MaintenanceOutcome.INCOMPLETE, MaintenanceStatus.INCOMPLETE),
+        (MaintenanceOutcome.ABORTED, MaintenanceStatus.ABORTED),
+    ):
+        finished = replace(BY_SCOPE, finished_at=NOW, outcome=outcome)
 
-    assert status(finished, fleet, ()) is MaintenanceStatus.COMPLETED
-    assert status(replace(finished, is_aborted=True), fleet, ()) is MaintenanceStatus.ABORTED
+        assert status(finished, fleet, ()) is expected
 
 
 def test_vm_that_left_the_fleet_is_passed_over(fleet: Topology) -> None:
@@ -419,7 +434,7 @@ def test_vm_moved_before_its_turn_goes_with_its_new_host(fleet: Topology) -> Non
 
     there = moved(fleet, "solo", host="kvm-2")
 
-    steps = remaining_steps(BY_HOST, there, events)
+    steps = remaining_steps(BY_HOST, there, events, operations_of(events).values())
     assert names(steps) == ["kvm-2: web-1 db-1 solo", "kvm-3: web-2"]
 
 
@@ -446,7 +461,9 @@ def test_vm_moved_to_a_host_whose_turn_is_over_is_left_alone(fleet: Topology) ->
 
     there = moved(fleet, "solo", host="kvm-1")
 
-    assert names(remaining_steps(BY_HOST, there, events)) == ["kvm-3: web-2", "kvm-2: web-1 db-1"]
+    steps = remaining_steps(BY_HOST, there, events, operations_of(events).values())
+
+    assert names(steps) == ["kvm-3: web-2", "kvm-2: web-1 db-1"]
 
 
 def test_host_that_came_to_carry_two_update_domains_gets_no_turn(fleet: Topology) -> None:
@@ -533,7 +550,10 @@ def test_one_failure_holds_the_whole_maintenance_when_told_to(fleet: Topology) -
     assert status(maintenance, fleet, failed) is MaintenanceStatus.HELD
 
 
-def test_resumed_maintenance_is_running(fleet: Topology) -> None:
+def test_maintenance_goes_on_when_its_failures_are_skipped_and_not_when_it_is_resumed(
+    fleet: Topology,
+) -> None:
     failed = ended(announced(BY_SCOPE, fleet, "web-0", "db-0"), Outcome.FAILED)
 
-    assert status(resume(BY_SCOPE, failed, now=NOW), fleet, failed) is MaintenanceStatus.RUNNING
+    assert status(resume(BY_SCOPE, now=NOW), fleet, failed) is MaintenanceStatus.HELD
+    assert status(resolved(BY_SCOPE, failed), fleet, failed) is MaintenanceStatus.RUNNING

@@ -204,7 +204,7 @@ def _who_approved(event: ScheduledEvent) -> str:
 
 
 def _starts_with(other: ScheduledEvent, event: ScheduledEvent) -> bool:
-    return event.host_operation is not None and other.host_operation == event.host_operation
+    return event.operation_id is not None and other.operation_id == event.operation_id
 
 
 def _is_early(event: ScheduledEvent) -> bool:

@@ -45,7 +45,7 @@ class Operator:
 
     async def begin(self, event_type: EventType, hosts: Sequence[HostName]) -> RollOut:
         """Begin a Maintenance of *hosts*."""
-        order = {"event_type": event_type, "hosts": list(hosts)}
+        order = {"event_type": event_type, "hosts": list(hosts), "at_once": len(hosts)}
         return _read_roll_out(await self._ask("POST", "maintenances", json=order))
 
     async def follow(self, roll_out: RollOut) -> RollOut:

@@ -63,12 +63,12 @@ class Picture:
 
     def operation(self, event: ScheduledEvent) -> tuple[ScheduledEvent, ...]:
         """Return the Scheduled events that start only together with *event*, itself included."""
-        if event.host_operation is None:
+        if event.operation_id is None:
             return (event,)
         return tuple(
             other
             for other in self.in_flight
-            if other.host_operation == event.host_operation
+            if other.operation_id == event.operation_id
             and other.event_status is EventStatus.SCHEDULED
         )
 

@@ -1,0 +1,238 @@
+"""What went wrong in a Maintenance, and what the operator decided about it.
+
+A host or a scope in which something failed or was canceled holds the Maintenance until somebody
+has it tried again or passed over. Neither happens by itself, nor by resuming.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, TypeAlias, TypeVar
+
+from forewarn.domain.errors import DomainError
+from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.host_operation import HostOperation, OperationOutcome
+from forewarn.domain.maintenance import (
+    Maintenance,
+    MaintenanceOutcome,
+    Resolution,
+    check_under_way,
+    own_events,
+    own_operations,
+)
+from forewarn.domain.names import HostName, OperationId, ScopeId, name_key, names_scope
+from forewarn.domain.wording import say_names
+from forewarn.protocol.vocabulary import EventId, EventStatus
+
+
+class UnknownFailureError(DomainError):
+    """Something to retry or skip where nothing has failed."""
+
+    def __init__(self, place: str, failed: Sequence[str]) -> None:
+        super().__init__(f"Nothing has failed in {place!r}. Failed: {say_names(failed) or 'none'}.")
+        self.place = place
+        self.failed = tuple(failed)
+
+
+class StillUnderWayError(DomainError):
+    """Something to retry or skip before it has ended."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(f"{place} is still under way. Wait until its last event has ended.")
+        self.place = place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One thing that failed or was canceled, on a host or in a scope, and is not resolved.
+
+    *key* is the host operation, or else the event; *is_over* unless other events of the operation
+    are still in flight.
+    """
+
+    key: OperationId | EventId
+    host: HostName | None
+    scope_ids: tuple[ScopeId, ...]
+    event_ids: tuple[EventId, ...]
+    vms: tuple[str, ...]
+    ended_at: datetime | None
+    ending: str
+    reason: str
+    is_over: bool = True
+
+    @property
+    def place(self) -> HostName | ScopeId:
+        """Where it happened: by this name it is retried or skipped."""
+        return self.host or self.scope_ids[0]
+
+
+def find_failures(
+    maintenance: Maintenance,
+    events: Iterable[ScheduledEvent],
+    operations: Iterable[HostOperation],
+) -> tuple[Failure, ...]:
+    """Return what holds *maintenance* until somebody retries or skips it."""
+    of_operations: dict[OperationId, list[ScheduledEvent]] = {}
+    failures: list[Failure] = []
+    for event in own_events(maintenance, events):
+        if event.operation_id is not None:
+            of_operations.setdefault(event.operation_id, []).append(event)
+        elif _went_wrong(event) and event.event_id not in maintenance.resolutions:
+            failures.append(_of_event(event))
+    for operation in own_operations(maintenance, operations):
+        bad = [e for e in of_operations.get(operation.operation_id, ()) if _went_wrong(e)]
+        is_bad = operation.outcome is not None and operation.outcome.is_bad
+        if (bad or is_bad) and operation.operation_id not in maintenance.resolutions:
+            failures.append(_of_operation(operation, bad))
+    return tuple(failures)
+
+
+def resolve(
+    maintenance: Maintenance,
+    failures: Sequence[Failure],
+    resolution: Resolution,
+    places: Collection[str] = (),
+) -> Maintenance:
+    """Have the *failures* at *places* tried again or passed over; without places, all of them."""
+    check_under_way(maintenance)
+    if not failures and not places:
+        raise UnknownFailureError(maintenance.maintenance_id, ())
+    for place in places:
+        if not any(_is_at(failure, place) for failure in failures):
+            raise UnknownFailureError(place, tuple(dict.fromkeys(f.place for f in failures)))
+    chosen = [
+        failure
+        for failure in failures
+        if not places or any(_is_at(failure, place) for place in places)
+    ]
+    for failure in chosen:
+        if not failure.is_over:
+            raise StillUnderWayError(failure.place)
+    decided = {str(failure.key): resolution for failure in chosen}
+    return replace(maintenance, resolutions={**maintenance.resolutions, **decided})
+
+
+def outcome_of(maintenance: Maintenance) -> MaintenanceOutcome:
+    """Return how *maintenance* has ended, now that nothing of it is left."""
+    if maintenance.is_aborted:
+        return MaintenanceOutcome.ABORTED
+    if Resolution.SKIP in maintenance.resolutions.values():
+        return MaintenanceOutcome.INCOMPLETE
+    return MaintenanceOutcome.SUCCEEDED
+
+
+class Standing(StrEnum):
+    """Where a Maintenance is with one host or scope. Of several, the last in this list counts."""
+
+    NOTHING_TO_DO = "nothing to do"
+    SUCCEEDED = "succeeded"
+    SKIPPED = "skipped"
+    WAITING = "waiting"
+    FAILED = "failed"
+    UNDER_WAY = "under way"
+
+
+Standings: TypeAlias = Mapping[HostName | ScopeId, Standing]
+"""Where a Maintenance is with each of its hosts, or scopes."""
+
+_RANKS: Final = {standing: rank for rank, standing in enumerate(Standing)}
+
+
+def find_standings(
+    maintenance: Maintenance,
+    events: Iterable[ScheduledEvent],
+    operations: Iterable[HostOperation],
+    waiting: Iterable[HostName | ScopeId],
+) -> Standings:
+    """Say where *maintenance* is with each place; *waiting* are those that have a step left."""
+    standings: dict[HostName | ScopeId, Standing] = {}
+    left = Standing.SKIPPED if maintenance.is_aborted else Standing.WAITING
+    found: tuple[tuple[HostName | ScopeId, Standing], ...] = (
+        *_event_standings(maintenance, events),
+        *_operation_standings(maintenance, operations),
+        *((place, left) for place in waiting),
+    )
+    for place, standing in found:
+        known = standings.setdefault(place, standing)
+        standings[place] = max(known, standing, key=_RANKS.__getitem__)
+    return standings
+
+
+def _event_standings(
+    maintenance: Maintenance, events: Iterable[ScheduledEvent]
+) -> Iterator[tuple[ScopeId, Standing]]:
+    for event in own_events(maintenance, events):
+        if event.operation_id is not None:
+            continue
+        if event.is_in_flight:
+            yield event.scope_id, Standing.UNDER_WAY
+        elif not _went_wrong(event):
+            yield event.scope_id, Standing.SUCCEEDED
+        else:
+            yield from _resolved(maintenance, event.event_id, event.scope_id)
+
+
+def _operation_standings(
+    maintenance: Maintenance, operations: Iterable[HostOperation]
+) -> Iterator[tuple[HostName, Standing]]:
+    for operation in own_operations(maintenance, operations):
+        if operation.outcome is None:
+            yield operation.host, Standing.UNDER_WAY
+        elif operation.outcome.is_bad:
+            yield from _resolved(maintenance, operation.operation_id, operation.host)
+        else:
+            yield operation.host, Standing(operation.outcome.value)
+
+
+P = TypeVar("P", HostName, ScopeId)
+
+
+def _resolved(maintenance: Maintenance, key: str, place: P) -> Iterator[tuple[P, Standing]]:
+    match maintenance.resolutions.get(key):
+        case None:
+            yield place, Standing.FAILED
+        case Resolution.SKIP:
+            yield place, Standing.SKIPPED
+        case Resolution.RETRY:
+            pass  # what became of that is said by its own events
+
+
+def _went_wrong(event: ScheduledEvent) -> bool:
+    return event.outcome is Outcome.FAILED or event.event_status is EventStatus.CANCELED
+
+
+def _is_at(failure: Failure, place: str) -> bool:
+    if failure.host is not None:
+        return name_key(failure.host) == name_key(place)
+    return any(names_scope(place, scope_id) for scope_id in failure.scope_ids)
+
+
+def _of_event(event: ScheduledEvent) -> Failure:
+    return Failure(
+        key=event.event_id,
+        host=None,
+        scope_ids=(event.scope_id,),
+        event_ids=(event.event_id,),
+        vms=event.resources,
+        ended_at=event.ended_at,
+        ending="failed" if event.outcome is Outcome.FAILED else "was canceled",
+        reason=event.reason,
+    )
+
+
+def _of_operation(operation: HostOperation, bad: Sequence[ScheduledEvent]) -> Failure:
+    has_failed = operation.outcome is OperationOutcome.FAILED or any(e.outcome for e in bad)
+    ends = [event.ended_at for event in bad if event.ended_at]
+    said = dict.fromkeys(event.reason for event in bad if event.reason)
+    return Failure(
+        key=operation.operation_id,
+        host=operation.host,
+        scope_ids=tuple(dict.fromkeys(event.scope_id for event in bad)),
+        event_ids=tuple(event.event_id for event in bad),
+        vms=tuple(vm for event in bad for vm in event.resources),
+        ended_at=operation.ended_at or max(ends, default=None),
+        ending="failed" if has_failed else "was canceled",
+        reason=operation.reason or "; ".join(said),
+        is_over=operation.is_over,
+    )

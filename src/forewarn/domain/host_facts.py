@@ -1,0 +1,48 @@
+"""What the host operations of a snapshot depend on, gathered in one pass."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.host_operation import HostOperation, OperationFacts
+from forewarn.domain.host_work import HostWorkRule, work_for
+from forewarn.domain.names import OperationId
+from forewarn.domain.snapshot import Snapshot
+
+Gathered: TypeAlias = Mapping[HostOperation, OperationFacts]
+"""The host operations that are not over, with what their next phases depend on."""
+
+
+def gather_facts(snapshot: Snapshot) -> Gathered:
+    """Return the host operations of *snapshot* that are not over, each with its facts."""
+    under_way = [each for each in snapshot.operations.values() if not each.is_over]
+    if not under_way:
+        return {}
+    events: dict[OperationId, list[ScheduledEvent]] = {}
+    for event in snapshot.events.values():
+        if event.operation_id is not None:
+            events.setdefault(event.operation_id, []).append(event)
+    return {
+        operation: OperationFacts(
+            events=events.get(operation.operation_id, ()),
+            impacts=snapshot.impacts,
+            tasks=snapshot.tasks,
+            rule=rule_of(operation, snapshot),
+        )
+        for operation in under_way
+    }
+
+
+def rule_of(operation: HostOperation, snapshot: Snapshot) -> HostWorkRule | None:
+    """Return what work the host of *operation* has, if any."""
+    host = snapshot.topology.hosts.get(operation.host)
+    return None if host is None else work_for(snapshot.host_works, host)
+
+
+def operation_at_work(event: ScheduledEvent, snapshot: Snapshot) -> HostOperation | None:
+    """Return the host operation that *event* completes with: one whose host has work of its own."""
+    operation = snapshot.operations.get(event.operation_id) if event.operation_id else None
+    if operation is None:
+        return None
+    is_at_work = operation.is_at_work or operation.is_over
+    return operation if is_at_work or rule_of(operation, snapshot) else None

@@ -1,0 +1,298 @@
+"""The life of a host operation: everything a Maintenance does about one host, as one thing.
+
+The events of its virtual machines start together. Where the host has work of its own, that follows
+when every impact is done, then the check that the host is back, then each virtual machine is given
+back; only then the events complete. A host without virtual machines goes through the same phases,
+with nobody to tell.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
+from forewarn.domain.wording import say_moment
+from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
+
+
+class HostPhase(StrEnum):
+    """How far a host operation is."""
+
+    ANNOUNCED = "announced"
+    IMPACT = "impact"
+    WORK = "work"
+    VERIFY = "verify"
+    RETURN = "return"
+    OVER = "over"
+
+
+class OperationOutcome(StrEnum):
+    """How a host operation ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    NOTHING_TO_DO = "nothing to do"
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the Maintenance holds until somebody retries or skips the host."""
+        return self in {OperationOutcome.FAILED, OperationOutcome.CANCELED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostOperation:
+    """One attempt of a Maintenance at one host, from its announcement to its outcome.
+
+    It must be verified by *verify_by*, and is checked for the *attempt*-th time at *verify_at*.
+    *reason* says why it failed, as soon as that is known.
+    """
+
+    operation_id: OperationId
+    maintenance_id: MaintenanceId
+    event_type: EventType
+    host: HostName
+    created_at: datetime
+    phase: HostPhase = HostPhase.ANNOUNCED
+    attempt: int = 1
+    verify_at: datetime | None = None
+    verify_by: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: OperationOutcome | None = None
+    reason: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase is HostPhase.OVER
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the host itself is being worked on, or its virtual machines are given back."""
+        return self.phase in {HostPhase.WORK, HostPhase.VERIFY, HostPhase.RETURN}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationFacts:
+    """What the next phase depends on: the operation's events, what was said of them and of tasks.
+
+    *rule* is the work its host has, if any.
+    """
+
+    events: Sequence[ScheduledEvent]
+    impacts: Mapping[tuple[EventId, VmName], Impact]
+    tasks: Mapping[HostTask, Impact]
+    rule: HostWorkRule | None
+
+
+def begin(
+    operation: HostOperation, *, events: Sequence[ScheduledEvent], rule: HostWorkRule | None
+) -> HostOperation:
+    """Return *operation* as it begins: without *events* there is nothing to announce."""
+    if events:
+        return operation
+    if rule is None:
+        return end(operation, OperationOutcome.NOTHING_TO_DO, now=operation.created_at)
+    return replace(operation, phase=HostPhase.WORK)
+
+
+def advance(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
+    """Return *operation* as far as it has come at *now*."""
+    match operation.phase:
+        case HostPhase.ANNOUNCED:
+            return _announced(operation, facts, now)
+        case HostPhase.IMPACT:
+            return _impact(operation, facts, now)
+        case HostPhase.WORK:
+            return _work(operation, facts, now)
+        case HostPhase.VERIFY:
+            return _verify(operation, facts, now)
+        case HostPhase.RETURN:
+            return _return(operation, facts, now)
+        case HostPhase.OVER:
+            return operation
+
+
+def due_tasks(operation: HostOperation, facts: OperationFacts, now: datetime) -> Iterator[HostTask]:
+    """Yield the tasks that *operation* waits for at *now*."""
+    match operation.phase:
+        case HostPhase.WORK:
+            yield _task(operation, HostTaskKind.WORK)
+        case HostPhase.VERIFY:
+            if operation.verify_at is not None and now >= operation.verify_at:
+                yield _task(operation, HostTaskKind.VERIFY, attempt=operation.attempt)
+        case HostPhase.RETURN:
+            for vm in _guests(facts):
+                yield _task(operation, HostTaskKind.RETURN, vm=vm)
+        case HostPhase.ANNOUNCED | HostPhase.IMPACT | HostPhase.OVER:
+            return
+
+
+def end(
+    operation: HostOperation, outcome: OperationOutcome, *, now: datetime, reason: str = ""
+) -> HostOperation:
+    """Return *operation* with its end."""
+    return replace(operation, phase=HostPhase.OVER, outcome=outcome, ended_at=now, reason=reason)
+
+
+def _is_out_of_the_way(
+    event: ScheduledEvent, vm: VmName, impacts: Mapping[tuple[EventId, VmName], Impact]
+) -> bool:
+    """Tell whether nothing more is done to *vm* before its host is worked on.
+
+    An impact that is carried out by hand is the work on the host itself.
+    """
+    if not event.is_in_flight:
+        return True
+    impact = impacts.get((event.event_id, vm))
+    return impact is not None and (impact.is_by_hand or impact.is_over)
+
+
+def waiting_guests(facts: OperationFacts) -> Iterator[VmName]:
+    """Yield the virtual machines that are not out of the way yet."""
+    return (
+        vm
+        for event in facts.events
+        for vm in event.resources
+        if not _is_out_of_the_way(event, vm, facts.impacts)
+    )
+
+
+def _announced(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
+    if any(event.started_at is not None for event in facts.events):
+        return replace(operation, phase=HostPhase.IMPACT)
+    if any(event.is_in_flight for event in facts.events):
+        return operation
+    reasons = dict.fromkeys(event.reason for event in facts.events if event.reason)
+    return end(operation, OperationOutcome.CANCELED, now=now, reason="; ".join(reasons))
+
+
+def _impact(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
+    if facts.rule is None:
+        return _end_with_events(operation, facts, now)
+    if not all(
+        _is_out_of_the_way(event, vm, facts.impacts)
+        for event in facts.events
+        for vm in event.resources
+    ):
+        return operation
+    failures = tuple(_failed_impacts(facts))
+    if failures:
+        # The host is left alone; whoever is out of the way is given back.
+        return _give_back(replace(operation, reason="; ".join(failures)), facts, now)
+    return replace(operation, phase=HostPhase.WORK)
+
+
+def _work(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
+    impact = facts.tasks.get(_task(operation, HostTaskKind.WORK))
+    if impact is None or not impact.is_over:
+        return operation
+    if impact.status is ImpactStatus.FAILED:
+        reason = f"the work on {operation.host} failed: {impact.reason or 'no reason given'}"
+        return end(operation, OperationOutcome.FAILED, now=now, reason=reason)
+    if facts.rule is not None and facts.rule.has_verify:
+        return replace(
+            operation,
+            phase=HostPhase.VERIFY,
+            verify_at=now,
+            verify_by=now + facts.rule.verify_within,
+        )
+    return _give_back(operation, facts, now)
+
+
+def _verify(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
+    impact = facts.tasks.get(_task(operation, HostTaskKind.VERIFY, attempt=operation.attempt))
+    if impact is not None and impact.status is ImpactStatus.DONE:
+        return _give_back(operation, facts, now)
+    if operation.verify_by is not None and now >= operation.verify_by:
+        said = f": {impact.reason}" if impact is not None and impact.reason else ""
+        reason = f"{operation.host} was not back by {say_moment(operation.verify_by)}{said}"
+        return end(operation, OperationOutcome.FAILED, now=now, reason=reason)
+    if impact is not None and impact.status is ImpactStatus.FAILED and facts.rule is not None:
+        again_at = now + facts.rule.verify_every
+        return replace(operation, attempt=operation.attempt + 1, verify_at=again_at)
+    return operation
+
+
+def _return(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
+    said = {
+        vm: facts.tasks.get(_task(operation, HostTaskKind.RETURN, vm=vm)) for vm in _guests(facts)
+    }
+    if any(impact is None or not impact.is_over for impact in said.values()):
+        return operation
+    failures = [
+        f"{vm} was not given back: {impact.reason or 'no reason given'}"
+        for vm, impact in said.items()
+        if impact is not None and impact.status is ImpactStatus.FAILED
+    ]
+    return _end(operation, now, [*filter(None, [operation.reason]), *failures])
+
+
+def _give_back(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
+    if facts.rule is not None and facts.rule.has_return and any(_guests(facts)):
+        return replace(operation, phase=HostPhase.RETURN)
+    return _end(operation, now, [*filter(None, [operation.reason])])
+
+
+def _end(operation: HostOperation, now: datetime, failures: Sequence[str]) -> HostOperation:
+    outcome = OperationOutcome.FAILED if failures else OperationOutcome.SUCCEEDED
+    return end(operation, outcome, now=now, reason="; ".join(failures))
+
+
+def _end_with_events(
+    operation: HostOperation, facts: OperationFacts, now: datetime
+) -> HostOperation:
+    """End *operation* with the last of its events, if the host has no work of its own."""
+    if any(event.is_in_flight for event in facts.events):
+        return operation
+    failures = [event.reason or "failed" for event in facts.events if _has_failed(event)]
+    if not failures and any(_is_canceled(event) for event in facts.events):
+        return end(operation, OperationOutcome.CANCELED, now=now)
+    return _end(operation, now, failures)
+
+
+def _failed_impacts(facts: OperationFacts) -> Iterator[str]:
+    for event in facts.events:
+        if _has_failed(event):
+            yield event.reason or "failed"
+        elif event.is_in_flight:
+            yield from failed_impacts(event, facts.impacts)
+
+
+def failed_impacts(
+    event: ScheduledEvent, impacts: Mapping[tuple[EventId, VmName], Impact]
+) -> Iterator[str]:
+    """Yield what failed about *event*, in words."""
+    for vm in event.resources:
+        impact = impacts.get((event.event_id, vm))
+        if impact is not None and impact.status is ImpactStatus.FAILED:
+            yield f"{vm}: {impact.reason or 'failed'}"
+
+
+def _guests(facts: OperationFacts) -> Iterator[VmName]:
+    return (vm for event in facts.events if not _is_canceled(event) for vm in event.resources)
+
+
+def _has_failed(event: ScheduledEvent) -> bool:
+    return event.outcome is Outcome.FAILED
+
+
+def _is_canceled(event: ScheduledEvent) -> bool:
+    return event.event_status is EventStatus.CANCELED
+
+
+def _task(
+    operation: HostOperation, kind: HostTaskKind, *, attempt: int = 1, vm: VmName | None = None
+) -> HostTask:
+    return HostTask(
+        operation_id=operation.operation_id,
+        maintenance_id=operation.maintenance_id,
+        event_type=operation.event_type,
+        host=operation.host,
+        kind=kind,
+        attempt=attempt,
+        vm=vm,
+    )

@@ -1,0 +1,72 @@
+"""The work on hosts, as far as whoever does it has said."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Final
+
+import structlog
+
+from forewarn.domain.actions import BeginTask, InquireTask
+from forewarn.domain.host_operation import HostOperation
+from forewarn.domain.host_work import HostTask
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import OperationId
+from forewarn.operations.context import Context
+from forewarn.ports.host_worker import HostWorker
+from forewarn.ports.store import StoreError
+
+log = structlog.get_logger()
+
+_ASK_AGAIN_AFTER_FAILURE: Final = timedelta(seconds=10)
+_NOBODY: Final = Impact(
+    status=ImpactStatus.UNKNOWN, reason="the executor file has no work for this host any more"
+)
+
+
+class HostTasks:
+    """Has tasks of host operations done, and remembers what was said of each."""
+
+    def __init__(self, worker: HostWorker | None, *, epoch: int) -> None:
+        self._worker = worker
+        self._epoch = epoch
+        self._said: dict[HostTask, Impact] = {}
+
+    @property
+    def tasks(self) -> Mapping[HostTask, Impact]:
+        """What was said last; to be looked up in, from any thread."""
+        return MappingProxyType(self._said)
+
+    def keep(self, operations: Mapping[OperationId, HostOperation]) -> None:
+        """Forget the tasks of operations that are over."""
+        self._said = {
+            task: impact
+            for task, impact in self._said.items()
+            if task.operation_id in operations and not operations[task.operation_id].is_over
+        }
+
+    def perform(self, effect: InquireTask | BeginTask, context: Context) -> None:
+        """Begin a task or ask about it."""
+        task = effect.task
+        try:
+            said = self._ask(effect)
+        except StoreError:
+            raise
+        except Exception as error:
+            # One host in trouble must not keep the others from their work.
+            known = self._said.get(task)
+            if known is None or known.reason != str(error):
+                log.exception("host_worker_failed", host=task.host, task=task.kind)
+            said = Impact(
+                status=ImpactStatus.UNKNOWN,
+                reason=str(error),
+                ask_again_at=context.now + _ASK_AGAIN_AFTER_FAILURE,
+            )
+        self._said[task] = said
+
+    def _ask(self, effect: InquireTask | BeginTask) -> Impact:
+        if self._worker is None:
+            return _NOBODY
+        if isinstance(effect, BeginTask):
+            return self._worker.begin(effect.task, epoch=self._epoch)
+        return self._worker.inquire(effect.task)
