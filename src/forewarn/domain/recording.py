@@ -131,7 +131,7 @@ def _soak(
 ) -> dict[ScopeId, datetime]:
     """Return until when the scope of *event* is left alone, if it has just ended."""
     maintenance = snapshot.maintenances.get(event.maintenance_id) if event.maintenance_id else None
-    if maintenance is None or event.ended_at is None:
+    if maintenance is None or event.ended_at is None or not maintenance.course.soak:
         return {}
     until = soaks_until(maintenance, event, speed=snapshot.speed)
     return {event.scope_id: max(until, soaks.get(event.scope_id, until))}

@@ -50,7 +50,8 @@ def foresee_steps(reading: Reading, context: Context) -> Iterator[ForeseenStep]:
         if maintenance.is_paused or maintenance.is_aborted or not left:
             continue
         own = snapshot.events.values()
-        steps = remaining_steps(maintenance, snapshot.topology, own)[:left]
+        operations = snapshot.operations.values()
+        steps = remaining_steps(maintenance, snapshot.topology, own, operations)[:left]
         left -= len(steps)
         yield from foresee(
             Scheme(
