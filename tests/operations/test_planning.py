@@ -14,8 +14,9 @@ from forewarn.domain.errors import (
     WindowTooShortError,
 )
 from forewarn.domain.forecast import LEAST_SAMPLES
+from forewarn.domain.names import VmName
 from forewarn.domain.order import MaintenanceOrder
-from forewarn.domain.planning import Plan
+from forewarn.domain.planning import Plan, summarise
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import (
@@ -53,6 +54,17 @@ def test_plan_of_simulated_impact_knows_its_end(fleet: Store, operator: Context)
     assert plan(fleet, operator).latest is None
     # Two steps of 15 min notice, postponed by 30 min, and 10 min impact.
     assert plan(fleet, simulated).latest == operator.now + 2 * timedelta(minutes=55)
+
+
+def test_machines_nobody_polls_for_are_said(fleet: Store, operator: Context) -> None:
+    fleet.write(lambda tx: tx.put_polls({VmName("WEB-0"): operator.now}))
+
+    made = plan(fleet, operator)
+
+    assert made.unpolled == ("web-1",)
+    assert summarise(made)[-1] == (
+        "Nobody has polled for 24 hours on 1 of 2 virtual machines: web-1."
+    )
 
 
 def test_scope_that_is_busy_is_said(fleet: Store, operator: Context) -> None:

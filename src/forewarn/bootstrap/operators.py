@@ -78,6 +78,7 @@ def control_server(
         gates=service.gates,
         metrics=exporter(_sources(service, feed, refused)),
         jumps=lambda: service.clock_watch.jumps,
+        showings=service.showings.pending,
         refused=refused,
     )
     app = create_app(services)

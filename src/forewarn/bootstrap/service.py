@@ -18,6 +18,7 @@ from forewarn.metadata.board import Board
 from forewarn.metadata.http import MetadataServer, make_server
 from forewarn.metadata.identity import Identity
 from forewarn.metadata.polls import Polls
+from forewarn.metadata.showings import Showings
 from forewarn.metadata.verbs import StoreVerbs
 from forewarn.notifications.outbox import Courier, Notifications
 from forewarn.operations.context import Context
@@ -60,6 +61,8 @@ def assemble(
         return Context(who=who, now=clock.now(), at=wall.now(), new_id=new_id, rules=rules)
 
     board = _make_board(settings, store)
+    showings = Showings(store, clock)
+    store.listen(showings.note)  # after the board
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     store.listen(faults.note)
     reports = logger_above(settings.log_level)
@@ -74,6 +77,7 @@ def assemble(
         gates=asked,
         context=context,
         polls=Polls(store, board, clock, is_eager=isinstance(clock, VirtualClock)),
+        showings=showings,
         notifiers=told.notifiers,
         couriers=_make_couriers(told, store, wall, beginning.epoch),
         upkeep=Upkeep(store, lambda: context(SCHEDULER)),
@@ -97,6 +101,7 @@ class Service:
     gates: AskedGates
     context: Callable[[str], Context]
     polls: Polls
+    showings: Showings
     notifiers: Mapping[str, Notifier]
     couriers: tuple[Courier, ...]
     upkeep: Upkeep

@@ -184,6 +184,7 @@ def _loops(service: Service) -> dict[str, _Loop]:
     loops: dict[str, _Loop] = {
         "scheduler": service.scheduler,
         "polls": service.polls,
+        "showings": service.showings,
         "upkeep": service.upkeep,
     }
     if not isinstance(service.clock, VirtualClock):  # whose time is not that of the machine

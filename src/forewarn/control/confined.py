@@ -29,6 +29,7 @@ from forewarn.ports.store import (
     LedgerLine,
     Membership,
     Reading,
+    Showing,
     SimulatedImpact,
     Transaction,
 )
@@ -218,6 +219,10 @@ class ConfinedReading:
         found = self._all.soaks().items()
         return {scope_id: until for scope_id, until in found if self._principal.covers(scope_id)}
 
+    def showing(self, at: datetime) -> Showing | None:
+        """Return what holds for the whole server."""
+        return self._all.showing(at)
+
     def last_polled_at(self, scope_id: ScopeId) -> datetime | None:
         """Return when one of the scopes was last polled."""
         return self._all.last_polled_at(scope_id) if self._principal.covers(scope_id) else None
@@ -379,7 +384,7 @@ class ConfinedTransaction(ConfinedReading):
 
     put_schedule = remove_schedule = ConfinedReading.refuse
     put_topology = put_scenario_run = put_token = put_setting = ConfinedReading.refuse
-    put_polls = ConfinedReading.refuse
+    put_polls = put_showings = prune_showings = ConfinedReading.refuse
     put_polled_at = put_simulated_impact = next_epoch = check_epoch = ConfinedReading.refuse
     remove_memberships = ConfinedReading.refuse
     remove_documents = put_memberships = put_preview_wire = ConfinedReading.refuse

@@ -36,5 +36,8 @@ def show_seen(
     """Return exactly what the virtual machine could read at a moment."""
     context = caller.services.context(caller.principal.name)
     moment = context.now if at is None else parse_past(at, context.now)
-    body = caller.read(lambda reading: see(reading, context, name, moment, api_version))
+    pending = caller.services.showings()  # before the look, or some are in neither
+    body = caller.read(
+        lambda reading: see(reading, context, name, moment, api_version, pending=pending)
+    )
     return Response(body, media_type="application/json; charset=utf-8")

@@ -17,7 +17,7 @@ from forewarn.operations.snapshots import Knowledge
 from forewarn.ports.clock import ClockJump
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
-from forewarn.ports.store import Store
+from forewarn.ports.store import Showing, Store
 from forewarn.protocol.errors import ForewarnError
 
 
@@ -110,5 +110,7 @@ class Services:
     gates: GateControl = field(default_factory=NoGates)
     jumps: Callable[[], Sequence[ClockJump]] = tuple
     """The last jumps of the real clock."""
+    showings: Callable[[], Sequence[Showing]] = tuple
+    """From when on changes were served, as far as it is not written down yet."""
     refused: Counter[str] = field(default_factory=Counter)
     """How often each kind of problem was answered. The audit counts; others only read."""

@@ -5,13 +5,13 @@ and how the oldest api-version was written. What nobody may ask for any more is 
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import takewhile
 
 from forewarn.domain.errors import DomainError, UnknownVirtualMachineError
 from forewarn.domain.names import ScopeId
 from forewarn.operations.context import Context
-from forewarn.ports.store import DocumentKey, MembershipKey, Reading, Transaction
+from forewarn.ports.store import DocumentKey, MembershipKey, Reading, Showing, Transaction
 from forewarn.protocol.document import encode_document
 from forewarn.protocol.versions import PreviewWire, served_versions
 
@@ -33,14 +33,38 @@ class UnknownApiVersionError(DomainError):
         super().__init__(f"There is no api-version {name[:40]!r}; there are {', '.join(known)}.")
 
 
-def see(reading: Reading, context: Context, vm: str, at: datetime, api_version: str) -> bytes:
-    """Return exactly what *vm* could read at *at*, or say why that is not known."""
+def see(
+    reading: Reading,
+    context: Context,
+    vm: str,
+    at: datetime,
+    api_version: str,
+    *,
+    pending: Iterable[Showing] = (),
+) -> bytes:
+    """Return exactly what *vm* could read at *at*, or say why that is not known.
+
+    *pending* are showings that are not in the store yet.
+    """
     _check_moment(reading, context, at)
     versions = served_versions(_preview_wire_at(reading, at))
     if api_version not in versions:
         raise UnknownApiVersionError(api_version, versions)
-    document = reading.document_at(_scope_at(reading, vm, at), at)
+    moment = _as_recorded(reading, at, pending)
+    document = reading.document_at(_scope_at(reading, vm, moment), moment)
     return encode_document(document, versions[api_version])
+
+
+def _as_recorded(reading: Reading, at: datetime, pending: Iterable[Showing]) -> datetime:
+    """Return the moment of which the record is what was served at *at*.
+
+    What was recorded just before *at* may have been shown only after it, all of it at once.
+    """
+    candidates = (reading.showing(at), *pending)
+    for showing in candidates:
+        if showing is not None and showing.recorded_at <= at < showing.shown_at:
+            return showing.recorded_at - timedelta(microseconds=1)
+    return at
 
 
 def kept_since(context: Context) -> datetime:

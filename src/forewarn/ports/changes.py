@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from forewarn.domain.names import ScopeId
@@ -17,6 +18,8 @@ class Change:
     topology: Topology | None = None
     has_ledger_grown: bool = False
     has_outbox_changed: bool = False
+    recorded_at: datetime | None = field(default=None, compare=False)
+    """The moment from which on its documents are recorded as shown, and who reads them."""
 
 
 class ChangeListener(Protocol):

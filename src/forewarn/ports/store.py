@@ -97,6 +97,14 @@ class Membership:
     scope_id: ScopeId | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Showing:
+    """What is recorded from a moment on was served from a later one on, as a commit takes time."""
+
+    recorded_at: datetime
+    shown_at: datetime
+
+
 DocumentKey: TypeAlias = tuple[ScopeId, int]
 """A scope and a DocumentIncarnation."""
 
@@ -275,6 +283,10 @@ class Reading(Protocol):
         """Return which account of 2017-03-01 was served from when on, oldest first."""
         ...
 
+    def showing(self, at: datetime) -> Showing | None:
+        """Return the last one that was recorded at *at* or before."""
+        ...
+
     def last_polled_at(self, scope_id: ScopeId) -> datetime | None: ...
 
     def last_polls(self, vms: Iterable[VmName]) -> Mapping[VmName, datetime]: ...
@@ -353,6 +365,10 @@ class Transaction(Reading, Protocol):
     def remove_memberships(self, memberships: Iterable[MembershipKey]) -> None: ...
 
     def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None: ...
+
+    def put_showings(self, showings: Iterable[Showing]) -> None: ...
+
+    def prune_showings(self, *, before: datetime) -> None: ...
 
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None: ...
 

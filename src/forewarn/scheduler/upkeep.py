@@ -58,6 +58,7 @@ class Upkeep:
             lambda found, tx: forget(tx, memberships=found, before=before),
         )
         self._store.write(lambda tx: tx.prune_answers(before=answers_kept_since(context)))
+        self._store.write(lambda tx: tx.prune_showings(before=before))
 
     def _forget(
         self,

@@ -25,6 +25,7 @@ from forewarn.ports.store import (
     Membership,
     MembershipKey,
     PreparedTopology,
+    Showing,
     SimulatedImpact,
 )
 from forewarn.protocol.document import Document
@@ -212,6 +213,11 @@ class SqlReading:
     def soaks(self) -> dict[ScopeId, datetime]:
         """Return until when scopes are left alone after a step, some of which may be over."""
         return {row["scope_id"]: row["until"] for row in self._rows(statements.SOAKS)}
+
+    def showing(self, at: datetime) -> Showing | None:
+        """Return the last one that was recorded at *at* or before."""
+        row = self._row(statements.SHOWING, at=at)
+        return None if row is None else Showing(**row)
 
     def last_polled_at(self, scope_id: ScopeId) -> datetime | None:
         """Return when the scope was last polled, as far as it was recorded."""

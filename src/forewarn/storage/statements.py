@@ -43,6 +43,7 @@ from forewarn.storage.tables import (
     scenario_runs,
     schedules,
     settings,
+    showings,
     simulated_impacts,
     soaks,
     tokens,
@@ -158,6 +159,7 @@ PUT_NOTIFICATION: Final = PreparedInsert(upsert(outbox, "notification_id"))
 PUT_DOCUMENT: Final = PreparedInsert(_next_document())
 PUT_MEMBERSHIP: Final = PreparedInsert(upsert(memberships, "vm", "since"))
 PUT_PREVIEW_WIRE: Final = PreparedInsert(upsert(preview_wires, "since"))
+PUT_SHOWING: Final = PreparedInsert(upsert(showings, "recorded_at"))
 PUT_POLL: Final = PreparedInsert(upsert(polls, "scope_id"))
 PUT_VM_POLL: Final = PreparedInsert(upsert(vm_polls, "vm"))
 PUT_SOAK: Final = PreparedInsert(upsert(soaks, "scope_id"))
@@ -371,6 +373,13 @@ PRUNE_NOTIFICATIONS: Final = delete(outbox).where(
 
 SOAKS: Final = select(soaks)
 FORGET_SOAKS: Final = delete(soaks).where(soaks.c.until <= bindparam("at"))
+SHOWING: Final = (
+    select(showings)
+    .where(showings.c.recorded_at <= bindparam("at"))
+    .order_by(showings.c.recorded_at.desc())
+    .limit(1)
+)
+PRUNE_SHOWINGS: Final = delete(showings).where(showings.c.shown_at < bindparam("before"))
 LAST_POLLED_AT: Final = select(polls.c.last_polled_at).where(
     polls.c.scope_id == bindparam("scope_id")
 )

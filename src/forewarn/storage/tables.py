@@ -168,6 +168,14 @@ preview_wires: Final = Table(
     Column("preview_wire", Word(PreviewWire), nullable=False),
 )
 
+# From when on it was really served: a commit takes a while after the moment it is stamped with.
+showings: Final = Table(
+    "showings",
+    metadata,
+    Column("recorded_at", Moment, primary_key=True),
+    Column("shown_at", Moment, nullable=False),
+)
+
 polls: Final = Table(
     "polls",
     metadata,

@@ -25,6 +25,7 @@ from forewarn.ports.store import (
     Membership,
     MembershipKey,
     PreparedTopology,
+    Showing,
     SimulatedImpact,
 )
 from forewarn.protocol.document import Document
@@ -54,6 +55,7 @@ class SqlTransaction(SqlReading):
         self._stored = stored
         self.published: dict[ScopeId, Document] = {}
         self.changed_topology: StoredTopology | None = None
+        self.recorded_at: datetime | None = None
         self.has_ledger_grown = False
         self.has_outbox_changed = False
 
@@ -96,12 +98,16 @@ class SqlTransaction(SqlReading):
         key = (scope_id, document.document_incarnation)
         if statements.PUT_DOCUMENT.run(self._connection, *key, at, document, *key):
             self.published[scope_id] = document
+            self._record(at)
             return
         current = self.document(scope_id)
         if current != document:
             raise DocumentIncarnationError(
                 scope_id, document.document_incarnation, current.document_incarnation
             )
+
+    def _record(self, at: datetime) -> None:
+        self.recorded_at = min(at, self.recorded_at or at)
 
     def remove_documents(self, documents: Iterable[DocumentKey]) -> None:
         """Forget documents that nobody can ask for any more."""
@@ -111,11 +117,13 @@ class SqlTransaction(SqlReading):
 
     def put_memberships(self, memberships: Iterable[Membership]) -> None:
         """Remember who reads whose document from now on."""
-        put = statements.PUT_MEMBERSHIP
+        put, joined = statements.PUT_MEMBERSHIP, tuple(memberships)
         put.run_many(
             self._connection,
-            (put.prepare((name_key(each.vm), each.since, each.scope_id)) for each in memberships),
+            (put.prepare((name_key(each.vm), each.since, each.scope_id)) for each in joined),
         )
+        for each in joined[:1]:
+            self._record(each.since)
 
     def remove_memberships(self, memberships: Iterable[MembershipKey]) -> None:
         """Forget who read whose document at moments that nobody can ask for any more."""
@@ -131,6 +139,16 @@ class SqlTransaction(SqlReading):
         """Leave the scope alone until then; forget what is over by *at*."""
         self._connection.execute(statements.FORGET_SOAKS, {"at": at})
         statements.PUT_SOAK.run(self._connection, scope_id, until)
+
+    def put_showings(self, showings: Iterable[Showing]) -> None:
+        """Remember from when on what is recorded was really served."""
+        put = statements.PUT_SHOWING
+        rows = (put.prepare((each.recorded_at, each.shown_at)) for each in showings)
+        put.run_many(self._connection, rows)
+
+    def prune_showings(self, *, before: datetime) -> None:
+        """Forget those that are over by then."""
+        self._connection.execute(statements.PRUNE_SHOWINGS, {"before": before})
 
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None:
         """Remember that the scope was polled."""

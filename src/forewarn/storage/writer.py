@@ -7,6 +7,7 @@ writer takes all that is queued, runs each work in a savepoint of its own, and c
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
@@ -51,12 +52,14 @@ class _Group:
 
     documents: dict[ScopeId, Document] = field(default_factory=dict)
     topology: StoredTopology | None = None
+    recorded_at: datetime | None = None
     has_ledger_grown: bool = False
     has_outbox_changed: bool = False
 
     def take(self, transaction: SqlTransaction) -> None:
         self.documents.update(transaction.published)
         self.topology = transaction.changed_topology or self.topology
+        self.recorded_at = self.recorded_at or transaction.recorded_at
         self.has_ledger_grown |= transaction.has_ledger_grown
         self.has_outbox_changed |= transaction.has_outbox_changed
 
@@ -66,6 +69,7 @@ class _Group:
             topology=None if self.topology is None else self.topology.topology,
             has_ledger_grown=self.has_ledger_grown,
             has_outbox_changed=self.has_outbox_changed,
+            recorded_at=self.recorded_at,
         )
         return None if change == Change() else change
 

@@ -1,0 +1,57 @@
+"""From when on a change was really served, which is some time after it was recorded."""
+
+import threading
+
+import structlog
+
+from forewarn.ports.changes import Change
+from forewarn.ports.clock import Clock
+from forewarn.ports.store import Showing, Store, StoreError
+
+_log = structlog.get_logger(__name__)
+
+
+class Showings:
+    """Notes when the board has put up a change, which it has to hear of before this does."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._changing = threading.Lock()
+        self._pending: tuple[Showing, ...] = ()
+        self._stopping = threading.Event()
+
+    def note(self, change: Change) -> None:
+        """Remember that *change* is served from now on."""
+        shown_at = self._clock.now()
+        if change.recorded_at is not None and change.recorded_at < shown_at:
+            with self._changing:
+                made = Showing(recorded_at=change.recorded_at, shown_at=shown_at)
+                self._pending = (*self._pending, made)
+
+    def pending(self) -> tuple[Showing, ...]:
+        """Return what is not written down yet."""
+        return self._pending
+
+    def stop(self) -> None:
+        """Write down what is left and end."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Write down what was noted, once a second."""
+        while not self._stopping.wait(1):
+            self.commit()
+        self.commit()
+
+    def commit(self) -> None:
+        """Write down what was noted; what cannot be written now is tried again."""
+        written = self._pending
+        if not written:
+            return
+        try:
+            self._store.write(lambda tx: tx.put_showings(written))
+        except StoreError as error:
+            _log.warning("showings_not_written", error=str(error))
+            return
+        with self._changing:
+            self._pending = self._pending[len(written) :]
