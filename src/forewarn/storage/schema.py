@@ -40,6 +40,7 @@ REVISIONS: Final = (
     "0010",
     "0011",
     "0012",
+    "0013",
 )
 """Every migration, oldest first; a test compares it with the scripts."""
 

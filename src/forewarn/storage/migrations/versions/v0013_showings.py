@@ -5,8 +5,8 @@ from typing import Final
 import sqlalchemy as sa
 from alembic import op
 
-revision: Final = "0012"
-down_revision: Final = "0011"
+revision: Final = "0013"
+down_revision: Final = "0012"
 
 _WHOLE_NUMBER: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
