@@ -259,6 +259,8 @@ class Settings(BaseSettings):
             raise ValueError("The setting speed cannot be used with clock virtual.")
         if self.executor.is_real and self.clock is ClockKind.VIRTUAL:
             raise ValueError(f"The executor {self.executor} cannot be used with clock virtual.")
+        if self.executor.is_real and self.executor_file is None:
+            raise ValueError(f"The executor {self.executor} needs the setting executor_file.")
         if self.executor.is_real and os.name == "nt":
             raise ValueError(f"The executor {self.executor} cannot be used on Windows.")
         if self.executor_file is not None and os.name == "nt":

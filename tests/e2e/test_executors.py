@@ -1,6 +1,7 @@
 """A real server drives a real script, and a real target, and is killed while they are at it."""
 
 import random
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -164,19 +165,63 @@ def test_target_carries_an_event_out_and_is_told_once_whoever_is_killed(
         assert hidden not in server.said()
 
 
-def test_file_that_cannot_be_used_is_refused_before_anything_is_made(
-    make_server: ServerMaker, tmp_path: Path
+def test_setting_that_cannot_be_used_is_refused_before_anything_is_made(
+    make_server: ServerMaker,
 ) -> None:
-    file = tmp_path / "executors.toml"
-    file.write_text('[[command]]\nrun = ["no-such-program"]\n', encoding="utf-8")
-
     for flags, problem in (
-        (("--executor-file", str(file)), f"{file}:2: run of command 1: there is no program"),
-        ((), "This executor needs a file: give the setting executor_file."),
+        ((), "The executor command needs the setting executor_file."),
         (("--clock", "virtual"), "The executor command cannot be used with clock virtual."),
     ):
         server = make_server("--executor", "command", *flags)
         done = server.run_to_the_end()
-        assert done.returncode in {1, 2}, done.stderr
+        assert done.returncode == 2, done.stderr
         assert problem in done.stderr
         assert not server.database.exists()
+
+
+def test_wrong_file_stops_executors_and_not_polls_until_it_is_right(
+    start_server: ServerMaker, script: Path, tmp_path: Path
+) -> None:
+    right = script.read_text(encoding="utf-8")
+    script.write_text('[[command]]\nrun = ["no-such-program"]\n', encoding="utf-8")
+    problem = f"{script}:2: run of command 1: there is no program"
+    go(tmp_path, "solo-0")
+
+    server = start_server("--executor", "command", "--executor-file", str(script))
+    (event,) = server.create("Reboot", "solo-0", started=True)
+
+    wait_for_word(server, event["event_id"], problem)
+    assert [shown["EventStatus"] for shown in server.poll("solo-0").events] == ["Started"]
+    assert problem in server.operate("GET", "server").json()["executor_problem"]
+    assert problem in server.try_command("doctor", "--remote").stdout
+    assert "executor_file_wrong" in server.said()
+    hang_up(server)  # the file is still wrong
+    wait_until(lambda: server.said().count("executor_file_wrong") == 2, "no reload", ANSWER_SECONDS)
+    assert not runs(tmp_path)
+
+    script.write_text(right, encoding="utf-8")
+    hang_up(server)
+
+    assert ended(server, event["event_id"]) == ("succeeded", "")
+    assert runs(tmp_path) == {f"{event['event_id']} solo-0": 1}
+    assert server.operate("GET", "server").json()["executor_problem"] == ""
+    assert server.stop() == 0
+
+
+def test_file_that_becomes_wrong_leaves_the_executors_at_work(
+    start_server: ServerMaker, script: Path, tmp_path: Path
+) -> None:
+    server = start_server("--executor", "command", "--executor-file", str(script))
+    go(tmp_path, "solo-0")
+
+    script.write_text("[[command", encoding="utf-8")
+    hang_up(server)
+    wait_until(lambda: "executor_file_wrong" in server.said(), "no reload", ANSWER_SECONDS)
+    (event,) = server.create("Reboot", "solo-0", started=True)
+
+    assert ended(server, event["event_id"]) == ("succeeded", "")
+
+
+def hang_up(server: Server) -> None:
+    assert server.process is not None
+    server.process.send_signal(signal.SIGHUP)

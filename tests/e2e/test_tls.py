@@ -1,10 +1,13 @@
 """Operators from elsewhere come over TLS, or not at all. Certificates are made here, by openssl."""
 
 import shutil
+import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
@@ -188,3 +191,42 @@ def test_control_api_is_opened_in_the_clear_if_somebody_insists(make_server: Ser
     server.start()
 
     assert server.command("clock", "show")["kind"] == "real"
+
+
+def test_certificate_is_renewed_on_hangup_without_breaking_connections(
+    make_server: ServerMaker, make_pair: Callable[..., Pair]
+) -> None:
+    first, second = make_pair(), make_pair(end="20980101000000Z")
+    server = make_server(*first.flags)
+    server.launch()
+    wait_until(lambda: _shown(server) == _pem(first), "nobody answers over TLS", START_SECONDS)
+    assert server.process is not None
+    trusting = ssl.create_default_context(cafile=first.certificate)
+    kept = HTTPSConnection("127.0.0.1", server.control_port, context=trusting, timeout=20)
+    kept.request("GET", "/healthz")
+    kept.getresponse().read()
+
+    first.key.write_bytes(second.key.read_bytes())  # and not its certificate yet
+    server.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "certificate_not_renewed" in server.said(), "no reload", START_SECONDS)
+    still = _shown(server)
+    first.certificate.write_bytes(second.certificate.read_bytes())
+    server.process.send_signal(signal.SIGHUP)
+
+    wait_until(lambda: _shown(server) == _pem(second), "no renewal", START_SECONDS)
+    assert still != _pem(second)
+    kept.request("GET", "/healthz")
+    assert kept.getresponse().status == 200
+    kept.close()
+    assert server.stop() == 0, server.said()
+
+
+def _pem(pair: Pair) -> str:
+    return pair.certificate.read_text()
+
+
+def _shown(server: Server) -> str | None:
+    try:
+        return ssl.get_server_certificate(("127.0.0.1", server.control_port), timeout=20)
+    except OSError:
+        return None

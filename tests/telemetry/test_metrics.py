@@ -270,6 +270,7 @@ def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> 
             lateness=Distribution(()),
             epoch=1,
             is_paused=lambda: False,
+            has_executors=lambda: True,
             maintenances=dict,
             endings={},
             gates_shut=lambda: 0,

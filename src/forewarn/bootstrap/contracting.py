@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from forewarn.bootstrap.starting import StartError
 from forewarn.clocks import SystemClock
 from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.names import HostName, VmName
@@ -178,7 +179,10 @@ def _continue_lineage(store: Store, records: Records, folder: str) -> None:
         lambda reading: continue_lineage(reading, folder, found, new_id=uuid.uuid4().hex)
     )
     # First on disk: records that are ahead of the database are complete, records behind it are not.
-    records.keep_lineage(lineage.encode())
+    try:
+        records.keep_lineage(lineage.encode())
+    except OSError as error:
+        raise StartError(f"The records in {folder}/ cannot be kept: {error.strerror}.") from error
     doubt_until = None if is_complete else SystemClock().now()
     store.write(lambda tx: record_lineage(tx, folder, lineage, doubt_until=doubt_until))
     if not is_complete:

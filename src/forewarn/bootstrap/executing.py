@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import Protocol, TypeAlias, assert_never
 
 from forewarn.domain.host_work import HostTask
 from forewarn.domain.names import VmName
@@ -14,6 +14,16 @@ from forewarn.ports.executor import Executor
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.store import Store
 from forewarn.settings import ExecutorKind, Settings
+
+
+class Employer(Protocol):
+    """Whoever has somebody to carry maintenance out."""
+
+    @property
+    def executor(self) -> Executor: ...
+
+    @property
+    def host_worker(self) -> HostWorker | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -11,6 +12,7 @@ import forewarn
 from forewarn.bootstrap.clock_control import clock_control
 from forewarn.bootstrap.service import Service
 from forewarn.bootstrap.starting import ADMIN
+from forewarn.bootstrap.tls import check_certificate
 from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
 from forewarn.control.auditing import Refusals
@@ -47,6 +49,22 @@ class ControlServer(uvicorn.Server):
         finally:
             await self._refusals.settle(everything=True)
 
+    def renew_certificate(self) -> bool:
+        """Show the certificate that is in the files now, on new connections; tell if there is one.
+
+        Files that cannot be used are refused, and the old certificate stays.
+        """
+        certificate, key, serving = (
+            self.config.ssl_certfile,
+            self.config.ssl_keyfile,
+            self.config.ssl,
+        )
+        if certificate is None or key is None or serving is None:
+            return False
+        check_certificate(Path(certificate), Path(key))
+        serving.load_cert_chain(certificate, key)
+        return True
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let everything finish, and end what would not by itself."""
         self._feed.stop()
@@ -72,6 +90,7 @@ def control_server(
         changed=service.changed,
         settled=service.scheduler.finish_turn,
         known=lambda: service.scheduler.known,
+        executor_problem=service.executor_problem,
         feed=feed,
         scenarios=built_in_scenarios(),
         notifiers=service.notifiers,
@@ -108,6 +127,7 @@ def _sources(service: Service, feed: Feed, refused: Mapping[str, int]) -> Source
         lateness=service.scheduler.lateness,
         epoch=service.scheduler.epoch,
         is_paused=lambda: service.store.read(find_pause) is not None,
+        has_executors=lambda: not service.executor_problem(),
         maintenances=service.scheduler.count_maintenances,
         endings=service.scheduler.endings,
         gates_shut=lambda: service.scheduler.shut_gates,

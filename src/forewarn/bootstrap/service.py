@@ -8,7 +8,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from forewarn.bootstrap.executing import Workforce
+from forewarn.bootstrap.executing import Employer
 from forewarn.bootstrap.starting import Beginning, make_rules, new_id
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.emulator.faults import MemoryFaults
@@ -42,22 +42,19 @@ def assemble(
     settings: Settings,
     store: Store,
     beginning: Beginning,
-    workforce: Workforce,
+    workforce: Employer,
     notifications: Notifications | None = None,
     gates: Mapping[str, KnownGate] | None = None,
 ) -> "Service":
     """Put a server together on top of *store*; nothing is served yet."""
     told = notifications or Notifications()
     wall, clock = SystemClock(), beginning.clock
-    works = workforce.host_worker.rules if workforce.host_worker else ()
-    rules = replace(
-        make_rules(settings),
-        targets=told.targets,
-        host_works=tuple(works),
-        gates=tuple(gates or ()),
-    )
+    fixed = replace(make_rules(settings), targets=told.targets, gates=tuple(gates or ()))
 
     def context(who: str) -> Context:
+        # Which hosts have work can change while the server runs: their file is read again.
+        works = workforce.host_worker.rules if workforce.host_worker else ()
+        rules = replace(fixed, host_works=tuple(works)) if works else fixed
         return Context(who=who, now=clock.now(), at=wall.now(), new_id=new_id, rules=rules)
 
     board = _make_board(settings, store)
@@ -109,6 +106,8 @@ class Service:
     event_log: EventLog
     tally: Tally
     token: str
+    executor_problem: Callable[[], str] = lambda: ""
+    reload_executors: Callable[[], None] = lambda: None
 
     def changed(self) -> None:
         """Have the scheduler look again; under the virtual clock, before anybody is answered."""
@@ -148,7 +147,7 @@ def _make_board(settings: Settings, store: Store) -> Board:
 
 def _make_scheduler(
     store: Store,
-    workforce: Workforce,
+    workforce: Employer,
     gates: Mapping[str, KnownGate],
     beginning: Beginning,
     context: Callable[[str], Context],

@@ -5,15 +5,15 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import structlog
 
 from forewarn.bootstrap.address import leave_address
-from forewarn.bootstrap.executing import WorkforceMaker, choose_workforce
-from forewarn.bootstrap.operators import control_server
+from forewarn.bootstrap.operators import ControlServer, control_server
+from forewarn.bootstrap.reloading import ReloadableWorkforce
 from forewarn.bootstrap.service import Service, assemble
 from forewarn.bootstrap.starting import (
     FleetDeclaration,
@@ -30,6 +30,7 @@ from forewarn.notifications.configuration import read_notifications
 from forewarn.notifications.outbox import Notifications
 from forewarn.operations.notifications import give_up_orphans
 from forewarn.ports.store import Store
+from forewarn.protocol.errors import ForewarnError
 from forewarn.settings import Settings, environment_with
 from forewarn.storage.schema import remove_files
 from forewarn.storage.sqlite import open_sqlite
@@ -49,11 +50,11 @@ def serve(settings: Settings) -> None:
     configure_logging(settings.log_format, settings.log_level)
     fleet = read_fleet_declaration(settings.fleet)
     parts = _read_parts(settings)
-    with ExitStack() as closing:
-        listeners = open_listeners(settings, closing)
+    with ExitStack() as stack:
+        listeners = open_listeners(settings, stack)
         check_control(settings, listeners.control)
-        service = closing.enter_context(_service(settings, fleet, parts))
-        _run(service, listeners, _until_signalled)
+        service = stack.enter_context(_service(settings, fleet, parts))
+        _run(service, listeners, _until_signalled, hears_signals=True)
 
 
 def serve_during(
@@ -81,14 +82,12 @@ class _Parts:
 
     notifications: Notifications
     gates: Mapping[str, KnownGate]
-    make_workforce: WorkforceMaker
 
 
 def _read_parts(settings: Settings) -> _Parts:
     return _Parts(
         notifications=read_notifications(settings.notifications),
         gates=read_gates(settings.gates, environment_with({})),
-        make_workforce=choose_workforce(settings),
     )
 
 
@@ -107,8 +106,13 @@ def _service(
                 remove_files(settings.database_path)
             raise
         _give_up_orphans(store, parts.notifications)
-        with parts.make_workforce(store, beginning.clock) as workforce:
-            yield assemble(settings, store, beginning, workforce, parts.notifications, parts.gates)
+        with closing(ReloadableWorkforce(settings, store, beginning.clock)) as workforce:
+            made = assemble(settings, store, beginning, workforce, parts.notifications, parts.gates)
+            yield replace(
+                made,
+                executor_problem=lambda: workforce.problem,
+                reload_executors=workforce.reload,
+            )
     finally:
         store.close()
 
@@ -120,18 +124,28 @@ def _give_up_orphans(store: Store, notifications: Notifications) -> None:
         log.warning("notifications_given_up", number=number, problem="target not configured")
 
 
-def _run(service: Service, listeners: Listeners, errand: Callable[[], Awaitable[None]]) -> None:
+def _run(
+    service: Service,
+    listeners: Listeners,
+    errand: Callable[[], Awaitable[None]],
+    *,
+    hears_signals: bool = False,
+) -> None:
     # A poll waits this long at most for a thread that has much to do.
     sys.setswitchinterval(_SWITCH_SECONDS)
     with (
         leave_address(service.settings, listeners.control[0]),
         asyncio.Runner(loop_factory=fastest_loop()) as runner,
     ):
-        runner.run(_serve(service, listeners, errand))
+        runner.run(_serve(service, listeners, errand, hears_signals=hears_signals))
 
 
 async def _serve(
-    service: Service, listeners: Listeners, errand: Callable[[], Awaitable[None]]
+    service: Service,
+    listeners: Listeners,
+    errand: Callable[[], Awaitable[None]],
+    *,
+    hears_signals: bool,
 ) -> None:
     """Serve until *errand* is done, then let everything finish."""
     metadata = service.metadata_server(listeners.metadata)
@@ -153,6 +167,8 @@ async def _serve(
         async with asyncio.TaskGroup() as group:
             group.create_task(metadata.run_until_stopped())
             group.create_task(control.serve())
+            if hears_signals:
+                _reload_on_hangup(group, service, control)
             try:
                 await errand()
             finally:
@@ -190,6 +206,29 @@ def _loops(service: Service) -> dict[str, _Loop]:
     if not isinstance(service.clock, VirtualClock):  # whose time is not that of the machine
         loops["clock-watch"] = service.clock_watch
     return loops
+
+
+def _reload_on_hangup(group: asyncio.TaskGroup, service: Service, control: ControlServer) -> None:
+    if not hasattr(signal, "SIGHUP"):
+        return
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGHUP, lambda: group.create_task(asyncio.to_thread(_reload, service, control))
+    )
+
+
+def _reload(service: Service, control: ControlServer) -> None:
+    """Read the files again that may change while the server runs; what is wrong stays as it was."""
+    log.info("reloading")
+    try:
+        if control.renew_certificate():
+            log.info("certificate_renewed")
+    except ForewarnError as error:
+        log.error("certificate_not_renewed", error=str(error))  # noqa: TRY400 - the sentence says it all
+    try:
+        service.reload_executors()
+    except Exception:  # a server goes on without what cannot be reloaded
+        log.exception("reload_failed")
+    service.scheduler.wake()
 
 
 async def _until_signalled() -> None:

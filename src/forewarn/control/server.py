@@ -5,7 +5,7 @@ from datetime import datetime
 from fastapi import APIRouter
 
 import forewarn
-from forewarn.control.caller import Administering, Viewing
+from forewarn.control.caller import Administering, Caller, Viewing
 from forewarn.control.schemas import PauseRequest, View
 from forewarn.domain.server_pause import ServerPause
 from forewarn.operations import pausing
@@ -21,12 +21,13 @@ class ServerView(View):
     paused_since: datetime | None
     paused_by: str
     pause_reason: str
+    executor_problem: str
 
 
 @router.get("")
 def show_server(caller: Viewing) -> ServerView:
     """Return how the server is."""
-    return _view(caller.read(pausing.find_pause))
+    return _view(caller, caller.read(pausing.find_pause))
 
 
 @router.post("/pause", name="pause")
@@ -35,21 +36,22 @@ def pause_server(caller: Administering, request: PauseRequest | None = None) -> 
     reason = request.reason if request else ""
     found = caller.write(lambda tx, context: pausing.pause_server(tx, context, reason))
     caller.services.settled()
-    return _view(found)
+    return _view(caller, found)
 
 
 @router.post("/resume", name="resume")
 def resume_server(caller: Administering) -> ServerView:
     """Continue, with all that fell due in the meantime."""
     caller.write(pausing.resume_server)
-    return _view(None)
+    return _view(caller, None)
 
 
-def _view(pause: ServerPause | None) -> ServerView:
+def _view(caller: Caller, pause: ServerPause | None) -> ServerView:
     return ServerView(
         version=forewarn.__version__,
         is_paused=pause is not None,
         paused_since=pause.since if pause else None,
         paused_by=pause.who if pause else "",
         pause_reason=pause.reason if pause else "",
+        executor_problem=caller.services.executor_problem(),
     )

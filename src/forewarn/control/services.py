@@ -108,6 +108,8 @@ class Services:
     metrics: Callable[[], bytes]
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     gates: GateControl = field(default_factory=NoGates)
+    executor_problem: Callable[[], str] = lambda: ""
+    """What is wrong with the executor file, if anything is."""
     jumps: Callable[[], Sequence[ClockJump]] = tuple
     """The last jumps of the real clock."""
     showings: Callable[[], Sequence[Showing]] = tuple

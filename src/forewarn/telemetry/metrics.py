@@ -99,6 +99,7 @@ METRICS: Final[Mapping[str, Family]] = {
         "counter", "Jumps of the machine's clock by more than 3 seconds."
     ),
     "forewarn_lease_epoch": Family("gauge", "The lease epoch of this server."),
+    "forewarn_executors_usable": Family("gauge", "1 unless the executor file is wrong."),
     "forewarn_server_paused": Family("gauge", "1 if the server is paused and begins nothing."),
     "forewarn_leader": Family("gauge", "1 if nobody has taken over the lease."),
     "forewarn_store_group_size": Family(
@@ -124,6 +125,7 @@ class Sources:
     lateness: Distribution
     epoch: int
     is_paused: Callable[[], bool]
+    has_executors: Callable[[], bool]
     maintenances: Callable[[], Mapping[MaintenanceStatus, int]]
     endings: Mapping[MaintenanceOutcome, int]
     gates_shut: Callable[[], int]
@@ -192,6 +194,7 @@ class _Figures(Collector):
         yield _values("forewarn_lease_epoch", here.epoch)
         yield _distributions("forewarn_store_group_size", [((), here.store.commits)])
         yield _values("forewarn_store_writable", here.store.is_writable())
+        yield _values("forewarn_executors_usable", here.has_executors())
 
     def _of_maintenances(self) -> Iterator[Metric]:
         here = self._from

@@ -22,6 +22,7 @@ def test_server_is_paused_and_resumed(api: httpx2.Client) -> None:
         "paused_since": None,
         "paused_by": "",
         "pause_reason": "",
+        "executor_problem": "",
     }
     assert {**shown, "paused_by": ""} == {
         **resumed,

@@ -42,6 +42,7 @@ def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
     yield _store(figures)
     yield _lease(figures, now)
     yield _pause(figures)
+    yield _executors(session, figures)
     yield _outbox(figures)
     yield _overdue(figures)
 
@@ -118,6 +119,17 @@ def _pause(figures: Mapping[str, float]) -> Finding:
         sentence = "The server is paused: it answers, but begins nothing."
         return doubtful("pause", sentence, "try: forewarn resume")
     return fine("pause", "The server is not paused.")
+
+
+def _executors(session: Session, figures: Mapping[str, float]) -> Finding:
+    if figures.get("forewarn_executors_usable") != 0:
+        return fine("executors", "The server can use them.")
+    try:
+        problem = str(session.get("server")["executor_problem"])
+    except CommandError:
+        problem = "The executor file is wrong."
+    hint = "correct the file, then send the server SIGHUP or restart it"
+    return wrong("executors", f"No impact begins: {problem}", hint)
 
 
 def _outbox(figures: Mapping[str, float]) -> Finding:
