@@ -1,6 +1,7 @@
 import pytest
 
-from forewarn.operations.fleet_lines import FleetLines
+from forewarn.domain.errors import DomainOutOfRangeError
+from forewarn.operations.fleet_lines import FleetLines, subject_of
 
 TEXT = """\
 [[host]]
@@ -50,3 +51,13 @@ def test_line_is_found_in_tables_that_are_written_inline() -> None:
 
     assert FleetLines(text).find({"vm": "B"}) == 3
     assert FleetLines(text).find({"table": "virtual_machine", "index": 1, "entry": "a"}) == 2
+
+
+def test_line_of_an_error_is_found_by_what_it_is_about() -> None:
+    error = DomainOutOfRangeError("web", "update domain", 7, 5)
+
+    assert subject_of(error) == {"vm": "web", "key": "update_domain"}
+    assert (
+        FleetLines('[[virtual_machine]]\nname = "web"\nupdate_domain = 7\n').find(subject_of(error))
+        == 3
+    )
