@@ -108,7 +108,9 @@ def server(store: Store, rules: Rules) -> Iterator[str]:
         faults=MemoryFaults(
             document_of=lambda _: FIRST_DOCUMENT, clock=clock, changed=lambda: None
         ),
-        authenticate=authenticator(store, now=lambda: MORNING, admin="alice", admin_secret=TOKEN),
+        authenticate=authenticator(
+            store, now=lambda: MORNING, admin="alice", admin_secret=lambda: TOKEN
+        ),
         is_ready=lambda: True,
         changed=lambda: None,
         settled=lambda: None,

@@ -47,7 +47,15 @@ WITHOUT_END = {
     "doctor": "tests/cli/test_doctor.py",
 }
 """Commands whose success does not end, takes long or is of the machine: which test has it."""
-ALIKE = {"event seen", "calendar", "completion", "db upgrade", "db backup", "db restore"}
+ALIKE = {
+    "event seen",
+    "calendar",
+    "completion",
+    "db upgrade",
+    "db backup",
+    "db restore",
+    "token renew-admin",
+}
 """Commands that print the same thing however it is asked for."""
 
 

@@ -37,7 +37,7 @@ VERBS = {
     "scenario": {"list", "run", "status", "stop"},
     "fault": {"set", "list", "clear"},
     "clock": {"show", "advance"},
-    "token": {"create", "list", "revoke"},
+    "token": {"create", "list", "renew-admin", "revoke"},
     "notification": {"list", "targets", "test", "retry"},
     "gate": {"list", "test"},
     "db": {"backup", "check", "restore", "upgrade"},

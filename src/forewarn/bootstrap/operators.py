@@ -11,7 +11,7 @@ import uvicorn
 import forewarn
 from forewarn.bootstrap.clock_control import clock_control
 from forewarn.bootstrap.service import Service
-from forewarn.bootstrap.starting import ADMIN
+from forewarn.bootstrap.starting import ADMIN, AdminToken
 from forewarn.bootstrap.tls import check_certificate
 from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
@@ -84,7 +84,10 @@ def control_server(
         clock=clock_control(service.clock, service.store, service.scheduler),
         faults=service.faults,
         authenticate=authenticator(
-            service.store, now=SystemClock().now, admin=ADMIN, admin_secret=service.token
+            service.store,
+            now=SystemClock().now,
+            admin=ADMIN,
+            admin_secret=AdminToken(service.settings.state_directory, service.token),
         ),
         is_ready=is_ready,
         changed=service.changed,

@@ -3,11 +3,13 @@
 import os
 import socket
 import uuid
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+
+import structlog
 
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.domain.publication import republish
@@ -34,6 +36,9 @@ from forewarn.settings import (
     ExecutorKind,
     Settings,
 )
+from forewarn.storage.ownership import give_to_owner_of
+
+log = structlog.get_logger()
 
 ADMIN: Final = "admin"
 
@@ -194,6 +199,42 @@ def _admin_token(directory: Path) -> str:
         raise StartError(f"The admin token {path} cannot be kept: {error}.") from error
 
 
+def renew_admin_token(directory: Path) -> Path:
+    """Put a new admin token into the state *directory*; a running server takes it from there."""
+    path = directory / ADMIN_TOKEN_FILE
+    try:
+        _write_privately(path, f"{new_secret()}\n")
+    except OSError as error:
+        raise StartError(f"The admin token {path} cannot be written: {error.strerror}.") from error
+    return path
+
+
+class AdminToken:
+    """The secret of the admin, read again when somebody has renewed it."""
+
+    def __init__(self, directory: Path, secret: str) -> None:
+        self._path = directory / ADMIN_TOKEN_FILE
+        self._secret = secret
+        self._seen = self._look()
+
+    def __call__(self) -> str:
+        """Return the secret; the last one that is known, if its file is gone."""
+        seen = self._look()
+        if seen is not None and seen != self._seen:
+            self._seen = seen
+            with suppress(OSError, ValueError):
+                self._secret = self._path.read_text(encoding="ascii").strip() or self._secret
+                log.warning("admin_token_renewed", path=str(self._path))
+        return self._secret
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+
 def _write_privately(path: Path, text: str) -> None:
     # A file that is there is complete, whenever we die.
     draft = path.with_name(f"{path.name}.{os.getpid()}")
@@ -203,6 +244,7 @@ def _write_privately(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(descriptor)
+        give_to_owner_of(path.parent, draft)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

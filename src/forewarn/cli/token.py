@@ -1,12 +1,15 @@
 """`forewarn token`: who may use the control API, and what they may do there."""
 
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.output import Columns, Row, print_fields, print_table, wall_time_of
 from forewarn.cli.session import Session, command, noun
 from forewarn.domain.access import MAY, Role
+from forewarn.settings import ADMIN_TOKEN_FILE, load_settings
 
 app = noun("token", "Give people and programs access, and take it back.")
 
@@ -69,6 +72,37 @@ def revoke(session: Session, name: Name) -> None:
     Example: forewarn token revoke deploy
     """
     session.show(session.delete("tokens", name), lambda row: print_table([row], _COLUMNS))
+
+
+@app.command("renew-admin")
+def renew_admin(
+    *,
+    state_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The server's state directory.")
+    ] = None,
+    database: Annotated[str | None, typer.Option(metavar="URL", help="sqlite:///PATH.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings; else forewarn.toml.")
+    ] = None,
+) -> None:
+    """Replace the admin token, on the machine of the server.
+
+    For a token that is lost or was seen. A running server takes the new one at once and
+    refuses the old one.
+
+    Example: forewarn token renew-admin --state-dir /var/lib/forewarn
+    """
+    with reported_errors("token renew-admin"):
+        from forewarn.bootstrap.starting import renew_admin_token  # noqa: PLC0415 - server install
+
+        settings = load_settings({"state_dir": state_dir, "database": database}, config)
+        directory = settings.state_directory
+        known = (directory / ADMIN_TOKEN_FILE, settings.database_path)
+        if not any(path.exists() for path in known):
+            message = f"No server keeps its admin token in {directory}."
+            hint = "try: --state-dir DIR, or --config FILE"
+            raise CommandError(message, code=ExitCode.NOT_FOUND, hint=hint)
+        typer.echo(f"{renew_admin_token(directory)} has a new admin token")
 
 
 def _print_new(token: Row) -> None:

@@ -25,7 +25,7 @@ LARGEST_BODY: Final = 32 * 1024 * 1024
 
 
 def authenticator(
-    store: Store, *, now: Callable[[], datetime], admin: str, admin_secret: str
+    store: Store, *, now: Callable[[], datetime], admin: str, admin_secret: Callable[[], str]
 ) -> Callable[[str], Principal | None]:
     """Return what tells whose token it is: the one of *admin*, or one that *store* has.
 
@@ -33,7 +33,7 @@ def authenticator(
     """
 
     def authenticate(secret: str) -> Principal | None:
-        if is_secret(admin_secret, secret):
+        if is_secret(admin_secret(), secret):
             return Principal(name=admin, role=Role.ADMIN)
         at = now()
         token = store.read(lambda reading: find_token(reading, secret, at))

@@ -153,7 +153,7 @@ def make_app(
                 document_of=lambda _: FIRST_DOCUMENT, clock=clock, changed=lambda: None
             ),
             authenticate=authenticator(
-                store, now=lambda: wall.now, admin="alice", admin_secret=TOKEN
+                store, now=lambda: wall.now, admin="alice", admin_secret=lambda: TOKEN
             ),
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             changed=lambda: wakeups.append("changed"),

@@ -1,0 +1,31 @@
+"""The admin token, lost and renewed on the machine of a running server."""
+
+import stat
+from contextlib import closing
+
+from tests.e2e.conftest import Client, Server, ServerMaker
+
+
+def answer(server: Server, token: str) -> int:
+    with closing(Client(server.control_port, {"Authorization": f"Bearer {token}"})) as client:
+        return client.ask("GET", "/api/v1/tokens").status
+
+
+def test_lost_admin_token_is_renewed_and_the_old_one_is_refused(start_server: ServerMaker) -> None:
+    server = start_server()
+    path = server.database.parent / "admin.token"
+    old = path.read_text(encoding="ascii").strip()
+    path.unlink()
+    assert answer(server, old) == 200, "a server goes on with what it knows"
+
+    where = ("--database", f"sqlite:///{server.database}")
+    done = server.try_command("token", "renew-admin", *where)
+
+    new = path.read_text(encoding="ascii").strip()
+    assert done.returncode == 0, done.stderr
+    assert new not in done.stdout + done.stderr + server.said()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert (answer(server, new), answer(server, old)) == (200, 401)
+    assert "admin_token_renewed" in server.said()
+    server.restart()
+    assert (answer(server, new), answer(server, old)) == (200, 401)
