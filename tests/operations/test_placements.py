@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from forewarn.domain.arrivals import arrivals
 from forewarn.domain.errors import UnknownHostError
 from forewarn.domain.names import HostName
 from forewarn.domain.topology import Host, Topology
@@ -11,7 +12,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.hosts import close_host, open_host
 from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, remove_vm
-from forewarn.operations.placements import HostClosedError, arrivals
+from forewarn.operations.placements import HostClosedError
 from forewarn.operations.safeguards import ApplyOptions
 from forewarn.ports.store import Store
 

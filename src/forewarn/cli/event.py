@@ -321,15 +321,26 @@ def complete(
     _change(session, event_id, "complete", body, dry_run=dry_run)
 
 
+WholeOperation = Annotated[
+    bool, typer.Option("--operation", help="Cancel all events of its host operation.")
+]
+
+
 @command(app, "cancel")
 def cancel(
-    session: Session, event_id: EventIdArgument, *, reason: Reason = "", dry_run: DryRun = False
+    session: Session,
+    event_id: EventIdArgument,
+    *,
+    reason: Reason = "",
+    operation: WholeOperation = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Withdraw a Scheduled event.
 
     Example: forewarn event cancel 602D9444-D2CD-49C7-8624-8643E7171297
     """
-    _change(session, event_id, "cancel", {"reason": reason}, dry_run=dry_run)
+    body = {"reason": reason, "operation": operation}
+    _change(session, event_id, "cancel", body, dry_run=dry_run)
 
 
 def _print_as_it_comes(output: Output, line: Row) -> None:

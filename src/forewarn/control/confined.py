@@ -16,7 +16,14 @@ from forewarn.domain.errors import OutsideScopesError, RoleTooLowError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName, names_scope
+from forewarn.domain.names import (
+    MaintenanceId,
+    OperationId,
+    ScenarioRunId,
+    ScopeId,
+    VmName,
+    names_scope,
+)
 from forewarn.domain.notification import Notification, NotificationStatus, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
@@ -102,6 +109,13 @@ class ConfinedReading:
     def user_operations_in_flight(self) -> tuple[ScheduledEvent, ...]:
         """Return those of the whole server: they are limited together."""
         return self._all.user_operations_in_flight()
+
+    def operation_events(self, operation_id: OperationId) -> tuple[ScheduledEvent, ...]:
+        """Return what is in flight on a host, or refuse if some of it is in other scopes."""
+        events = self._all.operation_events(operation_id)
+        if len(self._covered(events)) < len(events):
+            raise OutsideScopesError(self._principal.name, ["other scopes on the same host"])
+        return events
 
     def events_under_way(self) -> tuple[ScheduledEvent, ...]:
         """Return what is in flight or belongs to what is, in the scopes."""

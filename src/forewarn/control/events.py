@@ -216,7 +216,9 @@ def cancel(
         caller,
         key,
         event_id,
-        lambda tx, context, wanted: cancel_event(tx, context, wanted, request.reason),
+        lambda tx, context, wanted: cancel_event(
+            tx, context, wanted, request.reason, operation=request.operation
+        ),
     )
 
 

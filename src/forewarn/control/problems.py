@@ -17,6 +17,7 @@ from starlette.routing import Match
 from forewarn.control.conditional import PreconditionFailedError
 from forewarn.control.idempotency import IdempotencyKeyNotTakenError
 from forewarn.control.services import ClockError
+from forewarn.domain.arrivals import HostUnderWayError
 from forewarn.domain.errors import (
     AccessError,
     CalendarError,
@@ -41,6 +42,7 @@ from forewarn.domain.failures import StillUnderWayError, UnknownFailureError
 from forewarn.operations.access import redact
 from forewarn.operations.acknowledgements import UnknownResourceError
 from forewarn.operations.durations import DurationError
+from forewarn.operations.events import SharedOperationError
 from forewarn.operations.fleet import FleetError, FleetMistakesError
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.holidays import HolidaysError
@@ -161,6 +163,8 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     EmptyFleetError: HTTPStatus.CONFLICT,
     VirtualMachineExistsError: HTTPStatus.CONFLICT,
     HostClosedError: HTTPStatus.CONFLICT,
+    HostUnderWayError: HTTPStatus.CONFLICT,
+    SharedOperationError: HTTPStatus.CONFLICT,
     ClockError: HTTPStatus.CONFLICT,
     PreconditionFailedError: HTTPStatus.PRECONDITION_FAILED,
     IdempotencyKeyReusedError: HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -79,9 +79,10 @@ class CompleteRequest(_Request):
 
 
 class CancelRequest(_Request):
-    """Withdraw an event."""
+    """Withdraw an event; of a host operation, only with all others of it."""
 
     reason: Text = ""
+    operation: StrictBool = False
 
 
 class PauseRequest(_Request):

@@ -231,17 +231,28 @@ def draft_events(
 ) -> tuple[Draft, ...]:
     """Return the events that announce *step*; by host they are of one host operation."""
     return tuple(
-        Draft(
-            event_type=maintenance.event_type,
-            event_source=EventSource.PLATFORM,
-            share=share,
-            description=maintenance.description,
-            duration_in_seconds=maintenance.duration_in_seconds,
-            maintenance_id=maintenance.maintenance_id,
-            host=step.host,
-            operation_id=operation_id,
-        )
+        draft_event(maintenance, share, host=step.host, operation_id=operation_id)
         for share in step.shares
+    )
+
+
+def draft_event(
+    maintenance: Maintenance,
+    share: Share,
+    *,
+    host: HostName | None = None,
+    operation_id: OperationId | None = None,
+) -> Draft:
+    """Return the event that announces *maintenance* to *share*."""
+    return Draft(
+        event_type=maintenance.event_type,
+        event_source=EventSource.PLATFORM,
+        share=share,
+        description=maintenance.description,
+        duration_in_seconds=maintenance.duration_in_seconds,
+        maintenance_id=maintenance.maintenance_id,
+        host=host,
+        operation_id=operation_id,
     )
 
 

@@ -1,11 +1,11 @@
 """Everything that can be done to events from outside the virtual machine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from forewarn.domain.errors import UnknownEventError
+from forewarn.domain.errors import DomainError, UnknownEventError
 from forewarn.domain.event import (
     Approval,
     Approver,
@@ -29,6 +29,7 @@ from forewarn.domain.policy import (
     usual_notice,
 )
 from forewarn.domain.topology import split_by_update_domain
+from forewarn.domain.wording import say_names
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import find_vm, find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events
@@ -36,6 +37,20 @@ from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 _USER_VERBS = {EventType.REBOOT: "restart", EventType.REDEPLOY: "redeploy"}
+
+
+class SharedOperationError(DomainError):
+    """One event of a host operation, which cannot be canceled alone."""
+
+    def __init__(self, event: ScheduledEvent, others: Sequence[ScheduledEvent]) -> None:
+        self.event_id = event.event_id
+        self.event_ids = tuple(other.event_id for other in others)
+        named = say_names([f"{other.event_id} ({', '.join(other.resources)})" for other in others])
+        super().__init__(
+            f"{event.event_id} is announced for {event.host} together with {named}; what happens "
+            f"to the host happens to all of them. Cancel them all with: "
+            f"forewarn event cancel {event.event_id} --operation"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +188,30 @@ def complete_all_events(tx: Transaction, context: Context) -> tuple[ScheduledEve
 
 
 def cancel_event(
-    tx: Transaction, context: Context, event_id: EventId, reason: str = ""
+    tx: Transaction,
+    context: Context,
+    event_id: EventId,
+    reason: str = "",
+    *,
+    operation: bool = False,
 ) -> ScheduledEvent:
-    """Withdraw a Scheduled event."""
-    return _change(
-        tx, context, event_id, "cancel", lambda event: cancel(event, reason=reason, now=context.now)
-    )
+    """Withdraw a Scheduled event, with all others of its host operation if that is wanted."""
+    event = find_event(tx, event_id)
+    others = _others_of_operation(tx, event)
+    if others and not operation:
+        raise SharedOperationError(event, others)
+    canceled = [cancel(each, reason=reason, now=context.now) for each in (event, *others)]
+    record_events(tx, context, [Deed(event=each, what=_PAST["cancel"]) for each in canceled])
+    for each in canceled:
+        record_audit(tx, context, "event cancel", each.event_id)
+    return canceled[0]
+
+
+def _others_of_operation(reading: Reading, event: ScheduledEvent) -> tuple[ScheduledEvent, ...]:
+    if event.operation_id is None:
+        return ()
+    events = reading.operation_events(event.operation_id)
+    return tuple(other for other in events if other.event_id != event.event_id)
 
 
 _PAST = {

@@ -26,7 +26,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.differences import Alteration, Difference, find_differences
 from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet, refuse_mistakes
 from forewarn.operations.hosts import merge_hosts
-from forewarn.operations.placements import check_placements
+from forewarn.operations.placements import check_placements, tell_arrivals
 from forewarn.operations.recording import record_audit
 from forewarn.operations.safeguards import (
     ApplyOptions,
@@ -135,10 +135,11 @@ def apply_fleet(
     if plan.change.needed_removals > options.allow_removals:
         raise TooManyRemovalsError(plan.change.needed_removals, len(before.virtual_machines))
     after = plan.after
-    check_placements(before, after, as_is=options.as_is)
+    check_placements(tx, context, before, after, as_is=options.as_is)
     if after != before:
         tx.put_topology(after, plan.prepared)
         _keep_incarnations_rising(tx, context, before, after)
+        tell_arrivals(tx, context, before, after)
         _record_moves(tx, context, before, after)
         detail = "stated as a fact" if options.as_is else ""
         record_audit(tx, context, action, _summary(plan.change), detail=detail)
@@ -162,7 +163,7 @@ def plan_fleet(
     if busy:
         rest = leave_as_is(fleet, before, busy.keys())
         after = declare(before, rest, context, prune=options.prune)
-    check_placements(before, after, as_is=options.as_is)
+    check_placements(reading, context, before, after, as_is=options.as_is)
     change = _compare(before, after)
     skipped = tuple(
         SkippedMachine(vm=vm, reason=str(refusal), event_ids=refusal.event_ids)

@@ -4,20 +4,18 @@ Every change of the fleet is checked here before it is written.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 
+from forewarn.domain.arrivals import arrivals, find_joining, join, refusals
 from forewarn.domain.errors import DomainError
+from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.topology import Closure, Topology
 from forewarn.domain.wording import say_moment, say_names
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """A virtual machine that a change puts on a host: it is new, or was elsewhere."""
-
-    vm: VmName
-    host: HostName
+from forewarn.operations.context import Context
+from forewarn.operations.recording import Deed, record_events
+from forewarn.operations.snapshots import NOTHING, look
+from forewarn.ports.store import Reading, Transaction
 
 
 class HostClosedError(DomainError):
@@ -37,17 +35,9 @@ class HostClosedError(DomainError):
         )
 
 
-def arrivals(before: Topology, after: Topology) -> tuple[Arrival, ...]:
-    """Return who comes to which host between *before* and *after*, in fleet order."""
-    known = before.virtual_machines
-    return tuple(
-        Arrival(vm=name, host=vm.host)
-        for name, vm in after.virtual_machines.items()
-        if vm.host is not None and (name not in known or known[name].host != vm.host)
-    )
-
-
-def check_placements(before: Topology, after: Topology, *, as_is: bool) -> None:
+def check_placements(
+    reading: Reading, context: Context, before: Topology, after: Topology, *, as_is: bool
+) -> None:
     """Refuse a change that puts virtual machines on hosts that do not take them.
 
     What is stated *as_is* has happened already, so there is nothing to refuse.
@@ -61,3 +51,31 @@ def check_placements(before: Topology, after: Topology, *, as_is: bool) -> None:
         closure = after.hosts[host].closure
         if closure is not None:
             raise HostClosedError(host, closure, vms)
+    if coming and _is_any_host_in_maintenance(reading):
+        snapshot = replace(look(reading, NOTHING, context.rules), topology=before)
+        for refusal in refusals(find_joining(snapshot, after), snapshot, after):
+            raise refusal
+
+
+def tell_arrivals(
+    tx: Transaction, context: Context, before: Topology, after: Topology
+) -> tuple[ScheduledEvent, ...]:
+    """Announce what is about to happen on their new host to those who have come there."""
+    if not _is_any_host_in_maintenance(tx):
+        return ()
+    snapshot = replace(look(tx, NOTHING, context.rules), topology=before)
+    speed = context.rules.speed
+    events = tuple(
+        join(each, after, event_id=context.new_id(), now=context.now, speed=speed)
+        for each in find_joining(snapshot, after)
+    )
+    deeds = [
+        Deed(event=event, what=event.event_status.lower(), detail=f"came to {event.host}")
+        for event in events
+    ]
+    record_events(tx, context, deeds)
+    return events
+
+
+def _is_any_host_in_maintenance(reading: Reading) -> bool:
+    return any(not operation.is_over for operation in reading.operations_under_way())

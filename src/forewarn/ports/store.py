@@ -13,6 +13,7 @@ from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import (
     HostName,
     MaintenanceId,
+    OperationId,
     ScenarioRunId,
     ScheduleName,
     ScopeId,
@@ -182,6 +183,10 @@ class Reading(Protocol):
     def event(self, event_id: EventId) -> ScheduledEvent | None: ...
 
     def events_in_flight(self, scope_id: ScopeId | None = None) -> tuple[ScheduledEvent, ...]: ...
+
+    def operation_events(self, operation_id: OperationId) -> tuple[ScheduledEvent, ...]:
+        """Return the events of a host operation that are in flight, or refuse to name them."""
+        ...
 
     def user_operations_in_flight(self) -> tuple[ScheduledEvent, ...]:
         """Return those of the whole server, whoever looks: they are limited together."""

@@ -10,7 +10,14 @@ from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.names import MaintenanceId, ScenarioRunId, ScopeId, VmName, name_key
+from forewarn.domain.names import (
+    MaintenanceId,
+    OperationId,
+    ScenarioRunId,
+    ScopeId,
+    VmName,
+    name_key,
+)
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
@@ -71,6 +78,11 @@ class SqlReading:
         if scope_id is None:
             return self._events(statements.EVENTS_IN_FLIGHT)
         return self._events(statements.EVENTS_IN_FLIGHT_OF_SCOPE, scope_id=scope_id)
+
+    def operation_events(self, operation_id: OperationId) -> tuple[ScheduledEvent, ...]:
+        """Return the events of a host operation that are Scheduled or Started."""
+        look = statements.EVENTS_IN_FLIGHT_OF_OPERATION
+        return self._events(look, operation_id=operation_id)
 
     def user_operations_in_flight(self) -> tuple[ScheduledEvent, ...]:
         """Return the restarts and redeploys that are Scheduled or Started, everywhere."""

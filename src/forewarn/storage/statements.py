@@ -191,6 +191,9 @@ EVENTS_UNDER_WAY: Final = (
 EVENTS_IN_FLIGHT_OF_SCOPE: Final = EVENTS_IN_FLIGHT.where(
     events.c.scope_id == bindparam("scope_id")
 )
+EVENTS_IN_FLIGHT_OF_OPERATION: Final = EVENTS_IN_FLIGHT.where(
+    events.c.operation_id == bindparam("operation_id")
+)
 USER_OPERATIONS_IN_FLIGHT: Final = EVENTS_IN_FLIGHT.where(
     events.c.event_source == literal(EventSource.USER, events.c.event_source.type)
 )

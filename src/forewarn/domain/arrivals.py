@@ -1,0 +1,141 @@
+"""Virtual machines that come to a host while a Maintenance is at it.
+
+Whoever comes to a host whose operation is announced joins it, with an event and full notice of its
+own, and the others wait for that. Onto a host whose operation has started nothing is placed. What
+has happened already cannot be refused; then the virtual machine is told at once.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from forewarn.domain.errors import DomainError
+from forewarn.domain.event import Draft, ScheduledEvent, Share, schedule, start_unannounced
+from forewarn.domain.host_operation import HostOperation, HostPhase
+from forewarn.domain.maintenance import (
+    Maintenance,
+    draft_event,
+    is_in_the_way,
+    lost_capacity,
+    set_sizes,
+)
+from forewarn.domain.names import HostName, VmName
+from forewarn.domain.policy import usual_notice
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.topology import Topology, split_by_update_domain
+from forewarn.domain.wording import say_names
+from forewarn.protocol.vocabulary import EventId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A virtual machine that a change puts on a host: it is new, or was elsewhere."""
+
+    vm: VmName
+    host: HostName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """Virtual machines of one update domain of one scope that come to a host in an operation."""
+
+    operation: HostOperation
+    maintenance: Maintenance
+    share: Share
+
+
+class HostUnderWayError(DomainError):
+    """A host that takes nobody while a Maintenance is at it."""
+
+    def __init__(self, joining: Joining, reason: str) -> None:
+        self.host = joining.operation.host
+        self.vms = joining.share.resources
+        self.maintenance_id = joining.maintenance.maintenance_id
+        super().__init__(
+            f"{self.host} is in maintenance {self.maintenance_id}: {reason}. Choose another host "
+            f"for {say_names(self.vms)}, wait until it is over, or state it as a fact with --as-is."
+        )
+
+
+def arrivals(before: Topology, after: Topology) -> tuple[Arrival, ...]:
+    """Return who comes to which host between *before* and *after*, in fleet order."""
+    known = before.virtual_machines
+    return tuple(
+        Arrival(vm=name, host=vm.host)
+        for name, vm in after.virtual_machines.items()
+        if vm.host is not None and (name not in known or known[name].host != vm.host)
+    )
+
+
+def find_joining(snapshot: Snapshot, after: Topology) -> tuple[Joining, ...]:
+    """Return who joins a host operation when the fleet of *snapshot* becomes *after*."""
+    operations = {
+        operation.host: operation
+        for operation in snapshot.operations.values()
+        if not operation.is_over and not snapshot.maintenances[operation.maintenance_id].is_aborted
+    }
+    coming: dict[HostName, list[VmName]] = {}
+    for arrival in arrivals(snapshot.topology, after) if operations else ():
+        if arrival.host in operations:
+            coming.setdefault(arrival.host, []).append(arrival.vm)
+    return tuple(
+        Joining(
+            operation=operations[host],
+            maintenance=snapshot.maintenances[operations[host].maintenance_id],
+            share=share,
+        )
+        for host, vms in coming.items()
+        for share in split_by_update_domain(after, vms)
+    )
+
+
+def refusals(
+    joining: Iterable[Joining], snapshot: Snapshot, after: Topology
+) -> Iterator[HostUnderWayError]:
+    """Yield why those who join may not be placed there, as far as they may not."""
+    for each in joining:
+        if each.operation.phase is not HostPhase.ANNOUNCED:
+            yield HostUnderWayError(each, "it has started")
+        elif _meets_another_update_domain(each, snapshot):
+            yield HostUnderWayError(
+                each, f"another update domain of {each.share.scope_id} has maintenance announced"
+            )
+        elif lost := _lost_capacity(each, snapshot, after):
+            yield HostUnderWayError(each, f"{lost} of {each.share.scope_id}")
+
+
+def join(
+    joining: Joining, after: Topology, *, event_id: EventId, now: datetime, speed: float
+) -> ScheduledEvent:
+    """Return the event that tells those who join: with full notice, or straight as Started."""
+    draft: Draft = draft_event(
+        joining.maintenance,
+        joining.share,
+        host=joining.operation.host,
+        operation_id=joining.operation.operation_id,
+    )
+    if joining.operation.phase is not HostPhase.ANNOUNCED:
+        return start_unannounced(draft, event_id=event_id, now=now)
+    policy = after.scopes[joining.share.scope_id].policy
+    notice = usual_notice(draft.event_type, policy, speed=speed)
+    return schedule(draft, event_id=event_id, now=now, notice=notice)
+
+
+def _meets_another_update_domain(joining: Joining, snapshot: Snapshot) -> bool:
+    share = joining.share
+    return any(
+        event.scope_id == share.scope_id and event.update_domain != share.update_domain
+        for event in filter(is_in_the_way, snapshot.events.values())
+    )
+
+
+def _lost_capacity(joining: Joining, snapshot: Snapshot, after: Topology) -> str | None:
+    course, share = joining.maintenance.course, joining.share
+    members = set_sizes(after)[share.scope_id] if course.min_available else 0
+    down = {
+        vm
+        for event in snapshot.events.values()
+        if event.is_in_flight and event.scope_id == share.scope_id
+        for vm in event.resources
+    }
+    return lost_capacity(course, members, down.union(share.resources)) if members else None

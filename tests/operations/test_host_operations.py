@@ -1,0 +1,561 @@
+"""Maintenances by host on a real store in virtual time, with work on the hosts themselves."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from forewarn.clocks import VirtualClock
+from forewarn.domain.arrivals import HostUnderWayError
+from forewarn.domain.course import Course
+from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.explanation import ReasonKind
+from forewarn.domain.failures import Standing, StillUnderWayError, UnknownFailureError
+from forewarn.domain.host_operation import HostPhase, OperationOutcome
+from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
+from forewarn.domain.names import MaintenanceId
+from forewarn.domain.order import MaintenanceOrder
+from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.operations.context import Context, Rules
+from forewarn.operations.events import (
+    SharedOperationError,
+    approve_event,
+    cancel_event,
+    complete_event,
+    start_event,
+)
+from forewarn.operations.explain import explain_event, explain_maintenance
+from forewarn.operations.fleet import read_fleet_file
+from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.maintenances import (
+    MaintenanceReport,
+    report_maintenance,
+    resume_maintenance,
+    retry_failures,
+    skip_failures,
+    start_maintenance,
+)
+from forewarn.operations.safeguards import ApplyOptions
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
+from forewarn.scheduler.scheduler import Scheduler
+from forewarn.storage.sqlite import open_sqlite
+
+FLEET = """
+[[availability_set]]
+name = "web"
+update_domains = 3
+[[host]]
+name = "kvm-0"
+[[host]]
+name = "empty"
+[[virtual_machine]]
+name = "web-0"
+availability_set = "web"
+update_domain = 0
+host = "kvm-0"
+[[virtual_machine]]
+name = "db"
+host = "kvm-0"
+[[virtual_machine]]
+name = "web-1"
+availability_set = "web"
+update_domain = 1
+host = "kvm-1"
+[[virtual_machine]]
+name = "web-2"
+availability_set = "web"
+update_domain = 2
+"""
+MONDAY = datetime(2026, 1, 5, 8, tzinfo=UTC)
+WORK = HostWorkRule(
+    has_verify=True,
+    has_return=True,
+    verify_within=timedelta(minutes=5),
+    verify_every=timedelta(minutes=1),
+)
+
+
+class Crew:
+    """Whoever works on the hosts: does what the test has it say, and counts."""
+
+    def __init__(self) -> None:
+        self.rules = (WORK,)
+        self.begun: Counter[tuple[str, str, int, str | None]] = Counter()
+        self.says: dict[HostTaskKind, Impact] = {}
+        self.tasks: set[HostTask] = set()
+
+    def begin(self, task: HostTask, *, epoch: int) -> Impact:
+        assert epoch
+        self.begun[task.host, task.kind, task.attempt, task.vm] += 1
+        self.tasks.add(task)
+        return self.inquire(task)
+
+    def inquire(self, task: HostTask) -> Impact:
+        if task not in self.tasks:
+            return Impact(status=ImpactStatus.NOT_BEGUN)
+        return self.says.get(task.kind, Impact(status=ImpactStatus.DONE))
+
+
+class Cluster:
+    """A server without its network."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.clock = VirtualClock(MONDAY)
+        self.rules = Rules(is_simulated=True)
+        self.failures: dict[str, str] = {}
+        self.crew = Crew()
+        self._ids = (event_id(f"{number:032x}") for number in count(1))
+        self.scheduler = self.lead()
+        self.maintenance_id = MaintenanceId("")
+        self.apply(FLEET)
+
+    def context(self) -> Context:
+        now = self.clock.now()
+        return Context(who="alice", now=now, at=now, new_id=self._ids.__next__, rules=self.rules)
+
+    def lead(self) -> Scheduler:
+        """Take over, knowing nothing but what is stored."""
+        executor = SimulatedExecutor(
+            self.store, self.clock, failure_of=lambda vm: self.failures.get(vm, "")
+        )
+        self.scheduler = Scheduler(
+            store=self.store,
+            executor=executor,
+            context=self.context,
+            epoch=self.store.write(lambda tx: tx.next_epoch()),
+            host_worker=self.crew,
+        )
+        return self.scheduler
+
+    def give_work(self) -> None:
+        self.rules = replace(self.rules, host_works=self.crew.rules)
+
+    def apply(self, text: str, *, as_is: bool = False) -> None:
+        declared, options = read_fleet_file(text), ApplyOptions(as_is=as_is)
+        self.store.write(lambda tx: apply_fleet(tx, self.context(), declared, options=options))
+        self.scheduler.settle()
+
+    def start(self, *hosts: str, **course: object) -> None:
+        order = MaintenanceOrder(
+            event_type=EventType.REBOOT,
+            hosts=hosts,
+            course=Course(**course),  # type: ignore[arg-type]
+        )
+        begun = self.store.write(lambda tx: start_maintenance(tx, self.context(), order))
+        self.maintenance_id = begun.maintenance_id
+        self.scheduler.settle()
+
+    def advance(self, **duration: float) -> None:
+        self.scheduler.advance(timedelta(**duration), move_to=self.clock.move_to)
+
+    def retry(self, *places: str) -> None:
+        self.store.write(lambda tx: retry_failures(tx, self.context(), self.maintenance_id, places))
+        self.scheduler.settle()
+
+    def skip(self, *places: str) -> None:
+        self.store.write(lambda tx: skip_failures(tx, self.context(), self.maintenance_id, places))
+        self.scheduler.settle()
+
+    def approve(self, event: ScheduledEvent) -> None:
+        self.store.write(lambda tx: approve_event(tx, self.context(), event.event_id))
+
+    def start_event(self, event: ScheduledEvent) -> None:
+        self.store.write(lambda tx: start_event(tx, self.context(), event.event_id))
+
+    def report(self) -> MaintenanceReport:
+        known = self.scheduler.known
+        return self.store.read(
+            lambda reading: report_maintenance(reading, self.context(), self.maintenance_id, known)
+        )
+
+    def in_flight(self) -> dict[str, ScheduledEvent]:
+        events = self.store.read(lambda reading: reading.events_in_flight())
+        return {vm: event for event in events for vm in event.resources}
+
+    def phase(self, host: str) -> HostPhase:
+        (*_, operation) = (each for each in self.report().operations if each.host == host)
+        return operation.phase
+
+    def reasons(self, event: ScheduledEvent) -> dict[ReasonKind, str]:
+        known = self.scheduler.known
+        found = self.store.read(
+            lambda reading: explain_event(reading, self.context(), event.event_id, known)
+        )
+        return {reason.kind: reason.sentence for reason in found.reasons}
+
+    def explanation(self) -> str:
+        known = self.scheduler.known
+        found = self.store.read(
+            lambda reading: explain_maintenance(reading, self.context(), self.maintenance_id, known)
+        ).standstill
+        return " ".join([*(blocker.sentence for blocker in found.blockers), found.verdict.sentence])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    store = open_sqlite(tmp_path / "forewarn.db")
+    yield Cluster(store)
+    store.close()
+
+
+def test_one_host_at_a_time_and_everything_holds_at_the_first_failure(cluster: Cluster) -> None:
+    cluster.failures["db"] = "no disk"
+    cluster.start("kvm-0", "kvm-1")
+
+    assert cluster.in_flight().keys() == {"web-0", "db"}
+    cluster.advance(hours=5)
+
+    report = cluster.report()
+    assert (report.status, report.maintenance.finished_at) == (MaintenanceStatus.HELD, None)
+    assert report.standings == {"kvm-0": Standing.FAILED, "kvm-1": Standing.WAITING}
+    (failure,) = report.failures
+    assert (failure.place, failure.vms, failure.reason) == ("kvm-0", ("db",), "db: no disk")
+    assert cluster.in_flight() == {}
+
+
+def test_failure_of_the_last_host_is_held_and_not_completed(cluster: Cluster) -> None:
+    cluster.failures["web-1"] = "no disk"
+    cluster.start("kvm-1")
+    cluster.advance(hours=5)
+
+    assert cluster.report().status is MaintenanceStatus.HELD
+    assert f"maintenance retry {cluster.maintenance_id} kvm-1" in cluster.explanation()
+    assert "It never goes on unless somebody acts" in cluster.explanation()
+
+
+def test_resuming_leaves_a_failure_as_it_is(cluster: Cluster) -> None:
+    cluster.failures["web-1"] = "no disk"
+    cluster.start("kvm-1")
+    cluster.advance(hours=5)
+
+    cluster.store.write(
+        lambda tx: resume_maintenance(tx, cluster.context(), cluster.maintenance_id)
+    )
+    cluster.advance(hours=5)
+
+    assert cluster.report().status is MaintenanceStatus.HELD
+
+
+def test_retry_tries_the_host_again_with_new_events_and_full_notice(cluster: Cluster) -> None:
+    cluster.failures["db"] = "no disk"
+    cluster.start("kvm-0", "kvm-1")
+    cluster.advance(hours=5)
+    cluster.failures.clear()
+
+    cluster.retry("KVM-0")
+
+    again = cluster.in_flight()
+    assert again.keys() == {"web-0", "db"}
+    assert again["db"].not_before == cluster.clock.now() + timedelta(minutes=15)
+    cluster.advance(hours=5)
+    report = cluster.report()
+    assert report.standings == {"kvm-0": Standing.SUCCEEDED, "kvm-1": Standing.SUCCEEDED}
+    assert report.maintenance.outcome is MaintenanceOutcome.SUCCEEDED
+    assert report.status is MaintenanceStatus.COMPLETED
+    assert [each.outcome for each in report.operations] == [
+        OperationOutcome.FAILED,
+        OperationOutcome.SUCCEEDED,
+        OperationOutcome.SUCCEEDED,
+    ]
+
+
+def test_skip_passes_over_the_host_and_the_end_is_incomplete(cluster: Cluster) -> None:
+    cluster.failures["db"] = "no disk"
+    cluster.start("kvm-0", "kvm-1")
+    cluster.advance(hours=5)
+
+    cluster.skip()
+    cluster.advance(hours=5)
+
+    report = cluster.report()
+    assert report.standings == {"kvm-0": Standing.SKIPPED, "kvm-1": Standing.SUCCEEDED}
+    assert report.maintenance.outcome is MaintenanceOutcome.INCOMPLETE
+    assert report.status is MaintenanceStatus.INCOMPLETE
+
+
+def test_scopes_are_retried_and_skipped_by_name(cluster: Cluster) -> None:
+    cluster.failures |= {"web-0": "no disk", "db": "no disk"}
+    order = MaintenanceOrder(event_type=EventType.REBOOT, scopes=("web", "db"))
+    begun = cluster.store.write(lambda tx: start_maintenance(tx, cluster.context(), order))
+    cluster.maintenance_id = begun.maintenance_id
+    cluster.advance(hours=5)
+    cluster.failures.clear()
+
+    cluster.retry("web")
+    assert cluster.in_flight() == {}  # the other one holds everything
+    cluster.skip("virtual-machine/db")
+    cluster.advance(hours=5)
+
+    report = cluster.report()
+    assert report.standings == {
+        "availability-set/web": Standing.SUCCEEDED,
+        "virtual-machine/db": Standing.SKIPPED,
+    }
+
+
+def test_only_what_has_failed_and_is_over_can_be_retried(cluster: Cluster) -> None:
+    cluster.start("kvm-0", "kvm-1")
+    with pytest.raises(UnknownFailureError, match="Nothing has failed"):
+        cluster.retry()
+    with pytest.raises(UnknownFailureError, match="Nothing has failed in 'kvm-1'"):
+        cluster.skip("kvm-1")
+    events = cluster.in_flight()
+    for event in events.values():
+        cluster.start_event(event)
+
+    cluster.store.write(
+        lambda tx: complete_event(
+            tx, cluster.context(), events["db"].event_id, Outcome.FAILED, "no disk"
+        )
+    )
+
+    with pytest.raises(StillUnderWayError, match="kvm-0 is still under way"):
+        cluster.retry("kvm-0")
+    assert not cluster.report().failures[0].is_over
+
+
+def test_host_without_machines_has_nothing_to_do_and_is_said_so(cluster: Cluster) -> None:
+    cluster.start("empty", "kvm-1")
+    cluster.advance(hours=2)
+
+    report = cluster.report()
+    assert report.standings == {"empty": Standing.NOTHING_TO_DO, "kvm-1": Standing.SUCCEEDED}
+    assert report.status is MaintenanceStatus.COMPLETED
+
+
+def test_host_without_machines_is_worked_on(cluster: Cluster) -> None:
+    cluster.give_work()
+    cluster.start("empty")
+    cluster.advance(minutes=1)
+
+    assert cluster.report().standings == {"empty": Standing.SUCCEEDED}
+    assert cluster.crew.begun == {
+        ("empty", HostTaskKind.WORK, 1, None): 1,
+        ("empty", HostTaskKind.VERIFY, 1, None): 1,
+    }
+
+
+def test_canary_without_machines_goes_first(cluster: Cluster) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.RUNNING)
+    cluster.start("kvm-1", "empty", canary=("empty",), at_once=2, soak=timedelta(minutes=30))
+
+    assert cluster.phase("empty") is HostPhase.WORK
+    assert cluster.in_flight() == {}
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.DONE)
+    cluster.lead().settle()
+    assert cluster.phase("empty") is HostPhase.OVER
+    assert "2026-01-05 08:30:00 GMT" in cluster.explanation()
+    cluster.advance(minutes=31)
+    assert cluster.in_flight().keys() == {"web-1"}
+
+
+def test_host_is_worked_on_once_when_every_machine_is_out_of_the_way(cluster: Cluster) -> None:
+    cluster.give_work()
+    cluster.start("kvm-0")
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.RUNNING, reason="patching")
+    cluster.advance(minutes=20)
+
+    events = cluster.in_flight()
+    assert cluster.crew.begun == {}
+    assert {event.event_status for event in events.values()} == {EventStatus.STARTED}
+    cluster.advance(minutes=10)
+    assert cluster.crew.begun == {("kvm-0", HostTaskKind.WORK, 1, None): 1}
+    assert cluster.reasons(events["db"])[ReasonKind.HOST_WORK] == (
+        "kvm-0 (patching) is being worked on."
+    )
+    assert "kvm-0 (patching) is being worked on." in cluster.explanation()
+
+    cluster.lead().settle()  # a crash: it is asked, and not begun again
+    cluster.crew.says.clear()
+    cluster.lead().settle()
+
+    assert cluster.in_flight() == {}
+    assert cluster.crew.begun == {
+        ("kvm-0", HostTaskKind.WORK, 1, None): 1,
+        ("kvm-0", HostTaskKind.VERIFY, 1, None): 1,
+        ("kvm-0", HostTaskKind.RETURN, 1, "web-0"): 1,
+        ("kvm-0", HostTaskKind.RETURN, 1, "db"): 1,
+    }
+    assert cluster.report().maintenance.outcome is MaintenanceOutcome.SUCCEEDED
+
+
+def test_machine_that_takes_longer_is_waited_for(cluster: Cluster) -> None:
+    cluster.give_work()
+    cluster.start("kvm-0")
+    events = cluster.in_flight()
+    for event in events.values():
+        cluster.approve(event)
+    cluster.advance(minutes=1)
+
+    assert cluster.reasons(events["db"])[ReasonKind.HOST_GUESTS] == (
+        "The work on kvm-0 begins when every virtual machine there is out of the way; "
+        "it waits for web-0, db."
+    )
+
+
+def test_host_that_is_not_back_in_time_fails_and_is_retried(cluster: Cluster) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.VERIFY] = Impact(status=ImpactStatus.FAILED, reason="no ssh")
+    cluster.start("kvm-1")
+    cluster.advance(minutes=27)
+
+    (event,) = cluster.in_flight().values()
+    assert cluster.phase("kvm-1") is HostPhase.VERIFY
+    assert cluster.reasons(event)[ReasonKind.HOST_VERIFY] == (
+        "kvm-1 has to be back by 2026-01-05 08:30:00 GMT; it is checked until then."
+    )
+    cluster.advance(minutes=5)
+
+    report = cluster.report()
+    assert report.failures[0].reason == ("kvm-1 was not back by 2026-01-05 08:30:00 GMT")
+    assert report.events[0].outcome is Outcome.FAILED
+    checks = [key for key in cluster.crew.begun if key[1] == HostTaskKind.VERIFY]
+    assert len(checks) == 5
+    cluster.crew.says.clear()
+    cluster.retry()
+    cluster.advance(hours=1)
+    assert cluster.report().standings == {"kvm-1": Standing.SUCCEEDED}
+    assert cluster.crew.begun["kvm-1", HostTaskKind.WORK, 1, None] == 2  # once for each operation
+
+
+def test_unknown_work_holds_with_the_name_of_the_host_until_it_is_skipped(
+    cluster: Cluster,
+) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.UNKNOWN, reason="no file")
+    cluster.start("kvm-0", "kvm-1")
+    cluster.advance(hours=2)
+
+    assert "The state of the work on kvm-0 (no file) is unknown." in cluster.explanation()
+    assert f"maintenance skip {cluster.maintenance_id} kvm-0" in cluster.explanation()
+    assert cluster.phase("kvm-0") is HostPhase.WORK
+    with pytest.raises(UnknownFailureError):
+        cluster.retry("kvm-0")
+    cluster.crew.says.clear()
+    cluster.skip("kvm-0")
+    cluster.advance(hours=2)
+
+    report = cluster.report()
+    assert report.standings == {"kvm-0": Standing.SKIPPED, "kvm-1": Standing.SUCCEEDED}
+    assert {event.reason for event in report.events if event.host == "kvm-0"} == {
+        "given up by alice"
+    }
+
+
+def test_machine_whose_impact_fails_keeps_the_host_from_being_worked_on(cluster: Cluster) -> None:
+    cluster.give_work()
+    cluster.failures["db"] = "it does not shut down"
+    cluster.start("kvm-0")
+    cluster.advance(hours=2)
+
+    assert not [key for key in cluster.crew.begun if key[1] == HostTaskKind.WORK]
+    reasons = {event.resources: event.reason for event in cluster.report().events}
+    assert reasons == {
+        ("db",): "db: it does not shut down",
+        ("web-0",): "db: it does not shut down",
+    }
+
+
+SET = '[[availability_set]]\nname = "web"\nupdate_domains = 3\n'
+MOVED = '[[virtual_machine]]\nname = "web-2"\navailability_set = "web"\nupdate_domain = 2\n'
+NEW = '[[virtual_machine]]\nname = "new"\nhost = "kvm-0"\n'
+
+
+def test_machine_that_comes_to_an_announced_host_joins_with_full_notice(cluster: Cluster) -> None:
+    cluster.start("kvm-0")
+    cluster.advance(minutes=10)
+
+    cluster.apply(NEW)
+
+    events = cluster.in_flight()
+    assert events["new"].operation_id == events["db"].operation_id
+    assert events["new"].not_before == cluster.clock.now() + timedelta(minutes=15)
+    cluster.advance(minutes=10)  # past NotBefore of the others
+    assert {event.event_status for event in cluster.in_flight().values()} == {EventStatus.SCHEDULED}
+    cluster.advance(minutes=6)
+    assert {event.event_status for event in cluster.in_flight().values()} == {EventStatus.STARTED}
+
+
+def test_machine_of_another_update_domain_is_not_placed_on_an_announced_host(
+    cluster: Cluster,
+) -> None:
+    cluster.start("kvm-0")
+
+    with pytest.raises(HostUnderWayError, match="another update domain of availability-set/web"):
+        cluster.apply(f'{SET}{MOVED}host = "kvm-0"')
+
+    assert "web-2" not in cluster.in_flight()
+
+
+def test_machine_is_not_placed_where_too_few_would_be_left(cluster: Cluster) -> None:
+    cluster.start("kvm-0", min_available=66)
+    more = MOVED.replace("web-2", "web-3").replace("update_domain = 2", "update_domain = 0")
+
+    with pytest.raises(HostUnderWayError, match="would be left"):
+        cluster.apply(f'{SET}{more}host = "kvm-0"')
+
+
+def test_nothing_is_placed_on_a_host_that_has_started_but_a_fact_is_told(cluster: Cluster) -> None:
+    cluster.start("kvm-0")
+    cluster.advance(minutes=16)
+
+    with pytest.raises(HostUnderWayError, match="it has started") as refusal:
+        cluster.apply(NEW)
+    assert "--as-is" in str(refusal.value)
+    assert "new" not in cluster.in_flight()
+
+    cluster.apply(NEW, as_is=True)
+
+    told = cluster.in_flight()["new"]
+    assert (told.event_status, told.is_announced) == (EventStatus.STARTED, False)
+    assert told.operation_id == cluster.in_flight()["db"].operation_id
+
+
+def test_host_whose_turn_is_over_takes_machines_again(cluster: Cluster) -> None:
+    cluster.start("kvm-0", "kvm-1")
+    cluster.advance(minutes=27)
+
+    cluster.apply(NEW)
+
+    assert cluster.in_flight().keys() == {"web-1"}
+
+
+def test_one_event_of_a_host_is_not_canceled_alone(cluster: Cluster) -> None:
+    cluster.start("kvm-0")
+    events = cluster.in_flight()
+
+    def cancel(wanted: EventId, *, operation: bool) -> None:
+        cluster.store.write(
+            lambda tx: cancel_event(tx, cluster.context(), wanted, "no", operation=operation)
+        )
+        cluster.scheduler.settle()
+
+    with pytest.raises(SharedOperationError) as refusal:
+        cancel(events["db"].event_id, operation=False)
+    assert f"{events['web-0'].event_id} (web-0)" in str(refusal.value)
+    assert cluster.in_flight() == events
+
+    cancel(events["db"].event_id, operation=True)
+
+    assert cluster.in_flight() == {}
+    report = cluster.report()
+    assert report.status is MaintenanceStatus.HELD
+    assert [(each.place, each.ending) for each in report.failures] == [("kvm-0", "was canceled")]
+
+
+def test_only_event_of_a_host_is_canceled_as_any_other(cluster: Cluster) -> None:
+    cluster.start("kvm-1")
+    (event,) = cluster.in_flight().values()
+
+    cluster.store.write(lambda tx: cancel_event(tx, cluster.context(), event.event_id))
+
+    assert cluster.in_flight() == {}
