@@ -317,9 +317,14 @@ def environment_with(more: Mapping[str, str]) -> dict[str, str]:
     return {**kept, **more}
 
 
+def notify_socket() -> str | None:
+    """Return where systemd wants to be told how a service is, if it started this one."""
+    return os.environ.get("NOTIFY_SOCKET")
+
+
 def _is_about_us(name: str) -> bool:
     # Settings are found in any case; the other one the client has from Microsoft's sample.
-    return name.upper().startswith("FOREWARN_") or name == "SCHEDULEDEVENTSIP"
+    return name.upper().startswith("FOREWARN_") or name in {"SCHEDULEDEVENTSIP", "NOTIFY_SOCKET"}
 
 
 def _sources(

@@ -18,9 +18,9 @@ from forewarn.agent.preparing import find_identity
 from forewarn.agent.running import Stop, make_inbox, run_agent, settle_agent, watch
 from forewarn.agent.settings import Settings, read_settings, read_surroundings
 from forewarn.agent.status import Status
-from forewarn.agent.systemd import Notifier
 from forewarn.agent.vocabulary import Outcome, Phase
 from forewarn.client import Change, Client, UnavailableError
+from forewarn.systemd import Notifier
 
 SECONDS = 20
 NOBODY = Notifier(None, None)

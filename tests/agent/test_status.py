@@ -13,9 +13,9 @@ from tests.e2e.conftest import wait_until
 from forewarn.agent.errors import AgentError
 from forewarn.agent.listener import start_listener
 from forewarn.agent.status import Status, write_metrics
-from forewarn.agent.systemd import Notifier
 from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
 from forewarn.client import ChangeKind, Polled
+from forewarn.systemd import Notifier
 
 DRAINED = {Phase.SCHEDULED: {"first": Outcome.READY}}
 DRAINING = {Phase.SCHEDULED: {"first": Outcome.READY, "second": Outcome.RUNNING}}

@@ -18,9 +18,9 @@ from forewarn.agent.agent import Agent, Looked
 from forewarn.agent.clock import read_clock
 from forewarn.agent.performing import Result
 from forewarn.agent.status import Status
-from forewarn.agent.systemd import Notifier
 from forewarn.client import Change, Client, ClosedError, RefusedError, UnavailableError
 from forewarn.protocol.document import Event
+from forewarn.systemd import Notifier
 
 LONGEST_SLEEP: Final = 20.0
 LONGEST_PAUSE: Final = 10.0

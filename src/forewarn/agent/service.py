@@ -22,9 +22,9 @@ from forewarn.agent.running import make_inbox, run_agent, take_signals, watch
 from forewarn.agent.settings import Settings
 from forewarn.agent.state import StateFile
 from forewarn.agent.status import Status
-from forewarn.agent.systemd import Notifier
 from forewarn.client import Client, RefusedError, UnavailableError
 from forewarn.protocol.identity import Identity
+from forewarn.systemd import Notifier
 
 IDENTITY_SECONDS: Final = 5.0
 """When to ask again who we are."""

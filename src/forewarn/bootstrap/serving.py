@@ -26,20 +26,23 @@ from forewarn.bootstrap.tls import check_control
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.gates.asking import KnownGate
 from forewarn.gates.configuration import read_gates
+from forewarn.metadata.http import MetadataServer
 from forewarn.notifications.configuration import read_notifications
 from forewarn.notifications.outbox import Notifications
 from forewarn.operations.notifications import give_up_orphans
 from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
-from forewarn.settings import Settings, environment_with
+from forewarn.settings import Settings, environment_with, notify_socket
 from forewarn.storage.schema import remove_files
 from forewarn.storage.sqlite import open_sqlite
+from forewarn.systemd import Notifier
 from forewarn.telemetry.logs import configure_logging
 
 log = structlog.get_logger()
 
 _COURIER_SECONDS: Final = 2.0
 _SWITCH_SECONDS: Final = 0.001
+_READY_SECONDS: Final = 0.02
 
 
 def serve(settings: Settings) -> None:
@@ -168,7 +171,7 @@ async def _serve(
             group.create_task(metadata.run_until_stopped())
             group.create_task(control.serve())
             if hears_signals:
-                _reload_on_hangup(group, service, control)
+                _obey(group, service, metadata, control)
             try:
                 await errand()
             finally:
@@ -208,12 +211,26 @@ def _loops(service: Service) -> dict[str, _Loop]:
     return loops
 
 
-def _reload_on_hangup(group: asyncio.TaskGroup, service: Service, control: ControlServer) -> None:
+def _obey(
+    group: asyncio.TaskGroup, service: Service, metadata: MetadataServer, control: ControlServer
+) -> None:
+    """Tell whoever supervises this process when it is ready, and reload when told to."""
+    group.create_task(_tell_systemd(metadata, control))
     if not hasattr(signal, "SIGHUP"):
         return
     asyncio.get_running_loop().add_signal_handler(
         signal.SIGHUP, lambda: group.create_task(asyncio.to_thread(_reload, service, control))
     )
+
+
+async def _tell_systemd(metadata: MetadataServer, control: ControlServer) -> None:
+    """Say when virtual machines and operators are answered, if systemd has asked for it."""
+    notifier = Notifier(notify_socket(), None)
+    while not (metadata.started and control.started):
+        if metadata.should_exit:
+            return
+        await asyncio.sleep(_READY_SECONDS)
+    notifier.tell("READY=1")
 
 
 def _reload(service: Service, control: ControlServer) -> None:

@@ -1,0 +1,52 @@
+"""The unit of the server: systemd has no complaint, and is told when the server is ready."""
+
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import START_SECONDS, ServerMaker
+
+UNIT = Path(__file__).parents[2] / "contrib/systemd/forewarn.service"
+MOST_EXPOSED = 2.5
+"""What `systemd-analyze security` may say; 10 is a unit without restrictions."""
+ANALYZE = shutil.which("systemd-analyze")
+
+
+def analyze(*arguments: str) -> str:
+    assert ANALYZE is not None
+    done = subprocess.run(
+        [ANALYZE, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.skipif(ANALYZE is None, reason="needs systemd-analyze of systemd")
+def test_systemd_has_no_complaint_about_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "forewarn.service"
+    unit.write_text(UNIT.read_text().replace("/usr/local/bin/forewarn", "/bin/true"))
+
+    assert analyze("verify", "--man=no", str(unit)) == ""
+    report = analyze("security", "--offline=true", "--no-pager", str(unit))
+    exposure = re.search(r"Overall exposure level .*: ([\d.]+)", report)
+    assert exposure, report
+    assert float(exposure[1]) <= MOST_EXPOSED, report
+
+
+def test_systemd_is_told_when_everybody_is_answered(
+    make_server: ServerMaker, tmp_path: Path
+) -> None:
+    server = make_server()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(START_SECONDS)
+        server.environment = {**server.environment, "NOTIFY_SOCKET": str(tmp_path / "notify")}
+        server.launch()
+
+        assert systemd.recv(1024) == b"READY=1"
+    assert server.health("/readyz") == 200
+    assert server.poll("web-0").status == 200
+    assert server.stop() == 0, server.said()
