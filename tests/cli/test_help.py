@@ -13,6 +13,7 @@ NOUNS = {
     "vm",
     "event",
     "maintenance",
+    "schedule",
     "scenario",
     "clock",
     "db",
@@ -34,6 +35,7 @@ VERBS = {
     "maintenance": {
         "plan", "start", "status", "explain", "list", "pause", "resume", "abort"
     },
+    "schedule": {"create", "list", "show", "next", "pause", "resume", "remove"},
     "scenario": {"list", "run", "status", "stop"},
     "fault": {"set", "list", "clear"},
     "clock": {"show", "advance"},

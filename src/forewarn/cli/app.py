@@ -20,6 +20,7 @@ from forewarn.cli import (
     maintenance,
     notification,
     scenario,
+    schedule,
     token,
     vm,
 )
@@ -44,6 +45,7 @@ _RARE: Final = frozenset(
         "gate",
         "pause",
         "resume",
+        "token",
     }
 )
 """The commands that the help only names, so that it fits a screen."""
@@ -72,8 +74,8 @@ app = typer.Typer(
 app.command(short_help="Watch a roll-out go through a fleet.")(demo)
 app.command()(serve)
 for noun in (
-    fleet, vm, host, event, maintenance, gate, scenario, clock, notification, fault, emulator,
-    token, db, config,
+    fleet, vm, host, event, maintenance, schedule, gate, scenario, clock, notification, fault,
+    emulator, token, db, config,
 ):  # fmt: skip
     app.add_typer(noun.app)
 command(app, "calendar")(calendar)

@@ -40,6 +40,11 @@ def maintenance_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]
     return _complete(ctx, incomplete, _maintenances)
 
 
+def schedule_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the schedules that *incomplete* may become."""
+    return _complete(ctx, incomplete, _schedules)
+
+
 def _complete(
     ctx: typer.Context, incomplete: str, ask: Callable[[Session], Names]
 ) -> list[tuple[str, str]]:
@@ -70,6 +75,11 @@ def _events(session: Session) -> Iterator[tuple[str, str]]:
 def _maintenances(session: Session) -> Iterator[tuple[str, str]]:
     for maintenance in session.get("maintenances")["maintenances"]:
         yield maintenance["maintenance_id"], f"{maintenance['status']} {maintenance['event_type']}"
+
+
+def _schedules(session: Session) -> Iterator[tuple[str, str]]:
+    for schedule in _several(session, "schedules"):
+        yield schedule["name"], f"{schedule['status']}, every {schedule['every']}"
 
 
 def _several(session: Session, noun: str, **query: Any) -> Iterable[Row]:

@@ -38,6 +38,7 @@ _FIELDS: Final[Columns] = {
     "type": "event_type",
     "status": "status",
     "description": "description",
+    "schedule": "schedule",
     "hosts": "hosts",
     "virtual machines": "resources",
     "canary": "canary",

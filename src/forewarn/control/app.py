@@ -25,6 +25,7 @@ from forewarn.control import (
     places,
     plans,
     scenarios,
+    schedules,
     seen,
     server,
     tokens,
@@ -51,6 +52,7 @@ _NOUNS: Final = (
     plans,  # before a Maintenance that could be called so
     blockers,
     maintenances,
+    schedules,
     gates,
     scenarios,
     clock,

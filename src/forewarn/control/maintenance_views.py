@@ -117,8 +117,8 @@ class OperationView(View):
     reason: str
 
 
-class MaintenanceSummaryView(View):
-    """One Maintenance in a list."""
+class _IntentView(View):
+    """What a Maintenance is to do, and where it is."""
 
     maintenance_id: str
     event_type: EventType
@@ -130,6 +130,11 @@ class MaintenanceSummaryView(View):
     duration_in_seconds: int | None
     resources: tuple[str, ...]
     hosts: tuple[str, ...]
+
+
+class CourseView(View):
+    """How a Maintenance goes about it."""
+
     canary: tuple[str, ...]
     at_once: int | None
     soak_in_seconds: int
@@ -139,6 +144,12 @@ class MaintenanceSummaryView(View):
     windows: tuple[str, ...]
     blackouts: tuple[str, ...]
     hold_all: bool
+
+
+class MaintenanceSummaryView(CourseView, _IntentView):
+    """One Maintenance in a list."""
+
+    schedule: str
     finished_at: datetime | None
     outcome: MaintenanceOutcome | None
     places: dict[Standing, int]
@@ -194,9 +205,24 @@ def maintenance_order(request: MaintenanceOrderRequest, today: date) -> Maintena
     return order if request.description is None else replace(order, description=request.description)
 
 
+def course_view(course: Course) -> CourseView:
+    """Return how a Maintenance goes about it."""
+    return CourseView(
+        canary=course.canary,
+        at_once=course.at_once,
+        soak_in_seconds=int(course.soak.total_seconds()),
+        min_available=course.min_available,
+        gates=course.gates,
+        gate_patience_in_seconds=int(course.gate_patience.total_seconds()),
+        windows=tuple(map(describe, course.calendar.windows)),
+        blackouts=tuple(map(describe, course.calendar.blackouts)),
+        hold_all=course.hold_all,
+    )
+
+
 def maintenance_summary(report: MaintenanceReport) -> MaintenanceSummaryView:
     """Return *report* as one line of a list."""
-    maintenance, course = report.maintenance, report.maintenance.course
+    maintenance = report.maintenance
     in_flight = sum(event.is_in_flight for event in report.events)
     return MaintenanceSummaryView(
         maintenance_id=maintenance.maintenance_id,
@@ -209,15 +235,8 @@ def maintenance_summary(report: MaintenanceReport) -> MaintenanceSummaryView:
         duration_in_seconds=maintenance.duration_in_seconds,
         resources=maintenance.resources,
         hosts=maintenance.hosts,
-        canary=course.canary,
-        at_once=course.at_once,
-        soak_in_seconds=int(course.soak.total_seconds()),
-        min_available=course.min_available,
-        gates=course.gates,
-        gate_patience_in_seconds=int(course.gate_patience.total_seconds()),
-        windows=tuple(map(describe, course.calendar.windows)),
-        blackouts=tuple(map(describe, course.calendar.blackouts)),
-        hold_all=course.hold_all,
+        **course_view(maintenance.course).model_dump(),
+        schedule=maintenance.schedule,
         finished_at=maintenance.finished_at,
         outcome=maintenance.outcome,
         places=dict(Counter(report.standings.values())),

@@ -39,6 +39,7 @@ from forewarn.domain.errors import (
     UserOperationError,
 )
 from forewarn.domain.failures import StillUnderWayError, UnknownFailureError
+from forewarn.domain.schedule import ScheduleError
 from forewarn.operations.access import redact
 from forewarn.operations.acknowledgements import UnknownResourceError
 from forewarn.operations.durations import DurationError
@@ -65,6 +66,7 @@ from forewarn.operations.safeguards import (
 )
 from forewarn.operations.scenario_file import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError, UnknownScenarioRunError
+from forewarn.operations.schedules import ScheduleNameTakenError, UnknownScheduleError
 from forewarn.operations.seen import NotSeenError, UnknownApiVersionError
 from forewarn.ports.faults import FaultError
 from forewarn.ports.store import StoreUnavailableError
@@ -144,6 +146,9 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     UnknownLabelsError: HTTPStatus.NOT_FOUND,
     UnknownScenarioError: HTTPStatus.NOT_FOUND,
     UnknownScenarioRunError: HTTPStatus.NOT_FOUND,
+    UnknownScheduleError: HTTPStatus.NOT_FOUND,
+    ScheduleNameTakenError: HTTPStatus.CONFLICT,
+    ScheduleError: HTTPStatus.UNPROCESSABLE_ENTITY,
     UnknownNotificationError: HTTPStatus.NOT_FOUND,
     UnknownTargetError: HTTPStatus.NOT_FOUND,
     GateNotFoundError: HTTPStatus.NOT_FOUND,

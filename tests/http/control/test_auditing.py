@@ -23,6 +23,14 @@ def audit(api: httpx2.Client, **filters: object) -> list[dict[str, Any]]:
     return entries
 
 
+def _steer_schedule(api: httpx2.Client, order: dict[str, object]) -> None:
+    tuesdays = {"name": "patches", "every": "Tue", "windows": ["Tue 22:00-04:00 UTC"]}
+    api.post("schedules", json={**order, **tuesdays})
+    for verb in ("pause", "resume"):
+        api.post(f"schedules/patches/{verb}")
+    api.delete("schedules/patches")
+
+
 def test_every_change_is_written_under_the_name_of_its_route(
     api: httpx2.Client, clock: HandClock
 ) -> None:
@@ -40,10 +48,11 @@ def test_every_change_is_written_under_the_name_of_its_route(
     api.post("virtual-machines", json={"name": "new"})
     api.post("virtual-machines/new/restart")
     api.post("virtual-machines/solo/redeploy")
-    freeze = {"event_type": "Freeze", "scopes": ["web"]}
+    freeze: dict[str, object] = {"event_type": "Freeze", "scopes": ["web"]}
     maintenance = api.post("maintenances", json=freeze).json()["maintenance_id"]
     for verb in ("pause", "resume", "abort"):
         api.post(f"maintenances/{maintenance}/{verb}")
+    _steer_schedule(api, freeze)
     order = {"name": "spot-eviction", "virtual_machines": ["web-1"]}
     run = api.post("scenario-runs", json=order).json()["run_id"]
     api.post(f"scenario-runs/{run}/stop")

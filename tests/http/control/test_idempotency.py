@@ -23,6 +23,13 @@ KEY = {IDEMPOTENCY_KEY: "5f0c-1"}
 CREATING = {
     "events": REBOOT,
     "maintenances": {"event_type": "Freeze", "scopes": ["web"]},
+    "schedules": {
+        "name": "patches",
+        "every": "Tue",
+        "event_type": "Freeze",
+        "scopes": ["web"],
+        "windows": ["Tue 22:00-04:00 UTC"],
+    },
     "scenario-runs": {"name": "spot-eviction", "virtual_machines": ["solo"]},
     "virtual-machines": {"name": "new"},
     "virtual-machines/solo/restart": None,

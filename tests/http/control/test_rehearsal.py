@@ -12,6 +12,13 @@ from forewarn.control.rehearsal import CAN_BE_DRY
 
 FIRST = "00000000-0000-4000-8000-000000000004"
 REBOOT = {"event_type": "Reboot", "resources": ["web-0", "web-1"]}
+TUESDAYS = {
+    "name": "patches",
+    "every": "Tue",
+    "event_type": "Freeze",
+    "scopes": ["web"],
+    "windows": ["Tue 22:00-04:00 UTC"],
+}
 DRY = {"dry_run": "true"}
 CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "events", REBOOT),
@@ -25,6 +32,10 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "maintenances/{maintenance}/pause", None),
     ("POST", "maintenances/{maintenance}/resume", None),
     ("POST", "maintenances/{maintenance}/abort", None),
+    ("POST", "schedules", {**TUESDAYS, "name": "more"}),
+    ("POST", "schedules/patches/pause", None),
+    ("POST", "schedules/patches/resume", None),
+    ("DELETE", "schedules/patches", None),
     ("POST", "virtual-machines", {"name": "web-9", "availability_set": "web"}),
     ("DELETE", "virtual-machines/web-1", None),
     ("POST", "virtual-machines/web-1/restart", None),
@@ -36,7 +47,8 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
 
 @pytest.fixture
 def ids(api: httpx2.Client) -> dict[str, str]:
-    """An event that is Scheduled, one that is Started, and a Maintenance."""
+    """An event that is Scheduled, one that is Started, and a Maintenance; a schedule, too."""
+    assert api.post("schedules", json=TUESDAYS).status_code == 201
     orders = {"event": {}, "started": {"started": True}}
     events = {
         name: api.post("events", json={"event_type": "Reboot", "resources": [vm], **more}).json()[

@@ -34,7 +34,7 @@ NO_SUCH_EVENT = {"event_id": PARAMETERS["event_id"], "api-version": "2025-04-01"
 SPECIAL = {"/api/v1/audit": Role.ADMIN, "/api/v1/tokens": Role.ADMIN}
 ONLY_READS = {"/api/v1/maintenances/plan"}
 OPERATORS_WORK = re.compile(
-    r"/api/v1/(events|maintenances|gates)\b|.*/(restart|redeploy|close|open)$|/subscriptions/.*/acknowledge$"
+    r"/api/v1/(events|maintenances|schedules|gates)\b|.*/(restart|redeploy|close|open)$|/subscriptions/.*/acknowledge$"
 )
 
 

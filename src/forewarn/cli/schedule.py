@@ -1,0 +1,198 @@
+"""`forewarn schedule`: Maintenances that begin by themselves when their window opens."""
+
+from datetime import date
+from typing import Annotated, Final
+
+import typer
+
+from forewarn.cli import maintenance_options as options
+from forewarn.cli.completing import schedule_names
+from forewarn.cli.errors import confirm_on_terminal
+from forewarn.cli.event import Yes
+from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
+from forewarn.cli.rehearsal import DryRun, show_rehearsed
+from forewarn.cli.session import Session, command, noun
+
+app = noun("schedule", "Begin Maintenances by themselves, at dates that recur.")
+
+
+def _check_date(text: str | None) -> str | None:
+    try:
+        return text and str(date.fromisoformat(text))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not YYYY-MM-DD") from None
+
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The schedule.", autocompletion=schedule_names)
+]
+Every = Annotated[
+    str,
+    typer.Option(
+        metavar="DAYS", help="day, Tue, 'first Tue', 'last Sun', 'day 15', '2 weeks' or such."
+    ),
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="DATE", help="The first day; else today.", callback=_check_date),
+]
+Until = Annotated[
+    str | None, typer.Option(metavar="DATE", help="The last day.", callback=_check_date)
+]
+Count = Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="How many dates.")]
+
+_COLUMNS: Final[Columns] = {
+    "SCHEDULE": "name",
+    "STATUS": "status",
+    "EVERY": "every",
+    "TYPE": lambda row: row["order"]["event_type"],
+    "NEXT": lambda row: time_of(row["next"] and row["next"]["opens_at"]),
+    "LAST": lambda row: time_of(row["last"] and row["last"]["opens_at"]),
+    "OUTCOME": lambda row: _describe_last(row["last"]),
+}
+_FIELDS: Final[Columns] = {
+    "schedule": "name",
+    "status": "status",
+    "every": "every",
+    "from": "from_date",
+    "until": "until_date",
+    "type": lambda row: row["order"]["event_type"],
+    "description": lambda row: row["order"]["description"],
+    "scopes": lambda row: row["order"]["scopes"],
+    "virtual machines": lambda row: row["order"]["virtual_machines"],
+    "labels": lambda row: row["order"]["labels"],
+    "hosts": lambda row: row["order"]["hosts"],
+    "host labels": lambda row: row["order"]["host_labels"],
+    "windows": lambda row: "; ".join(row["order"]["windows"]),
+    "blackouts": lambda row: "; ".join(row["order"]["blackouts"]),
+    "last maintenance": "maintenance_id",
+}
+_DATES: Final[Columns] = {
+    "NEXT": lambda row: time_of(row["opens_at"]),
+    "DAY": "day",
+    "CLOSES": lambda row: time_of(row["closes_at"]),
+    "BLACKOUT": "blackout",
+}
+_OCCURRENCES: Final[Columns] = {
+    "OPENED": lambda row: time_of(row["opens_at"]),
+    "OUTCOME": "outcome",
+    "MAINTENANCE": "maintenance_id",
+    "REASON": "reason",
+}
+
+
+@command(app, "create")
+@options.ordering
+def create(  # noqa: PLR0913 - one for each flag
+    session: Session,
+    order: options.Order,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")],
+    every: Every,
+    from_date: From = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Create a schedule: a Maintenance that begins when its window opens.
+
+    Example: forewarn schedule create patches --every 'first Tue' --type Reboot
+    --host-label rack=a --window 'Tue 22:00-04:00 Europe/Berlin'
+    """
+    wanted = {
+        **order,
+        "name": name,
+        "every": every,
+        "from_date": from_date,
+        "until_date": until,
+    }
+    made = session.post("schedules", body=wanted, dry_run=dry_run)
+    if dry_run:
+        show_rehearsed(session, made, _print_one)
+    else:
+        session.show(made, _print_one)
+
+
+@command(app, "list")
+def list_all(session: Session) -> None:
+    """List every schedule with its next date and its last.
+
+    Example: forewarn schedule list
+    """
+    found = session.list("schedules", "schedules")
+    session.show(found, lambda got: print_table(got["schedules"], _COLUMNS))
+
+
+@command(app, "show")
+def show(session: Session, name: Name) -> None:
+    """Show a schedule, its next dates and what became of the last.
+
+    Example: forewarn schedule show patches
+    """
+    session.show(session.get("schedules", name), _print_one)
+
+
+@command(app, "next")
+def next_dates(session: Session, name: Name, *, count: Count = 10) -> None:
+    """Show the next dates of a schedule.
+
+    Example: forewarn schedule next patches --count 24
+    """
+    shown = session.get("schedules", name, upcoming=count)
+    session.show(shown["upcoming"], lambda got: print_table(got, _DATES))
+
+
+@command(app, "pause")
+def pause(session: Session, name: Name, *, dry_run: DryRun = False) -> None:
+    """Skip every date until the schedule is resumed.
+
+    Example: forewarn schedule pause patches
+    """
+    _steer(session, name, "pause", dry_run=dry_run)
+
+
+@command(app, "resume")
+def resume(session: Session, name: Name, *, dry_run: DryRun = False) -> None:
+    """Start again from the next date on.
+
+    Example: forewarn schedule resume patches
+    """
+    _steer(session, name, "resume", dry_run=dry_run)
+
+
+@command(app, "remove")
+def remove(session: Session, name: Name, *, yes: Yes = False, dry_run: DryRun = False) -> None:
+    """Remove a schedule; a Maintenance that it has begun goes on.
+
+    Example: forewarn schedule remove patches
+    """
+    if not dry_run:
+        confirm_on_terminal(f"Remove the schedule {name}?", yes=yes)
+    removed = session.delete("schedules", name, dry_run=dry_run)
+    if dry_run:
+        show_rehearsed(session, removed, lambda got: print_line(f"would remove {got['name']}"))
+    else:
+        session.show(removed, lambda got: print_line(f"removed {got['name']}"))
+
+
+def _steer(session: Session, name: str, verb: str, *, dry_run: bool) -> None:
+    steered = session.post("schedules", name, verb, dry_run=dry_run)
+    if dry_run:
+        show_rehearsed(session, steered, _print_one)
+    else:
+        session.show(steered, _print_one)
+
+
+def _print_one(schedule: Row) -> None:
+    print_fields(schedule, _FIELDS)
+    if schedule["upcoming"]:
+        typer.echo()
+        print_table(schedule["upcoming"], _DATES)
+    if schedule["occurrences"]:
+        typer.echo()
+        print_table(schedule["occurrences"], _OCCURRENCES)
+
+
+def _describe_last(last: Row | None) -> str:
+    if last is None:
+        return ""
+    return f"{last['outcome']}: {last['reason']}" if last["reason"] else str(last["outcome"])

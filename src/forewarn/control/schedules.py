@@ -1,0 +1,127 @@
+"""/schedules: Maintenances that begin by themselves, and what became of each date."""
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from forewarn.control.caller import Caller, Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
+from forewarn.control.idempotency import Key
+from forewarn.control.paging import LINKED, Paged
+from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
+from forewarn.control.schedule_views import (
+    UPCOMING,
+    ScheduleOrderRequest,
+    SchedulesView,
+    ScheduleView,
+    schedule_order,
+    schedule_summary,
+    schedule_view,
+)
+from forewarn.domain.schedule import Schedule, pause_schedule, resume_schedule
+from forewarn.operations.context import Context
+from forewarn.operations.repeats import RequestKey
+from forewarn.operations.schedules import (
+    change_schedule,
+    create_schedule,
+    find_schedule,
+    remove_schedule,
+)
+from forewarn.ports.store import Reading, Transaction
+
+router = APIRouter(prefix="/schedules", tags=["schedules"])
+
+_STEERED: Final = [TAKES_IF_MATCH, *CAN_BE_DRY]
+
+
+@router.get("", response_model=SchedulesView, responses=LINKED)
+def list_schedules(caller: Viewing, paging: Paged) -> Response:
+    """Return the schedules, oldest first."""
+
+    def look(reading: Reading) -> tuple[Schedule, ...]:
+        every = reading.schedules()
+        if paging.after is None:
+            return every
+        return every[every.index(find_schedule(reading, paging.after)) + 1 :]
+
+    return paging.first("schedules", caller.read(look), schedule_summary, attrgetter("name"))
+
+
+@router.post(
+    "",
+    status_code=201,
+    name="schedule create",
+    dependencies=CAN_BE_DRY,
+    responses=would_answer(ScheduleView),
+)
+def create(caller: Operating, key: Key, request: ScheduleOrderRequest) -> ScheduleView:
+    """Create a schedule, or refuse one whose Maintenance could not be begun now."""
+    services = caller.services
+    wanted = schedule_order(request, services.clock.now().date())
+
+    def operation(tx: Transaction, context: Context) -> ScheduleView:
+        made = create_schedule(tx, context, wanted, gates=services.gates.kinds())
+        return schedule_view(made, context.now)
+
+    return caller.write_once(key, ScheduleView, operation)
+
+
+@router.get(
+    "/{name}",
+    response_model=ScheduleView,
+    dependencies=[TAKES_IF_NONE_MATCH],
+    responses=TAGGED,
+)
+def show_schedule(
+    caller: Viewing,
+    name: str,
+    upcoming: Annotated[
+        int, Query(ge=1, le=1000, description="How many of the next dates to show.")
+    ] = UPCOMING,
+) -> Response:
+    """Return one schedule with its next dates, and what became of the last ones."""
+    return caller.show(lambda reading: _show(caller, reading, name, upcoming))
+
+
+@router.post("/{name}/pause", name="schedule pause", dependencies=_STEERED)
+def pause(caller: Operating, key: Key, name: str) -> ScheduleView:
+    """Skip every date until the schedule is resumed."""
+    return _steer(caller, key, name, pause_schedule, "pause")
+
+
+@router.post("/{name}/resume", name="schedule resume", dependencies=_STEERED)
+def resume(caller: Operating, key: Key, name: str) -> ScheduleView:
+    """Start again from the next date on."""
+    return _steer(caller, key, name, resume_schedule, "resume")
+
+
+@router.delete("/{name}", name="schedule remove", dependencies=_STEERED)
+def remove(caller: Operating, name: str) -> ScheduleView:
+    """Remove a schedule; a Maintenance that it has begun goes on."""
+    return caller.write(
+        lambda tx, context: schedule_view(remove_schedule(tx, context, name), context.now),
+        current=lambda reading: _show(caller, reading, name),
+    )
+
+
+def _steer(
+    caller: Caller,
+    key: RequestKey | None,
+    name: str,
+    change: Callable[[Schedule], Schedule],
+    verb: str,
+) -> ScheduleView:
+    def operation(tx: Transaction, context: Context) -> ScheduleView:
+        return schedule_view(change_schedule(tx, context, name, change, verb=verb), context.now)
+
+    return caller.write_once(
+        key, ScheduleView, operation, current=lambda reading: _show(caller, reading, name)
+    )
+
+
+def _show(caller: Caller, reading: Reading, name: str, count: int = UPCOMING) -> bytes:
+    now = caller.services.clock.now()
+    return schedule_view(find_schedule(reading, name), now, count).model_dump_json().encode()
