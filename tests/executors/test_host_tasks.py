@@ -187,7 +187,7 @@ def test_task_that_nobody_is_named_for_fails(tmp_path: Path, means: Command | Ta
 
     impact = do(make_host_worker(tmp_path, work), RETURN)
 
-    reason = "the file of executors has no return for host kvm-0"
+    reason = "the executor file has no return for host kvm-0"
     assert impact == Impact(status=ImpactStatus.FAILED, reason=reason)
 
 

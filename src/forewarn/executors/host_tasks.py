@@ -76,7 +76,7 @@ class HostOrder:
 
     def nobody(self, means: str) -> str:
         del means  # a task may have either
-        return f"the file of executors has no {self.task.kind} for host {self.task.host}"
+        return f"the executor file has no {self.task.kind} for host {self.task.host}"
 
 
 def find_for_host(
