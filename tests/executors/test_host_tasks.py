@@ -164,7 +164,7 @@ def test_script_whose_attendant_is_killed_has_an_end_that_nobody_knows(tmp_path:
     impact = ask_until(lambda: worker.inquire(WORK), is_unknown)
     worker.close()
     assert impact.reason.startswith("it was begun, and whoever ran it went down")
-    assert impact.reason.endswith("look at the host before you retry or skip it")
+    assert impact.reason.endswith("look at the host, then skip it")
     assert impact.needs_somebody
 
 

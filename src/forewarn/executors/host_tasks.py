@@ -18,7 +18,7 @@ OPERATION_TASK: Final = "Forewarn-Operation-Task"
 
 HOST_TASKS: Final = OrderKind(
     headers=(OPERATION_ID, OPERATION_TASK),
-    advice="look at the host before you retry or skip it",
+    advice="look at the host, then skip it",
     untold="the target names no place to ask, so its end will not be known",
 )
 
