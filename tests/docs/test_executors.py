@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,20 @@ from tests.executors.conftest import (
     EVENT,
     HOSTS,
     WEB_0,
+    ask_until,
     is_over,
     make_webhook,
     wait_for,
 )
+from tests.executors.host_work import WORK, host_work, make_host_worker
 
 from forewarn.clocks import SystemClock
+from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors.command import Command, ScriptContractor
-from forewarn.executors.configuration import read_commands, read_targets
+from forewarn.executors.configuration import read_commands, read_host_works, read_targets
 from forewarn.executors.exchange import Target
+from forewarn.executors.host_tasks import HOST_TASKS, HostOrder
 from forewarn.executors.impacts import (
     EVENT_ID,
     IMPACTS,
@@ -32,8 +37,9 @@ from forewarn.executors.impacts import (
 )
 from forewarn.executors.orders import environment_of
 from forewarn.executors.records import Records
-from forewarn.executors.tables import CommandTable, WebhookTable
+from forewarn.executors.tables import CommandTable, HostWorkTable, WebhookTable
 from forewarn.executors.webhook import EPOCH
+from forewarn.operations.durations import format_duration
 from forewarn.settings import ExecutorKind
 
 PAGE = Path(__file__).parent.parent.parent / "docs/reference/executors.md"
@@ -41,9 +47,8 @@ TEXT = PAGE.read_text(encoding="utf-8")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def fence(language: str) -> str:
-    (text,) = (code for name, code in FENCE.findall(TEXT) if name == language)
-    return str(text)
+def fence(language: str, number: int = 0) -> str:
+    return [str(code) for name, code in FENCE.findall(TEXT) if name == language][number]
 
 
 def program(path: Path, text: str) -> Path:
@@ -71,12 +76,38 @@ def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
         assert re.search(rf"^{key} = ", text, re.MULTILINE), key
 
 
+def test_host_work_of_the_reference_is_some_and_has_every_key(tmp_path: Path) -> None:
+    text = fence("toml", 1)
+    path = tmp_path / "executors.toml"
+    path.write_text(text, encoding="utf-8")
+    (tmp_path / "platform.key").write_text("hush", encoding="utf-8")
+    for name in ("patch-host", "host-is-back", "give-back"):
+        program(tmp_path / name, "#!/bin/sh\n")
+
+    for work in read_host_works(path, "/usr/bin:/bin"):
+        assert list(work.means) == list(HostTaskKind)
+    for name, key in HostWorkTable.model_fields.items():
+        assert re.search(rf"\b{key.alias or name} = ", text), name
+
+
+def test_defaults_of_host_work_are_those_of_the_reference() -> None:
+    table = HostWorkTable(run=("true",))
+    said = dict(re.findall(r"^(\w+) = .*; default: (\d+\w)$", fence("toml", 1), re.MULTILINE))
+
+    assert said == {
+        name: format_duration(getattr(table, name))
+        for name in ("timeout", "verify_timeout", "verify_within", "verify_every")
+    }
+
+
 def test_variables_and_headers_of_the_reference_are_those_there_are() -> None:
-    rows = re.findall(r"^\| `(EVENT_\w+|Forewarn-[\w-]+)` \|", TEXT, re.MULTILINE)
+    rows = re.findall(r"^\| `([A-Z]+_\w+|Forewarn-[\w-]+)` \|", TEXT, re.MULTILINE)
     order = ImpactOrder(event=EVENT, vm=WEB_0, host=HOSTS[WEB_0], epoch=1)
 
     assert set(rows) == {
         *environment_of(order),
+        *environment_of(HostOrder(task=WORK, epoch=1)),
+        *HOST_TASKS.headers,
         EVENT_ID,
         VIRTUAL_MACHINE,
         EPOCH,
@@ -116,6 +147,32 @@ def test_script_of_the_reference_does_it(tmp_path: Path, answers: str, impact: I
     assert wait_for(executor, is_over) == impact
     calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
     assert calls[0] == "root@kvm-0 virsh reboot web-0"
+
+
+@pytest.mark.parametrize(
+    ("number", "answers", "status", "calls"),
+    [
+        (1, "exit 0", ImpactStatus.DONE, ["apt-get", "test", "systemctl"]),
+        (1, '[ "$2" != test ]', ImpactStatus.DONE, ["apt-get", "test"]),
+        (1, '[ "$2" != systemctl ]', ImpactStatus.DONE, ["apt-get", "test", "systemctl"]),
+        (1, "echo no route; exit 255", ImpactStatus.FAILED, ["apt-get"]),
+        (2, "exit 0", ImpactStatus.DONE, ["ConnectTimeout=10"]),
+        (2, "exit 1", ImpactStatus.FAILED, ["ConnectTimeout=10"]),
+    ],
+)
+def test_scripts_for_hosts_of_the_reference_do_it(
+    tmp_path: Path, number: int, answers: str, status: ImpactStatus, calls: list[str]
+) -> None:
+    program(tmp_path / "ssh", f'#!/bin/sh\necho "$2" >> {tmp_path}/calls\n{answers}\n')
+    script = program(tmp_path / "script", fence("sh", number))
+    command = Command(run=("/usr/bin/env", f"PATH={tmp_path}:/usr/bin:/bin", str(script)))
+
+    with closing(make_host_worker(tmp_path, host_work(command))) as worker:
+        worker.begin(WORK, epoch=1)
+        impact = ask_until(lambda: worker.inquire(WORK), is_over)
+
+    assert impact.status is status
+    assert (tmp_path / "calls").read_text(encoding="utf-8").split() == calls
 
 
 @pytest.fixture
