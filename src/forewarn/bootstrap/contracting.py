@@ -117,7 +117,7 @@ def host_worker(
         if not works:
             yield None
             return
-        records = _records(settings, store, "host-work", _oldest_maintenance_made_at)
+        records = _records(settings, store, "host-work", _operation_made_at)
         contracting = _Contracting(kind=HOST_TASKS, records=records, clock=clock)
         made = ContractedHostWorker(works, _contractors(works, contracting, store))
         with closing(made):
@@ -194,9 +194,9 @@ def _event_made_at(reading: Reading, key: OrderKey) -> datetime | None:
     return event.created_at if event else None
 
 
-def _oldest_maintenance_made_at(reading: Reading, _key: OrderKey) -> datetime | None:
-    """Return when the oldest Maintenance began that is not finished: the task may be one of its."""
-    return min((each.started_at for each in reading.maintenances(finished=False)), default=None)
+def _operation_made_at(reading: Reading, key: OrderKey) -> datetime | None:
+    under_way = reading.operations_under_way()
+    return next((each.created_at for each in under_way if each.operation_id == key[0]), None)
 
 
 def _contractors(
