@@ -48,7 +48,7 @@ def test_messages_are_listed(run: Run, failed: Notification) -> None:
     assert shown(run("notification", "list")) == "".join(
         (
             columns(
-                "NOTIFICATION ID", "TARGET", "PHASE", "EVENT ID", "STATUS", "ATTEMPTS", "PROBLEM"
+                "NOTIFICATION ID", "TARGET", "PHASE", "SUBJECT", "STATUS", "ATTEMPTS", "PROBLEM"
             ),
             columns("n1", "ops", "scheduled", failed.event_id, "waiting", "0", "").rstrip() + "\n",
             columns("n2", "ops", "scheduled", failed.event_id, "failed", "34", failed.problem),
@@ -67,7 +67,7 @@ def test_failed_message_is_tried_again(run: Run, failed: Notification) -> None:
         notification id:  n2
         target:           ops
         phase:            scheduled
-        event id:         {failed.event_id}
+        subject:          {failed.event_id}
         status:           waiting
         next attempt:     2026-01-05 08:00:00Z
         """)

@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def message(number: int, event: str = "E1", target: str = "ops") -> Notification:
     return Notification(
         notification_id=f"n{number}",
-        event_id=EventId(event),
+        subject=EventId(event),
         phase=Phase.STARTED,
         target=target,
         data={"resources": ["web-0"], "description": "Größe 東京", "duration_in_seconds": None},
@@ -116,3 +116,13 @@ def test_figures_tell_what_waits_and_since_when(store: Store) -> None:
     figures = store.figures()
     assert figures.notifications == {NotificationStatus.WAITING: 2, NotificationStatus.FAILED: 1}
     assert figures.waiting_since == younger.created_at
+
+
+def test_messages_about_an_event_do_not_wait_for_those_about_its_maintenance(store: Store) -> None:
+    about_maintenance = replace(message(1, "m1"), phase=Phase.HELD)
+
+    put(store, about_maintenance, message(2), replace(message(3, "m1"), phase=Phase.RESUMED))
+
+    heads = store.read(lambda reading: reading.next_notifications("ops"))
+    assert [each.notification_id for each in heads] == ["n1", "n2"]
+    assert [(each.event_id, each.maintenance_id) for each in heads] == [(None, "m1"), ("E1", None)]

@@ -30,6 +30,8 @@ from forewarn.domain.names import (
     ScopeId,
     VmName,
 )
+from forewarn.domain.news import Told
+from forewarn.domain.notification import Phase
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.publication import FIRST_DOCUMENT, show
 from forewarn.domain.scenario import Announcement, Intervention, ScenarioRun
@@ -362,6 +364,23 @@ def test_host_operation_is_read_as_it_was_put_with_its_maintenance(store: Store)
     assert store.read(lambda reading: reading.operations_under_way()) == (plain,)
     assert store.read(lambda reading: reading.operations_of(both)) == (plain, full)
     assert store.read(lambda reading: reading.operations_of([over.maintenance_id])) == (full,)
+
+
+def test_what_people_know_is_kept_until_the_maintenance_is_finished(store: Store) -> None:
+    maintenance = Maintenance(
+        maintenance_id=MaintenanceId("a"), event_type=EventType.FREEZE, started_at=NOW
+    )
+    first = Told(maintenance_id=maintenance.maintenance_id)
+    then = replace(first, stopped=Phase.HELD, gates=("load", "smoke"), places=("kvm-1",))
+
+    store.write(lambda tx: tx.put_maintenance(maintenance))
+    store.write(lambda tx: tx.put_told(first))
+    store.write(lambda tx: tx.put_told(then))
+    known = store.read(lambda reading: reading.told())
+    store.write(lambda tx: tx.put_maintenance(replace(maintenance, finished_at=NOW)))
+
+    assert known == (then,)
+    assert store.read(lambda reading: reading.told()) == ()
 
 
 def test_scenario_run_is_read_as_it_was_put(store: Store) -> None:

@@ -21,6 +21,7 @@ from forewarn.notifications.configuration import (
     read_notifications,
 )
 from forewarn.notifications.messages import cloud_event
+from forewarn.operations.notifications import example_notification
 from forewarn.operations.views import describe_change
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
@@ -50,7 +51,7 @@ def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
 
 
 def test_phases_of_the_reference_are_those_there_are() -> None:
-    rows = re.findall(r"^\| `([a-z]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z_]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
     assert set(rows) == set(Phase)
 
@@ -75,7 +76,7 @@ def test_payload_of_the_reference_is_what_is_sent() -> None:
     )
     message = Notification(
         notification_id="1f0c6ad2-0000-4000-8000-000000000001",
-        event_id=event.event_id,
+        subject=event.event_id,
         phase=Phase.SCHEDULED,
         target="ops",
         data={**describe_change(event), "who": "alice", "detail": ""},
@@ -85,6 +86,18 @@ def test_payload_of_the_reference_is_what_is_sent() -> None:
     )
 
     assert fence("json") == json.dumps(cloud_event(message, "/forewarn"), indent=2) + "\n"
+
+
+def test_data_about_a_maintenance_is_what_the_reference_lists() -> None:
+    example = example_notification(
+        "ops", notification_id="n", who="alice", now=NOW, at=NOW, phase=Phase.HELD
+    )
+    (listed,) = re.findall(r"in `data`: (.*?)\.\n\n", PAGE.read_text("utf-8"), re.DOTALL)
+
+    sent = cloud_event(example, "/forewarn")
+
+    assert sent["type"] == "io.forewarn.maintenance.held"
+    assert set(re.findall(r"`(\w+)`", listed)) == {*sent["data"], *sent["data"]["places"]}
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from forewarn.clocks import SystemClock
 from forewarn.domain.notification import Delivery, Notification, NotificationStatus, Retrying
 from forewarn.notifications.outbox import Courier
 from forewarn.ports.store import Store
-from forewarn.protocol.vocabulary import EventId
 from forewarn.storage.sqlite import open_sqlite
 
 SECONDS = 10
@@ -87,7 +86,7 @@ def running(courier: Courier) -> Iterator[None]:
 
 
 def put(store: Store, message: Notification, number: int, event: str = "E1") -> None:
-    new = replace(message, notification_id=f"n{number}", event_id=EventId(event))
+    new = replace(message, notification_id=f"n{number}", subject=event)
     store.write(lambda tx: tx.put_notification(new))
 
 

@@ -186,6 +186,24 @@ def test_maintenances_keep_holding_all_scopes_and_learn_when_they_began(tmp_path
     assert lost.started_at == datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def test_messages_that_wait_are_still_about_their_events(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    _migrate(path, "0013")
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "INSERT INTO outbox VALUES "
+            "(1, 'n1', 'E1', 'scheduled', 'ops', '{}', 0, 0, 0, 'waiting', 0, NULL, '')"
+        )
+    connection.close()
+
+    upgrade(path)
+    store = open_sqlite(path)
+    (message,) = store.read(lambda reading: reading.next_notifications("ops"))
+    store.close()
+
+    assert (message.event_id, message.maintenance_id) == ("E1", None)
+
+
 def test_database_without_schema_is_refused_unless_migrated(tmp_path: Path) -> None:
     path = tmp_path / "forewarn.db"
 

@@ -14,11 +14,18 @@ app = noun("notification", "See who is told of events, and whether it arrived.")
 
 _TEST_TIMEOUT: Final = httpx2.Timeout(150, connect=5)
 """Longer than any target may take."""
+
+
+def _subject(row: Row) -> str:
+    """Return the event, or the Maintenance, that a message is about."""
+    return str(row["event_id"] or row["maintenance_id"])
+
+
 _COLUMNS: Final[Columns] = {
     "NOTIFICATION ID": "notification_id",
     "TARGET": "target",
     "PHASE": "phase",
-    "EVENT ID": "event_id",
+    "SUBJECT": _subject,
     "STATUS": "status",
     "ATTEMPTS": "attempts",
     "PROBLEM": "problem",
@@ -33,7 +40,7 @@ _DETAILS: Final[Columns] = {
     "notification id": "notification_id",
     "target": "target",
     "phase": "phase",
-    "event id": "event_id",
+    "subject": _subject,
     "status": "status",
     "next attempt": lambda row: wall_time_of(row["next_attempt_at"]),
 }

@@ -249,7 +249,7 @@ class ConfinedReading:
     def notification(self, notification_id: str) -> Notification | None:
         """Return a message about an event of the scopes."""
         message = self._all.notification(notification_id)
-        return message if message is not None and self.event(message.event_id) else None
+        return message if message and self.event(EventId(message.subject)) else None
 
     def notifications(
         self,
@@ -279,7 +279,7 @@ class ConfinedReading:
 
     audit = token = tokens = ledger_after = superseded_documents = refuse
     superseded_memberships = prepare_topology = refuse
-    next_notifications = targets_waited_for = refuse
+    next_notifications = targets_waited_for = told = refuse
 
     def _chosen(self, asked: Iterable[ScopeId] | None) -> tuple[ScopeId, ...]:
         own = self._principal
@@ -384,7 +384,7 @@ class ConfinedTransaction(ConfinedReading):
 
     def put_notification(self, notification: Notification) -> None:
         """Add or change a message about an event of the scopes."""
-        if self.event(notification.event_id) is None:
+        if self.event(EventId(notification.subject)) is None:
             self.refuse()
         self._tx.put_notification(notification)
 
@@ -396,7 +396,7 @@ class ConfinedTransaction(ConfinedReading):
         """Keep what the caller was answered."""
         self._tx.put_answer(answer)
 
-    put_schedule = remove_schedule = ConfinedReading.refuse
+    put_schedule = remove_schedule = put_told = ConfinedReading.refuse
     put_topology = put_scenario_run = put_token = put_setting = ConfinedReading.refuse
     put_polls = put_showings = prune_showings = ConfinedReading.refuse
     put_polled_at = put_simulated_impact = next_epoch = check_epoch = ConfinedReading.refuse

@@ -29,10 +29,11 @@ T = TypeVar("T")
 
 
 class NotificationView(View):
-    """One message to one target."""
+    """One message to one target, about an event or about a Maintenance."""
 
     notification_id: str
-    event_id: str
+    event_id: str | None
+    maintenance_id: str | None
     phase: Phase
     target: str
     status: NotificationStatus

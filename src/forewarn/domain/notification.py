@@ -7,13 +7,13 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.names import names_scope
+from forewarn.domain.names import MaintenanceId, ScopeId, names_scope
 from forewarn.domain.policy import Policy, is_approved
 from forewarn.protocol.vocabulary import EventId, EventType
 
 
 class Phase(StrEnum):
-    """What has become of an event, as far as people are told."""
+    """What has become of an event or of a Maintenance, as far as people are told."""
 
     SCHEDULED = "scheduled"
     APPROVED = "approved"
@@ -23,7 +23,31 @@ class Phase(StrEnum):
     FINISHED = "finished"
     FAILED = "failed"
     CANCELED = "canceled"
+    STEP_FAILED = "step_failed"
+    GATE_SHUT = "gate_shut"
+    PAUSED = "paused"
+    HELD = "held"
+    RESUMED = "resumed"
+    COMPLETED = "completed"
+    ABORTED = "aborted"
 
+    @property
+    def is_of_maintenance(self) -> bool:
+        """Whether it is about a Maintenance, and not about an event."""
+        return self in _OF_MAINTENANCES
+
+
+_OF_MAINTENANCES: Final = frozenset(
+    {
+        Phase.STEP_FAILED,
+        Phase.GATE_SHUT,
+        Phase.PAUSED,
+        Phase.HELD,
+        Phase.RESUMED,
+        Phase.COMPLETED,
+        Phase.ABORTED,
+    }
+)
 
 PHASES: Final[Mapping[tuple[str, Outcome | None], Phase]] = {
     ("scheduled", None): Phase.SCHEDULED,
@@ -35,7 +59,7 @@ PHASES: Final[Mapping[tuple[str, Outcome | None], Phase]] = {
     ("completed", Outcome.FAILED): Phase.FAILED,
     ("canceled", None): Phase.CANCELED,
 }
-"""The phase for each word of the ledger and outcome; anything else is nobody's news."""
+"""The phase of an event for each word of the ledger and outcome; anything else is no news."""
 
 
 class NotificationStatus(StrEnum):
@@ -58,25 +82,28 @@ class Target:
     event_types: tuple[EventType, ...] = ()
     phases: tuple[Phase, ...] = ()
 
-    def wants(self, event: ScheduledEvent, phase: Phase) -> bool:
+    def wants(self, phase: Phase, event_type: EventType, scope_ids: Iterable[ScopeId]) -> bool:
+        """Tell whether it wants to know of *phase*; one of *scope_ids* is enough."""
         return (
             (not self.phases or phase in self.phases)
-            and (not self.event_types or event.event_type in self.event_types)
+            and (not self.event_types or event_type in self.event_types)
             and (
-                not self.scopes or any(names_scope(scope, event.scope_id) for scope in self.scopes)
+                not self.scopes
+                or any(names_scope(scope, id_) for id_ in scope_ids for scope in self.scopes)
             )
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """One message to one target. *data* is the event as it was; times of attempts are real.
+    """One message to one target. *data* is its subject as it was; times of attempts are real.
 
-    Messages about one event to one target are delivered in the order they were written.
+    The *subject* is the id of an event or of a Maintenance. Messages about one subject to one
+    target are delivered in the order they were written.
     """
 
     notification_id: str
-    event_id: EventId
+    subject: str
     phase: Phase
     target: str
     data: Mapping[str, object]
@@ -87,6 +114,16 @@ class Notification:
     attempts: int = 0
     ended_at: datetime | None = None
     problem: str = ""
+
+    @property
+    def event_id(self) -> EventId | None:
+        """The event that it is about, if it is about one."""
+        return None if self.phase.is_of_maintenance else EventId(self.subject)
+
+    @property
+    def maintenance_id(self) -> MaintenanceId | None:
+        """The Maintenance that it is about, if it is about one."""
+        return MaintenanceId(self.subject) if self.phase.is_of_maintenance else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,13 +166,6 @@ def phase_of(
     ):
         return None
     return phase
-
-
-def targets_of(
-    targets: Iterable[Target], event: ScheduledEvent, phase: Phase
-) -> tuple[Target, ...]:
-    """Return who is told that *event* has come to *phase*."""
-    return tuple(target for target in targets if target.wants(event, phase))
 
 
 def after_attempt(

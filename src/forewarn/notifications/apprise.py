@@ -17,6 +17,11 @@ _KINDS: Final = {
     Phase.FINISHED: "success",
     Phase.FAILED: "failure",
     Phase.OVERDUE: "warning",
+    Phase.STEP_FAILED: "failure",
+    Phase.HELD: "failure",
+    Phase.GATE_SHUT: "warning",
+    Phase.PAUSED: "warning",
+    Phase.ABORTED: "warning",
 }
 _SHORTEST_SECRET: Final = 4
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from forewarn.domain.notification import Notification, Phase
 
-TYPE_PREFIX: Final = "io.forewarn.event."
+TYPE_PREFIX: Final = "io.forewarn."
 
 SENTENCES: Final[Mapping[Phase, str]] = {
     Phase.SCHEDULED: "{event_type} of {resources} is scheduled, not before {not_before}.",
@@ -17,6 +17,14 @@ SENTENCES: Final[Mapping[Phase, str]] = {
     Phase.FINISHED: "{event_type} of {resources} is finished.",
     Phase.FAILED: "{event_type} of {resources} has failed.",
     Phase.CANCELED: "{event_type} of {resources} is canceled.",
+    Phase.STEP_FAILED: "{event_type} maintenance has failed on {place}.",
+    Phase.GATE_SHUT: "{event_type} maintenance waits: the gate {gate} is shut.",
+    Phase.PAUSED: "{event_type} maintenance is paused.",
+    Phase.HELD: "{event_type} maintenance is held and does not continue until somebody acts. "
+    "Try: forewarn maintenance explain {maintenance_id}",
+    Phase.RESUMED: "{event_type} maintenance continues.",
+    Phase.COMPLETED: "{event_type} maintenance has ended: {outcome}.",
+    Phase.ABORTED: "{event_type} maintenance is aborted.",
 }
 """What people read first, by phase."""
 
@@ -27,8 +35,8 @@ def cloud_event(notification: Notification, source: str) -> dict[str, Any]:
         "specversion": "1.0",
         "id": notification.notification_id,
         "source": source,
-        "type": f"{TYPE_PREFIX}{notification.phase}",
-        "subject": notification.event_id,
+        "type": f"{TYPE_PREFIX}{_noun(notification)}.{notification.phase}",
+        "subject": notification.subject,
         "time": notification.maintenance_time.astimezone(UTC).isoformat().replace("+00:00", "Z"),
         "datacontenttype": "application/json",
         "data": {"phase": notification.phase, **notification.data},
@@ -38,6 +46,10 @@ def cloud_event(notification: Notification, source: str) -> dict[str, Any]:
 def title_of(notification: Notification) -> str:
     """Return one line for people."""
     data = notification.data
+    if notification.phase.is_of_maintenance:
+        phase = notification.phase.replace("_", " ")
+        about = data["place"] or data["gate"] or data["description"]
+        return f"[forewarn] {data['event_type']} maintenance {phase}: {about}"
     return f"[forewarn] {data['event_type']} {notification.phase}: {_listed(data['resources'])}"
 
 
@@ -45,9 +57,9 @@ def text_of(notification: Notification) -> str:
     """Return all that people need to know, a few lines."""
     data = notification.data
     words = {key: _listed(value) for key, value in data.items()}
-    moments = {key: _time(data[key]) for key in ("not_before", "started_at")}
+    moments = {key: _time(data.get(key)) for key in ("not_before", "started_at")}
     lines = [SENTENCES[notification.phase].format_map({**words, **moments})]
-    lines += [f"{name}: {words[key]}" for name, key in _LINES.items() if words[key]]
+    lines += [f"{name}: {words[key]}" for name, key in _LINES.items() if words.get(key)]
     return "\n".join(lines)
 
 
@@ -55,14 +67,24 @@ _LINES: Final = {
     "Description": "description",
     "Detail": "detail",
     "Scope": "scope_id",
+    "Places": "places",
     "By": "who",
     "EventId": "event_id",
+    "Maintenance": "maintenance_id",
 }
+
+
+def _noun(notification: Notification) -> str:
+    return "maintenance" if notification.phase.is_of_maintenance else "event"
 
 
 def _listed(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
+    if isinstance(value, dict):
+        return ", ".join(
+            f"{number} {name.replace('_', ' ')}" for name, number in value.items() if number
+        )
     return "" if value is None else str(value)
 
 

@@ -18,7 +18,9 @@ from forewarn.domain.event import (
     schedule,
     start,
 )
-from forewarn.domain.names import ScopeId, VmName
+from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
+from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
+from forewarn.domain.news import News
 from forewarn.domain.notification import (
     Delivery,
     Notification,
@@ -32,7 +34,8 @@ from forewarn.domain.notification import (
 )
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
-from forewarn.operations.views import describe_change
+from forewarn.operations.telling import describe_news
+from forewarn.operations.views import describe_change, describe_maintenance
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventSource, EventType, event_id
 
@@ -114,7 +117,22 @@ def example_notification(
     at: datetime,
     phase: Phase = Phase.SCHEDULED,
 ) -> Notification:
-    """Return a message about an event that there is not, but that has come to *phase*."""
+    """Return a message about something that there is not, but that has come to *phase*."""
+    described = _example_maintenance if phase.is_of_maintenance else _example_event
+    subject, data = described(target, phase, now)
+    return Notification(
+        notification_id=notification_id,
+        subject=subject,
+        phase=phase,
+        target=target,
+        data={**data, "who": who, "detail": "test"},
+        created_at=at,
+        maintenance_time=now,
+        next_attempt_at=at,
+    )
+
+
+def _example_event(target: str, phase: Phase, now: datetime) -> tuple[str, dict[str, object]]:
     share = Share(
         scope_id=ScopeId("virtual-machine/example"),
         update_domain=0,
@@ -124,20 +142,30 @@ def example_notification(
         event_type=EventType.REBOOT,
         event_source=EventSource.PLATFORM,
         share=share,
-        description=f"A test of the notification target {target}: nothing will happen.",
+        description=_EXAMPLE.format(target),
     )
     scheduled = schedule(draft, event_id=event_id(_NO_EVENT), now=now, notice=_NOTICE)
     event = _LIVES[phase](scheduled, now)
-    return Notification(
-        notification_id=notification_id,
-        event_id=event.event_id,
-        phase=phase,
-        target=target,
-        data={**describe_change(event), "who": who, "detail": "test"},
-        created_at=at,
-        maintenance_time=now,
-        next_attempt_at=at,
+    return event.event_id, describe_change(event)
+
+
+def _example_maintenance(target: str, phase: Phase, now: datetime) -> tuple[str, dict[str, object]]:
+    maintenance = Maintenance(
+        maintenance_id=MaintenanceId(_NO_EVENT),
+        event_type=EventType.REBOOT,
+        started_at=now,
+        description=_EXAMPLE.format(target),
+        hosts=(HostName("example"),),
+        is_aborted=phase is Phase.ABORTED,
+        finished_at=now if phase in _EXAMPLE_OUTCOMES else None,
+        outcome=_EXAMPLE_OUTCOMES.get(phase),
     )
+    news = News(
+        phase=phase,
+        place="example" if phase is Phase.STEP_FAILED else "",
+        gate="example" if phase is Phase.GATE_SHUT else "",
+    )
+    return _NO_EVENT, describe_news(describe_maintenance(maintenance, {}), news, "")
 
 
 def find_target(targets: Collection[Target], name: str) -> Target:
@@ -182,6 +210,11 @@ def prune_outbox(tx: Transaction, *, now: datetime) -> int:
 
 
 _NOT_CONFIGURED: Final = "The target is not configured any more."
+_EXAMPLE_OUTCOMES: Final = {
+    Phase.COMPLETED: MaintenanceOutcome.SUCCEEDED,
+    Phase.ABORTED: MaintenanceOutcome.ABORTED,
+}
+_EXAMPLE: Final = "A test of the notification target {}: nothing will happen."
 _NO_EVENT: Final = "00000000-0000-0000-0000-000000000000"
 _NO_VM: Final = VmName("example")
 _NOTICE: Final = timedelta(minutes=15)
@@ -202,7 +235,7 @@ _LIVES: Final[Mapping[Phase, Callable[[ScheduledEvent, datetime], ScheduledEvent
     Phase.FAILED: lambda event, now: _end(event, Outcome.FAILED, now),
     Phase.CANCELED: lambda event, now: cancel(event, now=now),
 }
-"""How an event that was just scheduled comes to each phase."""
+"""How an event that was just scheduled comes to each of its phases."""
 
 
 def _find(reading: Reading, notification_id: str) -> Notification:

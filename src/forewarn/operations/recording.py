@@ -1,11 +1,11 @@
 """What every change of an event writes: the event, its scope's document, ledger and audit."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import soaks_until
-from forewarn.domain.notification import Notification, phase_of, targets_of
+from forewarn.domain.notification import Notification, Phase, phase_of
 from forewarn.domain.policy import Policy
 from forewarn.domain.publication import publish
 from forewarn.operations.context import Context
@@ -76,17 +76,25 @@ def _messages(tx: Transaction, context: Context, deed: Deed) -> Iterator[Notific
     if phase is None:
         return
     data = {**describe_change(event), "who": context.who, "detail": deed.detail or event.reason}
-    for target in targets_of(context.rules.targets, event, phase):
-        yield Notification(
-            notification_id=context.new_id().lower(),
-            event_id=event.event_id,
-            phase=phase,
-            target=target.name,
-            data=data,
-            created_at=context.at,
-            maintenance_time=context.now,
-            next_attempt_at=context.at,
-        )
+    for target in context.rules.targets:
+        if target.wants(phase, event.event_type, (event.scope_id,)):
+            yield new_notification(context, event.event_id, phase, target.name, data)
+
+
+def new_notification(
+    context: Context, subject: str, phase: Phase, target: str, data: Mapping[str, object]
+) -> Notification:
+    """Return a message to *target*, to be delivered at once."""
+    return Notification(
+        notification_id=context.new_id().lower(),
+        subject=subject,
+        phase=phase,
+        target=target,
+        data=data,
+        created_at=context.at,
+        maintenance_time=context.now,
+        next_attempt_at=context.at,
+    )
 
 
 def record_audit(

@@ -1,9 +1,11 @@
-"""Events in words that JSON has, for everybody who shows them."""
+"""Events and Maintenances in words that JSON has, for everybody who shows them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.failures import Standing
+from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.topology import resource_names
 from forewarn.ports.store import LedgerEntry
 
@@ -51,6 +53,22 @@ def describe_change(event: ScheduledEvent) -> dict[str, object]:
         "ended_at": _moment(event.ended_at),
         "outcome": event.outcome,
         "reason": event.reason,
+    }
+
+
+def describe_maintenance(
+    maintenance: Maintenance, places: Mapping[Standing, int]
+) -> dict[str, object]:
+    """Return *maintenance* as those who are notified see it; *places* are counted already."""
+    return {
+        "maintenance_id": maintenance.maintenance_id,
+        "event_type": maintenance.event_type,
+        "description": maintenance.description,
+        "hosts": list(maintenance.hosts),
+        "started_at": _moment(maintenance.started_at),
+        "finished_at": _moment(maintenance.finished_at),
+        "outcome": maintenance.outcome,
+        "places": {standing.name.lower(): places.get(standing, 0) for standing in Standing},
     }
 
 

@@ -19,6 +19,7 @@ from forewarn.domain.names import (
     ScopeId,
     VmName,
 )
+from forewarn.domain.news import Told
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
@@ -246,6 +247,10 @@ class Reading(Protocol):
         self, maintenance_ids: Iterable[MaintenanceId]
     ) -> tuple[HostOperation, ...]: ...
 
+    def told(self) -> tuple[Told, ...]:
+        """Return what people know of Maintenances that are not finished."""
+        ...
+
     def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None: ...
 
     def scenario_runs(
@@ -334,7 +339,7 @@ class Reading(Protocol):
         ...
 
     def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
-        """Return the first waiting message of each event for *target*, soonest first."""
+        """Return the first waiting message of each subject for *target*, soonest first."""
         ...
 
     def targets_waited_for(self) -> tuple[str, ...]:
@@ -354,6 +359,10 @@ class Transaction(Reading, Protocol):
     def put_maintenance(self, maintenance: Maintenance) -> None: ...
 
     def put_operation(self, operation: HostOperation) -> None: ...
+
+    def put_told(self, told: Told) -> None:
+        """Remember what people know of a Maintenance."""
+        ...
 
     def put_scenario_run(self, run: ScenarioRun) -> None: ...
 

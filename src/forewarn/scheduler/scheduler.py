@@ -32,6 +32,7 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import status
 from forewarn.operations.context import Context
 from forewarn.operations.snapshots import Knowledge, look
+from forewarn.operations.telling import has_news
 from forewarn.ports.executor import Executor
 from forewarn.ports.gate import Gates
 from forewarn.ports.host_worker import HostWorker
@@ -47,7 +48,7 @@ from forewarn.protocol.vocabulary import EventId
 from forewarn.scheduler.asking import Asking
 from forewarn.scheduler.host_tasks import HostTasks
 from forewarn.scheduler.reporting import report_impact, report_steps
-from forewarn.scheduler.tick import Turn, decide_and_record
+from forewarn.scheduler.tick import Turn, decide_and_record, look_and_tell
 
 log: Final[FilteringBoundLogger] = structlog.get_logger()
 
@@ -184,6 +185,7 @@ class Scheduler:
             while due := self._decide(seen, now):
                 seen = self._act(seen, due)
                 now = self._context().now
+            self._tell(seen)
             self._lull = Lull(seen, now)
             return self._lull
 
@@ -198,6 +200,14 @@ class Scheduler:
             move_to(target)
             self.settle()
             return target
+
+    def _tell(self, seen: Snapshot) -> None:
+        # When nothing is due: only then is it plain that a Maintenance is held.
+        if not seen.maintenances:
+            return
+        context, known = self._context(), self.known
+        if self._store.read(lambda reading: has_news(reading, context, seen)):
+            self._store.write(lambda tx: look_and_tell(tx, context, known, epoch=self.epoch))
 
     def _decide(self, seen: Snapshot, now: datetime) -> Decisions:
         due = decide(seen, now)

@@ -15,6 +15,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.operations.schedules import meet_occurrences
 from forewarn.operations.snapshots import Knowledge, look
+from forewarn.operations.telling import tell_ending, tell_news
 from forewarn.ports.store import LedgerEntry, Transaction
 
 
@@ -51,6 +52,8 @@ def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, ep
     record_events(tx, context, _deeds(before, after, decisions))
     for maintenance_id, maintenance in after.maintenances.items():
         if maintenance != met.maintenances[maintenance_id]:
+            # Told first: once it is finished, what people knew of it is not looked up any more.
+            tell_ending(tx, context, after, maintenance)
             tx.put_maintenance(maintenance)
             outcome = maintenance.outcome or ""
             record_audit(tx, context, "maintenance finish", maintenance_id, detail=outcome)
@@ -59,6 +62,12 @@ def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, ep
             tx.put_operation(operation)
     _record_scenarios(tx, context, before, after, decisions)
     return Turn(before=before, decisions=decisions, after=without_ended(after))
+
+
+def look_and_tell(tx: Transaction, context: Context, known: Knowledge, *, epoch: int) -> None:
+    """Write messages about Maintenances, from what is committed now, under the lease *epoch*."""
+    tx.check_epoch(epoch)
+    tell_news(tx, context, look(tx, known, context.rules))
 
 
 def _deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[Deed]:

@@ -18,6 +18,7 @@ from forewarn.domain.names import (
     VmName,
     name_key,
 )
+from forewarn.domain.news import Told
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
@@ -164,6 +165,10 @@ class SqlReading:
         wanted = list(maintenance_ids)
         return self._operations(statements.OPERATIONS_OF_MAINTENANCES, maintenance_ids=wanted)
 
+    def told(self) -> tuple[Told, ...]:
+        """Return what people know of Maintenances that are not finished."""
+        return tuple(Told(**row) for row in self._rows(statements.TOLD))
+
     def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None:
         """Return one run of a scenario."""
         row = self._row(statements.SCENARIO_RUN, run_id=run_id)
@@ -304,7 +309,7 @@ class SqlReading:
         return tuple(Notification(**row) for row in rows)
 
     def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
-        """Return the first waiting message of each event for *target*, soonest first."""
+        """Return the first waiting message of each subject for *target*, soonest first."""
         return self._notifications(statements.NEXT_NOTIFICATIONS, target=target, limit=limit)
 
     def targets_waited_for(self) -> tuple[str, ...]:

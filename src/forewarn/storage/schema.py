@@ -41,6 +41,7 @@ REVISIONS: Final = (
     "0011",
     "0012",
     "0013",
+    "0014",
 )
 """Every migration, oldest first; a test compares it with the scripts."""
 

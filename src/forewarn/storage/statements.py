@@ -47,6 +47,7 @@ from forewarn.storage.tables import (
     simulated_impacts,
     soaks,
     tokens,
+    told,
     vm_polls,
 )
 
@@ -160,6 +161,7 @@ PUT_DOCUMENT: Final = PreparedInsert(_next_document())
 PUT_MEMBERSHIP: Final = PreparedInsert(upsert(memberships, "vm", "since"))
 PUT_PREVIEW_WIRE: Final = PreparedInsert(upsert(preview_wires, "since"))
 PUT_SHOWING: Final = PreparedInsert(upsert(showings, "recorded_at"))
+PUT_TOLD: Final = PreparedInsert(upsert(told, "maintenance_id"))
 PUT_POLL: Final = PreparedInsert(upsert(polls, "scope_id"))
 PUT_VM_POLL: Final = PreparedInsert(upsert(vm_polls, "vm"))
 PUT_SOAK: Final = PreparedInsert(upsert(soaks, "scope_id"))
@@ -278,6 +280,9 @@ SCENARIO_RUNS: Final = columns_select(scenario_runs).order_by(scenario_runs.c.se
 FINISHED_SCENARIO_RUNS: Final = SCENARIO_RUNS.where(scenario_runs.c.finished_at.is_not(None))
 UNFINISHED_SCENARIO_RUNS: Final = SCENARIO_RUNS.where(scenario_runs.c.finished_at.is_(None))
 
+TOLD: Final = select(told).where(
+    told.c.maintenance_id == maintenances.c.maintenance_id, maintenances.c.finished_at.is_(None)
+)
 SCHEDULES: Final = columns_select(schedules).order_by(schedules.c.sequence)
 REMOVE_SCHEDULE: Final = delete(schedules).where(schedules.c.name == bindparam("gone_name"))
 
@@ -350,7 +355,7 @@ NOTIFICATION: Final = columns_select(outbox).where(
     outbox.c.notification_id == bindparam("notification_id")
 )
 NOTIFICATIONS: Final = columns_select(outbox)
-IS_ABOUT_EVENT: Final = outbox.c.event_id == events.c.event_id
+IS_ABOUT_EVENT: Final = outbox.c.subject == events.c.event_id
 HAS_NOTIFICATION_STATUS: Final = outbox.c.status == bindparam("status")
 _WAITING: Final = literal(NotificationStatus.WAITING, outbox.c.status.type)
 _EARLIER: Final = outbox.alias("earlier")
@@ -362,7 +367,7 @@ NEXT_NOTIFICATIONS: Final = (
         ~exists().where(
             _EARLIER.c.status == _WAITING,
             _EARLIER.c.target == outbox.c.target,
-            _EARLIER.c.event_id == outbox.c.event_id,
+            _EARLIER.c.subject == outbox.c.subject,
             _EARLIER.c.sequence < outbox.c.sequence,
         ),
     )

@@ -329,13 +329,23 @@ schedules: Final = Table(
     Column("occurrences", Occurrences, nullable=False),
 )
 
+# What people know of a Maintenance, so that they are told once.
+told: Final = Table(
+    "told",
+    metadata,
+    Column("maintenance_id", String, primary_key=True),
+    Column("stopped", Word(Phase)),
+    Column("gates", Names, nullable=False),
+    Column("places", Names, nullable=False),
+)
+
 # Messages that wait, and for a while those that do not.
 outbox: Final = Table(
     "outbox",
     metadata,
     Column("sequence", WholeNumber, primary_key=True),
     Column("notification_id", String, nullable=False, unique=True),
-    Column("event_id", String, nullable=False),
+    Column("subject", String, nullable=False),
     Column("phase", Word(Phase), nullable=False),
     Column("target", String, nullable=False),
     Column("data", JSON, nullable=False),
@@ -346,7 +356,7 @@ outbox: Final = Table(
     Column("attempts", Integer, nullable=False),
     Column("ended_at", Moment),
     Column("problem", String, nullable=False),
-    Index(None, "status", "target", "event_id"),
+    Index(None, "status", "target", "subject"),
     Index(None, "status", "ended_at"),
 )
 

@@ -12,6 +12,7 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import ScheduleName, ScopeId, VmName, name_key
+from forewarn.domain.news import Told
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
@@ -80,6 +81,10 @@ class SqlTransaction(SqlReading):
     def put_operation(self, operation: HostOperation) -> None:
         """Add *operation*, or replace what is known of it."""
         statements.PUT_OPERATION.run(self._connection, *_operation_values(operation))
+
+    def put_told(self, told: Told) -> None:
+        """Remember what people know of a Maintenance."""
+        statements.PUT_TOLD.run(self._connection, *_told_values(told))
 
     def put_scenario_run(self, run: ScenarioRun) -> None:
         """Add *run*, or replace what is known of it."""
@@ -226,6 +231,7 @@ _schedule_values: Final = attrgetter(*statements.PUT_SCHEDULE.names)
 _token_values: Final = attrgetter(*statements.PUT_TOKEN.names)
 _answer_values: Final = attrgetter(*statements.PUT_ANSWER.names)
 _ledger_values: Final = attrgetter(*statements.APPEND_LEDGER.names)
+_told_values: Final = attrgetter(*statements.PUT_TOLD.names)
 _notification_values: Final = attrgetter(*statements.PUT_NOTIFICATION.names)
 _audit_values: Final = attrgetter(*statements.APPEND_AUDIT.names)
 _impact_values: Final = attrgetter(*statements.PUT_SIMULATED_IMPACT.names)

@@ -118,7 +118,7 @@ def test_pages_of_notifications_go_back_in_time(api: httpx2.Client, store: Store
             tx.put_notification(
                 Notification(
                     notification_id=each,
-                    event_id=event_id,
+                    subject=event_id,
                     phase=Phase.SCHEDULED,
                     target="ops",
                     data={},

@@ -472,7 +472,7 @@ def test_confined_transaction_knows_neither_messages_nor_history_of_others(
 def message_about(event_id: EventId) -> Notification:
     return Notification(
         notification_id=f"about-{event_id}",
-        event_id=event_id,
+        subject=event_id,
         phase=Phase.SCHEDULED,
         target="ops",
         data={},

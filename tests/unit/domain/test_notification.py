@@ -27,7 +27,6 @@ from forewarn.domain.notification import (
     Target,
     after_attempt,
     phase_of,
-    targets_of,
     try_again,
 )
 from forewarn.domain.policy import ApprovalPolicy, Policy
@@ -41,7 +40,7 @@ REFUSED = Delivery(is_delivered=False, answer="The receiver answers 503.")
 def message(event: ScheduledEvent, now: datetime) -> Notification:
     return Notification(
         notification_id="n1",
-        event_id=event.event_id,
+        subject=event.event_id,
         phase=Phase.SCHEDULED,
         target="ops",
         data={},
@@ -57,7 +56,7 @@ def vote(event: ScheduledEvent, vm: str, now: datetime) -> ScheduledEvent:
 
 
 def test_every_phase_has_a_cause() -> None:
-    assert set(PHASES.values()) == set(Phase)
+    assert set(PHASES.values()) == {phase for phase in Phase if not phase.is_of_maintenance}
 
 
 def test_life_of_an_event_is_told_phase_by_phase(event: ScheduledEvent, now: datetime) -> None:
@@ -115,7 +114,7 @@ def test_approval_is_news_when_it_is_the_last_that_was_missing(
 def test_target_is_told_what_it_wants(
     event: ScheduledEvent, target: Target, *, wants: bool
 ) -> None:
-    assert targets_of([target], event, Phase.STARTED) == ((target,) if wants else ())
+    assert target.wants(Phase.STARTED, event.event_type, (event.scope_id,)) is wants
 
 
 def test_delivered_message_has_ended(message: Notification, now: datetime) -> None:

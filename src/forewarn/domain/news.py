@@ -1,0 +1,128 @@
+"""What there is to tell about a Maintenance, beyond what is told about its events."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from forewarn.domain.failures import Standing, find_failures, find_standings
+from forewarn.domain.gate import Answer, GateStatus
+from forewarn.domain.maintenance import (
+    Maintenance,
+    MaintenanceStatus,
+    own_events,
+    remaining_steps,
+)
+from forewarn.domain.names import MaintenanceId, ScopeId
+from forewarn.domain.notification import Phase
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.walk import is_under_way, status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What people know of a Maintenance: what stops it, shut gates, and places that failed.
+
+    *stopped* is PAUSED or HELD. It is kept with the messages, so that each is written once.
+    """
+
+    maintenance_id: MaintenanceId
+    stopped: Phase | None = None
+    gates: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What has become of a Maintenance, where it is about a host or scope or about a gate."""
+
+    phase: Phase
+    place: str = ""
+    gate: str = ""
+    detail: str = ""
+
+
+def find_news(
+    maintenance: Maintenance, told: Told, snapshot: Snapshot, now: datetime
+) -> tuple[Told, tuple[News, ...]]:
+    """Return what people know once they are told the news, and these."""
+    failures = find_failed_places(maintenance, snapshot)
+    answers = _answers_of(maintenance, snapshot)
+    shut = {gate: each for gate, each in answers.items() if each.status is GateStatus.SHUT}
+    # Aborted is neither paused nor held, nor does it go on: its end is told.
+    is_aborted = maintenance.is_aborted
+    stopped = told.stopped if is_aborted else _what_stops(maintenance, snapshot, now)
+    news = (
+        *failure_news(told, failures),
+        *(
+            News(phase=Phase.GATE_SHUT, gate=gate, detail=answer.output)
+            for gate, answer in shut.items()
+            if gate not in told.gates
+        ),
+        *(() if stopped is told.stopped else (News(phase=stopped or Phase.RESUMED),)),
+    )
+    # A gate that is being asked again has not opened.
+    gates = {gate for gate in told.gates if gate in answers and gate not in shut}
+    asked = {gate for gate in gates if answers[gate].status is GateStatus.ASKING}
+    after = Told(
+        maintenance_id=maintenance.maintenance_id,
+        stopped=stopped,
+        gates=tuple(sorted(asked | shut.keys())),
+        places=tuple(sorted(failures)),
+    )
+    return after, news
+
+
+def failure_news(told: Told, failures: dict[str, str]) -> Iterator[News]:
+    """Yield the places that failed and of which people do not know, each with its reason."""
+    for place, reason in failures.items():
+        if place not in told.places:
+            yield News(phase=Phase.STEP_FAILED, place=place, detail=reason)
+
+
+def find_failed_places(maintenance: Maintenance, snapshot: Snapshot) -> dict[str, str]:
+    """Return each host, or scope, that waits to be retried or skipped, and why."""
+    events, operations = snapshot.events.values(), snapshot.operations.values()
+    return {
+        failure.place: failure.reason for failure in find_failures(maintenance, events, operations)
+    }
+
+
+def count_places(maintenance: Maintenance, snapshot: Snapshot) -> Counter[Standing]:
+    """Count the hosts, or scopes, of *maintenance* by where it is with each."""
+    events, operations = snapshot.events.values(), snapshot.operations.values()
+    left = remaining_steps(maintenance, snapshot.topology, events, operations)
+    waiting = (step.place for step in left)
+    return Counter(find_standings(maintenance, events, operations, waiting).values())
+
+
+def scopes_of(maintenance: Maintenance, snapshot: Snapshot) -> Iterable[ScopeId]:
+    """Return every scope that *maintenance* touches, or has touched."""
+    resources, hosts = set(maintenance.resources), set(maintenance.hosts)
+    now = {
+        vm.scope_id
+        for vm in snapshot.topology.virtual_machines.values()
+        if vm.name in resources or vm.host in hosts
+    }
+    return now | {event.scope_id for event in own_events(maintenance, snapshot.events.values())}
+
+
+def _answers_of(maintenance: Maintenance, snapshot: Snapshot) -> dict[str, Answer]:
+    """Return what each gate said; of several answers, that which holds a step back."""
+    answers: dict[str, Answer] = {}
+    for question, answer in snapshot.answers.items():
+        if question.maintenance_id == maintenance.maintenance_id:
+            known = answers.get(question.gate)
+            if known is None or known.status is not GateStatus.SHUT:
+                answers[question.gate] = answer
+    return answers
+
+
+def _what_stops(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> Phase | None:
+    if maintenance.is_paused:
+        return Phase.PAUSED
+    # Cheaper than to walk, and enough while everything goes well.
+    if is_under_way(maintenance, snapshot):
+        return None
+    is_held = status(maintenance, snapshot, now) is MaintenanceStatus.HELD
+    return Phase.HELD if is_held else None
