@@ -43,13 +43,12 @@ class HostTask:
     @property
     def name(self) -> str:
         """What tells it from the other tasks of its operation."""
-        match self.kind:
-            case HostTaskKind.WORK:
-                return self.kind
-            case HostTaskKind.VERIFY:
-                return f"{self.kind}-{self.attempt}"
-            case HostTaskKind.RETURN:
-                return f"{self.kind}-{self.vm}"
+        which = {
+            HostTaskKind.WORK: "",
+            HostTaskKind.VERIFY: f"-{self.attempt}",
+            HostTaskKind.RETURN: f"-{self.vm}",
+        }
+        return f"{self.kind}{which[self.kind]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
