@@ -145,6 +145,7 @@ def courses(draw: st.DrawFn, topology: Topology) -> Course:
         gates=draw(st.sampled_from([(), (GATE,)])),
         calendar=draw(st.sampled_from([Calendar(), NIGHT])),
         hold_all=draw(st.booleans()),
+        in_order=draw(st.booleans()),
     )
 
 

@@ -98,6 +98,9 @@ Holidays = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Nor on the days of this calendar (.ics).")
 ]
 HolidaysZone = Annotated[str, typer.Option(metavar="ZONE", help="Where these holidays are.")]
+InOrder = Annotated[
+    bool, typer.Option("--in-order", help="Let no step overtake an earlier one of its scopes.")
+]
 HoldAll = Annotated[bool, typer.Option(help="Let one failure hold everything.")]
 
 
@@ -140,6 +143,7 @@ def _read_order(  # noqa: PLR0913 - one for each flag
     holidays: Holidays = None,
     holidays_zone: HolidaysZone = "UTC",
     hold_all: HoldAll = True,
+    in_order: InOrder = False,
 ) -> Order:
     return {
         "event_type": event_type,
@@ -161,6 +165,7 @@ def _read_order(  # noqa: PLR0913 - one for each flag
         "holidays": holidays and read_text(holidays, command="maintenance start"),
         "holidays_zone": holidays_zone,
         "hold_all": hold_all,
+        "in_order": in_order,
     }
 
 

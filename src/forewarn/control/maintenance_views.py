@@ -51,6 +51,7 @@ class MaintenanceOrderRequest(BaseModel):
     )
     holidays_zone: Text = "UTC"
     hold_all: StrictBool = True
+    in_order: StrictBool = False
 
 
 class PlacesRequest(BaseModel):
@@ -144,6 +145,7 @@ class CourseView(View):
     windows: tuple[str, ...]
     blackouts: tuple[str, ...]
     hold_all: bool
+    in_order: bool
 
 
 class MaintenanceSummaryView(CourseView, _IntentView):
@@ -191,6 +193,7 @@ def maintenance_order(request: MaintenanceOrderRequest, today: date) -> Maintena
             blackouts=blackouts,
         ),
         hold_all=request.hold_all,
+        in_order=request.in_order,
     )
     order = MaintenanceOrder(
         event_type=request.event_type,
@@ -217,6 +220,7 @@ def course_view(course: Course) -> CourseView:
         windows=tuple(map(describe, course.calendar.windows)),
         blackouts=tuple(map(describe, course.calendar.blackouts)),
         hold_all=course.hold_all,
+        in_order=course.in_order,
     )
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
+from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import Failure, find_failures
 from forewarn.domain.gate import Answer, GateStatus, Question
@@ -78,7 +79,8 @@ class Brake:
 class Facts:
     """What the brakes go by: the Maintenance, all around it, and the steps that come first.
 
-    *ahead* are the scopes of these, with whether they are stuck there; *places* is how many scopes
+    *ahead* are the scopes of these where they keep their place, with whether they are stuck there,
+    and *held* are scopes in which nothing begins, with the reasons; *places* is how many scopes
     or hosts are taken up by what is in flight or about to be.
     """
 
@@ -116,6 +118,7 @@ class Facts:
             }
         )
         self.ahead: dict[ScopeId, bool] = {}
+        self.held: dict[frozenset[ScopeId], tuple[Brake, ...]] = {}
         self.canaries_ahead: list[bool] = []
         self._openings: dict[timedelta, datetime | None] = {}
 
@@ -305,6 +308,24 @@ BRAKES: Final[tuple[Callable[[Facts, Step], Brake | None], ...]] = (
     _at_once,
 )
 """What may hold the next step of a scope. Gates are asked when none of these does."""
+
+
+_GIVING_WAY: Final = frozenset(
+    {
+        BrakeKind.EARLIER_STEP,
+        BrakeKind.SHARED_HOST,
+        BrakeKind.FAILURE,
+        BrakeKind.BUSY,
+        BrakeKind.CAPACITY,
+        BrakeKind.SOAK,
+    }
+)
+"""What keeps a step from its own scopes or host, and is no reason for later ones to wait."""
+
+
+def keeps_its_place(course: Course, brakes: Iterable[Brake]) -> bool:
+    """Tell whether later steps in the same scopes wait for one that *brakes* hold."""
+    return course.in_order or not any(brake.kind in _GIVING_WAY for brake in brakes)
 
 
 def longest_notice(maintenance: Maintenance, step: Step, snapshot: Snapshot) -> timedelta:

@@ -23,6 +23,7 @@ class Course:
     - *gates*: names of gates, each asked before every step but the first; one that stays shut for
       *gate_patience*, to whichever of them, holds the step until somebody resumes.
     - *calendar*: a step begins only where notice and impact fit in.
+    - *in_order*: no step goes before an earlier one that shares a scope with it, whatever holds it.
     - *hold_all*: one failure holds everything, not only its own scopes.
     """
 
@@ -34,3 +35,4 @@ class Course:
     gate_patience: timedelta = GATE_PATIENCE
     calendar: Calendar = ALWAYS
     hold_all: bool = True
+    in_order: bool = False

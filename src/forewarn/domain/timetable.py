@@ -5,8 +5,6 @@ every gate is open, and events take as long as `Timings` say. Where that does no
 ends, whatever waits for its end never begins.
 """
 
-from bisect import insort
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +13,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final
 
-from forewarn.domain.brakes import BRAKES, BrakeKind, Facts, Release
+from forewarn.domain.brakes import BRAKES, Brake, BrakeKind, Facts, Release, keeps_its_place
 from forewarn.domain.event import Outcome, ScheduledEvent, complete, schedule, start
 from forewarn.domain.forecast import Timings
 from forewarn.domain.maintenance import Maintenance, Step, draft_events, is_canary
@@ -72,8 +70,8 @@ def make_timetable(
 class _Timetable:
     """Where the walk is. Steps are known by their number in the order.
 
-    *queues* are the steps that each scope has before it. A step is *ready* when it comes first in
-    each of its scopes, and none of them is *busy* with another; then the brakes are asked.
+    The brakes are asked about each of the *remaining* steps in order, where no scope is *busy* with
+    another step, or kept for an earlier one.
     """
 
     def __init__(
@@ -88,13 +86,10 @@ class _Timetable:
         self._steps = steps
         self._timings = timings
         self._facts = Facts(maintenance, snapshot, now, taken=())
-        self._queues: dict[ScopeId, deque[int]] = {}
-        for number, step in enumerate(steps):
-            for scope_id in step.scope_ids:
-                self._queues.setdefault(scope_id, deque()).append(number)
         canaries = [step for step in steps if is_canary(maintenance.course, step)]
         self._facts.canaries_ahead = [False] * len(canaries)
-        self._ready: list[int] = []
+        self._remaining = [number for number, step in enumerate(steps) if step.scope_ids]
+        self._woken_at: set[datetime] = set()
         self._busy: set[ScopeId] = set()
         self._under_way: dict[int, set[ScopeId]] = {}
         self._waits: dict[int, tuple[datetime, datetime]] = {}
@@ -113,8 +108,6 @@ class _Timetable:
                 self._at(max(each.ends, self._facts.now), partial(self._free, number, scope_id))
 
     def run(self) -> tuple[Stretch | None, ...]:
-        for number in {queue[0]: None for queue in self._queues.values()}:
-            self._note_if_ready(number)
         self._begin_what_may()
         while self._moments:
             moment = self._moments[0][0]
@@ -125,23 +118,38 @@ class _Timetable:
         return tuple(map(self._stretches.get, range(len(self._steps))))
 
     def _begin_what_may(self) -> None:
-        for number in tuple(self._ready):
-            step, facts = self._steps[number], self._facts
-            brakes = [brake for rule in BRAKES if (brake := rule(facts, step))]
+        kept: set[ScopeId] = set()
+        begun = set()
+        for number in self._remaining:
+            step = self._steps[number]
+            if not (self._busy.isdisjoint(step.scope_ids) and kept.isdisjoint(step.scope_ids)):
+                if self._maintenance.course.in_order:
+                    kept |= step.scope_ids
+                continue
+            brakes = [brake for rule in BRAKES if (brake := rule(self._facts, step))]
             if any(brake.kind is BrakeKind.AT_ONCE for brake in brakes):
-                return  # and so it is for all that follow
-            if any(brake.release is Release.BY_PROGRESS for brake in brakes):
-                continue
-            self._ready.remove(number)
-            if any(brake.release is Release.BY_HAND for brake in brakes):
-                continue
-            moments = [brake.until for brake in brakes if brake.until]
-            if moments:
-                if brakes[0].kind is BrakeKind.CALENDAR:
-                    self._waits.setdefault(number, (facts.now, moments[0]))
-                self._at(min(moments), partial(insort, self._ready, number))
-            else:
+                break  # and so it is for all that follow
+            if not brakes:
+                begun.add(number)
                 self._begin(number, step)
+                continue
+            self._note_wait(number, brakes)
+            if keeps_its_place(self._maintenance.course, brakes):
+                kept |= step.scope_ids
+        if begun:
+            self._remaining = [number for number in self._remaining if number not in begun]
+
+    def _note_wait(self, number: int, brakes: Sequence[Brake]) -> None:
+        """Come back to a step when the first of *brakes* lets go, if they all do so by time."""
+        if any(brake.release is not Release.BY_TIME for brake in brakes):
+            return
+        moments = [brake.until for brake in brakes if brake.until]
+        if brakes[0].kind is BrakeKind.CALENDAR:
+            self._waits.setdefault(number, (self._facts.now, moments[0]))
+        moment = min(moments)
+        if moment not in self._woken_at:
+            self._woken_at.add(moment)
+            self._at(moment, lambda: None)
 
     def _begin(self, number: int, step: Step) -> None:
         now = self._facts.now
@@ -162,11 +170,7 @@ class _Timetable:
         self._note_canaries(step)
         for scope_id, timing in timings.items():
             if timing.lasts is not None:
-                self._at(starts + timing.lasts, partial(self._end, number, scope_id))
-
-    def _end(self, number: int, scope_id: ScopeId) -> None:
-        self._queues[scope_id].popleft()
-        self._free(number, scope_id)
+                self._at(starts + timing.lasts, partial(self._free, number, scope_id))
 
     def _free(self, number: int, scope_id: ScopeId) -> None:
         facts = self._facts
@@ -179,9 +183,6 @@ class _Timetable:
         self._under_way[number].discard(scope_id)
         if not self._under_way[number]:
             facts.places -= 1
-        queue = self._queues.get(scope_id)
-        if queue:
-            self._note_if_ready(queue[0])
 
     def _note_canaries(self, step: Step) -> None:
         """Have the others wait for *step*, if it is a canary: of these the brakes know events."""
@@ -193,12 +194,6 @@ class _Timetable:
             schedule(draft, event_id=_NOBODY, now=self._facts.now, notice=timedelta(0))
             for draft in drafts
         )
-
-    def _note_if_ready(self, number: int) -> None:
-        scope_ids = self._steps[number].scope_ids
-        is_first = all(self._queues[scope_id][0] == number for scope_id in scope_ids)
-        if is_first and self._busy.isdisjoint(scope_ids):
-            insort(self._ready, number)
 
     def _at(self, moment: datetime, do: Callable[[], None]) -> None:
         heappush(self._moments, (moment, next(self._order), do))

@@ -2,8 +2,9 @@
 
 A step that no brake holds may begin. The brakes are tried in the order in which the steps come, for
 what comes first holds what comes later: a step behind another one of its scope waits for that, and
-for nothing else yet. The gates come last: a question is put only when nothing else holds the step,
-so that the answer is fresh when it counts.
+for nothing else yet. Unless the steps are to be taken in order, one that cannot have its scopes now
+gives way to later ones that can. The gates come last: a question is put only when nothing else
+holds the step, so that the answer is fresh when it counts.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Final, TypeAlias
 from forewarn.domain.brakes import (
     BRAKES,
     Brake,
+    BrakeKind,
     Facts,
     Release,
     awaited_question,
@@ -21,6 +23,7 @@ from forewarn.domain.brakes import (
     expected_impact,
     gate_brakes,
     gate_questions,
+    keeps_its_place,
     longest_notice,
 )
 from forewarn.domain.errors import WindowTooShortError
@@ -163,16 +166,31 @@ def is_under_way(maintenance: Maintenance, snapshot: Snapshot) -> bool:
 
 def _reach(facts: Facts, step: Step) -> Stage:
     first = earlier_step(facts, step)
-    brakes = (first,) if first else tuple(brake for rule in BRAKES if (brake := rule(facts, step)))
+    brakes = (first,) if first else _brakes(facts, step)
     questions = () if brakes else gate_questions(facts, step)
     awaited = awaited_question(facts, questions)
     brakes = brakes or gate_brakes(facts, awaited)
     stage = Stage(step=step, brakes=brakes, questions=questions, awaited=awaited)
-    for scope_id in step.scope_ids:
-        facts.ahead[scope_id] = facts.ahead.get(scope_id, False) or stage.is_stuck
+    if keeps_its_place(facts.course, brakes):
+        for scope_id in step.scope_ids:
+            facts.ahead[scope_id] = facts.ahead.get(scope_id, False) or stage.is_stuck
     if is_canary(facts.course, step):
         facts.canaries_ahead.append(stage.is_stuck)
     if not brakes or (awaited and not stage.is_stuck):
         # Whoever asks a gate has a place, or the answer would be old when there is one.
         facts.places += 1
     return stage
+
+
+_OF_SCOPES: Final = frozenset({BrakeKind.FAILURE, BrakeKind.BUSY, BrakeKind.SOAK})
+"""What holds every step in the same scopes."""
+
+
+def _brakes(facts: Facts, step: Step) -> tuple[Brake, ...]:
+    if step.host is None and step.scope_ids in facts.held:
+        # Asked once for each scope: there may be many steps, and many scopes.
+        return facts.held[step.scope_ids]
+    brakes = tuple(brake for rule in BRAKES if (brake := rule(facts, step)))
+    if step.host is None and (held := tuple(each for each in brakes if each.kind in _OF_SCOPES)):
+        facts.held[step.scope_ids] = held
+    return brakes

@@ -266,6 +266,7 @@ def write_course(course: Course) -> dict[str, object]:
         "windows": [_write_window(window) for window in course.calendar.windows],
         "blackouts": [_write_blackout(blackout) for blackout in course.calendar.blackouts],
         "hold_all": course.hold_all,
+        "in_order": course.in_order,
     }
 
 
@@ -284,6 +285,7 @@ def read_course(kept: Mapping[str, Any]) -> Course:
             blackouts=tuple(map(_read_blackout, kept.get("blackouts", ()))),
         ),
         hold_all=kept.get("hold_all", False),
+        in_order=kept.get("in_order", False),
     )
 
 

@@ -232,13 +232,23 @@ def test_next_host_waits_for_every_scope_it_shares_with_the_previous(fleet: Topo
     assert due(BY_HOST, fleet, [web, *ended([db])]) == []
 
 
-def test_waiting_host_is_not_overtaken_in_any_of_its_scopes(fleet: Topology) -> None:
-    """On kvm-3, web-2 waits for web-0, and db-0 with it; so db-1 waits for db-0."""
+def test_waiting_host_is_overtaken_unless_in_order(fleet: Topology) -> None:
+    """On kvm-3, web-2 waits for web-0, and db-0 with it; db-1 on kvm-2 could go before."""
     apart = moved(changed(fleet, without="web-1"), "db-0", host="kvm-3")
+    in_order = replace(BY_HOST, course=Course(in_order=True, hold_all=False))
 
     events = announced(BY_HOST, apart, "web-0")
 
-    assert due(BY_HOST, apart, events) == []
+    assert due(BY_HOST, apart, events) == ["kvm-2: db-1"]
+    assert due(in_order, apart, events) == []
+
+
+def test_hosts_that_share_a_scope_do_not_begin_together(fleet: Topology) -> None:
+    """While kvm-1 gives way, kvm-2 and kvm-3 are free, but for the set that they share."""
+    busy = [replace(event, maintenance_id=None) for event in announced(BY_SCOPE, fleet, "db-0")]
+    apart = moved(fleet, "db-1", host="kvm-9")
+
+    assert due(BY_HOST, apart, busy) == ["kvm-3: web-2 solo"]
 
 
 def test_walk_ends_when_every_step_had_its_turn(fleet: Topology) -> None:
@@ -480,13 +490,16 @@ def test_finished_maintenance_begins_nothing(fleet: Topology) -> None:
 
 
 def test_walk_that_waits_behind_a_held_scope_is_held(fleet: Topology) -> None:
-    """Steps of a scope do not overtake: kvm-3 waits behind kvm-2, which waits for db."""
+    """In order, kvm-3 waits behind kvm-2, which waits for db."""
     web_2 = replace(fleet.virtual_machines[VmName("web-2")], update_domain=2)
     chained = moved(moved(changed(fleet, web_2), "solo", host="kvm-9"), "web-0", host="kvm-9")
     events = ended(announced(BY_HOST, chained, "db-0"), Outcome.FAILED)
 
-    assert due(BY_HOST, chained, events) == []
-    assert status(BY_HOST, chained, events) is MaintenanceStatus.HELD
+    in_order = replace(BY_HOST, course=Course(in_order=True, hold_all=False))
+
+    assert due(in_order, chained, events) == []
+    assert status(in_order, chained, events) is MaintenanceStatus.HELD
+    assert due(BY_HOST, chained, events) == ["kvm-3: web-2"]
 
 
 @pytest.mark.parametrize("hold_all", [True, False])

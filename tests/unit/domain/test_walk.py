@@ -194,7 +194,7 @@ def test_host_with_two_update_domains_of_a_scope_waits_for_somebody(fleet: Topol
     vms = dict(fleet.virtual_machines)
     vms[VmName("web-1")] = replace(vms[VmName("web-1")], host=HostName("kvm-1"))
     shared = replace(fleet, virtual_machines=vms)
-    maintenance = maintenance_of(hosts=("kvm-1", "kvm-3"))
+    maintenance = maintenance_of(hosts=("kvm-1", "kvm-3"), in_order=True)
 
     stages = walk(maintenance, seen(maintenance, shared), NOW)
 
