@@ -619,7 +619,7 @@ def test_scope_in_which_another_maintenance_is_about_to_begin(world: World) -> N
 def test_capacity_while_something_else_is_in_flight(world: World) -> None:
     order = EventOrder(event_type=EventType.REBOOT, resources=("web-2",), started=True)
     (event,) = world.store.write(lambda tx: create_events(tx, world.context(), order))
-    begun = world.start("web", course=Course(min_available=60))
+    begun = world.start("web", course=Course(min_available=60, in_order=True))
 
     (blocker,) = world.explain(begun.maintenance_id).standstill.blockers
 
@@ -634,7 +634,7 @@ def test_capacity_while_somebody_does_something_by_hand(world: World) -> None:
     world.lead(ManualExecutor())
     order = EventOrder(event_type=EventType.REBOOT, resources=("web-2",), started=True)
     (event,) = world.store.write(lambda tx: create_events(tx, world.context(), order))
-    begun = world.start("web", course=Course(min_available=60))
+    begun = world.start("web", course=Course(min_available=60, in_order=True))
 
     assert world.explain(begun.maintenance_id).standstill.verdict.sentence == (
         f"It never goes on unless somebody acts: forewarn event complete {event.event_id}."
