@@ -28,6 +28,7 @@ def print_plan(made: Row) -> None:
         print_table(_shares(made["steps"]), _COLUMNS)
         typer.echo()
     _print_lines("", made["summary"])
+    _print_lines("Warning: ", made["warnings"])
     _print_lines("Conflict: ", (conflict["sentence"] for conflict in made["conflicts"]))
     _print_lines("Note: ", made["remarks"])
     _print_lines("Error: ", (error["detail"] for error in made["errors"]))

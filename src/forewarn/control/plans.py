@@ -57,6 +57,17 @@ class CapacityView(View):
     percent: int
 
 
+class ExposureView(View):
+    """How many of the fleet's machines are out at once at the most, in how many places."""
+
+    out: int
+    fleet: int
+    percent: int
+    places: int
+    is_by_host: bool
+    sentence: str
+
+
 class ForecastView(View):
     """Between when and when all is done, by what events took before."""
 
@@ -96,6 +107,8 @@ class PlanView(View):
 
     steps: tuple[PlannedStepView, ...]
     capacities: tuple[CapacityView, ...]
+    exposure: ExposureView
+    warnings: tuple[str, ...]
     earliest: datetime | None
     latest: datetime | None
     forecast: ForecastView | None
@@ -122,6 +135,8 @@ def _plan_view(made: Plan) -> PlanView:
     return PlanView(
         steps=tuple(map(PlannedStepView.model_validate, made.steps)),
         capacities=tuple(map(CapacityView.model_validate, made.capacities)),
+        exposure=ExposureView.model_validate(made.exposure),
+        warnings=made.warnings,
         earliest=made.earliest,
         latest=made.latest,
         forecast=None if made.forecast is None else ForecastView.model_validate(made.forecast),

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from forewarn.domain.brakes import expected_impact
 from forewarn.domain.conflicts import Conflict, find_conflicts
 from forewarn.domain.event import ScheduledEvent, Share
+from forewarn.domain.exposure import Exposure, find_exposure, find_warnings
 from forewarn.domain.forecast import HIGH, LOW, Sample, Timing, Timings, expect
 from forewarn.domain.maintenance import Maintenance, Step, is_in_the_way
 from forewarn.domain.names import HostName, ScopeId, VmName
@@ -23,7 +24,7 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.timetable import Stretch, UnderWay, make_timetable
 from forewarn.domain.topology import ScopeKind, Topology
 from forewarn.domain.windows import ALWAYS
-from forewarn.domain.wording import say_length, say_moment, say_names
+from forewarn.domain.wording import count_of, say_length, say_moment, say_names
 from forewarn.protocol.errors import ForewarnError
 
 
@@ -82,12 +83,14 @@ class Forecast:
 class Plan:
     """What a Maintenance would do. With *errors* it cannot be begun, or never ends.
 
-    It ends at *earliest* or at *latest*, or some time between, where that is known. Nobody polls
-    for those that are *unpolled*.
+    It ends at *earliest* or at *latest*, or some time between, where that is known. *warnings* are
+    risks that keep nothing from being begun. Nobody polls for those that are *unpolled*.
     """
 
     steps: tuple[PlannedStep, ...]
     capacities: tuple[Capacity, ...]
+    exposure: Exposure
+    warnings: tuple[str, ...]
     earliest: datetime | None
     latest: datetime | None
     forecast: Forecast | None
@@ -144,8 +147,8 @@ def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
     earliest = _timetable(scheme, _at_once(scheme))
     latest = _timetable(scheme, _at_last(scheme))
     end, forecast = _end(latest), _forecast(scheme)
-    vms = scheme.snapshot.topology.virtual_machines.values()
-    members = Counter(vm.scope_id for vm in vms)
+    topology = scheme.snapshot.topology
+    members = Counter(vm.scope_id for vm in topology.virtual_machines.values())
     away = _away(scheme)
     steps = tuple(
         PlannedStep(
@@ -161,7 +164,9 @@ def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
     )
     return Plan(
         steps=steps,
-        capacities=tuple(_capacities(steps, scheme.snapshot.topology)),
+        capacities=tuple(_capacities(steps, topology)),
+        exposure=find_exposure(scheme.maintenance, scheme.steps, topology),
+        warnings=tuple(find_warnings(scheme.maintenance, scheme.steps, topology)),
         earliest=_end(earliest),
         latest=end,
         forecast=forecast,
@@ -208,9 +213,10 @@ def _under_way(scheme: Scheme, own: Iterable[ScheduledEvent]) -> Iterator[UnderW
 
 def summarise(plan: Plan) -> tuple[str, ...]:
     """Return what matters most of *plan*, in sentences."""
-    vms = len(plan.resources)
-    machines = "virtual machine" if vms == 1 else "virtual machines"
-    summary = [f"Steps: {len(plan.steps)}, for {vms} {machines}."]
+    machines = count_of(len(plan.resources), "virtual machine")
+    summary = [f"Steps: {len(plan.steps)}, for {machines}."]
+    if plan.steps:
+        summary.append(plan.exposure.sentence)
     if plan.earliest is not None:
         last = "nobody can say when" if plan.latest is None else say_moment(plan.latest)
         summary.append(f"Ends {say_moment(plan.earliest)} at the earliest, {last} at the latest.")
@@ -220,7 +226,7 @@ def summarise(plan: Plan) -> tuple[str, ...]:
         worst = min(plan.capacities, key=lambda capacity: capacity.percent)
         summary.append(f"Never below {worst.percent} % of {worst.scope_id}.")
     if plan.unpolled:
-        silent = f"{len(plan.unpolled)} of {vms} {machines}"
+        silent = f"{len(plan.unpolled)} of {machines}"
         summary.append(f"Nobody has polled for 24 hours on {silent}: {say_names(plan.unpolled)}.")
     return tuple(summary)
 

@@ -24,3 +24,8 @@ def say_names(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
     listed = ", ".join(names[:_NAMED])
     return f"{listed} and {more} more" if more > 0 else listed
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return *number* with *noun*, in the plural unless it is one."""
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
