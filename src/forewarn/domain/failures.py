@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, assert_never
 
 from forewarn.domain.errors import DomainError
 from forewarn.domain.event import Outcome, ScheduledEvent
@@ -195,7 +195,9 @@ def _resolved(maintenance: Maintenance, key: str, place: P) -> Iterator[tuple[P,
         case Resolution.SKIP:
             yield place, Standing.SKIPPED
         case Resolution.RETRY:
-            pass  # what became of that is said by its own events
+            return  # what became of that is said by its own events
+        case resolution:
+            assert_never(resolution)
 
 
 def _went_wrong(event: ScheduledEvent) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import assert_never
 
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
@@ -114,6 +115,8 @@ def advance(operation: HostOperation, facts: OperationFacts, now: datetime) -> H
             return _return(operation, facts, now)
         case HostPhase.OVER:
             return operation
+        case _:
+            assert_never(operation.phase)
 
 
 def due_tasks(operation: HostOperation, facts: OperationFacts, now: datetime) -> Iterator[HostTask]:
@@ -129,6 +132,8 @@ def due_tasks(operation: HostOperation, facts: OperationFacts, now: datetime) ->
                 yield _task(operation, HostTaskKind.RETURN, vm=vm)
         case HostPhase.ANNOUNCED | HostPhase.IMPACT | HostPhase.OVER:
             return
+        case _:
+            assert_never(operation.phase)
 
 
 def end(

@@ -40,9 +40,11 @@ def due_starts(snapshot: Snapshot, now: datetime) -> dict[EventId, StartReason]:
         vms = {vm for event in events for vm in event.resources}
         if all(reasons) and occupied.isdisjoint(vms):
             occupied |= vms
-            for event, reason in zip(events, reasons, strict=True):
-                if reason:
-                    starts[event.event_id] = reason
+            starts |= {
+                event.event_id: reason
+                for event, reason in zip(events, reasons, strict=True)
+                if reason
+            }
     return starts
 
 

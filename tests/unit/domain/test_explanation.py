@@ -22,7 +22,9 @@ from forewarn.domain.event import (
     start,
     start_unannounced,
 )
-from forewarn.domain.explanation import SENTENCES, Reason, ReasonKind, explain
+from forewarn.domain.explanation import OF_HOST, SENTENCES, Reason, ReasonKind, explain
+from forewarn.domain.host_operation import HostOperation, HostPhase
+from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, abort, pause
 from forewarn.domain.names import (
@@ -393,3 +395,67 @@ def test_how_an_event_ended_is_told(event: ScheduledEvent, fleet: Topology, now:
         ["It completed at 2026-03-02 12:00:00 GMT and failed: no boot."],
         ["It completed at 2026-03-02 12:00:00 GMT and succeeded."],
     ]
+
+
+WORK = HostWorkRule(has_verify=True)
+
+
+def at_host(phase: HostPhase, draft: Draft, fleet: Topology, now: datetime) -> Snapshot:
+    """Show a host operation in a phase, with one machine whose impact is over."""
+    event = start(on_host(draft, 1, "web-0", WEB, now), now=now)
+    operation = HostOperation(
+        operation_id=OperationId("operation"),
+        maintenance_id=FREEZE,
+        event_type=event.event_type,
+        host=HostName("kvm-1"),
+        created_at=now,
+        phase=phase,
+        verify_at=now,
+        verify_by=now,
+    )
+    return replace(
+        snapshot(fleet, event),
+        operations={operation.operation_id: operation},
+        impacts={(event.event_id, VmName("web-0")): Impact(status=ImpactStatus.DONE)},
+        host_works=(WORK,),
+    )
+
+
+def of_host(seen: Snapshot, now: datetime) -> list[ReasonKind]:
+    (event,) = seen.events.values()
+    return [reason.kind for reason in explain(event, seen, now) if reason.kind in OF_HOST]
+
+
+def test_host_with_nobody_in_the_way_is_about_to_be_worked_on(
+    draft: Draft, fleet: Topology, now: datetime
+) -> None:
+    assert of_host(at_host(HostPhase.IMPACT, draft, fleet, now), now) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "said", "expected"),
+    [
+        (HostPhase.WORK, ImpactStatus.RUNNING, [ReasonKind.HOST_WORK]),
+        (HostPhase.WORK, ImpactStatus.UNKNOWN, [ReasonKind.HOST_UNKNOWN]),
+        (HostPhase.WORK, ImpactStatus.DONE, []),
+        (HostPhase.VERIFY, ImpactStatus.RUNNING, [ReasonKind.HOST_VERIFY]),
+    ],
+)
+def test_work_on_the_host_holds_until_it_is_over(
+    draft: Draft,
+    fleet: Topology,
+    now: datetime,
+    phase: HostPhase,
+    said: ImpactStatus,
+    expected: list[ReasonKind],
+) -> None:
+    seen = at_host(phase, draft, fleet, now)
+    task = HostTask(
+        operation_id=OperationId("operation"),
+        maintenance_id=FREEZE,
+        event_type=draft.event_type,
+        host=HostName("kvm-1"),
+        kind=HostTaskKind(phase.value),
+    )
+
+    assert of_host(replace(seen, tasks={task: Impact(status=said)}), now) == expected
