@@ -289,3 +289,25 @@ def test_calendar_has_what_is_planned(server: Server) -> None:
     assert "BEGIN:VEVENT" not in server.try_command("calendar", "--scope", "solo-0").stdout
     assert server.try_command("calendar", "--scope", "nobody").returncode == 3
     assert json.loads(server.try_command("calendar", "-o", "json").stdout).startswith("BEGIN:")
+
+
+def test_life_of_a_maintenance_arrives_in_order(
+    make_server: ServerMaker, configuration: Path, receiver: Receiver
+) -> None:
+    flags = ("--clock", "virtual", "--executor", "simulated")
+    server = make_server("--notifications", str(configuration), *flags)
+    server.start()
+    with receiver.listening():
+        begun = server.command("maintenance", "start", "--type", "Freeze", "--scope", "web")
+        identifier = begun["maintenance_id"]
+        server.command("maintenance", "pause", identifier)
+        kill_and_start(server)
+        server.command("maintenance", "resume", identifier)
+        server.command("clock", "advance", "2h")
+        wait_until(lambda: not waiting(server), "not all was delivered", DELIVERY_SECONDS)
+
+    assert told(receiver.received, "/hook")[identifier] == ["paused", "resumed", "completed"]
+    last = [request.json() for request in receiver.received if identifier in request.body.decode()]
+    (completed,) = (each for each in last if each["type"] == "io.forewarn.maintenance.completed")
+    assert completed["data"]["outcome"] == "succeeded"
+    assert completed["data"]["places"]["succeeded"] == 1

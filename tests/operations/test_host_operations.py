@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.arrivals import HostUnderWayError
@@ -559,3 +560,18 @@ def test_only_event_of_a_host_is_canceled_as_any_other(cluster: Cluster) -> None
     cluster.store.write(lambda tx: cancel_event(tx, cluster.context(), event.event_id))
 
     assert cluster.in_flight() == {}
+
+
+def test_each_change_of_work_on_a_host_is_one_line_in_the_log(cluster: Cluster) -> None:
+    cluster.give_work()
+    cluster.start("kvm-1")
+
+    with capture_logs() as logs:
+        cluster.advance(hours=5)
+
+    lines = [line for line in logs if line["event"] == "host_task_changed"]
+    assert {line["host"] for line in lines} == {"kvm-1"}
+    told = [(line["task"], line["vm"], line["attempt"], line["status"]) for line in lines]
+    assert told
+    assert len(told) == len(set(told))
+    assert all(line["maintenance_id"] == cluster.maintenance_id for line in lines)

@@ -9,6 +9,7 @@ from tests.scheduler.test_asking import MINUTE, STEP, Rollout
 
 from forewarn.domain.course import Course
 from forewarn.domain.notification import Notification, Target
+from forewarn.domain.order import MaintenanceOrder
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.maintenances import (
@@ -17,6 +18,7 @@ from forewarn.operations.maintenances import (
     resume_maintenance,
     retry_failures,
     skip_failures,
+    start_maintenance,
 )
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventType
@@ -247,3 +249,15 @@ def test_without_targets_nothing_is_written(store: Store) -> None:
     rollout.advance(2 * STEP)
 
     assert rollout.messages() == []
+
+
+def test_maintenance_without_news_is_not_told_of(store: Store) -> None:
+    rollout = ToldRollout(store)
+    order = MaintenanceOrder(event_type=EventType.REBOOT, virtual_machines=("solo-0",))
+    store.write(lambda tx: start_maintenance(tx, rollout.operator(), order))
+    rollout.advance(MINUTE)
+
+    rollout.pause()
+    rollout.advance(MINUTE)
+
+    assert [message.subject for message in rollout.messages()] == [rollout.maintenance_id]

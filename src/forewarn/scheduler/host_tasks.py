@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from forewarn.domain.actions import BeginTask, InquireTask
 from forewarn.domain.host_operation import HostOperation
@@ -15,6 +16,7 @@ from forewarn.domain.names import OperationId
 from forewarn.operations.context import Context
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.store import StoreError
+from forewarn.scheduler.reporting import report_task
 
 log = structlog.get_logger()
 
@@ -27,8 +29,11 @@ _NOBODY: Final = Impact(
 class HostTasks:
     """Has tasks of host operations done, and remembers what was said of each."""
 
-    def __init__(self, worker: HostWorker | None, *, epoch: int) -> None:
+    def __init__(
+        self, worker: HostWorker | None, reports: FilteringBoundLogger, *, epoch: int
+    ) -> None:
         self._worker = worker
+        self._reports = reports
         self._epoch = epoch
         self._said: dict[HostTask, Impact] = {}
 
@@ -48,13 +53,13 @@ class HostTasks:
     def perform(self, effect: InquireTask | BeginTask, context: Context) -> None:
         """Begin a task or ask about it."""
         task = effect.task
+        known = self._said.get(task)
         try:
             said = self._ask(effect)
         except StoreError:
             raise
         except Exception as error:
             # One host in trouble must not keep the others from their work.
-            known = self._said.get(task)
             if known is None or known.reason != str(error):
                 log.exception("host_worker_failed", host=task.host, task=task.kind)
             said = Impact(
@@ -62,6 +67,7 @@ class HostTasks:
                 reason=str(error),
                 ask_again_at=context.now + _ASK_AGAIN_AFTER_FAILURE,
             )
+        report_task(self._reports, task, known, said)
         self._said[task] = said
 
     def _ask(self, effect: InquireTask | BeginTask) -> Impact:

@@ -1,4 +1,4 @@
-"""The log lines about steps, impacts and gates: one for each change, after its commit."""
+"""The log lines about steps, impacts, work on hosts and gates, one for each change."""
 
 from typing import Final
 
@@ -6,6 +6,7 @@ from structlog.typing import FilteringBoundLogger
 
 from forewarn.domain.actions import ScheduleStep
 from forewarn.domain.gate import Answer, GateStatus, Question
+from forewarn.domain.host_work import HostTask
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.protocol.vocabulary import EventId
@@ -52,6 +53,24 @@ def report_impact(
             vm=vm,
             status=impact.status.value,
             reason=impact.reason,
+        )
+
+
+def report_task(
+    log: FilteringBoundLogger, task: HostTask, known: Impact | None, said: Impact
+) -> None:
+    """Log what is said of work on a host, unless the same was said before: it was *known*."""
+    before = ImpactStatus.NOT_BEGUN if known is None else known.status
+    if said.status is not before:
+        (log.warning if said.status in _BAD else log.info)(
+            "host_task_changed",
+            maintenance_id=task.maintenance_id,
+            host=task.host,
+            task=task.kind.value,
+            vm=task.vm,
+            attempt=task.attempt,
+            status=said.status.value,
+            reason=said.reason,
         )
 
 

@@ -102,7 +102,7 @@ class Scheduler:
         self._lull: Lull | None = None
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._asking = Asking(gates, reports)
-        self._hosts = HostTasks(host_worker, epoch=epoch)
+        self._hosts = HostTasks(host_worker, reports, epoch=epoch)
         self._pause: ServerPause | None = None
         self._turn = threading.RLock()
         self._reports = reports
