@@ -26,8 +26,8 @@ NOUNS = {
 }
 VERBS = {
     "fleet": {"apply", "export", "show"},
-    "vm": {"add", "list", "show", "remove", "restart", "redeploy"},
-    "host": {"list", "show", "close", "open"},
+    "vm": {"add", "list", "show", "move", "set", "remove", "restart", "redeploy"},
+    "host": {"list", "show", "set", "close", "open"},
     "event": {
         "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",
         "explain", "watch", "seen",

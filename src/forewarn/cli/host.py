@@ -7,10 +7,11 @@ import typer
 from forewarn.cli.completing import host_names
 from forewarn.cli.event_tables import print_events
 from forewarn.cli.output import Columns, Moment, Row, print_fields, print_line, print_table, time_of
+from forewarn.cli.patches import make_patch, read_pairs
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 
-app = noun("host", "See hosts, and close them to new virtual machines.")
+app = noun("host", "See, label and close hosts.")
 
 Name = Annotated[str, typer.Argument(metavar="HOST", help="The host.", autocompletion=host_names)]
 
@@ -78,6 +79,28 @@ def show(session: Session, host: Name) -> None:
     Example: forewarn host show kvm-1
     """
     session.show(session.get("hosts", host), _print_host)
+
+
+@command(app, "set")
+def set_labels(
+    session: Session,
+    host: Name,
+    *,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label; KEY= removes it.")
+    ] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Change labels of a host; the others stay.
+
+    Example: forewarn host set kvm-1 --label rack=a
+    """
+    patch = make_patch("host set", labels=read_pairs("--label", label))
+    changed = session.patch("hosts", host, body=patch, dry_run=dry_run)
+    if dry_run:
+        show_rehearsed(session, changed, _print_host)
+    else:
+        session.show(changed, _print_host)
 
 
 @command(app, "close")

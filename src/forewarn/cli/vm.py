@@ -1,18 +1,20 @@
 """`forewarn vm`: virtual machines one by one."""
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import typer
 
-from forewarn.cli.completing import vm_names
-from forewarn.cli.errors import confirm_on_terminal
+from forewarn.cli.completing import host_names, vm_names
+from forewarn.cli.errors import CommandError, ExitCode, confirm_on_terminal
 from forewarn.cli.event import Yes, show_begun
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
+from forewarn.cli.patches import make_patch, read_pairs
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait
 
-app = noun("vm", "Add, see, remove, restart and redeploy virtual machines.")
+app = noun("vm", "Add, change, move, remove and restart virtual machines.")
 
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="The virtual machine.")]
 Name = Annotated[
@@ -110,7 +112,7 @@ def show(session: Session, name: Name) -> None:
 
     Example: forewarn vm show web-0
     """
-    session.show(session.get("virtual-machines", name), lambda vm: print_fields(vm, _FIELDS))
+    session.show(session.get("virtual-machines", name), _print_fields)
 
 
 @command(app, "remove")
@@ -126,6 +128,90 @@ def remove(session: Session, name: Name, *, yes: Yes = False, dry_run: DryRun = 
         show_rehearsed(session, change, lambda got: _print_removed("would remove", got))
     else:
         session.show(change, lambda got: _print_removed("removed", got))
+
+
+@command(app, "move")
+def move(  # noqa: PLR0913 - one for each flag
+    session: Session,
+    name: Name,
+    *,
+    host: Annotated[
+        str | None, typer.Option(help="The host it goes to.", autocompletion=host_names)
+    ] = None,
+    availability_set: Annotated[str | None, typer.Option(help="The set it joins.")] = None,
+    cloud_service: Annotated[str | None, typer.Option(help="The service it joins.")] = None,
+    scale_set: Annotated[str | None, typer.Option(help="The scale set it joins.")] = None,
+    placement_group: Annotated[str | None, typer.Option(help="Its group there.")] = None,
+    standalone: Annotated[bool, typer.Option("--standalone", help="Leave its set.")] = False,
+    update_domain: Annotated[int | None, typer.Option(help="Else kept, or least filled.")] = None,
+    fault_domain: Annotated[int | None, typer.Option(help="Else kept, or least filled.")] = None,
+    as_is: AsIs = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Move one virtual machine to another host, set or domain; everything else stays.
+
+    Example: forewarn vm move web-0 --host kvm-2
+    """
+    sets = {
+        "availability_set": availability_set,
+        "cloud_service": cloud_service,
+        "scale_set": scale_set,
+    }
+    patch = make_patch(
+        "vm move",
+        host=host,
+        update_domain=update_domain,
+        fault_domain=fault_domain,
+        **_membership(sets, placement_group, standalone=standalone),
+    )
+    changed = session.patch("virtual-machines", name, body=patch, dry_run=dry_run, as_is=as_is)
+    if dry_run:
+        show_rehearsed(session, changed, _print_one)
+    else:
+        session.show(changed, _print_one)
+
+
+@command(app, "set")
+def set_fields(  # noqa: PLR0913 - one for each flag
+    session: Session,
+    name: Name,
+    *,
+    address: Annotated[
+        list[str] | None, typer.Option(help="An IP address; repeat it, all are replaced.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label; KEY= removes it.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A tag; KEY= removes it.")
+    ] = None,
+    zone: Annotated[str | None, typer.Option(help="Its zone.")] = None,
+    location: Annotated[str | None, typer.Option(help="Its location.")] = None,
+    resource_group: Annotated[str | None, typer.Option(help="Its resource group.")] = None,
+    subscription_id: Annotated[str | None, typer.Option(help="Its subscription.")] = None,
+    vm_id: Annotated[str | None, typer.Option(help="Its vm_id.")] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Change fields of one virtual machine; the others stay, and an empty text clears.
+
+    Example: forewarn vm set web-0 --label rack=a --zone 2
+    """
+    patch = make_patch(
+        "vm set",
+        addresses=address or None,
+        labels=read_pairs("--label", label),
+        tags=read_pairs("--tag", tag),
+        zone=zone,
+        location=location,
+        resource_group=resource_group,
+        subscription_id=subscription_id,
+        vm_id=vm_id,
+    )
+    changed = session.patch("virtual-machines", name, body=patch, dry_run=dry_run)
+    if dry_run:
+        show_rehearsed(session, changed, _print_fields)
+    else:
+        session.show(changed, _print_fields)
 
 
 @command(app, "restart")
@@ -160,6 +246,27 @@ def redeploy(
     """
     event = session.post("virtual-machines", name, "redeploy", dry_run=dry_run)
     show_begun(session, event, dry_run=dry_run, wait=wait, timeout=timeout)
+
+
+def _membership(
+    sets: Mapping[str, str | None], placement_group: str | None, *, standalone: bool
+) -> dict[str, str | None]:
+    """Return which set is joined, with empty texts for what is left thereby."""
+    joined = [key for key, value in sets.items() if value is not None]
+    if len(joined) + standalone > 1:
+        flags = ["--" + key.replace("_", "-") for key in joined] + ["--standalone"] * standalone
+        message = f"A virtual machine can only be in one of {' and '.join(flags)}."
+        raise CommandError(message, code=ExitCode.USAGE, hint="try: forewarn vm move --help")
+    if not joined and not standalone:
+        return {"placement_group": placement_group}
+    return {
+        **{key: value or "" for key, value in sets.items()},
+        "placement_group": placement_group or "",
+    }
+
+
+def _print_fields(vm: Row) -> None:
+    print_fields(vm, _FIELDS)
 
 
 def _print_removed(said: str, change: Row) -> None:

@@ -10,15 +10,16 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
-from forewarn.control.caller import Caller, Operating, Viewing
+from forewarn.control.caller import Administering, Caller, Operating, Viewing
 from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.rehearsal import CAN_BE_DRY
-from forewarn.control.schemas import CloseRequest, EventView, View, event_view
+from forewarn.control.schemas import CloseRequest, EventView, HostPatch, View, event_view
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.operations.context import Context
 from forewarn.operations.hosts import HostLoad, close_host, find_host, find_loads, open_host
+from forewarn.operations.patches import patch_host
 from forewarn.operations.repeats import RequestKey
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventStatus
@@ -82,6 +83,13 @@ def list_hosts(caller: Viewing, paging: Paged) -> Response:
 def show_host(caller: Viewing, name: str) -> Response:
     """Return one host."""
     return caller.show(lambda reading: _show(reading, name))
+
+
+@router.patch("/{name}", name="host set", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+def change_host(caller: Administering, key: Key, name: str, request: HostPatch) -> HostDetailView:
+    """Change labels of a host: only the named ones, and null removes one."""
+    patch = request.model_dump(exclude_unset=True)
+    return _change(caller, key, name, lambda tx, context: patch_host(tx, context, name, patch))
 
 
 @router.post("/{name}/close", name="host close", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])

@@ -113,10 +113,7 @@ class FleetRequest(_Request):
     dry_run: Annotated[StrictBool, Field(description="Tell what would change.")] = False
 
 
-class VirtualMachineRequest(_Request):
-    """Declare one virtual machine; the keys are those of the fleet file."""
-
-    name: Text
+class _VirtualMachineFields(_Request):
     availability_set: Text | None = None
     cloud_service: Text | None = None
     scale_set: Text | None = None
@@ -131,13 +128,32 @@ class VirtualMachineRequest(_Request):
     location: Text | None = None
     resource_group: Text | None = None
     subscription_id: Text | None = None
-    tags: dict[Text, Text] | None = None
-    labels: dict[Text, Text] | None = None
     approval: Text | None = None
     postpone_until: Text | None = None
     auto_approve_user: StrictBool | None = None
     terminate_notice: Text | None = None
     notice: Text | None = None
+
+
+class VirtualMachineRequest(_VirtualMachineFields):
+    """Declare one virtual machine; the keys are those of the fleet file."""
+
+    name: Text
+    tags: dict[Text, Text] | None = None
+    labels: dict[Text, Text] | None = None
+
+
+class VirtualMachinePatch(_VirtualMachineFields):
+    """Change the named fields of a virtual machine; null clears one (JSON merge patch)."""
+
+    tags: dict[Text, Text | None] | None = None
+    labels: dict[Text, Text | None] | None = None
+
+
+class HostPatch(_Request):
+    """Change the named labels of a host; null removes one (JSON merge patch)."""
+
+    labels: dict[Text, Text | None] | None = None
 
 
 class AdvanceRequest(_Request):

@@ -22,6 +22,7 @@ from forewarn.control.schemas import (
     AS_IS,
     EventView,
     FleetChangeView,
+    VirtualMachinePatch,
     VirtualMachineRequest,
     VirtualMachinesView,
     VirtualMachineView,
@@ -32,6 +33,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.events import operate
 from forewarn.operations.fleet import Fleet, read_fleet
 from forewarn.operations.inventory import apply_fleet, find_vm, remove_vm
+from forewarn.operations.patches import patch_vm
 from forewarn.operations.repeats import RequestKey
 from forewarn.operations.safeguards import ApplyOptions
 from forewarn.ports.store import Reading, Transaction
@@ -92,6 +94,22 @@ def show_virtual_machine(caller: Viewing, name: str) -> Response:
     return answer_with_tag(declared, caller.if_none_match, shown=shown)
 
 
+@router.patch("/{name}", name="vm set", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+def change_virtual_machine(
+    caller: Administering, key: Key, name: str, request: VirtualMachinePatch, *, as_is: AsIs = False
+) -> VirtualMachineView:
+    """Change or move one virtual machine: only the named fields, and null clears one."""
+    patch = request.model_dump(exclude_unset=True)
+    options = ApplyOptions(as_is=as_is)
+
+    def operation(tx: Transaction, context: Context) -> VirtualMachineView:
+        return _view_with_poll(tx, patch_vm(tx, context, name, patch, options).name)
+
+    return caller.write_once(
+        key, VirtualMachineView, operation, current=lambda reading: _shown(reading, name)
+    )
+
+
 @router.delete("/{name}", name="vm remove", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
 def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
     """Take one virtual machine out of the fleet."""
@@ -145,10 +163,13 @@ def _shown(reading: Reading, name: str) -> bytes:
 
 
 def _shown_with_poll(reading: Reading, name: str) -> bytes:
+    return _view_with_poll(reading, name).model_dump_json().encode()
+
+
+def _view_with_poll(reading: Reading, name: str) -> VirtualMachineView:
     topology = reading.topology()
     vm = find_vm(topology, name)
-    last_polled_at = reading.last_polls([vm.name]).get(vm.name)
-    return virtual_machine_view(vm, topology, last_polled_at).model_dump_json().encode()
+    return virtual_machine_view(vm, topology, reading.last_polls([vm.name]).get(vm.name))
 
 
 def _operate(caller: Caller, key: RequestKey | None, name: str, event_type: EventType) -> EventView:

@@ -42,6 +42,7 @@ from forewarn.ports.store import Membership, PreparedTopology, Reading, Transact
 from forewarn.protocol.errors import ForewarnError
 
 _USUAL_OPTIONS: Final = ApplyOptions()
+_APPLY: Final = "fleet apply"
 _MANY: Final = 100
 """From how many scopes on one look at all documents is quicker than one at each."""
 
@@ -121,7 +122,7 @@ def apply_fleet(
     fleet: Fleet,
     *,
     options: ApplyOptions = _USUAL_OPTIONS,
-    action: str = "fleet apply",
+    action: str = _APPLY,
     plan: FleetPlan | None = None,
 ) -> FleetChange:
     """Make the fleet as declared. What is not declared stays, unless it is to be pruned.
@@ -142,7 +143,7 @@ def apply_fleet(
         tell_arrivals(tx, context, before, after)
         _record_moves(tx, context, before, after)
         detail = "stated as a fact" if options.as_is else ""
-        record_audit(tx, context, action, _summary(plan.change), detail=detail)
+        record_audit(tx, context, action, _subject(action, fleet, plan.change), detail=detail)
     return plan.change
 
 
@@ -381,7 +382,10 @@ def _record_moves(tx: Transaction, context: Context, before: Topology, after: To
     )
 
 
-def _summary(change: FleetChange) -> str:
+def _subject(action: str, fleet: Fleet, change: FleetChange) -> str:
+    if action != _APPLY:  # of one machine or one host
+        names: list[str] = [vm.name for vm in fleet.virtual_machines]
+        return [*names, *(host.name for host in fleet.hosts)][0]
     return (
         f"{len(change.added)} added, {len(change.changed)} changed, "
         f"{len(change.removed)} removed, {len(change.changed_scopes)} scopes changed"

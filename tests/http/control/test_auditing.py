@@ -23,6 +23,15 @@ def audit(api: httpx2.Client, **filters: object) -> list[dict[str, Any]]:
     return entries
 
 
+def _change_places(api: httpx2.Client) -> None:
+    api.patch("virtual-machines/new", json={"zone": "2"})
+    api.patch("hosts/kvm-0", json={"labels": {"rack": "a"}})
+    api.post("hosts/kvm-0/close")
+    api.post("hosts/kvm-0/open")
+    api.post("virtual-machines/new/restart")
+    api.post("virtual-machines/solo/redeploy")
+
+
 def _steer_schedule(api: httpx2.Client, order: dict[str, object]) -> None:
     tuesdays = {"name": "patches", "every": "Tue", "windows": ["Tue 22:00-04:00 UTC"]}
     api.post("schedules", json={**order, **tuesdays})
@@ -46,8 +55,7 @@ def test_every_change_is_written_under_the_name_of_its_route(
     api.post(f"events/{event}/complete")
     api.post(f"events/{announce()}/cancel")
     api.post("virtual-machines", json={"name": "new"})
-    api.post("virtual-machines/new/restart")
-    api.post("virtual-machines/solo/redeploy")
+    _change_places(api)
     freeze: dict[str, object] = {"event_type": "Freeze", "scopes": ["web"]}
     maintenance = api.post("maintenances", json=freeze).json()["maintenance_id"]
     for verb in ("pause", "resume", "abort"):

@@ -53,6 +53,8 @@ def test_tag_changes_with_what_it_is_about(api: httpx2.Client, event: str) -> No
         ("POST events/{}/cancel", {"reason": "no"}, "events/{}"),
         ("POST virtual-machines/web-0/restart", None, "virtual-machines/web-0"),
         ("DELETE virtual-machines/web-0", None, "virtual-machines/web-0"),
+        ("PATCH virtual-machines/web-0", {"zone": "2"}, "virtual-machines/web-0"),
+        ("PATCH hosts/kvm-0", {"labels": {"rack": "a"}}, "hosts/kvm-0"),
         ("POST hosts/kvm-0/close", {"reason": "no"}, "hosts/kvm-0"),
         ("POST hosts/kvm-0/open", None, "hosts/kvm-0"),
         ("POST fleet", {"fleet": {"virtual_machine": [{"name": "new"}]}}, "fleet"),
@@ -130,4 +132,6 @@ def test_description_tells_which_routes_take_conditions_and_have_tags(app: FastA
         "POST virtual-machines/{name}/restart",
         "POST virtual-machines/{name}/redeploy",
         "DELETE virtual-machines/{name}",
+        "PATCH virtual-machines/{name}",
+        "PATCH hosts/{name}",
     }

@@ -4,6 +4,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.http.control.conftest import MORNING
+
+from forewarn.domain.names import VmName
+from forewarn.ports.store import Store
 
 FLEET = {
     "scale_set": [{"name": "batch"}],
@@ -125,3 +129,50 @@ def test_closing_twice_with_a_key_is_done_once(hosts: httpx2.Client) -> None:
 def test_unknown_host_is_not_found(hosts: httpx2.Client, verb: str) -> None:
     assert hosts.get("hosts/no").status_code == 404
     assert hosts.post(f"hosts/no/{verb}").status_code == 404
+
+
+def test_machine_is_patched_with_a_merge_patch(hosts: httpx2.Client) -> None:
+    before = hosts.get("virtual-machines/web-0").json()
+    headers = {"Content-Type": "application/merge-patch+json", "Idempotency-Key": "move"}
+
+    changed = hosts.patch(
+        "virtual-machines/web-0",
+        content=b'{"host": "spare", "labels": {"a": "b"}}',
+        headers=headers,
+    )
+
+    after = hosts.get("virtual-machines/web-0").json()
+    assert changed.status_code == 200
+    assert after == {**before, "host": "spare", "labels": {"a": "b"}}
+
+
+def test_patched_machine_has_its_last_poll(hosts: httpx2.Client, store: Store) -> None:
+    store.write(lambda tx: tx.put_polls({VmName("web-0"): MORNING}))
+
+    changed = hosts.patch("virtual-machines/web-0", json={"zone": "2"})
+
+    assert changed.json()["last_polled_at"] == "2026-01-05T08:00:00Z"
+
+
+def test_machine_in_an_event_is_not_moved_by_a_patch(hosts: httpx2.Client) -> None:
+    event = hosts.post("virtual-machines/web-0/restart").json()["event_id"]
+
+    refused = hosts.patch("virtual-machines/web-0", json={"host": "spare"})
+
+    assert (refused.status_code, refused.json()["event_ids"]) == (409, [event])
+    assert hosts.patch("virtual-machines/web-0", json={"zone": "2"}).status_code == 200
+
+
+def test_machine_is_patched_onto_a_closed_host_only_as_a_fact(hosts: httpx2.Client) -> None:
+    hosts.post("hosts/spare/close")
+    order = {"host": "spare"}
+
+    refused = hosts.patch("virtual-machines/web-0", json=order)
+    stated = hosts.patch("virtual-machines/web-0", params={"as_is": True}, json=order)
+
+    assert (refused.status_code, stated.status_code) == (409, 200)
+
+
+@pytest.mark.parametrize("body", [{"name": "other"}, {"labels": {"a": 1}}, {"color": "red"}])
+def test_odd_patch_is_refused(hosts: httpx2.Client, body: object) -> None:
+    assert hosts.patch("virtual-machines/web-0", json=body).status_code == 422

@@ -38,6 +38,8 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("DELETE", "schedules/patches", None),
     ("POST", "virtual-machines", {"name": "web-9", "availability_set": "web"}),
     ("DELETE", "virtual-machines/web-1", None),
+    ("PATCH", "virtual-machines/web-1", {"zone": "2"}),
+    ("PATCH", "hosts/kvm-0", {"labels": {"rack": "a"}}),
     ("POST", "virtual-machines/web-1/restart", None),
     ("POST", "virtual-machines/web-1/redeploy", None),
     ("POST", "hosts/kvm-0/close", {"reason": "new kernel"}),
@@ -60,7 +62,9 @@ def ids(api: httpx2.Client) -> dict[str, str]:
     return {**events, "maintenance": begun["maintenance_id"]}
 
 
-@pytest.mark.parametrize(("method", "path", "body"), CHANGES, ids=[path for _, path, _ in CHANGES])
+@pytest.mark.parametrize(
+    ("method", "path", "body"), CHANGES, ids=[f"{method} {path}" for method, path, _ in CHANGES]
+)
 def test_nothing_is_written_and_nobody_woken(  # noqa: PLR0913, PLR0917 - fixtures
     api: httpx2.Client,
     tables: Callable[[], Tables],
@@ -79,7 +83,9 @@ def test_nothing_is_written_and_nobody_woken(  # noqa: PLR0913, PLR0917 - fixtur
     assert len(wakeups) == woken
 
 
-@pytest.mark.parametrize(("method", "path", "body"), CHANGES, ids=[path for _, path, _ in CHANGES])
+@pytest.mark.parametrize(
+    ("method", "path", "body"), CHANGES, ids=[f"{method} {path}" for method, path, _ in CHANGES]
+)
 def test_answer_is_the_one_that_would_come(
     api: httpx2.Client, ids: dict[str, str], method: str, path: str, body: object
 ) -> None:

@@ -1,0 +1,67 @@
+"""Changing single fields of one entry of the fleet (JSON merge patch, RFC 7396).
+
+An entry is taken in the words of the fleet file, changed, and declared again, so that what a
+patch may say and what refuses it is what a fleet file may say and what refuses that.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic import JsonValue
+
+from forewarn.domain.topology import Host, VirtualMachine
+from forewarn.operations.context import Context
+from forewarn.operations.declarations import DEFAULTS, SET_TABLES, Entry, declare_vm
+from forewarn.operations.fleet import read_fleet
+from forewarn.operations.hosts import find_host
+from forewarn.operations.inventory import apply_fleet, find_vm
+from forewarn.operations.safeguards import ApplyOptions
+from forewarn.ports.store import Transaction
+
+_DOMAINS: Final = ("update_domain", "fault_domain")
+
+
+def patch_vm(
+    tx: Transaction,
+    context: Context,
+    name: str,
+    patch: Mapping[str, JsonValue],
+    options: ApplyOptions,
+) -> VirtualMachine:
+    """Change what *patch* names of a virtual machine, and nothing else."""
+    topology = tx.topology()
+    vm = find_vm(topology, name)
+    entry = declare_vm(vm, topology.scopes[vm.scope_id])
+    # The domains stay as they are in the same scope, and are assigned anew in another one.
+    dropped = set(_DOMAINS)
+    if any(patch.get(table) is not None for table in SET_TABLES.values()):
+        # Settings of its own are those of the scope of a standalone machine.
+        dropped |= DEFAULTS.keys()
+    kept = {key: value for key, value in entry.items() if key not in dropped}
+    fleet = read_fleet({"virtual_machine": [_merge(kept, patch)]})
+    apply_fleet(tx, context, fleet, options=options, action="vm set")
+    return find_vm(tx.topology(), vm.name)
+
+
+def patch_host(
+    tx: Transaction, context: Context, name: str, patch: Mapping[str, JsonValue]
+) -> Host:
+    """Change what *patch* names of a host, and nothing else."""
+    host = find_host(tx.topology().hosts.values(), name)
+    entry: Entry = {"name": host.name, "labels": dict(host.labels)}
+    fleet = read_fleet({"host": [_merge(entry, patch)]})
+    apply_fleet(tx, context, fleet, action="host set")
+    return find_host(tx.topology().hosts.values(), host.name)
+
+
+def _merge(entry: Mapping[str, JsonValue], patch: Mapping[str, JsonValue]) -> Entry:
+    merged = dict(entry)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            known = merged.get(key)
+            merged[key] = _merge(known if isinstance(known, dict) else {}, value)
+        else:
+            merged[key] = value
+    return merged

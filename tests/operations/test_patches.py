@@ -1,0 +1,126 @@
+"""One field is changed, and the others stay."""
+
+import pytest
+from pydantic import JsonValue
+
+from forewarn.domain.names import HostName
+from forewarn.domain.policy import ApprovalPolicy
+from forewarn.domain.topology import VirtualMachine
+from forewarn.operations.context import Context
+from forewarn.operations.events import EventOrder, create_events
+from forewarn.operations.fleet import FleetError, read_fleet_file
+from forewarn.operations.hosts import close_host
+from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.patches import patch_host, patch_vm
+from forewarn.operations.placements import HostClosedError
+from forewarn.operations.safeguards import ApplyOptions, VirtualMachineBusyError
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import EventType
+
+RICH = """
+[[virtual_machine]]
+name = "solo"
+approval = "all"
+host = "kvm-1"
+addresses = ["10.0.0.9"]
+zone = "1"
+labels = { rack = "a", row = "7" }
+tags = { team = "shop" }
+"""
+
+
+@pytest.fixture
+def rich(fleet: Store, operator: Context) -> Store:
+    fleet.write(lambda tx: apply_fleet(tx, operator, read_fleet_file(RICH)))
+    return fleet
+
+
+def patch(
+    store: Store, context: Context, name: str, *, as_is: bool = False, **fields: JsonValue
+) -> VirtualMachine:
+    options = ApplyOptions(as_is=as_is)
+    return store.write(lambda tx: patch_vm(tx, context, name, fields, options))
+
+
+def shown(store: Store, name: str) -> VirtualMachine:
+    vms = store.read(lambda reading: reading.topology()).virtual_machines
+    return next(vm for vm in vms.values() if vm.name == name)
+
+
+def test_only_the_named_field_changes(rich: Store, operator: Context) -> None:
+    before = shown(rich, "solo")
+
+    after = patch(rich, operator, "SOLO", host="kvm-0")
+
+    assert after == shown(rich, "solo")
+    assert (before.host, after.host) == ("kvm-1", "kvm-0")
+    kept = ("scope_id", "addresses", "zone", "labels", "tags", "vm_id")
+    assert [getattr(after, each) for each in kept] == [getattr(before, each) for each in kept]
+    scope = rich.read(lambda reading: reading.topology()).scopes[after.scope_id]
+    assert scope.policy.approval is ApprovalPolicy.ALL
+
+
+def test_null_clears_and_labels_change_one_by_one(rich: Store, operator: Context) -> None:
+    after = patch(
+        rich, operator, "solo", host=None, zone=None, labels={"rack": None, "room": "b"}, tags=None
+    )
+
+    assert (after.host, after.zone, after.tags) == (None, "", {})
+    assert after.labels == {"row": "7", "room": "b"}
+    assert patch(rich, operator, "solo", tags={"a": "b"}).tags == {"a": "b"}
+
+
+def test_update_domain_stays_in_the_scope_and_is_assigned_in_another(
+    rich: Store, operator: Context
+) -> None:
+    stays = patch(rich, operator, "web-1", zone="2")
+    moved = patch(rich, operator, "web-1", availability_set=None)
+    joined = patch(rich, operator, "solo", availability_set="web")
+
+    assert (stays.update_domain, stays.zone) == (1, "2")
+    assert (moved.scope_id, moved.update_domain) == ("virtual-machine/web-1", 0)
+    assert (joined.scope_id, joined.update_domain) == ("availability-set/web", 1)
+    assert joined.addresses == ("10.0.0.9",)
+
+
+def test_machine_in_two_sets_is_refused(rich: Store, operator: Context) -> None:
+    with pytest.raises(FleetError, match="can only be in one of"):
+        patch(rich, operator, "web-1", scale_set="batch")
+
+
+def test_closed_host_and_event_refuse_a_move(rich: Store, operator: Context) -> None:
+    rich.write(lambda tx: close_host(tx, operator, "kvm-0"))
+    with pytest.raises(HostClosedError):
+        patch(rich, operator, "solo", host="kvm-0")
+    assert patch(rich, operator, "solo", as_is=True, host="kvm-0").host == "kvm-0"
+
+    order = EventOrder(event_type=EventType.FREEZE, resources=("solo",))
+    rich.write(lambda tx: create_events(tx, operator, order))
+
+    with pytest.raises(VirtualMachineBusyError, match="solo is in 0000"):
+        patch(rich, operator, "solo", host="kvm-1")
+    assert patch(rich, operator, "solo", zone="3").zone == "3"
+
+
+def test_labels_of_a_host_change_one_by_one_and_it_stays_closed(
+    rich: Store, operator: Context
+) -> None:
+    rich.write(lambda tx: patch_host(tx, operator, "kvm-1", {"labels": {"a": "1", "b": "2"}}))
+    closed = rich.write(lambda tx: close_host(tx, operator, "kvm-1"))
+
+    host = rich.write(lambda tx: patch_host(tx, operator, "KVM-1", {"labels": {"a": None}}))
+
+    assert host.labels == {"b": "2"}
+    assert host.closure == closed.closure
+    assert rich.read(lambda reading: reading.topology()).hosts[HostName("kvm-1")] == host
+
+
+def test_patches_are_audited_with_what_they_changed(rich: Store, operator: Context) -> None:
+    patch(rich, operator, "solo", zone="9")
+    rich.write(lambda tx: patch_host(tx, operator, "kvm-1", {"labels": {"a": "1"}}))
+
+    entries = rich.read(lambda reading: reading.audit())[-2:]
+    assert [(each.action, each.subject) for each in entries] == [
+        ("vm set", "solo"),
+        ("host set", "kvm-1"),
+    ]
