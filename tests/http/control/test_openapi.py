@@ -144,7 +144,10 @@ def test_every_operation_is_tried(app: FastAPI) -> None:
 def test_what_was_created_is_answered_about_as_the_document_says(
     document: Document, tmp_path: Path, new_database: bytes
 ) -> None:
-    linked = document.exclude(path=UNENDING)
+    # With this one among the links, the walk is not made up in the same way twice, although the
+    # answers are the same; it is tried by itself above.
+    removal = {"path": "/api/v1/schedules/{name}", "method": "DELETE"}
+    linked = document.exclude(path=UNENDING).exclude(**removal)
     machine: Any = linked.as_state_machine()
 
     class Links(machine):  # type: ignore[misc]
