@@ -6,7 +6,7 @@ import pytest
 
 from forewarn.domain.course import Course
 from forewarn.domain.errors import PlanError, UnknownHostError
-from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
@@ -169,7 +169,7 @@ def test_steering_is_recorded_with_who_did_it(fleet: Store, operator: Context) -
     assert seen == [
         MaintenanceStatus.PAUSED,
         MaintenanceStatus.RUNNING,
-        MaintenanceStatus.ABORTED,
+        MaintenanceStatus.ABORTING,
     ]
     entries = fleet.read(lambda reading: reading.audit())
     assert [entry.action for entry in entries if entry.subject == name] == [
@@ -210,7 +210,8 @@ def test_gates_are_those_of_the_server_in_any_case(fleet: Store, operator: Conte
 def test_finished_maintenance_is_reported_with_its_events(fleet: Store, operator: Context) -> None:
     order = MaintenanceOrder(event_type=FREEZE, scopes=("web",))
     started = fleet.write(lambda tx: start_maintenance(tx, operator, order))
-    over = replace(started, finished_at=operator.now)
+    outcome = MaintenanceOutcome.SUCCEEDED
+    over = replace(started, finished_at=operator.now, outcome=outcome)
     fleet.write(lambda tx: tx.put_maintenance(over))
 
     report = fleet.read(

@@ -216,10 +216,15 @@ def _verify(operation: HostOperation, facts: OperationFacts, now: datetime) -> H
         said = f": {impact.reason}" if impact is not None and impact.reason else ""
         reason = f"{operation.host} was not back by {say_moment(operation.verify_by)}{said}"
         return end(operation, OperationOutcome.FAILED, now=now, reason=reason)
-    if impact is not None and impact.status is ImpactStatus.FAILED and facts.rule is not None:
+    if impact is not None and _is_to_be_checked_again(impact) and facts.rule is not None:
         again_at = now + facts.rule.verify_every
         return replace(operation, attempt=operation.attempt + 1, verify_at=again_at)
     return operation
+
+
+def _is_to_be_checked_again(impact: Impact) -> bool:
+    # A check only looks, so one of which nothing is heard any more is repeated like a failed one.
+    return impact.status is ImpactStatus.FAILED or impact.needs_somebody
 
 
 def _return(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:

@@ -27,7 +27,7 @@ from forewarn.domain.brakes import (
     longest_notice,
 )
 from forewarn.domain.errors import WindowTooShortError
-from forewarn.domain.failures import find_failures, outcome_of
+from forewarn.domain.failures import find_failures
 from forewarn.domain.gate import Question
 from forewarn.domain.maintenance import (
     Maintenance,
@@ -125,12 +125,13 @@ def status(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> Maint
     It is WAITING when nothing of it is in flight and a step will begin by itself, later; HELD when
     none ever will unless somebody acts, and when no step is left but something has failed.
     """
-    stages = walk(maintenance, snapshot, now)
-    if is_through(maintenance, snapshot, stages):
-        return _OVER[maintenance.outcome or outcome_of(maintenance)]
+    if maintenance.outcome is not None:
+        return _OVER[maintenance.outcome]
     if maintenance.is_aborted:
         return MaintenanceStatus.ABORTING
-    in_flight = is_under_way(maintenance, snapshot)
+    stages = walk(maintenance, snapshot, now)
+    # When it is through, its outcome is about to be recorded; it is not over before.
+    in_flight = is_under_way(maintenance, snapshot) or is_through(maintenance, snapshot, stages)
     if maintenance.is_paused and stages:
         return MaintenanceStatus.PAUSED
     is_server_paused = snapshot.server_pause is not None
@@ -149,8 +150,6 @@ _OVER: Final = {
 
 def is_through(maintenance: Maintenance, snapshot: Snapshot, stages: Sequence[Stage]) -> bool:
     """Tell whether nothing is left to do: no step of *stages*, and no failure to decide about."""
-    if maintenance.finished_at is not None:
-        return True
     if stages or is_under_way(maintenance, snapshot):
         return False
     events, operations = snapshot.events.values(), snapshot.operations.values()

@@ -208,10 +208,14 @@ def test_failed_impact_is_remembered_while_the_others_are_given_back() -> None:
     assert (over.outcome, over.reason) == (OperationOutcome.FAILED, "a: no")
 
 
-def test_host_is_checked_again_until_it_is_back() -> None:
+LOST = Impact(status=ImpactStatus.UNKNOWN, reason="nothing is known of it")
+
+
+@pytest.mark.parametrize("said", [FAILED, LOST])
+def test_host_is_checked_again_until_it_is_back(said: Impact) -> None:
     checking = advance(at(HostPhase.WORK), facts(rule=ALL, tasks={task(WORKING): DONE}), NOW)
     (first,) = due_tasks(checking, facts(rule=ALL), NOW)
-    not_yet = advance(checking, facts(rule=ALL, tasks={first: FAILED}), NOW)
+    not_yet = advance(checking, facts(rule=ALL, tasks={first: said}), NOW)
     later = NOW + ALL.verify_every
     (second,) = due_tasks(not_yet, facts(rule=ALL), later)
 
