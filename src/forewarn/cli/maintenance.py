@@ -1,7 +1,5 @@
 """`forewarn maintenance`: many virtual machines, one update domain at a time."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
 from typing import Annotated, Final
 
 import typer
@@ -10,15 +8,20 @@ from forewarn.cli import maintenance_options as options
 from forewarn.cli.completing import maintenance_ids
 from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event import Yes
-from forewarn.cli.event_tables import print_events
-from forewarn.cli.maintenance_tables import print_blockers, print_plan
-from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
+from forewarn.cli.maintenance_tables import (
+    count_names,
+    count_places,
+    print_blockers,
+    print_maintenance,
+    print_plan,
+)
+from forewarn.cli.output import Columns, print_line, print_table
+from forewarn.cli.place_tables import By, Detail
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait, require_walked, wait_for_maintenance
 from forewarn.domain.failures import Standing
 from forewarn.domain.wording import say_names
-from forewarn.operations.durations import format_duration
 
 app = noun("maintenance", "Walk through many machines, one update domain at a time.")
 
@@ -26,34 +29,13 @@ _COLUMNS: Final[Columns] = {
     "MAINTENANCE": "maintenance_id",
     "TYPE": "event_type",
     "STATUS": "status",
-    "SUCCEEDED": lambda row: _places(row, Standing.SUCCEEDED, Standing.NOTHING_TO_DO),
-    "FAILED": lambda row: _places(row, Standing.FAILED),
-    "SKIPPED": lambda row: _places(row, Standing.SKIPPED),
-    "UNDER WAY": lambda row: _places(row, Standing.UNDER_WAY),
-    "WAITING": lambda row: _places(row, Standing.WAITING),
-    "OF": lambda row: _count(row["hosts"], "host") or _count(row["resources"], "virtual machine"),
-}
-_FIELDS: Final[Columns] = {
-    "maintenance": "maintenance_id",
-    "type": "event_type",
-    "status": "status",
-    "description": "description",
-    "schedule": "schedule",
-    "hosts": "hosts",
-    "virtual machines": "resources",
-    "canary": "canary",
-    "at once": "at_once",
-    "soak": lambda row: _length(row["soak_in_seconds"]),
-    "min available": lambda row: f"{row['min_available']} %" if row["min_available"] else "",
-    "gates": "gates",
-    "windows": lambda row: "; ".join(row["windows"]),
-    "blackouts": lambda row: "; ".join(row["blackouts"]),
-    "started": lambda row: time_of(row["started_at"]),
-    "resumed": lambda row: time_of(row["resumed_at"]),
-    "finished": lambda row: time_of(row["finished_at"]),
-    "outcome": "outcome",
-    "hosts or scopes": lambda row: ", ".join(
-        f"{number} {standing}" for standing, number in row["places"].items()
+    "SUCCEEDED": lambda row: count_places(row, Standing.SUCCEEDED, Standing.NOTHING_TO_DO),
+    "FAILED": lambda row: count_places(row, Standing.FAILED),
+    "SKIPPED": lambda row: count_places(row, Standing.SKIPPED),
+    "UNDER WAY": lambda row: count_places(row, Standing.UNDER_WAY),
+    "WAITING": lambda row: count_places(row, Standing.WAITING),
+    "OF": lambda row: (
+        count_names(row["hosts"], "host") or count_names(row["resources"], "virtual machine")
     ),
 }
 
@@ -71,13 +53,13 @@ Places = Annotated[
 
 @command(app, "plan")
 @options.ordering
-def plan(session: Session, order: options.Order) -> None:
+def plan(session: Session, order: options.Order, *, by: By = Detail.PLACE) -> None:
     """Show what a Maintenance would do and when, and all that keeps it from it.
 
     Example: forewarn maintenance plan --type Freeze --scope web
     """
     made = session.post("maintenances", "plan", body=order, takes_key=False)
-    session.show(made, print_plan)
+    session.show(made, lambda got: print_plan(got, by))
     errors = len(made["errors"])
     if errors:
         raise CommandError(
@@ -103,11 +85,13 @@ def start(
     """
     begun = session.post("maintenances", body=order, dry_run=dry_run)
     if dry_run:
-        show_rehearsed(session, begun, lambda got: _print_one({**got, "maintenance_id": None}))
+        show_rehearsed(
+            session, begun, lambda got: print_maintenance({**got, "maintenance_id": None})
+        )
         return
     if wait:
         begun = wait_for_maintenance(session, begun, timeout)
-    session.show(begun, _print_one)
+    session.show(begun, print_maintenance)
     if wait:
         require_walked(begun)
 
@@ -118,7 +102,7 @@ def pause(session: Session, maintenance_id: IdArgument) -> None:
 
     Example: forewarn maintenance pause 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
-    session.show(session.post("maintenances", maintenance_id, "pause"), _print_one)
+    session.show(session.post("maintenances", maintenance_id, "pause"), print_maintenance)
 
 
 @command(app, "resume")
@@ -128,7 +112,7 @@ def resume(session: Session, maintenance_id: IdArgument) -> None:
     Example: forewarn maintenance resume 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
     resumed = session.post("maintenances", maintenance_id, "resume")
-    session.show(resumed, _print_one)
+    session.show(resumed, print_maintenance)
     failed = list(dict.fromkeys(failure["place"] for failure in resumed["failures"]))
     if failed:
         print_line(
@@ -146,7 +130,9 @@ def retry(session: Session, maintenance_id: IdArgument, places: Places = None) -
     Example: forewarn maintenance retry 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 kvm-3
     """
     body = {"places": places or []}
-    session.show(session.post("maintenances", maintenance_id, "retry", body=body), _print_one)
+    session.show(
+        session.post("maintenances", maintenance_id, "retry", body=body), print_maintenance
+    )
 
 
 @command(app, "skip")
@@ -160,7 +146,7 @@ def skip(
     wanted = say_names(places) if places else "everything that failed"
     confirm(f"Pass over {wanted} in {maintenance_id}?", yes=yes)
     body = {"places": places or []}
-    session.show(session.post("maintenances", maintenance_id, "skip", body=body), _print_one)
+    session.show(session.post("maintenances", maintenance_id, "skip", body=body), print_maintenance)
 
 
 @command(app, "abort")
@@ -170,25 +156,27 @@ def abort(session: Session, maintenance_id: IdArgument, *, yes: Yes = False) -> 
     Example: forewarn maintenance abort 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --yes
     """
     confirm(f"Abort {maintenance_id}, and withdraw what it has announced?", yes=yes)
-    session.show(session.post("maintenances", maintenance_id, "abort"), _print_one)
+    session.show(session.post("maintenances", maintenance_id, "abort"), print_maintenance)
 
 
 @command(app, "status")
-def status(session: Session, maintenance_id: IdArgument) -> None:
+def status(session: Session, maintenance_id: IdArgument, *, by: By = Detail.PLACE) -> None:
     """Show what a Maintenance has done, what remains and what holds it.
 
     Example: forewarn maintenance status 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
-    session.show(session.get("maintenances", maintenance_id), _print_one)
+    found = session.get("maintenances", maintenance_id)
+    session.show(found, lambda got: print_maintenance(got, by))
 
 
 @command(app, "explain")
-def explain(session: Session, maintenance_id: IdArgument) -> None:
+def explain(session: Session, maintenance_id: IdArgument, *, by: By = Detail.PLACE) -> None:
     """Say everything that holds a Maintenance, and when it goes on by itself, if ever.
 
     Example: forewarn maintenance explain 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
-    session.show(session.get("maintenances", maintenance_id, "explain"), print_blockers)
+    found = session.get("maintenances", maintenance_id, "explain")
+    session.show(found, lambda got: print_blockers(got, by))
 
 
 @command(app, "list")
@@ -199,48 +187,3 @@ def list_all(session: Session) -> None:
     """
     found = session.list("maintenances", "maintenances")
     session.show(found, lambda got: print_table(got["maintenances"], _COLUMNS))
-
-
-def _print_one(maintenance: Row) -> None:
-    print_fields(maintenance, _FIELDS)
-    if maintenance["events"]:
-        typer.echo()
-        print_events(maintenance["events"])
-    if maintenance["remaining"]:
-        typer.echo()
-        print_table(
-            _shares(maintenance["remaining"]),
-            {
-                "STEP": "step",
-                "HOST": "host",
-                "SCOPE": "scope_id",
-                "UPDATE DOMAIN": "update_domain",
-                "RESOURCES": "resources",
-                "WAITS FOR": "brakes",
-            },
-        )
-
-
-def _length(seconds: int) -> str:
-    return format_duration(timedelta(seconds=seconds)) if seconds else ""
-
-
-def _count(names: Sequence[str], noun: str) -> str:
-    return f"{len(names)} {noun}{'' if len(names) == 1 else 's'}" if names else ""
-
-
-def _places(row: Row, *standings: Standing) -> int:
-    return sum(row["places"].get(standing, 0) for standing in standings)
-
-
-def _shares(steps: Iterable[Row]) -> Iterator[Row]:
-    for number, step in enumerate(steps, 1):
-        brakes = ", ".join(map(_describe_brake, step["brakes"]))
-        for share in step["shares"]:
-            yield {"step": number, "host": step["host"], **share, "brakes": brakes}
-
-
-def _describe_brake(brake: Row) -> str:
-    until = time_of(brake["until"])
-    about = brake["gate"] or ",".join(brake["event_ids"][:1])
-    return " ".join(filter(None, (brake["kind"], about, f"until {until}" if until else "")))

@@ -1,11 +1,18 @@
-"""How the plan of a Maintenance is printed, and what holds one."""
+"""How a Maintenance is printed: its plan, where it is, and what holds it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from typing import Final
 
 import typer
 
-from forewarn.cli.output import Columns, Row, print_line, print_table, time_of
+from forewarn.cli.event_tables import print_events
+from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
+from forewarn.cli.place_tables import Detail, describe_brake, plan_lines, status_lines
+from forewarn.domain.explanation import OF_HOST, ReasonKind
+from forewarn.domain.failures import Standing
+from forewarn.domain.wording import count_of
+from forewarn.operations.durations import format_duration
 
 _COLUMNS: Final[Columns] = {
     "STEP": "number",
@@ -17,15 +24,58 @@ _COLUMNS: Final[Columns] = {
     "ENDS": lambda row: time_of(row["earliest"]["ends"]),
     "LATEST BEGIN": lambda row: time_of(row["latest"]["begins"]),
     "LATEST END": lambda row: time_of(row["latest"]["ends"]),
-    "AVAILABLE": lambda row: f"{row['available']} of {row['members']}",
+    "AVAILABLE": lambda row: f"{row['available']} of {row['members']}" if row["scope_id"] else "",
 }
+_FIELDS: Final[Columns] = {
+    "maintenance": "maintenance_id",
+    "type": "event_type",
+    "status": "status",
+    "description": "description",
+    "schedule": "schedule",
+    "hosts": "hosts",
+    "virtual machines": "resources",
+    "canary": "canary",
+    "at once": "at_once",
+    "soak": lambda row: _length(row["soak_in_seconds"]),
+    "min available": lambda row: f"{row['min_available']} %" if row["min_available"] else "",
+    "gates": "gates",
+    "windows": lambda row: "; ".join(row["windows"]),
+    "blackouts": lambda row: "; ".join(row["blackouts"]),
+    "started": lambda row: time_of(row["started_at"]),
+    "resumed": lambda row: time_of(row["resumed_at"]),
+    "finished": lambda row: time_of(row["finished_at"]),
+    "outcome": "outcome",
+    "hosts or scopes": lambda row: ", ".join(
+        f"{number} {standing}" for standing, number in row["places"].items()
+    ),
+}
+_COUNTS: Final[Columns] = {
+    "hosts": lambda row: len(row["hosts"]) or "",
+    "virtual machines": lambda row: len(row["resources"]) or "",
+}
+"""Instead of names, of which there may be hundreds."""
+_REMAINING: Final[Columns] = {
+    "STEP": "step",
+    "HOST": "host",
+    "SCOPE": "scope_id",
+    "UPDATE DOMAIN": "update_domain",
+    "RESOURCES": "resources",
+    "WAITS FOR": "brakes",
+}
+_NO_SHARE: Final[Row] = {"scope_id": None, "update_domain": None, "resources": None}
+"""What a host without virtual machines shows."""
+_OF_EVENTS: Final = frozenset(ReasonKind) - OF_HOST
 _NEVER: Final[Row] = {"begins": None, "ends": None}
 
 
-def print_plan(made: Row) -> None:
+def print_plan(made: Row, by: Detail = Detail.PLACE) -> None:
     """Print the walk, then what matters of it."""
     if made["steps"]:
-        print_table(_shares(made["steps"]), _COLUMNS)
+        if by is Detail.VM:
+            print_table(_planned_shares(made["steps"]), _COLUMNS)
+        else:
+            columns, lines = plan_lines(made)
+            print_table(lines, columns)
         typer.echo()
     _print_lines("", made["summary"])
     _print_lines("Warning: ", made["warnings"])
@@ -34,11 +84,60 @@ def print_plan(made: Row) -> None:
     _print_lines("Error: ", (error["detail"] for error in made["errors"]))
 
 
-def print_blockers(found: Row) -> None:
+def print_maintenance(maintenance: Row, by: Detail = Detail.PLACE) -> None:
+    """Print what a Maintenance is, and where it is with each host or scope."""
+    if by is Detail.VM:
+        _print_by_vm(maintenance)
+        return
+    print_fields(maintenance, {**_FIELDS, **_COUNTS})
+    columns, lines = status_lines(maintenance)
+    if lines:
+        typer.echo()
+        print_table(lines, columns)
+
+
+def print_blockers(found: Row, by: Detail = Detail.PLACE) -> None:
     """Print what holds a Maintenance, then what becomes of it."""
     typer.echo(f"{found['maintenance_id']} is {found['status']}.")
-    _print_lines("- ", (blocker["sentence"] for blocker in found["blockers"]))
+    said = _each if by is Detail.VM else _once
+    _print_lines("- ", said(found["blockers"]))
     print_line(found["verdict"]["sentence"])
+
+
+def count_places(row: Row, *standings: Standing) -> int:
+    """Return with how many hosts, or scopes, it stands like that."""
+    return sum(row["places"].get(standing, 0) for standing in standings)
+
+
+def count_names(names: Sequence[str], noun: str) -> str:
+    """Return how many there are, if any."""
+    return count_of(len(names), noun) if names else ""
+
+
+def _print_by_vm(maintenance: Row) -> None:
+    print_fields(maintenance, _FIELDS)
+    if maintenance["events"]:
+        typer.echo()
+        print_events(maintenance["events"])
+    if maintenance["remaining"]:
+        typer.echo()
+        print_table(_shares(maintenance["remaining"]), _REMAINING)
+
+
+def _each(blockers: Iterable[Row]) -> Iterator[str]:
+    return (blocker["sentence"] for blocker in blockers)
+
+
+def _once(blockers: Iterable[Row]) -> Iterator[str]:
+    # What holds events is alike but for their names; what holds steps is already said once.
+    alike: dict[object, list[Row]] = {}
+    for number, blocker in enumerate(blockers):
+        is_of_event = blocker["kind"] in _OF_EVENTS and blocker["event_ids"]
+        key = (blocker["kind"], blocker["release"], blocker["until"]) if is_of_event else number
+        alike.setdefault(key, []).append(blocker)
+    for first, *others in alike.values():
+        more = f" The same holds {count_of(len(others), 'more event')}." if others else ""
+        yield f"{first['sentence']}{more}"
 
 
 def _print_lines(title: str, lines: Iterable[str]) -> None:
@@ -46,8 +145,21 @@ def _print_lines(title: str, lines: Iterable[str]) -> None:
         print_line(f"{title}{line}")
 
 
-def _shares(steps: Iterable[Row]) -> Iterator[Row]:
+def _length(seconds: int) -> str:
+    return format_duration(timedelta(seconds=seconds)) if seconds else ""
+
+
+def _planned_shares(steps: Iterable[Row]) -> Iterator[Row]:
     for step in steps:
         times = {pace: step[pace] or _NEVER for pace in ("earliest", "latest")}
-        for share in step["shares"]:
+        for share in step["shares"] or [_NO_SHARE]:
             yield {**step, **times, **share}
+
+
+def _shares(steps: Iterable[Row]) -> Iterator[Row]:
+    for number, step in enumerate(steps, 1):
+        brakes = ", ".join(
+            describe_brake(brake, ",".join(brake["event_ids"][:1])) for brake in step["brakes"]
+        )
+        for share in step["shares"] or [_NO_SHARE]:
+            yield {"step": number, "host": step["host"], **share, "brakes": brakes}

@@ -1,0 +1,203 @@
+"""A Maintenance in one line for each host, or scope. Where many say the same, one line says it."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import groupby
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+
+from forewarn.cli.output import Columns, Row, time_of
+from forewarn.domain.failures import Standing
+from forewarn.domain.wording import count_of, say_names
+
+Line: TypeAlias = dict[str, Any]
+"""One line: a place, or several that say the same."""
+
+_MOST_LINES: Final = 20
+"""More are folded, so that sixty hosts fit on a screen."""
+_HEAD: Final = 5
+"""How many lines at the beginning of a plan are never folded."""
+_FEWEST: Final = 3
+"""So many lines that say the same become one."""
+_ATTENTION: Final = (
+    Standing.FAILED,
+    Standing.UNDER_WAY,
+    Standing.WAITING,
+    Standing.SKIPPED,
+    Standing.SUCCEEDED,
+    Standing.NOTHING_TO_DO,
+)
+"""What an operator looks for first comes first."""
+
+
+class Detail(StrEnum):
+    """What has a line of its own."""
+
+    PLACE = "place"
+    VM = "vm"
+
+
+By = Annotated[Detail, typer.Option("--by", help="A line per host or scope, or all detail.")]
+
+
+def status_lines(maintenance: Row) -> tuple[Columns, list[Line]]:
+    """Return where *maintenance* is with each place, what needs attention first."""
+    noun = _noun(maintenance["hosts"])
+    lines = sorted(
+        (_status_line(maintenance, place) for place in _places(maintenance)),
+        key=lambda line: _ATTENTION.index(line["standing"]),
+    )
+    columns: Columns = {
+        noun.upper(): "place",
+        "STANDING": "said",
+        "VMS": "vms",
+        "APPROVED": "approved",
+        "WAITS FOR": "waits",
+    }
+    return columns, _fold(lines, noun, lambda line: (line["said"], line["approved"], line["waits"]))
+
+
+def plan_lines(plan: Row) -> tuple[Columns, list[Line]]:
+    """Return when each place has its turn, in the order of the walk."""
+    is_by_host = plan["exposure"]["is_by_host"]
+    noun = _noun(is_by_host)
+    steps: dict[str, list[Row]] = {}
+    for step in plan["steps"]:
+        steps.setdefault(_place(step), []).append(step)
+    lines = [_plan_line(place, found) for place, found in steps.items()]
+    if len(lines) > _MOST_LINES:
+        head, rest = lines[:_HEAD], lines[_HEAD:]
+        lines = head + _fold(rest, noun, lambda line: (line["never"], line["left"]), most=0)
+    columns: Columns = {
+        noun.upper(): "place",
+        "STEPS": "steps",
+        "VMS": "vms",
+        "BEGINS": lambda line: time_of(line["begins"]),
+        "ENDS": lambda line: time_of(line["ends"]),
+        "LATEST END": lambda line: time_of(line["latest"]),
+        "LEFT OF SETS": "left",
+    }
+    return columns, lines
+
+
+def describe_brake(brake: Row, about: str = "") -> str:
+    """Return what holds a step, in short."""
+    until = time_of(brake["until"])
+    said = (brake["kind"], brake["gate"] or about, f"until {until}" if until else "")
+    return " ".join(filter(None, said))
+
+
+def _noun(is_by_host: object) -> str:
+    return "host" if is_by_host else "scope"
+
+
+def _place(step: Row) -> str:
+    place: str = step["host"] or step["shares"][0]["scope_id"]
+    return place
+
+
+def _places(maintenance: Row) -> Iterable[str]:
+    return dict.fromkeys([*maintenance["standings"], *map(_place, maintenance["remaining"])])
+
+
+def _status_line(maintenance: Row, place: str) -> Line:
+    standing = Standing(maintenance["standings"].get(place, Standing.WAITING))
+    events = [each for each in maintenance["events"] if place in {each["host"], each["scope_id"]}]
+    steps = [step for step in maintenance["remaining"] if _place(step) == place]
+    shares = [share for step in steps for share in step["shares"]]
+    in_flight = [event for event in events if event["ended_at"] is None]
+    approved = sum(bool(event["approvals"] or event["started_at"]) for event in in_flight)
+    phases = [op["phase"] for op in maintenance["operations"] if op["host"] == place]
+    is_under_way = standing is Standing.UNDER_WAY
+    return {
+        "place": place,
+        "standing": standing,
+        "said": f"{standing} ({phases[-1]})" if is_under_way and phases else str(standing),
+        "vms": len({vm for part in (*events, *shares) for vm in part["resources"]}),
+        "approved": f"{approved}/{len(in_flight)}" if in_flight else "",
+        "waits": ", ".join(dict.fromkeys(_waits(maintenance, place, in_flight, steps[:1]))),
+    }
+
+
+def _waits(
+    maintenance: Row, place: str, in_flight: Sequence[Row], next_steps: Sequence[Row]
+) -> Iterator[str]:
+    for failure in maintenance["failures"]:
+        if failure["place"] == place:
+            reason = f": {failure['reason']}" if failure["reason"] else ""
+            yield f"retry or skip ({failure['ending']}{reason})"
+    dues = [event["not_before"] for event in in_flight if event["started_at"] is None]
+    if dues:
+        yield f"approval until {time_of(max(dues))}"
+    elif in_flight:
+        yield "impact"
+    else:
+        for step in next_steps:
+            yield from map(describe_brake, step["brakes"])
+
+
+def _plan_line(place: str, steps: Sequence[Row]) -> Line:
+    shares = [share for step in steps for share in step["shares"]]
+    sets = [share for share in shares if share["members"] > 1]
+    left = [share["available"] * 100 // share["members"] for share in sets]
+    never = any(step["earliest"] is None for step in steps)
+    return {
+        "place": place,
+        "steps": len(steps),
+        "vms": len({vm for share in shares for vm in share["resources"]}),
+        "begins": _ends_of(steps[:1], "earliest", "begins"),
+        "ends": _ends_of(steps, "earliest", "ends"),
+        "latest": _ends_of(steps, "latest", "ends"),
+        "left": f"{min(left)} %" if left else "",
+        "never": never,
+    }
+
+
+def _ends_of(steps: Sequence[Row], pace: str, moment: str) -> str | None:
+    return _latest(step[pace][moment] if step[pace] else None for step in steps)
+
+
+def _fold(
+    lines: Sequence[Line],
+    noun: str,
+    key: Callable[[Line], Hashable],
+    most: int = _MOST_LINES,
+) -> list[Line]:
+    if len(lines) <= most:
+        return list(lines)
+    # Those that say the same stand together, in the order in which the first of them came.
+    order = {each: number for number, each in enumerate(dict.fromkeys(map(key, lines)))}
+    numbered = sorted(enumerate(lines), key=lambda pair: order[key(pair[1])])
+    folded: list[Line] = []
+    for _, found in groupby(numbered, key=lambda pair: key(pair[1])):
+        same = list(found)
+        if len(same) < _FEWEST:
+            folded += [line for _, line in same]
+        else:
+            numbers = [number for number, _ in same]
+            is_run = numbers[-1] - numbers[0] == len(numbers) - 1
+            folded.append(_folded([line for _, line in same], noun, is_run=is_run))
+    return folded
+
+
+def _folded(lines: Sequence[Line], noun: str, *, is_run: bool) -> Line:
+    places = [line["place"] for line in lines]
+    named = f"{places[0]} … {places[-1]}" if is_run else say_names(places)
+    spans = {
+        "ends": _latest(line.get("ends") for line in lines),
+        "latest": _latest(line.get("latest") for line in lines),
+    }
+    return {
+        **lines[0],
+        **spans,
+        "place": f"{named} ({count_of(len(places), noun)})",
+        "steps": sum(line.get("steps", 0) for line in lines),
+        "vms": sum(line["vms"] for line in lines),
+    }
+
+
+def _latest(moments: Iterable[str | None]) -> str | None:
+    given = list(moments)
+    known = [each for each in given if each is not None]
+    return max(known) if len(known) == len(given) else None
