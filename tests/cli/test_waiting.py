@@ -95,21 +95,42 @@ def test_wait_gives_up_on_a_maintenance(run: Run) -> None:
     assert "running" in run("maintenance", "list").stdout
 
 
+def walked(status: str, **changed: object) -> dict[str, object]:
+    return {"maintenance_id": "m", "status": status, "failures": [], "standings": {}, **changed}
+
+
 def test_maintenance_that_is_held_says_what_holds_it() -> None:
-    event = {"event_type": "Freeze", "resources": ["web-0"], "event_id": "E1", "reason": "no boot"}
-    ended = {**event, "ended_at": "2026-01-05T08:00:00Z", "outcome": "failed"}
+    failure = {"place": "kvm-3", "ending": "failed", "reason": "no boot"}
 
     with pytest.raises(CommandError) as refusal:
-        require_walked({"maintenance_id": "m", "status": "held", "events": [ended]})
+        require_walked(walked("held", failures=[failure]))
 
-    assert str(refusal.value) == "Maintenance m is held. Freeze of web-0 failed: no boot."
+    assert str(refusal.value) == "Maintenance m is held. kvm-3 failed: no boot."
     assert (refusal.value.code, refusal.value.hint) == (1, "try: forewarn maintenance status m")
 
 
-def test_maintenance_that_went_well_is_no_failure() -> None:
-    event = {"ended_at": "2026-01-05T08:00:00Z", "outcome": "succeeded"}
+@pytest.mark.parametrize("status", ["incomplete", "aborted"])
+def test_maintenance_that_was_not_done_everywhere_is_a_failure(status: str) -> None:
+    with pytest.raises(CommandError) as refusal:
+        require_walked(walked(status, standings={"kvm-1": "succeeded", "kvm-3": "skipped"}))
 
-    require_walked({"maintenance_id": "m", "status": "completed", "events": [event]})
+    assert str(refusal.value) == f"Maintenance m is {status}. Skipped: kvm-3."
+    assert refusal.value.code == 1
+
+
+def test_maintenance_whose_retry_went_well_is_no_failure() -> None:
+    failed = {"ended_at": "2026-01-05T08:00:00Z", "outcome": "failed"}
+
+    require_walked(walked("completed", events=[failed], standings={"kvm-3": "succeeded"}))
+
+
+def test_wait_for_a_maintenance_ends_with_its_patience(run: Run) -> None:
+    run("maintenance", "start", "--type", "Freeze", "--scope", "web")
+
+    result = run("maintenance", "wait", FIRST, "--timeout", "1s")
+
+    assert result.exit_code == 5
+    assert result.stderr.splitlines()[-1] == f"  try: forewarn maintenance status {FIRST}"
 
 
 def test_bad_timeout_is_refused_before_anything_begins(run: Run) -> None:

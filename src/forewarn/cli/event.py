@@ -1,6 +1,5 @@
 """`forewarn event`: announcing events, following them, and changing their course."""
 
-import json
 from typing import Annotated, Final, TypeVar
 
 import typer
@@ -16,7 +15,15 @@ from forewarn.cli.event_tables import (
     say_how_split,
 )
 from forewarn.cli.following import follow
-from forewarn.cli.output import Columns, Output, Row, print_line, print_table, print_yaml, time_of
+from forewarn.cli.output import (
+    Columns,
+    Output,
+    Row,
+    print_line,
+    print_one_of_many,
+    print_table,
+    time_of,
+)
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait, require_success, wait_for_events
@@ -210,7 +217,7 @@ def watch(
     query: dict[str, str | int] = _given(vm=vm, event_id=event, after=after)
     try:
         for line in follow(session, "events", "watch", **query):
-            _print_as_it_comes(session.output, line)
+            print_one_of_many(line, session.output, lambda it: print_line(one_line(it)))
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
@@ -341,16 +348,6 @@ def cancel(
     """
     body = {"reason": reason, "operation": operation}
     _change(session, event_id, "cancel", body, dry_run=dry_run)
-
-
-def _print_as_it_comes(output: Output, line: Row) -> None:
-    if output is Output.JSON:
-        typer.echo(json.dumps(line))  # a line each, to be read as they come
-    elif output is Output.YAML:
-        typer.echo("---")
-        print_yaml(line)
-    else:
-        print_line(one_line(line))
 
 
 def _change(session: Session, event_id: str, verb: str, body: object, *, dry_run: bool) -> None:

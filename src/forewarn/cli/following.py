@@ -28,7 +28,7 @@ def follow(session: Session, *path: str, **query: str | int) -> Iterator[Any]:
                 if data:
                     yield json.loads(data)
         except CommandError as error:
-            if place is None or _is_final(error):
+            if place is None or is_final(error):
                 raise
         time.sleep(_PAUSE)
 
@@ -60,6 +60,7 @@ def _follow_once(
     typer.echo(f"forewarn: {trouble}; going on as soon as it is back", err=True)
 
 
-def _is_final(error: CommandError) -> bool:
+def is_final(error: CommandError) -> bool:
+    """Tell whether asking again would not help."""
     # Anything else may come from a server that is being restarted, or a proxy in front of it.
     return isinstance(error, RefusedError) and int(error.problem["status"]) < 500

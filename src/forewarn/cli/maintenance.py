@@ -15,6 +15,7 @@ from forewarn.cli.maintenance_tables import (
     print_maintenance,
     print_plan,
 )
+from forewarn.cli.maintenance_watch import watch_maintenance
 from forewarn.cli.output import Columns, print_line, print_table
 from forewarn.cli.place_tables import By, Detail
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
@@ -90,7 +91,7 @@ def start(
         )
         return
     if wait:
-        begun = wait_for_maintenance(session, begun, timeout)
+        begun = wait_for_maintenance(session, begun["maintenance_id"], timeout)
     session.show(begun, print_maintenance)
     if wait:
         require_walked(begun)
@@ -177,6 +178,29 @@ def explain(session: Session, maintenance_id: IdArgument, *, by: By = Detail.PLA
     """
     found = session.get("maintenances", maintenance_id, "explain")
     session.show(found, lambda got: print_blockers(got, by))
+
+
+@command(app, "watch")
+def watch(session: Session, maintenance_id: IdArgument) -> None:
+    """Print each change of a host, scope or the status, until it is over.
+
+    Example: forewarn maintenance watch 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
+    """
+    try:
+        watch_maintenance(session, maintenance_id)
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+@command(app, "wait")
+def wait_for(session: Session, maintenance_id: IdArgument, *, timeout: Timeout = None) -> None:
+    """Return when a Maintenance is over or held; fail unless completed.
+
+    Example: forewarn maintenance wait 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --timeout 8h
+    """
+    ended = wait_for_maintenance(session, maintenance_id, timeout)
+    session.show(ended, print_maintenance)
+    require_walked(ended)
 
 
 @command(app, "list")

@@ -75,6 +75,17 @@ def print_answer(answer: Any, output: Output, print_it: Callable[[Any], None]) -
         print_it(answer)
 
 
+def print_one_of_many(answer: Row, output: Output, print_it: Callable[[Any], None]) -> None:
+    """Print *answer* as one of those that come one after the other, to be read as they come."""
+    if output is Output.JSON:
+        typer.echo(json.dumps(answer))
+    elif output is Output.YAML:
+        typer.echo("---")
+        print_yaml(answer)
+    else:
+        print_it(answer)
+
+
 def print_json(answer: object) -> None:
     """Print *answer* for a program."""
     typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))

@@ -44,10 +44,6 @@ By = Annotated[Detail, typer.Option("--by", help="A line per host or scope, or a
 def status_lines(maintenance: Row) -> tuple[Columns, list[Line]]:
     """Return where *maintenance* is with each place, what needs attention first."""
     noun = _noun(maintenance["hosts"])
-    lines = sorted(
-        (_status_line(maintenance, place) for place in _places(maintenance)),
-        key=lambda line: _ATTENTION.index(line["standing"]),
-    )
     columns: Columns = {
         noun.upper(): "place",
         "STANDING": "said",
@@ -55,7 +51,21 @@ def status_lines(maintenance: Row) -> tuple[Columns, list[Line]]:
         "APPROVED": "approved",
         "WAITS FOR": "waits",
     }
-    return columns, _fold(lines, noun, lambda line: (line["said"], line["approved"], line["waits"]))
+    return columns, _fold(_status_lines(maintenance), noun, _status_key)
+
+
+def changed_lines(maintenance: Row, told: dict[str, str]) -> list[Line]:
+    """Return the lines of places that stand otherwise than *told*, and remember them there.
+
+    What a place waits for changes with every other place, and is no change of its own.
+    """
+    changed = []
+    for line in _status_lines(maintenance):
+        said = f"{line['said']} {line['approved']}"
+        if told.get(line["place"]) != said:
+            told[line["place"]] = said
+            changed.append(line)
+    return _fold(changed, _noun(maintenance["hosts"]), _status_key, most=0)
 
 
 def plan_lines(plan: Row) -> tuple[Columns, list[Line]]:
@@ -99,6 +109,17 @@ def _place(step: Row) -> str:
 
 def _places(maintenance: Row) -> Iterable[str]:
     return dict.fromkeys([*maintenance["standings"], *map(_place, maintenance["remaining"])])
+
+
+def _status_lines(maintenance: Row) -> list[Line]:
+    return sorted(
+        (_status_line(maintenance, place) for place in _places(maintenance)),
+        key=lambda line: _ATTENTION.index(line["standing"]),
+    )
+
+
+def _status_key(line: Line) -> Hashable:
+    return line["said"], line["approved"], line["waits"]
 
 
 def _status_line(maintenance: Row, place: str) -> Line:

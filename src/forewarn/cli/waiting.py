@@ -1,7 +1,7 @@
 """Waiting for what a command has begun. Whoever stops waiting stops nothing else."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Annotated, Final
 
@@ -13,7 +13,9 @@ from forewarn.cli.output import Row, print_line
 from forewarn.cli.progress import Teller, shown_as_bars
 from forewarn.cli.session import Session
 from forewarn.domain.event import Outcome
+from forewarn.domain.failures import Standing
 from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.wording import say_names
 from forewarn.operations.durations import DurationError, parse_duration
 
 
@@ -45,9 +47,8 @@ def wait_for_events(session: Session, events: Sequence[Row], timeout: str | None
     return [_wait_for_event(session, event, patience) for event in events]
 
 
-def wait_for_maintenance(session: Session, maintenance: Row, timeout: str | None) -> Row:
-    """Return *maintenance* as it is when it is over, or does not go on by itself."""
-    name: str = maintenance["maintenance_id"]
+def wait_for_maintenance(session: Session, name: str, timeout: str | None) -> Row:
+    """Return the Maintenance *name* as it is when it is over, or does not go on by itself."""
     patience = _Patience(session, timeout, f"forewarn maintenance status {name}")
     console = Console(stderr=True)
     with ExitStack() as drawing:
@@ -75,13 +76,21 @@ def require_success(events: Sequence[Row]) -> None:
 def require_walked(maintenance: Row) -> None:
     """Fail if *maintenance*, which has been waited for, was not walked to a good end."""
     name, status = maintenance["maintenance_id"], maintenance["status"]
-    said = [_say_what(event) for event in filter(_has_gone_wrong, maintenance["events"])]
-    if said or status != MaintenanceStatus.COMPLETED:
+    if status != MaintenanceStatus.COMPLETED:
         raise CommandError(
-            " ".join([f"Maintenance {name} is {status}.", *said]),
+            " ".join([f"Maintenance {name} is {status}.", *_say_why(maintenance)]),
             code=ExitCode.FAILED,
             hint=f"try: forewarn maintenance status {name}",
         )
+
+
+def _say_why(maintenance: Row) -> Iterator[str]:
+    for failure in maintenance["failures"]:
+        yield f"{failure['place']} {failure['ending']}{_because(failure)}."
+    standings = maintenance["standings"].items()
+    skipped = [place for place, standing in standings if standing == Standing.SKIPPED]
+    if skipped:
+        yield f"Skipped: {say_names(skipped)}."
 
 
 def _has_gone_wrong(event: Row) -> bool:
@@ -90,8 +99,11 @@ def _has_gone_wrong(event: Row) -> bool:
 
 def _say_what(event: Row) -> str:
     ended = "failed" if event["outcome"] else "was canceled"
-    reason = f": {event['reason']}".rstrip(".") if event["reason"] else ""
-    return f"{event['event_type']} of {', '.join(event['resources'])} {ended}{reason}."
+    return f"{event['event_type']} of {', '.join(event['resources'])} {ended}{_because(event)}."
+
+
+def _because(ended: Row) -> str:
+    return f": {ended['reason']}".rstrip(".") if ended["reason"] else ""
 
 
 def _wait_for_event(session: Session, event: Row, patience: "_Patience") -> Row:

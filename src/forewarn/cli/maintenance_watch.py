@@ -1,0 +1,61 @@
+"""Following a Maintenance: a line each time that a host or scope, or its status, changes."""
+
+import time
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import typer
+
+from forewarn.cli.errors import CommandError
+from forewarn.cli.following import is_final
+from forewarn.cli.output import Row, print_line, print_one_of_many, time_of
+from forewarn.cli.place_tables import Line, changed_lines
+from forewarn.cli.session import Session
+
+_ASK_EVERY: Final = 0.5
+
+Told: TypeAlias = dict[str, str]
+"""What was said last of each place."""
+
+
+def watch_maintenance(session: Session, maintenance_id: str) -> None:
+    """Print what changes until the Maintenance is over; across restarts of the server."""
+    told: Told = {}
+    status = ""
+    for maintenance in _states(session, maintenance_id):
+        lines = changed_lines(maintenance, told)
+        if maintenance["status"] != status:
+            status = maintenance["status"]
+            lines.append({"status": status})
+        if lines:
+            now = session.get("clock")["now"]
+            for line in lines:
+                print_one_of_many({"at": now, **line}, session.output, _print_change)
+        if maintenance["finished_at"] is not None:
+            return
+
+
+def _states(session: Session, maintenance_id: str) -> Iterator[Row]:
+    is_known = is_away = False
+    while True:
+        try:
+            found = session.get("maintenances", maintenance_id)
+        except CommandError as error:
+            if not is_known or is_final(error):
+                raise
+            if not is_away:
+                typer.echo(f"forewarn: {error} Going on as soon as it is back.", err=True)
+            is_away = True
+        else:
+            is_known, is_away = True, False
+            yield found
+        time.sleep(_ASK_EVERY)
+
+
+def _print_change(line: Line) -> None:
+    if "status" in line:
+        said = f"The maintenance is {line['status']}."
+    else:
+        approved = f"{line['approved']} approved" if line["approved"] else ""
+        said = "  ".join(filter(None, (line["place"], line["said"], approved, line["waits"])))
+    print_line(f"{time_of(line['at'])}  {said}")
