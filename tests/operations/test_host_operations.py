@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from forewarn.clocks import VirtualClock
 from forewarn.domain.arrivals import HostUnderWayError
 from forewarn.domain.course import Course
+from forewarn.domain.errors import MaintenanceOverError
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.explanation import ReasonKind
 from forewarn.domain.failures import Standing, StillUnderWayError, UnknownFailureError
@@ -36,6 +37,7 @@ from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (
     MaintenanceReport,
+    abort_maintenance,
     report_maintenance,
     resume_maintenance,
     retry_failures,
@@ -163,6 +165,10 @@ class Cluster:
 
     def skip(self, *places: str) -> None:
         self.store.write(lambda tx: skip_failures(tx, self.context(), self.maintenance_id, places))
+        self.scheduler.settle()
+
+    def abort(self) -> None:
+        self.store.write(lambda tx: abort_maintenance(tx, self.context(), self.maintenance_id))
         self.scheduler.settle()
 
     def approve(self, event: ScheduledEvent) -> None:
@@ -452,6 +458,59 @@ def test_unknown_work_holds_with_the_name_of_the_host_until_it_is_skipped(
     }
 
 
+def test_unknown_work_of_an_aborted_maintenance_is_skipped(cluster: Cluster) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.UNKNOWN, reason="no file")
+    cluster.start("kvm-0", "kvm-1")
+    cluster.advance(hours=2)
+    cluster.abort()
+
+    assert f"maintenance skip {cluster.maintenance_id} kvm-0" in cluster.explanation()
+    for places in ((), ("kvm-0", "kvm-1")):
+        with pytest.raises(MaintenanceOverError):
+            cluster.skip(*places)
+    assert cluster.phase("kvm-0") is HostPhase.WORK
+    cluster.skip("KVM-0")
+
+    report = cluster.report()
+    assert (report.status, cluster.in_flight()) == (MaintenanceStatus.ABORTED, {})
+    with pytest.raises(MaintenanceOverError):
+        cluster.skip("kvm-0")
+
+
+def test_host_is_not_worked_on_while_somebody_is_there_whose_event_was_canceled(
+    cluster: Cluster,
+) -> None:
+    cluster.give_work()
+    cluster.start("kvm-0")
+    cluster.start_event(cluster.in_flight()["db"])
+    cluster.scheduler.settle()
+
+    cluster.abort()  # the event of web-0 is withdrawn, that of db runs out
+    cluster.advance(hours=1)
+
+    assert cluster.crew.begun == {("kvm-0", HostTaskKind.RETURN, 1, "db"): 1}
+    assert cluster.report().operations[0].outcome is OperationOutcome.FAILED
+
+
+def test_event_that_is_completed_as_failed_during_the_work_fails_the_host(cluster: Cluster) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.RUNNING)
+    cluster.start("kvm-1")
+    cluster.advance(minutes=30)
+    (event,) = cluster.in_flight().values()
+    cluster.store.write(
+        lambda tx: complete_event(tx, cluster.context(), event.event_id, Outcome.FAILED, "burnt")
+    )
+    cluster.crew.says.clear()
+    cluster.lead().settle()
+
+    report = cluster.report()
+    assert (report.status, report.standings) == (MaintenanceStatus.HELD, {"kvm-1": Standing.FAILED})
+    cluster.skip("kvm-1")
+    assert cluster.report().standings == {"kvm-1": Standing.SKIPPED}
+
+
 def test_machine_whose_impact_fails_keeps_the_host_from_being_worked_on(cluster: Cluster) -> None:
     cluster.give_work()
     cluster.failures["db"] = "it does not shut down"
@@ -519,6 +578,28 @@ def test_nothing_is_placed_on_a_host_that_has_started_but_a_fact_is_told(cluster
     told = cluster.in_flight()["new"]
     assert (told.event_status, told.is_announced) == (EventStatus.STARTED, False)
     assert told.operation_id == cluster.in_flight()["db"].operation_id
+
+
+def test_nothing_is_placed_on_a_host_that_is_worked_on_though_its_maintenance_was_aborted(
+    cluster: Cluster,
+) -> None:
+    cluster.start("kvm-0")
+    cluster.advance(minutes=16)
+    cluster.abort()
+
+    with pytest.raises(HostUnderWayError, match="it has started"):
+        cluster.apply(NEW)
+
+
+def test_machine_is_placed_on_a_host_whose_maintenance_was_aborted_before_it_started(
+    cluster: Cluster,
+) -> None:
+    cluster.start("kvm-0")
+    cluster.store.write(lambda tx: abort_maintenance(tx, cluster.context(), cluster.maintenance_id))
+
+    cluster.apply(NEW)
+
+    assert cluster.in_flight() == {}
 
 
 def test_host_whose_turn_is_over_takes_machines_again(cluster: Cluster) -> None:

@@ -72,7 +72,7 @@ def find_joining(snapshot: Snapshot, after: Topology) -> tuple[Joining, ...]:
     operations = {
         operation.host: operation
         for operation in snapshot.operations.values()
-        if not operation.is_over and not snapshot.maintenances[operation.maintenance_id].is_aborted
+        if not operation.is_over and not _is_withdrawn(operation, snapshot)
     }
     coming: dict[HostName, list[VmName]] = {}
     for arrival in arrivals(snapshot.topology, after) if operations else ():
@@ -119,6 +119,12 @@ def join(
     policy = after.scopes[joining.share.scope_id].policy
     notice = usual_notice(draft.event_type, policy, speed=speed)
     return schedule(draft, event_id=event_id, now=now, notice=notice)
+
+
+def _is_withdrawn(operation: HostOperation, snapshot: Snapshot) -> bool:
+    """Tell whether nothing happens on the host, as *operation* was aborted before it started."""
+    is_aborted = snapshot.maintenances[operation.maintenance_id].is_aborted
+    return is_aborted and operation.phase is HostPhase.ANNOUNCED
 
 
 def _meets_another_update_domain(joining: Joining, snapshot: Snapshot) -> bool:

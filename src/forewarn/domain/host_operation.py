@@ -16,7 +16,7 @@ from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
-from forewarn.domain.wording import say_moment
+from forewarn.domain.wording import say_moment, say_names
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
 
@@ -184,7 +184,7 @@ def _impact(operation: HostOperation, facts: OperationFacts, now: datetime) -> H
         for vm in event.resources
     ):
         return operation
-    failures = tuple(_failed_impacts(facts))
+    failures = (*_failed_impacts(facts), *_canceled(facts))
     if failures:
         # The host is left alone; whoever is out of the way is given back.
         return _give_back(replace(operation, reason="; ".join(failures)), facts, now)
@@ -238,13 +238,18 @@ def _return(operation: HostOperation, facts: OperationFacts, now: datetime) -> H
         for vm, impact in said.items()
         if impact is not None and impact.status is ImpactStatus.FAILED
     ]
-    return _end(operation, now, [*filter(None, [operation.reason]), *failures])
+    return _end(operation, now, [*_earlier_failures(operation, facts), *failures])
 
 
 def _give_back(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
     if facts.rule is not None and facts.rule.has_return and any(_guests(facts)):
         return replace(operation, phase=HostPhase.RETURN)
-    return _end(operation, now, [*filter(None, [operation.reason])])
+    return _end(operation, now, _earlier_failures(operation, facts))
+
+
+def _earlier_failures(operation: HostOperation, facts: OperationFacts) -> list[str]:
+    """Return what failed before the end: it is remembered, or somebody has said so since."""
+    return [operation.reason] if operation.reason else list(_failed_impacts(facts))
 
 
 def _end(operation: HostOperation, now: datetime, failures: Sequence[str]) -> HostOperation:
@@ -270,6 +275,12 @@ def _failed_impacts(facts: OperationFacts) -> Iterator[str]:
             yield event.reason or "failed"
         elif event.is_in_flight:
             yield from failed_impacts(event, facts.impacts)
+
+
+def _canceled(facts: OperationFacts) -> Iterator[str]:
+    """Yield who was told that nothing happens, and so must not lose the host."""
+    for event in filter(_is_canceled, facts.events):
+        yield f"{say_names(event.resources)} stays on the host, as {event.event_id} was canceled"
 
 
 def failed_impacts(

@@ -178,16 +178,32 @@ def skip_failures(
     """Pass over failed hosts or scopes: those at *places*, or all.
 
     A host that is named is given up also while it is worked on, so that work of which nothing is
-    heard does not hold the others for ever.
+    heard does not hold the others for ever. Of an aborted Maintenance that is all there is to skip.
     """
-    wanted = set(map(name_key, places))
     maintenance = find_maintenance(tx, maintenance_id)
-    for operation in tx.operations_of([maintenance.maintenance_id]):
-        if operation.is_at_work and name_key(operation.host) in wanted:
-            reason = f"given up by {context.who}"
-            ended = end(operation, OperationOutcome.FAILED, now=context.now, reason=reason)
-            tx.put_operation(ended)
-    _resolve(tx, context, maintenance_id, Resolution.SKIP, places)
+    wanted = set(map(name_key, places))
+    given_up = _give_up(tx, context, maintenance, wanted)
+    if maintenance.is_aborted and given_up and given_up.keys() == wanted:
+        named = ", ".join(operation.host for operation in given_up.values())
+        record_audit(tx, context, "maintenance skip", maintenance_id, detail=named)
+    else:
+        _resolve(tx, context, maintenance_id, Resolution.SKIP, places)
+
+
+def _give_up(
+    tx: Transaction, context: Context, maintenance: Maintenance, wanted: Collection[str]
+) -> dict[str, HostOperation]:
+    """End the operations at work on the hosts that are *wanted*, and return them by these."""
+    given_up = {
+        name_key(operation.host): operation
+        for operation in tx.operations_of([maintenance.maintenance_id])
+        if operation.is_at_work and name_key(operation.host) in wanted
+    }
+    reason = f"given up by {context.who}"
+    for operation in given_up.values():
+        ended = end(operation, OperationOutcome.FAILED, now=context.now, reason=reason)
+        tx.put_operation(ended)
+    return given_up
 
 
 def _resolve(

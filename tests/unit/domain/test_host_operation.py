@@ -167,6 +167,18 @@ def test_next_phase(phase: HostPhase, given: OperationFacts, expected: HostPhase
             "a: no",
         ),
         (
+            HostPhase.IMPACT,
+            facts(ended("a", Outcome.SUCCEEDED), cancel(announced("b"), now=NOW), rule=WORK),
+            OperationOutcome.FAILED,
+            "b stays on the host, as b was canceled",
+        ),
+        (
+            HostPhase.WORK,
+            facts(ended("a", Outcome.FAILED, "a: no"), rule=WORK, tasks={task(WORKING): DONE}),
+            OperationOutcome.FAILED,
+            "a: no",
+        ),
+        (
             HostPhase.WORK,
             facts(rule=ALL, tasks={task(WORKING): FAILED}),
             OperationOutcome.FAILED,
