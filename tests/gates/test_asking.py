@@ -12,7 +12,7 @@ import structlog
 from tests.gates.conftest import NOW, SOON, wait_for
 
 from forewarn.domain.gate import Answer, GateStatus, Question
-from forewarn.domain.names import MaintenanceId, ScopeId
+from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.gates.asking import AskedGates, KnownGate
 from forewarn.gates.command import CommandGate
 from forewarn.gates.verdict import Verdict
@@ -174,6 +174,19 @@ def test_late_answer_to_the_step_before_is_not_taken(bench: Bench, question: Que
 
     assert bench.answer(following).status is GateStatus.SHUT
     assert [asked.steps_done for asked in bench.probe.asked] == [2, 3]
+
+
+def test_questions_about_two_empty_hosts_do_not_drop_each_other(
+    bench: Bench, question: Question
+) -> None:
+    bench.probe.verdict = OPEN
+    hosts = [replace(question, scope_ids=(), host=HostName(name)) for name in ("kvm-1", "kvm-2")]
+
+    for each in hosts:
+        bench.answer(each)
+
+    assert [bench.gates.ask(each).status for each in hosts] == [GateStatus.OPEN] * 2
+    assert bench.probe.asked == hosts
 
 
 def test_gate_that_hangs_takes_a_few_threads_and_no_other_gate(

@@ -14,6 +14,7 @@ import pytest
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.blockers import Blocker, BlockerKind, VerdictKind
+from forewarn.domain.brakes import Release
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.explanation import ReasonKind
@@ -21,7 +22,7 @@ from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, MaintenanceStatus, pause
-from forewarn.domain.names import VmName
+from forewarn.domain.names import MaintenanceId, VmName
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.executors.manual import ManualExecutor
@@ -742,6 +743,18 @@ def behind_a_gate(world: World, answer: Answer) -> None:
     world.doors.answer = answer
     world.start("db", course=course)
     world.advance(minutes=21)
+
+
+def test_gate_that_is_asked_about_empty_hosts() -> None:
+    blocker = Blocker(
+        kind=BlockerKind.GATE_ASKED,
+        release=Release.BY_PROGRESS,
+        maintenance_id=MaintenanceId(M1),
+        about="smoke",
+    )
+
+    said = "The next step in empty hosts waits for gate smoke, which is asked."
+    assert blocker.sentence == said
 
 
 def test_gate_that_is_asked(world: World) -> None:

@@ -165,7 +165,7 @@ class Blocker:
         return self._template.format(
             place=self.place,
             maintenance=self.maintenance_id,
-            scopes=say_names(self.scope_ids),
+            scopes=say_names(self.scope_ids) or "empty hosts",
             vms=say_names(self.vms),
             events=say_names(self.event_ids),
             until=_say(self.until),

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from forewarn.domain.gate import Answer, GateStatus, Question
-from forewarn.domain.names import MaintenanceId, ScopeId
+from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.gates.verdict import Gate, Verdict, shut
 from forewarn.ports.clock import Clock, WallClock
 
@@ -28,7 +28,7 @@ _MOST_CASES: Final = 10_000
 _END_SECONDS: Final = 2.0
 _UNKNOWN_AGAIN: Final = timedelta(minutes=1)
 
-_Place: TypeAlias = tuple[str, MaintenanceId, tuple[ScopeId, ...]]
+_Place: TypeAlias = tuple[str, MaintenanceId, tuple[ScopeId, ...], HostName | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,8 @@ class AskedGates:
 
     def _case(self, question: Question, now: datetime) -> _Case:
         """Return the case of *question*, put anew if there is none or its answer is too old."""
-        place = (question.gate, question.maintenance_id, question.scope_ids)
+        # Empty hosts have no scopes: without the host, each would drop the question of the other.
+        place = (question.gate, question.maintenance_id, question.scope_ids, question.host)
         with self._lock:
             case = self._cases.get(place)
             if case is None or case.question != question:
