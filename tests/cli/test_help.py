@@ -33,7 +33,8 @@ VERBS = {
         "explain", "watch", "seen",
     },
     "maintenance": {
-        "plan", "start", "status", "explain", "list", "pause", "resume", "abort"
+        "plan", "start", "status", "explain", "list", "pause", "resume", "retry", "skip", "abort",
+        "watch", "wait",
     },
     "schedule": {"create", "list", "show", "next", "pause", "resume", "remove"},
     "scenario": {"list", "run", "status", "stop"},

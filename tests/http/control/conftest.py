@@ -16,15 +16,16 @@ from forewarn.control.app import create_app
 from forewarn.control.authentication import authenticator
 from forewarn.control.feed import Feed
 from forewarn.control.services import ClockError, Services
+from forewarn.domain.event import Draft, Share, cancel, schedule
 from forewarn.domain.impact import Impact
-from forewarn.domain.names import VmName
+from forewarn.domain.names import MaintenanceId, ScopeId, VmName
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.operations.context import Context
 from forewarn.operations.snapshots import Knowledge
 from forewarn.ports.store import Store
-from forewarn.protocol.vocabulary import EventId, event_id
+from forewarn.protocol.vocabulary import EventId, EventSource, EventType, event_id
 from forewarn.storage.sqlite import open_sqlite
 
 MORNING = datetime(2026, 1, 5, 8, tzinfo=UTC)
@@ -205,3 +206,20 @@ def tables(store: Store, tmp_path: Path) -> Callable[[], Tables]:
         return found
 
     return look
+
+
+def hold(store: Store, maintenance_id: str) -> None:
+    """Have a Maintenance hold: an event of it was canceled."""
+    share = Share(
+        scope_id=ScopeId("virtual-machine/solo"), update_domain=0, resources=(VmName("solo"),)
+    )
+    draft = Draft(
+        event_type=EventType.FREEZE,
+        event_source=EventSource.PLATFORM,
+        share=share,
+        maintenance_id=MaintenanceId(maintenance_id),
+    )
+    event = schedule(
+        draft, event_id=event_id(maintenance_id), now=MORNING, notice=timedelta(minutes=15)
+    )
+    store.write(lambda tx: tx.put_event(cancel(event, now=MORNING)))

@@ -1,6 +1,6 @@
 """Every change and every refusal of one leaves a line; a flood of refusals leaves a number."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,11 +8,12 @@ from typing import Any
 import httpx2
 import pytest
 from structlog.testing import capture_logs
-from tests.http.control.conftest import MORNING, HandClock, Tables, Wall
+from tests.http.control.conftest import MORNING, HandClock, Tables, Wall, hold
 from tests.http.control.test_problems import full_disk
 
 from forewarn.control.app import api_routes
 from forewarn.control.auditing import ADDRESSES_PER_MINUTE, LINES_PER_MINUTE, NOBODY, FloodGate
+from forewarn.ports.store import Store
 
 MINUTE = timedelta(minutes=1)
 EVENT = "00000000-0000-4000-8000-0000000000FF"
@@ -40,8 +41,21 @@ def _steer_schedule(api: httpx2.Client, order: dict[str, object]) -> None:
     api.delete("schedules/patches")
 
 
+def _steer_maintenances(api: httpx2.Client, store: Store, freeze: Mapping[str, object]) -> None:
+    maintenance = api.post("maintenances", json=freeze).json()["maintenance_id"]
+    hold(store, maintenance)
+    api.post(f"maintenances/{maintenance}/retry", json={})
+    second = api.post("maintenances", json=freeze).json()["maintenance_id"]
+    hold(store, second)
+    api.post(f"maintenances/{second}/skip", json={})
+    for verb in ("pause", "resume", "abort"):
+        api.post(f"maintenances/{maintenance}/{verb}")
+        if verb != "abort":
+            api.post(f"server/{verb}", json={} if verb == "pause" else None)
+
+
 def test_every_change_is_written_under_the_name_of_its_route(
-    api: httpx2.Client, clock: HandClock
+    api: httpx2.Client, clock: HandClock, store: Store
 ) -> None:
     def announce(**order: object) -> str:
         body = {"event_type": "Reboot", "resources": ["web-0"], **order}
@@ -57,9 +71,7 @@ def test_every_change_is_written_under_the_name_of_its_route(
     api.post("virtual-machines", json={"name": "new"})
     _change_places(api)
     freeze: dict[str, object] = {"event_type": "Freeze", "scopes": ["web"]}
-    maintenance = api.post("maintenances", json=freeze).json()["maintenance_id"]
-    for verb in ("pause", "resume", "abort"):
-        api.post(f"maintenances/{maintenance}/{verb}")
+    _steer_maintenances(api, store, freeze)
     _steer_schedule(api, freeze)
     order = {"name": "spot-eviction", "virtual_machines": ["web-1"]}
     run = api.post("scenario-runs", json=order).json()["run_id"]

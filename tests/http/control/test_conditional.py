@@ -115,6 +115,7 @@ def test_description_tells_which_routes_take_conditions_and_have_tags(app: FastA
         "GET fleet",
         "GET hosts/{name}",
         "GET maintenances/{maintenance_id}",
+        "GET schedules/{name}",
         "GET virtual-machines/{name}",
     }
     events = {
@@ -122,13 +123,17 @@ def test_description_tells_which_routes_take_conditions_and_have_tags(app: FastA
         for verb in ("approve", "postpone", "start", "complete", "cancel")
     }
     steering = {
-        f"POST maintenances/{{maintenance_id}}/{verb}" for verb in ("pause", "resume", "abort")
+        f"POST maintenances/{{maintenance_id}}/{verb}"
+        for verb in ("pause", "resume", "retry", "skip", "abort")
     }
     assert taking["If-None-Match"] == taking["ETag"] == tagged
     assert taking["If-Match"] == events | steering | {
         "POST fleet",
         "POST hosts/{name}/close",
         "POST hosts/{name}/open",
+        "POST schedules/{name}/pause",
+        "POST schedules/{name}/resume",
+        "DELETE schedules/{name}",
         "POST virtual-machines/{name}/restart",
         "POST virtual-machines/{name}/redeploy",
         "DELETE virtual-machines/{name}",

@@ -42,9 +42,11 @@ NOT_TAKEN = {
     "notification-targets/{name}/test",
     "gates/{name}/test",
     "maintenances/plan",
+    "server/pause",
+    "server/resume",
 }
-"""A secret is not kept, a fleet may be declared again, a plan changes nothing, the others do more
-than they write."""
+"""A secret is not kept, a fleet may be declared again, so may a pause, a plan changes nothing, the
+others do more than they write."""
 
 
 @pytest.mark.parametrize("path", CREATING)

@@ -5,10 +5,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.http.control.conftest import Tables
+from tests.http.control.conftest import Tables, hold
 
 from forewarn.control.app import api_routes
 from forewarn.control.rehearsal import CAN_BE_DRY
+from forewarn.ports.store import Store
 
 FIRST = "00000000-0000-4000-8000-000000000004"
 REBOOT = {"event_type": "Reboot", "resources": ["web-0", "web-1"]}
@@ -32,6 +33,8 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "maintenances/{maintenance}/pause", None),
     ("POST", "maintenances/{maintenance}/resume", None),
     ("POST", "maintenances/{maintenance}/abort", None),
+    ("POST", "maintenances/{held}/retry", {"places": ["solo"]}),
+    ("POST", "maintenances/{held}/skip", {}),
     ("POST", "schedules", {**TUESDAYS, "name": "more"}),
     ("POST", "schedules/patches/pause", None),
     ("POST", "schedules/patches/resume", None),
@@ -48,8 +51,8 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
 
 
 @pytest.fixture
-def ids(api: httpx2.Client) -> dict[str, str]:
-    """An event that is Scheduled, one that is Started, and a Maintenance; a schedule, too."""
+def ids(api: httpx2.Client, store: Store) -> dict[str, str]:
+    """An event that is Scheduled, one that is Started, two Maintenances and a schedule."""
     assert api.post("schedules", json=TUESDAYS).status_code == 201
     orders = {"event": {}, "started": {"started": True}}
     events = {
@@ -59,7 +62,13 @@ def ids(api: httpx2.Client) -> dict[str, str]:
         for (name, more), vm in zip(orders.items(), ("web-0", "solo"), strict=True)
     }
     begun = api.post("maintenances", json={"event_type": "Freeze", "scopes": ["web"]}).json()
-    return {**events, "maintenance": begun["maintenance_id"]}
+    held = api.post("maintenances", json={"event_type": "Freeze", "scopes": ["web"]}).json()
+    hold(store, held["maintenance_id"])
+    return {
+        **events,
+        "maintenance": begun["maintenance_id"],
+        "held": held["maintenance_id"],
+    }
 
 
 @pytest.mark.parametrize(
