@@ -423,7 +423,7 @@ def test_host_that_is_not_back_in_time_fails_and_is_retried(cluster: Cluster) ->
     cluster.advance(minutes=5)
 
     report = cluster.report()
-    assert report.failures[0].reason == ("kvm-1 was not back by 2026-01-05 08:30:00 GMT")
+    assert report.failures[0].reason == "kvm-1 was not back by 2026-01-05 08:30:00 GMT: no ssh"
     assert report.events[0].outcome is Outcome.FAILED
     checks = [key for key in cluster.crew.begun if key[1] == HostTaskKind.VERIFY]
     assert len(checks) == 5

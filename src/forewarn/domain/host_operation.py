@@ -125,7 +125,7 @@ def due_tasks(operation: HostOperation, facts: OperationFacts, now: datetime) ->
         case HostPhase.WORK:
             yield _task(operation, HostTaskKind.WORK)
         case HostPhase.VERIFY:
-            if operation.verify_at is not None and now >= operation.verify_at:
+            if _is_check_due(operation, now):
                 yield _task(operation, HostTaskKind.VERIFY, attempt=operation.attempt)
         case HostPhase.RETURN:
             for vm in _guests(facts):
@@ -212,14 +212,38 @@ def _verify(operation: HostOperation, facts: OperationFacts, now: datetime) -> H
     impact = facts.tasks.get(_task(operation, HostTaskKind.VERIFY, attempt=operation.attempt))
     if impact is not None and impact.status is ImpactStatus.DONE:
         return _give_back(operation, facts, now)
+    if impact is None and _is_unheard_of(operation, now):
+        return operation
     if operation.verify_by is not None and now >= operation.verify_by:
-        said = f": {impact.reason}" if impact is not None and impact.reason else ""
+        said = _last_word(operation, facts)
         reason = f"{operation.host} was not back by {say_moment(operation.verify_by)}{said}"
         return end(operation, OperationOutcome.FAILED, now=now, reason=reason)
     if impact is not None and _is_to_be_checked_again(impact) and facts.rule is not None:
         again_at = now + facts.rule.verify_every
         return replace(operation, attempt=operation.attempt + 1, verify_at=again_at)
     return operation
+
+
+def _is_check_due(operation: HostOperation, now: datetime) -> bool:
+    return operation.verify_at is not None and now >= operation.verify_at
+
+
+def _is_unheard_of(operation: HostOperation, now: datetime) -> bool:
+    """Tell whether a check was due in time but nobody has asked about it yet.
+
+    So it is after a restart; the host may have come back meanwhile.
+    """
+    moment, deadline = operation.verify_at, operation.verify_by
+    return moment is not None and deadline is not None and moment <= now and moment < deadline
+
+
+def _last_word(operation: HostOperation, facts: OperationFacts) -> str:
+    """Return why the last check failed that has ended: this one, or the one before."""
+    for attempt in (operation.attempt, operation.attempt - 1):
+        impact = facts.tasks.get(_task(operation, HostTaskKind.VERIFY, attempt=attempt))
+        if impact is not None and impact.reason:
+            return f": {impact.reason}"
+    return ""
 
 
 def _is_to_be_checked_again(impact: Impact) -> bool:
@@ -242,9 +266,13 @@ def _return(operation: HostOperation, facts: OperationFacts, now: datetime) -> H
 
 
 def _give_back(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
-    if facts.rule is not None and facts.rule.has_return and any(_guests(facts)):
+    failures = _earlier_failures(operation, facts)
+    if facts.rule is None:
+        lost = f"the executor file has no work for {operation.host} any more to check or return it"
+        return _end(operation, now, [*failures, lost])
+    if facts.rule.has_return and any(_guests(facts)):
         return replace(operation, phase=HostPhase.RETURN)
-    return _end(operation, now, _earlier_failures(operation, facts))
+    return _end(operation, now, failures)
 
 
 def _earlier_failures(operation: HostOperation, facts: OperationFacts) -> list[str]:

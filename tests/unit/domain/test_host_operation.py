@@ -180,6 +180,12 @@ def test_next_phase(phase: HostPhase, given: OperationFacts, expected: HostPhase
         ),
         (
             HostPhase.WORK,
+            facts(started("a"), rule=None, tasks={task(WORKING): DONE}),
+            OperationOutcome.FAILED,
+            "the executor file has no work for kvm-1 any more to check or return it",
+        ),
+        (
+            HostPhase.WORK,
             facts(rule=ALL, tasks={task(WORKING): FAILED}),
             OperationOutcome.FAILED,
             "the work on kvm-1 failed: no",
@@ -239,16 +245,44 @@ def test_host_is_checked_again_until_it_is_back(said: Impact) -> None:
     )
 
 
-@pytest.mark.parametrize(("said", "clause"), [(None, ""), (RUNNING, ""), (FAILED, ": no")])
-def test_host_that_is_not_back_in_time_has_failed(said: Impact | None, clause: str) -> None:
-    by = NOW + timedelta(minutes=15)
-    checking = replace(at(HostPhase.VERIFY), verify_at=NOW, verify_by=by)
-    tasks = {task(HostTaskKind.VERIFY): said} if said else {}
+BACK_BY = NOW + timedelta(minutes=15)
 
-    over = advance(checking, facts(rule=ALL, tasks=tasks), by)
+
+@pytest.mark.parametrize(
+    ("tasks", "clause"),
+    [
+        ({}, ""),
+        ({task(HostTaskKind.VERIFY): FAILED}, ": no"),
+        ({task(HostTaskKind.VERIFY, attempt=2): RUNNING}, ""),
+        ({task(HostTaskKind.VERIFY, attempt=2): FAILED}, ": no"),
+    ],
+)
+def test_host_that_is_not_back_in_time_has_failed(
+    tasks: Mapping[HostTask, Impact], clause: str
+) -> None:
+    verify_at = BACK_BY + timedelta(seconds=1)
+    checking = replace(at(HostPhase.VERIFY), attempt=2, verify_at=verify_at, verify_by=BACK_BY)
+
+    over = advance(checking, facts(rule=ALL, tasks=tasks), BACK_BY)
 
     assert over.outcome is OperationOutcome.FAILED
     assert over.reason == f"kvm-1 was not back by 2026-03-02 12:15:00 GMT{clause}"
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [(None, None), (DONE, OperationOutcome.SUCCEEDED), (RUNNING, OperationOutcome.FAILED)],
+)
+def test_check_of_which_nothing_was_heard_is_asked_about_before_the_host_fails(
+    said: Impact | None, outcome: OperationOutcome | None
+) -> None:
+    checking = replace(at(HostPhase.VERIFY), verify_at=NOW, verify_by=BACK_BY)
+    tasks = {task(HostTaskKind.VERIFY): said} if said else {}
+
+    given = facts(rule=ALL, tasks=tasks)
+
+    assert advance(checking, given, BACK_BY + timedelta(hours=1)).outcome is outcome
+    assert list(due_tasks(checking, given, BACK_BY)) == [task(HostTaskKind.VERIFY)]
 
 
 def test_check_that_failed_is_not_repeated_once_the_work_is_taken_out_of_the_file() -> None:
