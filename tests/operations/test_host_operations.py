@@ -44,6 +44,7 @@ from forewarn.operations.maintenances import (
     skip_failures,
     start_maintenance,
 )
+from forewarn.operations.pausing import pause_server, resume_server
 from forewarn.operations.safeguards import ApplyOptions
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
@@ -656,3 +657,45 @@ def test_each_change_of_work_on_a_host_is_one_line_in_the_log(cluster: Cluster) 
     assert told
     assert len(told) == len(set(told))
     assert all(line["maintenance_id"] == cluster.maintenance_id for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("host", "minutes", "phase"),
+    [
+        ("kvm-1", 16, HostPhase.IMPACT),
+        ("kvm-1", 26, HostPhase.WORK),
+        ("empty", 0, HostPhase.WORK),
+    ],
+)
+def test_host_that_goes_no_further_while_the_server_is_paused_says_so(
+    cluster: Cluster, host: str, minutes: int, phase: HostPhase
+) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.RUNNING)
+    cluster.start(host)
+    cluster.advance(minutes=minutes)
+    cluster.store.write(lambda tx: pause_server(tx, cluster.context()))
+
+    cluster.crew.says.clear()
+    cluster.lead()
+    cluster.advance(hours=1)
+
+    assert cluster.phase(host) is phase
+    assert f"Nothing further happens on {host}: the server has been paused" in cluster.explanation()
+    assert cluster.explanation().endswith("unless somebody acts: forewarn resume.")
+    cluster.store.write(lambda tx: resume_server(tx, cluster.context()))
+    cluster.advance(hours=1)
+    assert cluster.report().standings == {host: Standing.SUCCEEDED}
+
+
+def test_aborted_host_that_waits_for_the_server_to_continue_says_so(cluster: Cluster) -> None:
+    cluster.start("kvm-1")
+    cluster.store.write(lambda tx: pause_server(tx, cluster.context()))
+    assert (
+        "Nothing further happens" not in cluster.explanation()
+    )  # its event says what it waits for
+
+    cluster.abort()
+
+    assert cluster.in_flight() == {}
+    assert cluster.explanation().endswith("unless somebody acts: forewarn resume.")

@@ -204,6 +204,7 @@ ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
     ReasonKind.BY_HAND: _COMPLETE,
     ReasonKind.UNKNOWN: _COMPLETE,
     ReasonKind.HOST_UNKNOWN: _SKIP,
+    ReasonKind.HOST_PAUSED: _RESUME_SERVER,
     BlockerKind.ELSEWHERE: "ask whoever is in charge of the other scopes",
 }
 """What somebody has to do about each kind that goes away by hand only."""

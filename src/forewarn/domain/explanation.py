@@ -54,6 +54,7 @@ class ReasonKind(StrEnum):
     HOST_VERIFY = "host-verify"
     HOST_RETURN = "host-return"
     HOST_UNKNOWN = "host-unknown"
+    HOST_PAUSED = "host-paused"
     OVERDUE = "overdue"
     NOT_BEFORE = "not-before"
     POSTPONABLE = "postponable"
@@ -117,6 +118,10 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.HOST_UNKNOWN: (
         "The state of the work on {about} is unknown. It is never begun twice, so it waits{until}."
     ),
+    ReasonKind.HOST_PAUSED: (
+        "Nothing further happens on {about}: the server has been paused since {since}. "
+        "Let it continue with: forewarn resume"
+    ),
     ReasonKind.OVERDUE: (
         "It has been overdue since {since}: it takes longer than was announced and is tolerated."
     ),
@@ -165,6 +170,7 @@ HOLDING: Final = frozenset(
         ReasonKind.HOST_VERIFY,
         ReasonKind.HOST_RETURN,
         ReasonKind.HOST_UNKNOWN,
+        ReasonKind.HOST_PAUSED,
     }
 )
 """The kinds for which an event waits; the others are only good to know."""
@@ -176,6 +182,7 @@ OF_HOST: Final = frozenset(
         ReasonKind.HOST_VERIFY,
         ReasonKind.HOST_RETURN,
         ReasonKind.HOST_UNKNOWN,
+        ReasonKind.HOST_PAUSED,
     }
 )
 """The kinds that are about the host operation as a whole, so the same for all of its events."""
@@ -380,10 +387,12 @@ def explain_operation(
 ) -> Iterator[Reason]:
     """Say what the events of *operation* wait for, beside their own impacts."""
     facts = gather_facts(snapshot)[operation]
-    if operation.phase is HostPhase.IMPACT:
-        missing = tuple(waiting_guests(facts))
-        if missing:
-            yield Reason(kind=ReasonKind.HOST_GUESTS, vms=missing, about=operation.host)
+    missing = tuple(waiting_guests(facts))
+    if missing and operation.phase is HostPhase.IMPACT:
+        yield Reason(kind=ReasonKind.HOST_GUESTS, vms=missing, about=operation.host)
+    pause = snapshot.server_pause
+    if pause is not None and (operation.is_at_work or not missing):
+        yield Reason(kind=ReasonKind.HOST_PAUSED, since=pause.since, about=operation.host)
     if operation.phase is HostPhase.VERIFY:
         yield Reason(kind=ReasonKind.HOST_VERIFY, until=operation.verify_by, about=operation.host)
     for task in due_tasks(operation, facts, now):

@@ -167,7 +167,8 @@ class _Scene:
         events = [each for each in self.in_flight if each.operation_id == operation.operation_id]
         for reason in explain_operation(operation, self._snapshot, self._now):
             is_lost = reason.kind is ReasonKind.HOST_UNKNOWN and reason.until is None
-            release = Release.BY_HAND if is_lost else Release.BY_PROGRESS
+            is_by_hand = is_lost or reason.kind is ReasonKind.HOST_PAUSED
+            release = Release.BY_HAND if is_by_hand else Release.BY_PROGRESS
             yield Blocker(
                 kind=reason.kind,
                 release=release,
