@@ -33,8 +33,8 @@ VERBS = {
         "explain", "watch", "seen",
     },
     "maintenance": {
-        "plan", "start", "status", "explain", "list", "pause", "resume", "retry", "skip", "abort",
-        "watch", "wait",
+        "plan", "start", "status", "explain", "list", "pause", "resume", "retry", "skip",
+        "set", "wait", "watch", "abort",
     },
     "schedule": {"create", "list", "show", "next", "pause", "resume", "remove"},
     "scenario": {"list", "run", "status", "stop"},

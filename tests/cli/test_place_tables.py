@@ -52,6 +52,8 @@ def maintenance(
         "resources": [],
         "soak_in_seconds": 0,
         "min_available": 0,
+        "hold_all": True,
+        "in_order": False,
         "windows": [],
         "blackouts": [],
         "started_at": None,

@@ -85,7 +85,7 @@ def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             begun = begun or done.stdout.split()[1]
     structlog.reset_defaults()
 
-    assert len(lines) == 10
+    assert len(lines) == 11
 
 
 def test_brakes_of_the_page_are_those_there_are() -> None:

@@ -97,6 +97,26 @@ def start(
         require_walked(begun)
 
 
+@command(app, "set")
+@options.changing
+def change(
+    session: Session,
+    patch: options.Order,
+    *,
+    maintenance_id: IdArgument,
+    dry_run: DryRun = False,
+) -> None:
+    """Change how the remaining steps are done; an empty text clears.
+
+    Example: forewarn maintenance set 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --at-once 4
+    """
+    changed = session.patch("maintenances", maintenance_id, body=patch, dry_run=dry_run)
+    if dry_run:
+        show_rehearsed(session, changed, print_maintenance)
+    else:
+        session.show(changed, print_maintenance)
+
+
 @command(app, "pause")
 def pause(session: Session, maintenance_id: IdArgument) -> None:
     """Begin no further step; what is announced takes its course.

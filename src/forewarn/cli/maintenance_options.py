@@ -11,6 +11,7 @@ import typer
 from forewarn.cli.completing import vm_names
 from forewarn.cli.event import TypeOption
 from forewarn.cli.files import read_text
+from forewarn.cli.patches import make_patch
 from forewarn.cli.waiting import check_duration
 from forewarn.operations.durations import parse_duration
 
@@ -58,30 +59,29 @@ AtOnce = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Most scopes at a time, or hosts (default 1)."),
 ]
-Soak = Annotated[
-    str,
-    typer.Option(
-        metavar="DURATION",
-        help="Leave a scope alone after each step, and all after the canary.",
-        callback=check_duration,
-    ),
-]
-MinAvailable = Annotated[
-    int,
-    typer.Option(min=0, max=100, metavar="PERCENT", help="What stays of a scope, at the least."),
-]
+_SOAK = typer.Option(
+    metavar="DURATION",
+    help="Leave a scope alone after each step, and all after the canary.",
+    callback=check_duration,
+)
+Soak = Annotated[str, _SOAK]
+NewSoak = Annotated[str | None, _SOAK]
+_MIN_AVAILABLE = typer.Option(
+    min=0, max=100, metavar="PERCENT", help="What stays of a scope, at the least."
+)
+MinAvailable = Annotated[int, _MIN_AVAILABLE]
+NewMinAvailable = Annotated[int | None, _MIN_AVAILABLE]
 Gate = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME", help="Ask this gate before each step; repeat it."),
 ]
-GatePatience = Annotated[
-    str,
-    typer.Option(
-        metavar="DURATION",
-        help="Hold a step whose gate stays shut for so long.",
-        callback=check_duration,
-    ),
-]
+_GATE_PATIENCE = typer.Option(
+    metavar="DURATION",
+    help="Hold a step whose gate stays shut for so long.",
+    callback=check_duration,
+)
+GatePatience = Annotated[str, _GATE_PATIENCE]
+NewGatePatience = Annotated[str | None, _GATE_PATIENCE]
 Window = Annotated[
     list[str] | None,
     typer.Option(
@@ -98,10 +98,12 @@ Holidays = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Nor on the days of this calendar (.ics).")
 ]
 HolidaysZone = Annotated[str, typer.Option(metavar="ZONE", help="Where these holidays are.")]
-InOrder = Annotated[
-    bool, typer.Option("--in-order", help="Let no step overtake an earlier one of its scopes.")
-]
-HoldAll = Annotated[bool, typer.Option(help="Let one failure hold everything.")]
+_IN_ORDER_HELP = "Let no step overtake an earlier one of its scopes."
+InOrder = Annotated[bool, typer.Option("--in-order", help=_IN_ORDER_HELP)]
+NewInOrder = Annotated[bool | None, typer.Option(help=_IN_ORDER_HELP)]
+_HOLD_ALL = typer.Option(help="Let one failure hold everything.")
+HoldAll = Annotated[bool, _HOLD_ALL]
+NewHoldAll = Annotated[bool | None, _HOLD_ALL]
 
 
 Order: TypeAlias = dict[str, object]
@@ -110,12 +112,21 @@ Order: TypeAlias = dict[str, object]
 
 def ordering(function: Callable[..., None]) -> Callable[..., None]:
     """Give a verb every flag that says what a Maintenance is to be, and hand it the order."""
-    flags = inspect.signature(_read_order).parameters
+    return _reading(_read_order, function)
+
+
+def changing(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb every flag that may change while a Maintenance runs, and hand it the change."""
+    return _reading(_read_change, function)
+
+
+def _reading(read: Callable[..., Order], function: Callable[..., None]) -> Callable[..., None]:
+    flags = inspect.signature(read).parameters
     session, _, *own = inspect.signature(function).parameters.values()
 
     @wraps(function)
     def run(*session_only: Any, **given: Any) -> None:
-        order = _read_order(**{name: given.pop(name) for name in flags})
+        order = read(**{name: given.pop(name) for name in flags})
         function(*session_only, order, **given)
 
     run.__dict__["__signature__"] = inspect.Signature([session, *flags.values(), *own])
@@ -175,3 +186,30 @@ def _read_labels(labels: Iterable[str] | None) -> dict[str, str]:
 
 def _read_seconds(duration: str) -> int:
     return int(parse_duration(duration).total_seconds())
+
+
+def _read_change(  # noqa: PLR0913 - one for each flag
+    *,
+    at_once: AtOnce = None,
+    soak: NewSoak = None,
+    min_available: NewMinAvailable = None,
+    gate: Gate = None,
+    gate_patience: NewGatePatience = None,
+    window: Window = None,
+    blackout: Blackout = None,
+    hold_all: NewHoldAll = None,
+    in_order: NewInOrder = None,
+) -> Order:
+    """Return what the flags of `maintenance set` change; an empty text clears a list."""
+    return make_patch(
+        "maintenance set",
+        at_once=at_once,
+        soak_in_seconds=None if soak is None else _read_seconds(soak),
+        min_available=min_available,
+        gates=gate or None,
+        gate_patience_in_seconds=None if gate_patience is None else _read_seconds(gate_patience),
+        windows=window or None,
+        blackouts=blackout or None,
+        hold_all=hold_all,
+        in_order=in_order,
+    )

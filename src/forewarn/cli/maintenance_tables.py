@@ -41,6 +41,8 @@ _FIELDS: Final[Columns] = {
     "gates": "gates",
     "windows": lambda row: "; ".join(row["windows"]),
     "blackouts": lambda row: "; ".join(row["blackouts"]),
+    "hold all": lambda row: "" if row["hold_all"] else "no",
+    "in order": lambda row: "yes" if row["in_order"] else "",
     "started": lambda row: time_of(row["started_at"]),
     "resumed": lambda row: time_of(row["resumed_at"]),
     "finished": lambda row: time_of(row["finished_at"]),

@@ -1,9 +1,10 @@
 """Maintenances as they travel over the control API."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
@@ -25,19 +26,23 @@ Windows = Annotated[list[Text], Field(max_length=50)]
 Blackouts = Annotated[list[Text], Field(max_length=1000)]
 
 
-class MaintenanceOrderRequest(BaseModel):
-    """Begin a Maintenance of scopes and virtual machines, or of hosts."""
+_FIELDS: Final = {
+    "at_once": "at_once",
+    "soak_in_seconds": "soak",
+    "min_available": "min_available",
+    "gates": "gates",
+    "gate_patience_in_seconds": "gate_patience",
+    "hold_all": "hold_all",
+    "in_order": "in_order",
+}
+"""What of a course may change while it is under way, beside its calendar, and its name there."""
+
+
+class CourseRequest(BaseModel):
+    """How a Maintenance is to go about it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    event_type: EventType
-    scopes: Names = []
-    virtual_machines: Names = []
-    labels: Labels = {}
-    hosts: Names = []
-    host_labels: Labels = {}
-    description: Text | None = None
-    duration_in_seconds: Seconds | None = None
     canary: Names = []
     at_once: Annotated[StrictInt, Field(ge=1)] | None = None
     soak_in_seconds: Seconds = 0
@@ -52,6 +57,35 @@ class MaintenanceOrderRequest(BaseModel):
     holidays_zone: Text = "UTC"
     hold_all: StrictBool = True
     in_order: StrictBool = False
+
+
+class MaintenanceOrderRequest(CourseRequest):
+    """Begin a Maintenance of scopes and virtual machines, or of hosts."""
+
+    event_type: EventType
+    scopes: Names = []
+    virtual_machines: Names = []
+    labels: Labels = {}
+    hosts: Names = []
+    host_labels: Labels = {}
+    description: Text | None = None
+    duration_in_seconds: Seconds | None = None
+
+
+class CoursePatch(BaseModel):
+    """Change the named fields while it is under way; null sets the default (JSON merge patch)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    at_once: Annotated[StrictInt, Field(ge=1)] | None = None
+    soak_in_seconds: Seconds | None = None
+    min_available: Annotated[StrictInt, Field(ge=0, le=100)] | None = None
+    gates: Names | None = None
+    gate_patience_in_seconds: Seconds | None = None
+    windows: Windows | None = None
+    blackouts: Blackouts | None = None
+    hold_all: StrictBool | None = None
+    in_order: StrictBool | None = None
 
 
 class PlacesRequest(BaseModel):
@@ -178,23 +212,6 @@ class MaintenancesView(View):
 
 def maintenance_order(request: MaintenanceOrderRequest, today: date) -> MaintenanceOrder:
     """Return what *request* asks for; holidays that are over *today* are left out."""
-    blackouts = tuple(map(read_blackout, request.blackouts))
-    if request.holidays is not None:
-        blackouts += read_holidays(request.holidays, zone=request.holidays_zone, today=today)
-    course = Course(
-        canary=tuple(request.canary),
-        at_once=request.at_once,
-        soak=timedelta(seconds=request.soak_in_seconds),
-        min_available=request.min_available,
-        gates=tuple(request.gates),
-        gate_patience=timedelta(seconds=request.gate_patience_in_seconds),
-        calendar=Calendar(
-            windows=tuple(map(read_window, request.windows)),
-            blackouts=blackouts,
-        ),
-        hold_all=request.hold_all,
-        in_order=request.in_order,
-    )
     order = MaintenanceOrder(
         event_type=request.event_type,
         scopes=tuple(request.scopes),
@@ -203,9 +220,27 @@ def maintenance_order(request: MaintenanceOrderRequest, today: date) -> Maintena
         hosts=tuple(request.hosts),
         host_labels=request.host_labels,
         duration_in_seconds=request.duration_in_seconds,
-        course=course,
+        course=_read_course(request, today),
     )
     return order if request.description is None else replace(order, description=request.description)
+
+
+def course_change(request: CoursePatch) -> Callable[[Course], Course]:
+    """Return what makes the course that *request* asks for out of the one there is."""
+    given = request.model_dump(exclude_unset=True)
+    read = CourseRequest(**{key: value for key, value in given.items() if value is not None})
+    wanted = _read_course(read, date.max)
+    fields = {name: getattr(wanted, name) for key, name in _FIELDS.items() if key in given}
+
+    def change(course: Course) -> Course:
+        now, then = course.calendar, wanted.calendar
+        calendar = Calendar(
+            windows=then.windows if "windows" in given else now.windows,
+            blackouts=then.blackouts if "blackouts" in given else now.blackouts,
+        )
+        return replace(course, calendar=calendar, **fields)
+
+    return change
 
 
 def course_view(course: Course) -> CourseView:
@@ -267,4 +302,24 @@ def _step_view(stage: Stage) -> StepView:
         host=stage.step.host,
         shares=tuple(map(ShareView.model_validate, stage.step.shares)),
         brakes=tuple(map(BrakeView.model_validate, stage.brakes)),
+    )
+
+
+def _read_course(request: CourseRequest, today: date) -> Course:
+    blackouts = tuple(map(read_blackout, request.blackouts))
+    if request.holidays is not None:
+        blackouts += read_holidays(request.holidays, zone=request.holidays_zone, today=today)
+    return Course(
+        canary=tuple(request.canary),
+        at_once=request.at_once,
+        soak=timedelta(seconds=request.soak_in_seconds),
+        min_available=request.min_available,
+        gates=tuple(request.gates),
+        gate_patience=timedelta(seconds=request.gate_patience_in_seconds),
+        calendar=Calendar(
+            windows=tuple(map(read_window, request.windows)),
+            blackouts=blackouts,
+        ),
+        hold_all=request.hold_all,
+        in_order=request.in_order,
     )

@@ -12,10 +12,12 @@ from forewarn.control.caller import Caller, Operating, Viewing
 from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.idempotency import Key
 from forewarn.control.maintenance_views import (
+    CoursePatch,
     MaintenanceOrderRequest,
     MaintenancesView,
     MaintenanceView,
     PlacesRequest,
+    course_change,
     maintenance_order,
     maintenance_summary,
     maintenance_view,
@@ -23,6 +25,7 @@ from forewarn.control.maintenance_views import (
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.operations.context import Context
+from forewarn.operations.courses import change_course
 from forewarn.operations.maintenances import (
     abort_maintenance,
     pause_maintenance,
@@ -86,6 +89,16 @@ def start(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> Main
 def show_maintenance(caller: Viewing, maintenance_id: str) -> Response:
     """Return one Maintenance: what it has done, what remains and what holds it."""
     return caller.show(lambda reading: _show(caller, reading, maintenance_id.lower()))
+
+
+@router.patch("/{maintenance_id}", name="maintenance set", dependencies=_STEERED)
+def change(
+    caller: Operating, key: Key, maintenance_id: str, request: CoursePatch
+) -> MaintenanceView:
+    """Change how it goes about the steps that remain; null sets a field to its default."""
+    gates = caller.services.gates.kinds()
+    steer = partial(change_course, change=course_change(request), gates=gates)
+    return _steer(caller, key, steer, maintenance_id)
 
 
 @router.post("/{maintenance_id}/pause", name="maintenance pause", dependencies=_STEERED)

@@ -135,7 +135,7 @@ def draft_maintenance(
         hosts=_selected_hosts(topology, order),
     )
     canaries = _find_canaries(topology, order, remaining_steps(maintenance, topology, events=()))
-    found = _find_gates(gates, order)
+    found = find_gates(gates, order.course.gates)
     course = replace(
         order.course,
         canary=tuple(dict.fromkeys(name for names in canaries.values() for name in names)),
@@ -262,6 +262,12 @@ def find_maintenance(reading: Reading, maintenance_id: str) -> Maintenance:
     return maintenance
 
 
+def find_gates(gates: Collection[str], names: Iterable[str]) -> dict[str, str | None]:
+    """Return the gate that each of *names* stands for, in any case."""
+    known = {name_key(gate): gate for gate in gates}
+    return {wanted: known.get(name_key(wanted)) for wanted in names}
+
+
 def _report(
     reading: Reading, snapshot: Snapshot, context: Context, maintenance: Maintenance
 ) -> MaintenanceReport:
@@ -301,12 +307,6 @@ def _find_canaries(
         )
         for wanted in order.course.canary
     }
-
-
-def _find_gates(gates: Collection[str], order: MaintenanceOrder) -> dict[str, str | None]:
-    """Return the gate that each name stands for, in any case."""
-    known = {name_key(gate): gate for gate in gates}
-    return {wanted: known.get(name_key(wanted)) for wanted in order.course.gates}
 
 
 def _selected_vms(topology: Topology, order: MaintenanceOrder) -> tuple[VmName, ...]:

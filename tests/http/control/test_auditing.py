@@ -43,6 +43,7 @@ def _steer_schedule(api: httpx2.Client, order: dict[str, object]) -> None:
 
 def _steer_maintenances(api: httpx2.Client, store: Store, freeze: Mapping[str, object]) -> None:
     maintenance = api.post("maintenances", json=freeze).json()["maintenance_id"]
+    api.patch(f"maintenances/{maintenance}", json={"at_once": 2})
     hold(store, maintenance)
     api.post(f"maintenances/{maintenance}/retry", json={})
     second = api.post("maintenances", json=freeze).json()["maintenance_id"]

@@ -1,0 +1,94 @@
+"""Changing how a Maintenance goes about it while it is under way."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+
+from forewarn.domain.course import Course
+from forewarn.domain.maintenance import (
+    Maintenance,
+    Step,
+    check_under_way,
+    plan_errors,
+    remaining_steps,
+)
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.walk import calendar_errors
+from forewarn.domain.windows import describe
+from forewarn.operations.context import Context
+from forewarn.operations.durations import format_duration
+from forewarn.operations.gates import GateNotFoundError
+from forewarn.operations.maintenances import find_gates, find_maintenance
+from forewarn.operations.recording import record_audit
+from forewarn.operations.snapshots import NOTHING, look
+from forewarn.ports.store import Transaction
+from forewarn.protocol.errors import ForewarnError
+
+
+def change_course(
+    tx: Transaction,
+    context: Context,
+    maintenance_id: str,
+    change: Callable[[Course], Course],
+    *,
+    gates: Collection[str] = (),
+) -> None:
+    """Go on by the changed course, or refuse one that the remaining steps cannot be walked by.
+
+    What is in flight keeps to what it was announced with. *gates* are those that the server knows.
+    """
+    maintenance = find_maintenance(tx, maintenance_id)
+    check_under_way(maintenance)
+    course = change(maintenance.course)
+    if maintenance.hosts and course.at_once is None:
+        course = replace(course, at_once=1)
+    if course.gates != maintenance.course.gates:
+        course = replace(course, gates=_known_gates(gates, course))
+    changed = replace(maintenance, course=course)
+    of_it = [maintenance.maintenance_id]
+    snapshot = look(tx, NOTHING, context.rules)
+    steps = remaining_steps(
+        changed, snapshot.topology, tx.events_of(of_it), tx.operations_of(of_it)
+    )
+    # What was wrong before, such as a host that has become shared, is not for this to mend.
+    known = {str(error) for error in _errors(maintenance, steps, snapshot, context)}
+    for error in _errors(changed, steps, snapshot, context):
+        if str(error) not in known:
+            raise error
+    said = _describe_change(maintenance.course, course)
+    if said:
+        tx.put_maintenance(changed)
+        record_audit(tx, context, "maintenance set", maintenance_id, detail=said)
+
+
+def _known_gates(gates: Collection[str], course: Course) -> tuple[str, ...]:
+    found = find_gates(gates, course.gates)
+    for name, gate in found.items():
+        if gate is None:
+            raise GateNotFoundError(name)
+    return tuple(dict.fromkeys(filter(None, found.values())))
+
+
+def _errors(
+    maintenance: Maintenance, steps: tuple[Step, ...], snapshot: Snapshot, context: Context
+) -> Iterator[ForewarnError]:
+    yield from plan_errors(maintenance, snapshot.topology, steps)
+    yield from calendar_errors(maintenance, steps, snapshot, context.now)
+
+
+def _describe_change(before: Course, after: Course) -> str:
+    old, new = _describe(before), _describe(after)
+    return "; ".join(f"{name}: {old[name]} → {new[name]}" for name in old if old[name] != new[name])
+
+
+def _describe(course: Course) -> dict[str, str]:
+    return {
+        "at once": str(course.at_once or "any number"),
+        "soak": format_duration(course.soak),
+        "min available": f"{course.min_available} %",
+        "gates": ", ".join(course.gates) or "none",
+        "gate patience": format_duration(course.gate_patience),
+        "windows": ", ".join(map(describe, course.calendar.windows)) or "none",
+        "blackouts": ", ".join(map(describe, course.calendar.blackouts)) or "none",
+        "hold all": "yes" if course.hold_all else "no",
+        "in order": "yes" if course.in_order else "no",
+    }

@@ -1,0 +1,142 @@
+"""Changing how a Maintenance goes about it while it is under way."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from forewarn.domain.course import Course
+from forewarn.domain.errors import CapacityError, MaintenanceOverError, WindowTooShortError
+from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.windows import Calendar, read_window
+from forewarn.operations.context import Context
+from forewarn.operations.courses import change_course
+from forewarn.operations.fleet import read_fleet_file
+from forewarn.operations.gates import GateNotFoundError
+from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.maintenances import (
+    UnknownMaintenanceError,
+    abort_maintenance,
+    start_maintenance,
+)
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import EventType
+
+WEB = MaintenanceOrder(event_type=EventType.FREEZE, scopes=("web",))
+HOSTS = MaintenanceOrder(event_type=EventType.FREEZE, hosts=("kvm-0", "kvm-1"))
+NIGHT = Calendar(windows=(read_window("daily 22:00-06:00 UTC"),))
+BRIEF = Calendar(windows=(read_window("daily 22:00-22:05 UTC"),))
+
+Begin = Callable[[MaintenanceOrder], Maintenance]
+Change = Callable[..., Maintenance]
+
+
+@pytest.fixture
+def begin(fleet: Store, operator: Context) -> Begin:
+    return lambda order: fleet.write(lambda tx: start_maintenance(tx, operator, order))
+
+
+@pytest.fixture
+def change(fleet: Store, operator: Context) -> Change:
+    """Change fields of the course of a Maintenance; return what is stored then."""
+
+    def change_it(begun: Maintenance, **fields: object) -> Maintenance:
+        def changed(course: Course) -> Course:
+            return replace(course, **fields)  # type: ignore[arg-type]
+
+        name = begun.maintenance_id
+        fleet.write(lambda tx: change_course(tx, operator, name, changed, gates=("smoke",)))
+        (stored,) = fleet.read(lambda reading: reading.maintenances())
+        return stored
+
+    return change_it
+
+
+def audited(fleet: Store) -> list[str]:
+    entries = fleet.read(lambda reading: reading.audit(action="maintenance set"))
+    return [entry.detail for entry in entries]
+
+
+def test_only_what_is_given_changes_and_the_audit_says_from_what(
+    fleet: Store, begin: Begin, change: Change
+) -> None:
+    begun = begin(replace(WEB, course=Course(soak=timedelta(minutes=5))))
+
+    changed = change(begun, at_once=2, calendar=NIGHT, gates=("SMOKE",), hold_all=False)
+
+    wanted = Course(
+        at_once=2,
+        soak=timedelta(minutes=5),
+        gates=("smoke",),
+        calendar=NIGHT,
+        hold_all=False,
+    )
+    assert changed == replace(begun, course=wanted)
+    (said,) = audited(fleet)
+    assert said.split("; ") == [
+        "at once: any number → 2",
+        "gates: none → smoke",
+        "windows: none → daily 22:00-06:00 UTC",
+        "hold all: yes → no",
+    ]
+
+
+def test_change_to_what_it_is_already_is_not_audited(
+    fleet: Store, begin: Begin, change: Change
+) -> None:
+    begun = begin(WEB)
+
+    assert change(begun, hold_all=True) == begun
+    assert audited(fleet) == []
+
+
+def test_one_host_at_once_is_the_default_also_of_a_change(begin: Begin, change: Change) -> None:
+    begun = begin(replace(HOSTS, course=Course(at_once=2)))
+
+    assert change(begun, at_once=None).course.at_once == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"min_available": 80}, CapacityError),
+        ({"calendar": BRIEF}, WindowTooShortError),
+        ({"gates": ("nobody",)}, GateNotFoundError),
+    ],
+)
+def test_course_that_the_rest_cannot_be_walked_by_is_refused(
+    fleet: Store, begin: Begin, change: Change, fields: dict[str, object], error: type[Exception]
+) -> None:
+    begun = begin(WEB)
+
+    with pytest.raises(error):
+        change(begun, **fields)
+
+    assert fleet.read(lambda reading: reading.maintenances()) == (begun,)
+
+
+def test_what_was_wrong_before_does_not_keep_it_from_being_changed(
+    fleet: Store, operator: Context, begin: Begin, change: Change
+) -> None:
+    begun = begin(HOSTS)
+    moved = '[[virtual_machine]]\nname = "web-1"\navailability_set = "web"\nhost = "kvm-0"\n'
+    fleet.write(lambda tx: apply_fleet(tx, operator, read_fleet_file(moved)))
+
+    assert change(begun, at_once=2).course.at_once == 2
+
+
+def test_maintenance_that_is_over_is_not_changed(
+    fleet: Store, operator: Context, begin: Begin, change: Change
+) -> None:
+    begun = begin(WEB)
+    fleet.write(lambda tx: abort_maintenance(tx, operator, begun.maintenance_id))
+
+    with pytest.raises(MaintenanceOverError):
+        change(begun, at_once=2)
+
+
+def test_unknown_maintenance_is_not_changed(fleet: Store, operator: Context) -> None:
+    with pytest.raises(UnknownMaintenanceError):
+        fleet.write(lambda tx: change_course(tx, operator, "none", lambda course: course))
