@@ -581,6 +581,25 @@ def test_nothing_is_placed_on_a_host_that_has_started_but_a_fact_is_told(cluster
     assert told.operation_id == cluster.in_flight()["db"].operation_id
 
 
+def test_machine_that_comes_during_the_work_is_told_and_has_no_impact_of_its_own(
+    cluster: Cluster,
+) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.RUNNING)
+    cluster.start("kvm-0")
+    cluster.advance(minutes=30)
+
+    cluster.apply(NEW, as_is=True)
+
+    told = cluster.in_flight()["new"]
+    said = cluster.scheduler.known.impacts[told.event_id, told.resources[0]]
+    assert (told.event_status, said.status) == (EventStatus.STARTED, ImpactStatus.NOT_BEGUN)
+    cluster.crew.says.clear()
+    cluster.lead().settle()
+    assert cluster.report().status is MaintenanceStatus.COMPLETED
+    assert cluster.crew.begun["kvm-0", HostTaskKind.RETURN, 1, "new"] == 1
+
+
 def test_nothing_is_placed_on_a_host_that_is_worked_on_though_its_maintenance_was_aborted(
     cluster: Cluster,
 ) -> None:

@@ -29,7 +29,12 @@ from forewarn.domain.actions import (
 )
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.gate import Question
-from forewarn.domain.host_facts import Gathered, gather_facts, operation_at_work
+from forewarn.domain.host_facts import (
+    Gathered,
+    gather_facts,
+    has_impact_behind,
+    operation_at_work,
+)
 from forewarn.domain.host_operation import HostOperation, advance, due_tasks, failed_impacts
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.overdue import NoteOverdue, overdue_moments
@@ -220,7 +225,7 @@ def _impact_effects(snapshot: Snapshot, now: datetime) -> Iterator[Effect]:
             impact = snapshot.impacts.get((event.event_id, vm))
             if impact is None or impact.has_news(now):
                 yield InquireImpact(event_id=event.event_id, vm=vm)
-            elif impact.status is not ImpactStatus.NOT_BEGUN:
+            elif impact.status is not ImpactStatus.NOT_BEGUN or has_impact_behind(event, snapshot):
                 continue
             elif not impacts_ahead(event, vm, started, snapshot):
                 yield BeginImpact(event_id=event.event_id, vm=vm)

@@ -41,8 +41,21 @@ def rule_of(operation: HostOperation, snapshot: Snapshot) -> HostWorkRule | None
 
 def operation_at_work(event: ScheduledEvent, snapshot: Snapshot) -> HostOperation | None:
     """Return the host operation that *event* completes with: one whose host has work of its own."""
-    operation = snapshot.operations.get(event.operation_id) if event.operation_id else None
+    operation = _operation_of(event, snapshot)
     if operation is None:
         return None
-    is_at_work = operation.is_at_work or operation.is_over
+    is_at_work = has_impact_behind(event, snapshot)
     return operation if is_at_work or rule_of(operation, snapshot) else None
+
+
+def has_impact_behind(event: ScheduledEvent, snapshot: Snapshot) -> bool:
+    """Tell whether the host of *event* is past the impacts of its operation.
+
+    Whoever comes to the host then is told, and goes through what happens to the host.
+    """
+    operation = _operation_of(event, snapshot)
+    return operation is not None and (operation.is_at_work or operation.is_over)
+
+
+def _operation_of(event: ScheduledEvent, snapshot: Snapshot) -> HostOperation | None:
+    return snapshot.operations.get(event.operation_id) if event.operation_id else None
