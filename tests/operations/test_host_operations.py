@@ -600,6 +600,24 @@ def test_machine_that_comes_during_the_work_is_told_and_has_no_impact_of_its_own
     assert cluster.crew.begun["kvm-0", HostTaskKind.RETURN, 1, "new"] == 1
 
 
+def test_no_other_update_domain_begins_while_a_machine_that_was_told_is_out(
+    cluster: Cluster,
+) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.RUNNING)
+    cluster.start("empty")
+    came = 'name = "web-9"\navailability_set = "web"\nupdate_domain = 0\nhost = "empty"\n'
+    cluster.apply(f"[[virtual_machine]]\n{came}", as_is=True)
+
+    cluster.start("kvm-1")
+
+    assert set(cluster.in_flight()) == {"web-9"}
+    assert "waits until event" in cluster.explanation()
+    cluster.crew.says.clear()
+    cluster.lead().settle()
+    assert set(cluster.in_flight()) == {"web-1"}
+
+
 def test_nothing_is_placed_on_a_host_that_is_worked_on_though_its_maintenance_was_aborted(
     cluster: Cluster,
 ) -> None:

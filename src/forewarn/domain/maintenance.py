@@ -163,11 +163,13 @@ def remaining_steps(
 
 
 def is_in_the_way(event: ScheduledEvent) -> bool:
-    """Tell whether no step begins in the scope of *event*: it is announced and in flight.
+    """Tell whether no step begins in the scope of *event*: it is in flight, and was planned.
 
-    User operations and failures that went straight to Started do not count: nobody planned them.
+    User operations and failures that went straight to Started do not count. Whoever came to a host
+    that had started was told at once, but is out because of a Maintenance all the same.
     """
-    return event.is_in_flight and event.is_announced and event.event_source is EventSource.PLATFORM
+    is_planned = event.is_announced or event.operation_id is not None
+    return event.is_in_flight and is_planned and event.event_source is EventSource.PLATFORM
 
 
 def is_canary(course: Course, part: Step | ScheduledEvent) -> bool:
