@@ -479,6 +479,18 @@ def test_unknown_work_of_an_aborted_maintenance_is_skipped(cluster: Cluster) -> 
         cluster.skip("kvm-0")
 
 
+def test_host_that_was_announced_when_its_maintenance_was_aborted_is_skipped(
+    cluster: Cluster,
+) -> None:
+    cluster.start("kvm-0", "kvm-1")
+
+    cluster.abort()
+
+    report = cluster.report()
+    assert report.status is MaintenanceStatus.ABORTED
+    assert report.standings == {"kvm-0": Standing.SKIPPED, "kvm-1": Standing.SKIPPED}
+
+
 def test_host_is_not_worked_on_while_somebody_is_there_whose_event_was_canceled(
     cluster: Cluster,
 ) -> None:

@@ -170,7 +170,7 @@ def _event_standings(
         elif not _went_wrong(event):
             yield event.scope_id, Standing.SUCCEEDED
         else:
-            yield from _resolved(maintenance, event.event_id, event.scope_id)
+            yield from _resolved(maintenance, event, event.event_id, event.scope_id)
 
 
 def _operation_standings(
@@ -180,18 +180,24 @@ def _operation_standings(
         if operation.outcome is None:
             yield operation.host, Standing.UNDER_WAY
         elif operation.outcome.is_bad:
-            yield from _resolved(maintenance, operation.operation_id, operation.host)
+            yield from _resolved(maintenance, operation, operation.operation_id, operation.host)
         else:
             yield operation.host, Standing(operation.outcome.value)
 
 
 P = TypeVar("P", HostName, ScopeId)
+_WITHDRAWN: Final = frozenset({None, OperationOutcome.CANCELED})
+"""The outcomes of what was canceled: events have none."""
 
 
-def _resolved(maintenance: Maintenance, key: str, place: P) -> Iterator[tuple[P, Standing]]:
+def _resolved(
+    maintenance: Maintenance, ended: ScheduledEvent | HostOperation, key: str, place: P
+) -> Iterator[tuple[P, Standing]]:
     match maintenance.resolutions.get(key):
         case None:
-            yield place, Standing.FAILED
+            # What was withdrawn by aborting is left out like what was never announced.
+            is_left_out = maintenance.is_aborted and ended.outcome in _WITHDRAWN
+            yield place, Standing.SKIPPED if is_left_out else Standing.FAILED
         case Resolution.SKIP:
             yield place, Standing.SKIPPED
         case Resolution.RETRY:
