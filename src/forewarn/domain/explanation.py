@@ -369,10 +369,12 @@ def _started(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterat
     operation = operation_at_work(event, snapshot)
     # What an operator would have to carry out is done by the work on the host, where it has some.
     is_by_hand = operation is None
+    # When the work on the host is over, so is the event, whatever is known of its impacts.
+    is_over = operation is not None and operation.is_over
     reasons = [
         each
         for each in _impacts(event, snapshot)
-        if is_by_hand or each.kind is not ReasonKind.BY_HAND
+        if (is_by_hand or each.kind is not ReasonKind.BY_HAND) and not (is_over and each.holds)
     ]
     if any(reason.kind is ReasonKind.NOT_BEGUN for reason in reasons):
         yield from _server_pause(snapshot)

@@ -23,7 +23,7 @@ from forewarn.domain.event import (
     start_unannounced,
 )
 from forewarn.domain.explanation import OF_HOST, SENTENCES, Reason, ReasonKind, explain
-from forewarn.domain.host_operation import HostOperation, HostPhase
+from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome, end
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, abort, pause
@@ -459,3 +459,17 @@ def test_work_on_the_host_holds_until_it_is_over(
     )
 
     assert of_host(replace(seen, tasks={task: Impact(status=said)}), now) == expected
+
+
+def test_event_whose_host_is_through_is_about_to_complete_whatever_is_known_of_its_impact(
+    draft: Draft, fleet: Topology, now: datetime
+) -> None:
+    working = at_host(HostPhase.WORK, draft, fleet, now)
+    (operation,), (event,) = working.operations.values(), working.events.values()
+    ended = end(operation, OperationOutcome.FAILED, now=now, reason="no disk")
+    seen = replace(working, operations={ended.operation_id: ended}, impacts={})
+
+    reasons = explain(event, seen, now)
+
+    assert not any(reason.holds for reason in reasons)
+    assert ReasonKind.ABOUT_TO_COMPLETE in {reason.kind for reason in reasons}
