@@ -40,9 +40,9 @@ LONGEST: Final = timedelta(days=7)
 """Of maintenance time: twice what it takes at most."""
 
 COURSES: Final = {
-    "everywhere at once": Course(min_available=MIN_AVAILABLE),
+    "everywhere at once": Course(hold_all=False, min_available=MIN_AVAILABLE),
     "a canary, 100 sets at once, half an hour of soak": Course(
-        canary=("set-3",), at_once=100, soak=SOAK, min_available=MIN_AVAILABLE
+        hold_all=False, canary=("set-3",), at_once=100, soak=SOAK, min_available=MIN_AVAILABLE
     ),
 }
 
