@@ -98,18 +98,18 @@ def test_conflict_is_four_and_names_the_next_command(run: Run) -> None:
     ("fleet", "place"),
     [
         ('[[virtual_machine]]\nname = "x"\nzoen = "1"\n', "3: x has the unknown key 'zoen'."),
-        ('[[virtual_machine]]\nname = "x"\nzone = 1\n', "3: zone of x must be of type str"),
-        ('\n[[virtual_machine]]\nname = "x"\navailability_set = "no"\n', "3: x belongs to"),
+        ('[[virtual_machine]]\nname = "x"\nzone = 1\n', "3: zone of x must be a string, not 1."),
+        ('\n[[virtual_machine]]\nname = "x"\navailability_set = "no"\n', "4: x belongs to"),
         (
             '[[virtual_machine]]\nname = "x"\navailability_set = "web"\nupdate_domain = 9\n',
-            "2: x has update domain 9, but there are only 0 to 2.",
+            "4: x has update domain 9, but there are only 0 to 2.",
         ),
         ('[[scale_set]]\nname = "s"\nterminate_notice = "1m"\n', "3: terminate_notice of"),
         ('[[virtual_machine]]\nname = "a b"\n', "2: 'a b' is no name"),
         ('[[virtual_machine]]\nname = "x"\n\nzone = [\n', "4: This is not TOML"),
         ('a = "x"\nb = = 1\n', "2: This is not TOML"),
-        ('[[vm]]\nname = "x"\n', " 'vm' is not one of"),
-        ('[[virtual_machine]]\nname = "x"\nzone = 2026-01-05\n', " A fleet has no dates"),
+        ('[[vm]]\nname = "x"\n', "1: 'vm' is not one of"),
+        ('[[virtual_machine]]\nname = "x"\nzone = 2026-01-05\n', "3: zone is a date or time"),
     ],
 )
 def test_fleet_error_names_file_and_line(run: Run, tmp_path: Path, fleet: str, place: str) -> None:

@@ -26,6 +26,8 @@ SAYS_ENOUGH = {
     "user-operation": "its kinds have hints",
     "calendar": "its kinds say what to write",
     "holidays": "it is about a file, and says what is wrong with it",
+    "shared-operation": "it names the command",
+    "host-closed": "it names the commands",
     "idempotency-key-not-taken": "no command sends one there",
     "idempotency-key-reused": "every command makes a new one",
     "api-version": "no command asks there",

@@ -44,7 +44,7 @@ from forewarn.operations.access import redact
 from forewarn.operations.acknowledgements import UnknownResourceError
 from forewarn.operations.durations import DurationError
 from forewarn.operations.events import SharedOperationError
-from forewarn.operations.fleet import FleetError, FleetMistakesError
+from forewarn.operations.fleet import FleetError
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.holidays import HolidaysError
 from forewarn.operations.maintenances import (
@@ -237,8 +237,8 @@ def problem_of(error: ForewarnError) -> Problem:
         HTTPStatus.INTERNAL_SERVER_ERROR,
     )
     members = {name: getattr(error, name, None) for name in _MEMBERS}
-    if isinstance(error, FleetMistakesError):
-        members["mistakes"] = [_mistake(each) for each in error.mistakes]
+    if mistakes := getattr(error, "mistakes", None):
+        members["mistakes"] = [_mistake(each) for each in mistakes]
     challenge = {"WWW-Authenticate": 'Bearer realm="forewarn"'}
     return Problem(
         kind=_kebab(type(error).__name__.removesuffix("Error")),

@@ -37,6 +37,7 @@ def test_event_is_announced_with_everything_it_was_given(
         "duration_in_seconds": 9,
         "maintenance_id": None,
         "host": None,
+        "operation_id": None,
         "created_at": "2026-01-05T08:00:00Z",
         "not_before": "2026-01-05T08:20:00Z",
         "first_not_before": "2026-01-05T08:20:00Z",

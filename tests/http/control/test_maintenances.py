@@ -140,7 +140,7 @@ def test_maintenance_is_paused_resumed_and_aborted(api: httpx2.Client, wakeups: 
         statuses.append(answer.json()["status"])
     too_late = api.post(f"{path}/pause")
 
-    assert statuses == ["paused", "running", "aborted"]
+    assert statuses == ["paused", "running", "aborting"]
     assert (too_late.status_code, too_late.json()["type"]) == (
         409,
         "urn:forewarn:problem:maintenance-over",
