@@ -303,6 +303,7 @@ def test_maintenance_is_read_as_it_was_put(store: Store) -> None:
             ),
             hold_all=True,
             in_order=True,
+            notice_outside=True,
         ),
         resumed_at=NOW + timedelta(microseconds=1),
         is_paused=True,

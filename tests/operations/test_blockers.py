@@ -696,6 +696,38 @@ def test_window_that_has_become_too_short(world: World) -> None:
     )
 
 
+def test_notice_outside_the_window_leaves_the_window_for_work(world: World) -> None:
+    course = replace(nights("daily 09:00-09:20 UTC"), notice_outside=True)
+    world.start("db", course=course)
+    assert world.blockers()[BlockerKind.CALENDAR].until == MONDAY + timedelta(minutes=45)
+
+    world.advance(minutes=46)
+    assert "09:00:00 GMT at the latest" in world.sentence(ReasonKind.APPROVAL_OF_ANY)
+    world.approve(E1)
+
+    assert world.sentence(ReasonKind.WINDOW) == (
+        f"Event {E1} in {DB}: It starts only inside the calendar of its maintenance, "
+        "next at 2026-01-05 09:00:00 GMT."
+    )
+    assert world.verdict() == (
+        "It goes on at 2026-01-05 09:00:00 GMT at the latest, if nobody does anything."
+    )
+    world.advance(minutes=13)
+    assert ReasonKind.WINDOW in world.blockers()
+    world.advance(minutes=1)
+    assert world.blockers().keys() == {ReasonKind.RUNNING}
+
+
+def test_operator_starts_an_event_outside_the_window(world: World) -> None:
+    world.start("db", course=replace(nights("daily 09:00-09:20 UTC"), notice_outside=True))
+    world.advance(minutes=46)
+
+    world.store.write(lambda tx: start_event(tx, world.context(), E1))
+    world.scheduler.settle()
+
+    assert world.blockers().keys() == {ReasonKind.RUNNING}
+
+
 def test_soak_of_another_maintenance_that_has_finished(world: World) -> None:
     world.start("db", course=Course(soak=timedelta(hours=1)))
     world.advance(hours=2)

@@ -70,6 +70,7 @@ def courses(draw: st.DrawFn, topology: Topology) -> Course:
         soak=timedelta(minutes=draw(st.sampled_from([0, 7]))),
         min_available=draw(st.sampled_from([0, 50])),
         in_order=draw(st.booleans()),
+        notice_outside=draw(st.booleans()),
         calendar=Calendar(
             windows=tuple(
                 map(read_window, draw(st.lists(st.sampled_from(WINDOWS), max_size=2, unique=True)))

@@ -75,6 +75,7 @@ from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, Even
 
 HOSTS = [HostName(f"kvm-{i}") for i in range(3)]
 UPDATE_DOMAINS = 3
+NOTICE = {EventType.FREEZE: timedelta(minutes=15), EventType.REDEPLOY: timedelta(minutes=10)}
 BEGINNING = datetime(2026, 1, 5, 8, tzinfo=UTC)
 
 
@@ -118,7 +119,7 @@ def maintenances(draw: st.DrawFn, topology: Topology, name: str) -> Maintenance:
     hosts = st.lists(st.sampled_from(HOSTS), unique=True, min_size=1)
     return Maintenance(
         maintenance_id=MaintenanceId(name),
-        event_type=draw(st.sampled_from([EventType.FREEZE, EventType.REDEPLOY])),
+        event_type=draw(st.sampled_from(list(NOTICE))),
         started_at=BEGINNING,
         resources=() if by_host else tuple(draw(resources)),
         hosts=tuple(draw(hosts)) if by_host else (),
@@ -146,6 +147,7 @@ def courses(draw: st.DrawFn, topology: Topology) -> Course:
         calendar=draw(st.sampled_from([Calendar(), NIGHT])),
         hold_all=draw(st.booleans()),
         in_order=draw(st.booleans()),
+        notice_outside=draw(st.booleans()),
     )
 
 
@@ -428,6 +430,9 @@ class Walk(RuleBasedStateMachine):
         for identifier in starting:
             event = self.snapshot.events[identifier]
             assert self.now >= event.not_before or self.may_start_early(event)
+            if event.maintenance_id:
+                course = self.snapshot.maintenances[event.maintenance_id].course
+                assert not course.notice_outside or self.is_open(course, self.now)
             if event.operation_id:
                 together = {
                     other.event_id
@@ -485,7 +490,8 @@ class Walk(RuleBasedStateMachine):
                 soak = self.snapshot.maintenances[event.maintenance_id].course.soak
                 assert event.ended_at
                 assert self.now >= event.ended_at + soak
-        assert course.calendar == Calendar() or 8 <= self.now.hour < 11
+        notice = NOTICE[maintenance.event_type] if course.notice_outside else timedelta(0)
+        assert self.is_open(course, self.now + notice)
         assert not own or not course.gates or self.gate_was_open(maintenance, step)
         for share in step.shares:
             members = [
@@ -500,6 +506,9 @@ class Walk(RuleBasedStateMachine):
         if course.canary and not is_first:
             canaries = [e for e in own if {e.host, e.scope_id} & set(course.canary)]
             assert not any(event.is_in_flight for event in canaries)
+
+    def is_open(self, course: Course, moment: datetime) -> bool:
+        return course.calendar == Calendar() or 8 <= moment.hour < 11
 
     def gate_was_open(self, maintenance: Maintenance, step: Step) -> bool:
         return any(

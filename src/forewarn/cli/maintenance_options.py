@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -14,6 +15,13 @@ from forewarn.cli.files import read_text
 from forewarn.cli.patches import make_patch
 from forewarn.cli.waiting import check_duration
 from forewarn.operations.durations import parse_duration
+
+
+class NoticePlace(StrEnum):
+    """Where notice may be given, seen from the windows."""
+
+    INSIDE = "inside"
+    OUTSIDE = "outside"
 
 
 def _check_labels(labels: list[str] | None) -> list[str] | None:
@@ -104,6 +112,9 @@ NewInOrder = Annotated[bool | None, typer.Option(help=_IN_ORDER_HELP)]
 _HOLD_ALL = typer.Option(help="Let one failure hold everything.")
 HoldAll = Annotated[bool, _HOLD_ALL]
 NewHoldAll = Annotated[bool | None, _HOLD_ALL]
+_NOTICE = typer.Option(help="Whether notice is given inside windows, or before them.")
+Notice = Annotated[NoticePlace, _NOTICE]
+NewNotice = Annotated[NoticePlace | None, _NOTICE]
 
 
 Order: TypeAlias = dict[str, object]
@@ -155,6 +166,7 @@ def _read_order(  # noqa: PLR0913 - one for each flag
     holidays_zone: HolidaysZone = "UTC",
     hold_all: HoldAll = True,
     in_order: InOrder = False,
+    notice: Notice = NoticePlace.INSIDE,
 ) -> Order:
     return {
         "event_type": event_type,
@@ -177,6 +189,7 @@ def _read_order(  # noqa: PLR0913 - one for each flag
         "holidays_zone": holidays_zone,
         "hold_all": hold_all,
         "in_order": in_order,
+        "notice_outside": notice is NoticePlace.OUTSIDE,
     }
 
 
@@ -199,6 +212,7 @@ def _read_change(  # noqa: PLR0913 - one for each flag
     blackout: Blackout = None,
     hold_all: NewHoldAll = None,
     in_order: NewInOrder = None,
+    notice: NewNotice = None,
 ) -> Order:
     """Return what the flags of `maintenance set` change; an empty text clears a list."""
     return make_patch(
@@ -212,4 +226,5 @@ def _read_change(  # noqa: PLR0913 - one for each flag
         blackouts=blackout or None,
         hold_all=hold_all,
         in_order=in_order,
+        notice_outside=None if notice is None else notice is NoticePlace.OUTSIDE,
     )

@@ -43,6 +43,7 @@ _FIELDS: Final[Columns] = {
     "blackouts": lambda row: "; ".join(row["blackouts"]),
     "hold all": lambda row: "" if row["hold_all"] else "no",
     "in order": lambda row: "yes" if row["in_order"] else "",
+    "notice": lambda row: "outside" if row["notice_outside"] else "",
     "started": lambda row: time_of(row["started_at"]),
     "resumed": lambda row: time_of(row["resumed_at"]),
     "finished": lambda row: time_of(row["finished_at"]),

@@ -34,6 +34,7 @@ _FIELDS: Final = {
     "gate_patience_in_seconds": "gate_patience",
     "hold_all": "hold_all",
     "in_order": "in_order",
+    "notice_outside": "notice_outside",
 }
 """What of a course may change while it is under way, beside its calendar, and its name there."""
 
@@ -57,6 +58,7 @@ class CourseRequest(BaseModel):
     holidays_zone: Text = "UTC"
     hold_all: StrictBool = True
     in_order: StrictBool = False
+    notice_outside: StrictBool = False
 
 
 class MaintenanceOrderRequest(CourseRequest):
@@ -86,6 +88,7 @@ class CoursePatch(BaseModel):
     blackouts: Blackouts | None = None
     hold_all: StrictBool | None = None
     in_order: StrictBool | None = None
+    notice_outside: StrictBool | None = None
 
 
 class PlacesRequest(BaseModel):
@@ -180,6 +183,7 @@ class CourseView(View):
     blackouts: tuple[str, ...]
     hold_all: bool
     in_order: bool
+    notice_outside: bool
 
 
 class MaintenanceSummaryView(CourseView, _IntentView):
@@ -256,6 +260,7 @@ def course_view(course: Course) -> CourseView:
         blackouts=tuple(map(describe, course.calendar.blackouts)),
         hold_all=course.hold_all,
         in_order=course.in_order,
+        notice_outside=course.notice_outside,
     )
 
 
@@ -322,4 +327,5 @@ def _read_course(request: CourseRequest, today: date) -> Course:
         ),
         hold_all=request.hold_all,
         in_order=request.in_order,
+        notice_outside=request.notice_outside,
     )

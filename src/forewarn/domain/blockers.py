@@ -198,6 +198,7 @@ ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
     BlockerKind.CAPACITY_NEVER: _ABORT,
     BlockerKind.CALENDAR_NEVER: _ABORT,
     BlockerKind.GATE_HOLDS: _RESUME,
+    ReasonKind.WINDOW: "forewarn event start {events}",
     ReasonKind.OTHER_EVENT: _COMPLETE,
     ReasonKind.OTHER_IMPACT: _COMPLETE,
     ReasonKind.HOST_OPERATION_BUSY: _COMPLETE,

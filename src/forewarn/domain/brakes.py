@@ -24,11 +24,10 @@ from forewarn.domain.maintenance import (
     set_sizes,
 )
 from forewarn.domain.names import HostName, ScopeId
-from forewarn.domain.policy import usual_notice
+from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.precedence import StartedOn, needing_somebody, started_on
-from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.windows import ALWAYS, next_opening
+from forewarn.domain.windows import ALWAYS
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -170,11 +169,14 @@ class Facts:
     def _started(self) -> StartedOn:
         return started_on(self.snapshot)
 
-    def opening(self, lasting: timedelta) -> datetime | None:
-        """Return when a step that takes so long may begin."""
-        if lasting not in self._openings:
-            self._openings[lasting] = next_opening(self.course.calendar, self.now, lasting)
-        return self._openings[lasting]
+    def opening(self, notice: timedelta) -> datetime | None:
+        """Return when a step with so much notice may begin."""
+        if notice not in self._openings:
+            impact = expected_impact(self.maintenance, self.snapshot)
+            self._openings[notice] = next_beginning(
+                self.course, self.now, notice=notice, impact=impact
+            )
+        return self._openings[notice]
 
 
 def earlier_step(facts: Facts, step: Step) -> Brake | None:
@@ -280,8 +282,7 @@ def _soak(facts: Facts, step: Step) -> Brake | None:
 def _calendar(facts: Facts, step: Step) -> Brake | None:
     if facts.course.calendar == ALWAYS:
         return None
-    notice = longest_notice(facts.maintenance, step, facts.snapshot)
-    opening = facts.opening(notice + expected_impact(facts.maintenance, facts.snapshot))
+    opening = facts.opening(longest_notice(facts.maintenance, step, facts.snapshot))
     if opening is None:
         return Brake(kind=BrakeKind.CALENDAR, release=Release.BY_HAND)
     if opening <= facts.now:
@@ -326,26 +327,6 @@ _GIVING_WAY: Final = frozenset(
 def keeps_its_place(course: Course, brakes: Iterable[Brake]) -> bool:
     """Tell whether later steps in the same scopes wait for one that *brakes* hold."""
     return course.in_order or not any(brake.kind in _GIVING_WAY for brake in brakes)
-
-
-def longest_notice(maintenance: Maintenance, step: Step, snapshot: Snapshot) -> timedelta:
-    """Return how long after its announcement *step* starts, if nobody approves."""
-    notices = (
-        usual_notice(
-            maintenance.event_type,
-            snapshot.topology.scopes[scope_id].policy,
-            speed=snapshot.speed,
-        )
-        for scope_id in step.scope_ids
-    )
-    return max(notices, default=timedelta(0))
-
-
-def expected_impact(maintenance: Maintenance, snapshot: Snapshot) -> timedelta:
-    """Return how long the impact takes: as announced, or else what is usual."""
-    if maintenance.duration_in_seconds is not None:
-        return timedelta(seconds=maintenance.duration_in_seconds)
-    return USUAL_IMPACT[maintenance.event_type] / snapshot.speed
 
 
 def gate_questions(facts: Facts, step: Step) -> tuple[Question, ...]:

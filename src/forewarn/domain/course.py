@@ -22,7 +22,8 @@ class Course:
       nothing about standalone virtual machines, for which there are no others.
     - *gates*: names of gates, each asked before every step but the first; one that stays shut for
       *gate_patience*, to whichever of them, holds the step until somebody resumes.
-    - *calendar*: a step begins only where notice and impact fit in.
+    - *calendar*: a step begins only where notice and impact fit in. With *notice_outside* only the
+      impact has to: it starts inside, and is announced before.
     - *in_order*: no step goes before an earlier one that shares a scope with it, whatever holds it.
     - *hold_all*: one failure holds everything, not only its own scopes.
     """
@@ -36,3 +37,4 @@ class Course:
     calendar: Calendar = ALWAYS
     hold_all: bool = True
     in_order: bool = False
+    notice_outside: bool = False

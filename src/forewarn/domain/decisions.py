@@ -37,8 +37,15 @@ from forewarn.domain.host_facts import (
 )
 from forewarn.domain.host_operation import HostOperation, advance, due_tasks, failed_impacts
 from forewarn.domain.impact import ImpactStatus
+from forewarn.domain.openings import next_start
 from forewarn.domain.overdue import NoteOverdue, overdue_moments
-from forewarn.domain.precedence import due_starts, impacts_ahead, is_withdrawn, started_on
+from forewarn.domain.precedence import (
+    due_starts,
+    impacts_ahead,
+    is_withdrawn,
+    start_reason,
+    started_on,
+)
 from forewarn.domain.schedule import due_occurrences, next_openings
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Walks, is_through, walk_all
@@ -100,6 +107,11 @@ def _without_beginnings(due: Decisions) -> Decisions:
 def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
     """Return when something may become due by itself, if nothing changes before."""
     moments = [event.not_before for event in _scheduled(snapshot)]
+    moments += [
+        opening
+        for event in _scheduled(snapshot)
+        if start_reason(event, snapshot, now) and (opening := next_start(event, snapshot, now))
+    ]
     moments += [
         impact.ask_again_at
         for event in _started(snapshot)

@@ -369,14 +369,19 @@ class WindowTooShortError(PlanError):
         self,
         scope: str,
         *,
-        notice: timedelta,
+        notice: timedelta | None,
         impact: timedelta,
         longest: timedelta,
         windows: Sequence[str],
     ) -> None:
+        need = f"{say_length(impact)} for its impact"
+        if notice is not None:
+            need = (
+                f"{say_length(notice + impact)} ({say_length(notice)} notice "
+                f"and {say_length(impact)} impact)"
+            )
         super().__init__(
-            f"A step in {scope} needs {say_length(notice + impact)} ({say_length(notice)} notice "
-            f"and {say_length(impact)} impact), but no opening of the windows is longer than "
+            f"A step in {scope} needs {need}, but no opening of the windows is longer than "
             f"{say_length(longest)} ({'; '.join(windows)})."
         )
         self.scope = scope

@@ -16,6 +16,7 @@ from forewarn.domain.host_operation import HostOperation, HostPhase, due_tasks, 
 from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, VmName
+from forewarn.domain.openings import next_start
 from forewarn.domain.policy import ApprovalPolicy, Policy, is_approved, missing_approvals
 from forewarn.domain.precedence import (
     events_ahead,
@@ -42,6 +43,7 @@ class ReasonKind(StrEnum):
     HOST_OPERATION_BUSY = "host-operation-busy"
     HOST_OPERATION_ELSEWHERE = "host-operation-elsewhere"
     OTHER_EVENT = "other-event"
+    WINDOW = "window"
     MAINTENANCE_ABORTED = "maintenance-aborted"
     NOT_ASKED = "not-asked"
     NOT_BEGUN = "not-begun"
@@ -95,6 +97,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.OTHER_EVENT: (
         "It waits for {events} on {vms} to end: a virtual machine has one impact at a time."
     ),
+    ReasonKind.WINDOW: "It starts only inside the calendar of its maintenance{until}.",
     ReasonKind.MAINTENANCE_ABORTED: "Its maintenance {about} was aborted; it is being withdrawn.",
     ReasonKind.NOT_ASKED: "The executor has not been asked about {vms} since the server started.",
     ReasonKind.NOT_BEGUN: "The impact on {vms} has not begun, though it started at {since}.",
@@ -158,6 +161,7 @@ HOLDING: Final = frozenset(
         ReasonKind.HOST_OPERATION_BUSY,
         ReasonKind.HOST_OPERATION_ELSEWHERE,
         ReasonKind.OTHER_EVENT,
+        ReasonKind.WINDOW,
         ReasonKind.MAINTENANCE_ABORTED,
         ReasonKind.NOT_ASKED,
         ReasonKind.NOT_BEGUN,
@@ -207,6 +211,7 @@ _OUTCOME: Final = {Outcome.SUCCEEDED: ReasonKind.SUCCEEDED, Outcome.FAILED: Reas
 # The kinds whose last word is a clause that may be missing, with how the clause begins.
 _CLAUSES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.HOST_OPERATION_ELSEWHERE: " and wait for approval until ",
+    ReasonKind.WINDOW: ", next at ",
     ReasonKind.RUNNING: "; the executor is asked again at ",
     ReasonKind.UNKNOWN: " and asks again at ",
     ReasonKind.HOST_UNKNOWN: " and asks again at ",
@@ -307,8 +312,10 @@ def _waiting(
     busy = (*_others(event, snapshot, now), *_busy_partners(event, snapshot, now))
     yield from busy
     yield from _host_operation(event, snapshot, now)
+    window = tuple(_window(event, snapshot, now))
+    yield from window
     if not is_approved(event, policy):
-        yield from _deadlines(event, policy, now, speed, is_busy=bool(busy))
+        yield from _deadlines(event, policy, now, speed, is_late=bool(busy or window))
 
 
 def _others(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
@@ -340,6 +347,17 @@ def _host_operation(event: ScheduledEvent, snapshot: Snapshot, now: datetime) ->
             )
 
 
+def _window(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
+    """Say that the calendar is closed when it could start with its partners, and until when."""
+    ready = max(
+        now if start_reason(each, snapshot, now) else each.not_before
+        for each in (event, *partners_of(event, snapshot))
+    )
+    opening = next_start(event, snapshot, ready)
+    if opening != ready:
+        yield Reason(kind=ReasonKind.WINDOW, until=opening)
+
+
 def _awaiting(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
     """Say which other events on its virtual machines wait for it."""
     for other in rivals_of(event, snapshot):
@@ -354,11 +372,11 @@ def _awaiting(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Itera
 
 
 def _deadlines(
-    event: ScheduledEvent, policy: Policy, now: datetime, speed: float, *, is_busy: bool
+    event: ScheduledEvent, policy: Policy, now: datetime, speed: float, *, is_late: bool
 ) -> Iterator[Reason]:
     if event.has_reached_not_before(now):
         return
-    if not is_busy:  # otherwise nobody knows
+    if not is_late:  # otherwise something else holds it then
         yield Reason(kind=ReasonKind.NOT_BEFORE, until=event.not_before)
     latest = event.first_not_before + policy.postpone_until / speed
     if latest > event.not_before:

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from forewarn.domain.brakes import expected_impact
 from forewarn.domain.conflicts import Conflict, find_conflicts
 from forewarn.domain.event import ScheduledEvent, Share
 from forewarn.domain.exposure import Exposure, find_exposure, find_warnings
 from forewarn.domain.forecast import HIGH, LOW, Sample, Timing, Timings, expect
 from forewarn.domain.maintenance import Maintenance, Step, is_in_the_way
 from forewarn.domain.names import HostName, ScopeId, VmName
+from forewarn.domain.openings import expected_impact
 from forewarn.domain.policy import usual_notice
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
@@ -338,11 +338,7 @@ def _remarks(scheme: Scheme) -> Iterator[str]:
             f"is taken for {say_length(scheme.impact)}, and at the latest there is no end."
         )
     touched = {scope_id for step in scheme.steps for scope_id in step.scope_ids}
-    scopes = scheme.snapshot.topology.scopes
-    if scheme.maintenance.course.calendar != ALWAYS and any(
-        scopes[scope_id].policy.postpone_until for scope_id in touched
-    ):
-        yield "What is postponed may take place when the calendar is closed."
+    yield from _calendar_remarks(scheme, touched)
     events = filter(is_in_the_way, scheme.snapshot.events.values())
     busy = sorted(touched.intersection(event.scope_id for event in events))
     if busy:
@@ -357,3 +353,14 @@ def _remarks(scheme: Scheme) -> Iterator[str]:
             f"Other events are in flight for {say_names(away)}, such as restarts by their owners: "
             "a step with these virtual machines starts when they have ended."
         )
+
+
+def _calendar_remarks(scheme: Scheme, touched: Iterable[ScopeId]) -> Iterator[str]:
+    course, scopes = scheme.maintenance.course, scheme.snapshot.topology.scopes
+    if course.calendar == ALWAYS:
+        return
+    is_postponable = any(scopes[scope_id].policy.postpone_until for scope_id in touched)
+    if course.notice_outside:
+        yield "Steps are announced before the calendar opens, and start when it is open."
+    elif is_postponable:
+        yield "What is postponed may take place when the calendar is closed."

@@ -1,8 +1,8 @@
 """Which events may start, and which of two goes first: a virtual machine has one impact at a time.
 
-An event starts when none of its virtual machines is in another event that has started. The events
-of a host operation start together, so they wait together. Of two that could start at the same
-moment, the older one does.
+An event starts when none of its virtual machines is in another event that has started, and where
+the calendar of its Maintenance lets it. The events of a host operation start together, so they wait
+together. Of two that could start at the same moment, the older one does.
 
 Operators and failures can start an event beside another one all the same. Then the impact on a
 virtual machine that both name begins when that of the other is over; the older one goes first.
@@ -17,6 +17,7 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_facts import operation_at_work
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.names import OperationId, VmName
+from forewarn.domain.openings import next_start
 from forewarn.domain.policy import is_approved
 from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId, EventStatus
@@ -38,7 +39,8 @@ def due_starts(snapshot: Snapshot, now: datetime) -> dict[EventId, StartReason]:
     for events in together.values():
         reasons = [start_reason(event, snapshot, now) for event in events]
         vms = {vm for event in events for vm in event.resources}
-        if all(reasons) and occupied.isdisjoint(vms):
+        is_free = all(reasons) and occupied.isdisjoint(vms)
+        if is_free and next_start(events[0], snapshot, now) == now:
             occupied |= vms
             starts |= {
                 event.event_id: reason

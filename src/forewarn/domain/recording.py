@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import assert_never
 
 from forewarn.domain.actions import (
@@ -22,6 +23,8 @@ from forewarn.domain.host_facts import rule_of
 from forewarn.domain.host_operation import HostOperation, begin
 from forewarn.domain.maintenance import Maintenance, Step, draft_events, soaks_until
 from forewarn.domain.names import OperationId, ScopeId
+from forewarn.domain.notice import earliest_not_before
+from forewarn.domain.openings import longest_notice
 from forewarn.domain.overdue import NoteOverdue
 from forewarn.domain.policy import usual_notice
 from forewarn.domain.scenario import take_step
@@ -145,8 +148,13 @@ def _announce(
     event_ids: Iterator[EventId],
 ) -> tuple[tuple[ScheduledEvent, ...], tuple[HostOperation, ...]]:
     """Return the events that announce *step*, and the operation they are of if it is on a host."""
+    not_before = None
+    if maintenance.course.notice_outside:
+        # All of it starts where there is room, also what has shorter notice.
+        not_before = earliest_not_before(now, longest_notice(maintenance, step, snapshot))
+    announce = partial(_schedule, snapshot, now=now, event_ids=event_ids, not_before=not_before)
     if step.host is None:
-        return tuple(_schedule(snapshot, draft_events(maintenance, step), now, event_ids)), ()
+        return tuple(announce(draft_events(maintenance, step))), ()
     operation = HostOperation(
         operation_id=OperationId(next(event_ids).lower()),
         maintenance_id=maintenance.maintenance_id,
@@ -155,14 +163,21 @@ def _announce(
         created_at=now,
     )
     drafts = draft_events(maintenance, step, operation.operation_id)
-    events = tuple(_schedule(snapshot, drafts, now, event_ids))
+    events = tuple(announce(drafts))
     return events, (begin(operation, events=events, rule=rule_of(operation, snapshot)),)
 
 
 def _schedule(
-    snapshot: Snapshot, drafts: Iterable[Draft], now: datetime, event_ids: Iterator[EventId]
+    snapshot: Snapshot,
+    drafts: Iterable[Draft],
+    *,
+    now: datetime,
+    event_ids: Iterator[EventId],
+    not_before: datetime | None,
 ) -> Iterator[ScheduledEvent]:
     for draft in drafts:
         policy = snapshot.topology.scopes[draft.share.scope_id].policy
         notice = usual_notice(draft.event_type, policy, speed=snapshot.speed)
-        yield schedule(draft, event_id=next(event_ids), now=now, notice=notice)
+        yield schedule(
+            draft, event_id=next(event_ids), now=now, notice=notice, not_before=not_before
+        )

@@ -16,8 +16,6 @@ from forewarn.domain.brakes import (
     Brake,
     BrakeKind,
     Release,
-    expected_impact,
-    longest_notice,
     patience_ends,
 )
 from forewarn.domain.event import ScheduledEvent
@@ -27,10 +25,10 @@ from forewarn.domain.gate import GateStatus
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance, own_events, own_operations, shared_hosts
 from forewarn.domain.names import ScopeId
+from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.precedence import needing_somebody
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Stage, walk_all
-from forewarn.domain.windows import next_opening
 from forewarn.domain.wording import say_moment
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -154,7 +152,7 @@ class _Scene:
         reasons = explain(event, self._snapshot, self._now, speed=self._snapshot.speed)
         # Events of a host operation start together: what holds another one holds this one too.
         latest = max((each.until for each in reasons if each.holds and each.until), default=None)
-        if any(each.kind in _OTHERS for each in reasons):
+        if any(each.kind in _OTHERS or _is_shut_out(each) for each in reasons):
             latest = None
         for reason in reasons:
             # What holds a host operation is said once, not for each of its events.
@@ -229,11 +227,11 @@ class _Scene:
         if not found or any(blocker.release is not Release.BY_TIME for blocker in found):
             return
         maintenance, snapshot = self._maintenance, self._snapshot
-        opening = next_opening(
-            maintenance.course.calendar,
+        opening = next_beginning(
+            maintenance.course,
             max(blocker.until or self._now for blocker in found),
-            longest_notice(maintenance, stage.step, snapshot)
-            + expected_impact(maintenance, snapshot),
+            notice=longest_notice(maintenance, stage.step, snapshot),
+            impact=expected_impact(maintenance, snapshot),
         )
         asks_gates = bool(maintenance.course.gates) and self._has_begun
         is_known = opening is not None and not asks_gates
@@ -270,7 +268,7 @@ class _Scene:
     def _of_reason(self, event: ScheduledEvent, reason: Reason, latest: datetime | None) -> Blocker:
         about, until = reason.sentence, reason.until
         awaited: tuple[EventId, ...] = ()
-        if reason.kind is ReasonKind.SERVER_PAUSED:
+        if reason.kind is ReasonKind.SERVER_PAUSED or _is_shut_out(reason):
             release = Release.BY_HAND
         elif reason.kind in _OTHERS:
             awaited = needing_somebody(event, self._snapshot)
@@ -461,6 +459,11 @@ def _verdict(
     if any(Release.BY_HAND not in found for found in releases):
         return Verdict(kind=VerdictKind.BY_PROGRESS)
     return Verdict(kind=VerdictKind.NEVER, actions=actions_for(blockers))
+
+
+def _is_shut_out(reason: Reason) -> bool:
+    """Tell whether the calendar never has room for the event again."""
+    return reason.kind is ReasonKind.WINDOW and reason.until is None
 
 
 def _say(moment: datetime | None) -> str:

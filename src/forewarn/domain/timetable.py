@@ -19,7 +19,9 @@ from forewarn.domain.forecast import Timings
 from forewarn.domain.maintenance import Maintenance, Step, draft_events, is_canary
 from forewarn.domain.names import ScopeId
 from forewarn.domain.notice import earliest_not_before
+from forewarn.domain.openings import expected_impact
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.windows import next_opening
 from forewarn.protocol.vocabulary import EventId
 
 _NOBODY: Final = EventId("")
@@ -154,7 +156,7 @@ class _Timetable:
     def _begin(self, number: int, step: Step) -> None:
         now = self._facts.now
         timings = {scope_id: self._timings(scope_id) for scope_id in step.scope_ids}
-        starts = max(_start(now, timing.waits) for timing in timings.values())
+        starts = self._start_inside(max(_start(now, each.waits) for each in timings.values()))
         ends = [starts + timing.lasts for timing in timings.values() if timing.lasts is not None]
         ready, opens = self._waits.get(number, (now, now))
         self._stretches[number] = Stretch(
@@ -171,6 +173,14 @@ class _Timetable:
         for scope_id, timing in timings.items():
             if timing.lasts is not None:
                 self._at(starts + timing.lasts, partial(self._free, number, scope_id))
+
+    def _start_inside(self, due: datetime) -> datetime:
+        """Return when events start that are *due*: where that matters, the calendar is open."""
+        course = self._maintenance.course
+        if not course.notice_outside:
+            return due
+        impact = expected_impact(self._maintenance, self._facts.snapshot)
+        return next_opening(course.calendar, due, impact) or due
 
     def _free(self, number: int, scope_id: ScopeId) -> None:
         facts = self._facts

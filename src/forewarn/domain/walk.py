@@ -20,11 +20,9 @@ from forewarn.domain.brakes import (
     Release,
     awaited_question,
     earlier_step,
-    expected_impact,
     gate_brakes,
     gate_questions,
     keeps_its_place,
-    longest_notice,
 )
 from forewarn.domain.errors import WindowTooShortError
 from forewarn.domain.failures import find_failures
@@ -40,8 +38,9 @@ from forewarn.domain.maintenance import (
     remaining_steps,
 )
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
+from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.windows import ALWAYS, describe, longest_opening, next_opening
+from forewarn.domain.windows import ALWAYS, describe, longest_opening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +100,7 @@ def calendar_errors(
     maintenance: Maintenance, steps: Iterable[Step], snapshot: Snapshot, now: datetime
 ) -> Iterator[WindowTooShortError]:
     """Yield what is wrong with steps that would never begin, for they fit into no window."""
-    calendar = maintenance.course.calendar
+    course, calendar = maintenance.course, maintenance.course.calendar
     if calendar == ALWAYS:
         return
     impact = expected_impact(maintenance, snapshot)
@@ -109,10 +108,10 @@ def calendar_errors(
     for step in steps:
         notices.setdefault(longest_notice(maintenance, step, snapshot), step.place)
     for notice, place in notices.items():
-        if next_opening(calendar, now, notice + impact) is None:
+        if next_beginning(course, now, notice=notice, impact=impact) is None:
             yield WindowTooShortError(
                 place,
-                notice=notice,
+                notice=None if course.notice_outside else notice,
                 impact=impact,
                 longest=longest_opening(calendar, now),
                 windows=[describe(window) for window in calendar.windows],

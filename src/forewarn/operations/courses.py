@@ -91,4 +91,5 @@ def _describe(course: Course) -> dict[str, str]:
         "blackouts": ", ".join(map(describe, course.calendar.blackouts)) or "none",
         "hold all": "yes" if course.hold_all else "no",
         "in order": "yes" if course.in_order else "no",
+        "notice": "outside" if course.notice_outside else "inside",
     }

@@ -267,6 +267,7 @@ def write_course(course: Course) -> dict[str, object]:
         "blackouts": [_write_blackout(blackout) for blackout in course.calendar.blackouts],
         "hold_all": course.hold_all,
         "in_order": course.in_order,
+        "notice_outside": course.notice_outside,
     }
 
 
@@ -286,6 +287,7 @@ def read_course(kept: Mapping[str, Any]) -> Course:
         ),
         hold_all=kept.get("hold_all", False),
         in_order=kept.get("in_order", False),
+        notice_outside=kept.get("notice_outside", False),
     )
 
 

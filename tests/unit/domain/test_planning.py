@@ -279,6 +279,23 @@ def test_step_that_does_not_fit_before_the_window_closes_waits_for_the_next(
     assert not plan.errors
 
 
+def test_notice_outside_is_given_before_the_window_and_the_start_is_inside(
+    fleet: Topology,
+) -> None:
+    calendar = windows("daily 22:00-22:20 UTC")
+
+    plan = plan_of(WEB_ONLY, fleet, calendar=calendar, notice_outside=True)
+
+    for stretch in (plan.steps[0].earliest, plan.steps[0].latest):
+        assert stretch
+        assert stretch.begins == NOW.replace(hour=21, minute=45)
+        assert stretch.starts == NOW.replace(hour=22)
+    assert plan.remarks == (
+        "Steps are announced before the calendar opens, and start when it is open.",
+    )
+    assert not plan.errors
+
+
 def test_all_steps_that_wait_for_a_window_are_one_conflict(fleet: Topology) -> None:
     plan = plan_of(BY_SCOPE, fleet, calendar=windows("daily 22:00-06:00 UTC"))
 

@@ -1,15 +1,23 @@
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, time, timedelta
 
-from forewarn.domain.event import ScheduledEvent, start
+from forewarn.domain.actions import StartReason
+from forewarn.domain.course import Course
+from forewarn.domain.decisions import next_deadline
+from forewarn.domain.event import Approval, Approver, ScheduledEvent, approve, start
+from forewarn.domain.explanation import ReasonKind, explain
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.names import VmName
-from forewarn.domain.precedence import needing_somebody
+from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.names import MaintenanceId, OperationId, VmName
+from forewarn.domain.precedence import due_starts, needing_somebody
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import Topology
-from forewarn.protocol.vocabulary import EventId
+from forewarn.domain.windows import Calendar, Window
+from forewarn.protocol.vocabulary import EventId, EventType
 
 VM = VmName("web-0")
+OS = MaintenanceId("os")
 BY_HAND = Impact(status=ImpactStatus.RUNNING, is_by_hand=True)
 NOT_BEGUN = Impact(status=ImpactStatus.NOT_BEGUN)
 
@@ -36,3 +44,118 @@ def test_event_behind_one_that_ends_by_itself_needs_nobody(
     seen = Snapshot(topology=fleet, events={each.event_id: each for each in (first, second)})
 
     assert needing_somebody(second, seen) == ()
+
+
+AFTERNOON = Calendar(
+    windows=(Window(days=frozenset({0}), opens=time(14), closes=time(15), zone="UTC"),)
+)
+
+
+def in_maintenance(
+    fleet: Topology, *events: ScheduledEvent, calendar: Calendar = AFTERNOON, outside: bool = True
+) -> Snapshot:
+    """See *events* of a Maintenance whose impact takes half an hour."""
+    maintenance = Maintenance(
+        maintenance_id=OS,
+        event_type=EventType.REBOOT,
+        started_at=events[0].created_at,
+        duration_in_seconds=1800,
+        course=Course(calendar=calendar, notice_outside=outside),
+    )
+    known = {each.event_id: replace(each, maintenance_id=OS) for each in events}
+    return Snapshot(topology=fleet, events=known, maintenances={OS: maintenance})
+
+
+def approved(event: ScheduledEvent, now: datetime) -> ScheduledEvent:
+    return approve(event, Approval(approver=Approver.OPERATOR, name="alice", approved_at=now))
+
+
+def test_event_approved_before_the_window_starts_when_it_opens(
+    event: ScheduledEvent, fleet: Topology, now: datetime
+) -> None:
+    seen = in_maintenance(fleet, approved(event, now))
+    opens = now.replace(hour=14)
+
+    assert due_starts(seen, now) == {}
+    assert due_starts(seen, opens) == {event.event_id: StartReason.APPROVED}
+    assert next_deadline(seen, event.not_before) == opens
+
+
+def test_event_that_is_late_starts_only_with_room_for_its_impact(
+    event: ScheduledEvent, fleet: Topology, now: datetime
+) -> None:
+    seen = in_maintenance(fleet, event)
+    last_call = now.replace(hour=14, minute=30)
+
+    assert due_starts(seen, last_call)
+    assert due_starts(seen, last_call + timedelta(seconds=1)) == {}
+
+
+def test_window_with_notice_inside_holds_no_start(
+    event: ScheduledEvent, fleet: Topology, now: datetime
+) -> None:
+    assert due_starts(in_maintenance(fleet, approved(event, now), outside=False), now)
+
+
+def test_host_operation_waits_for_the_window_as_a_whole(
+    event: ScheduledEvent, fleet: Topology, now: datetime
+) -> None:
+    first = replace(approved(event, now), operation_id=OperationId("kvm"), resources=(VM,))
+    second = replace(first, event_id=EventId("E2"), resources=(VmName("web-2"),))
+    seen = in_maintenance(fleet, first, second)
+
+    assert due_starts(seen, now) == {}
+    assert due_starts(seen, now.replace(hour=14)).keys() == {"E1", "E2"}
+
+
+def test_explanation_says_when_the_window_opens(
+    event: ScheduledEvent, fleet: Topology, now: datetime
+) -> None:
+    seen = in_maintenance(fleet, approved(event, now))
+
+    reason = explain(seen.events[event.event_id], seen, now)[0]
+
+    assert reason.holds
+    assert reason.sentence == (
+        "It starts only inside the calendar of its maintenance, next at 2026-03-02 14:00:00 GMT."
+    )
+
+
+def test_latest_start_is_not_promised_when_the_calendar_is_closed_then(
+    event: ScheduledEvent, fleet: Topology, now: datetime
+) -> None:
+    seen = in_maintenance(fleet, event)
+
+    reasons = explain(seen.events[event.event_id], seen, now)
+
+    assert [reason.kind for reason in reasons[:2]] == [
+        ReasonKind.APPROVAL_OF_ANY,
+        ReasonKind.WINDOW,
+    ]
+    assert ReasonKind.NOT_BEFORE not in {reason.kind for reason in reasons}
+    later = replace(event, not_before=now.replace(hour=14))
+    seen = in_maintenance(fleet, later)
+    kinds = {reason.kind for reason in explain(seen.events[event.event_id], seen, now)}
+    assert ReasonKind.NOT_BEFORE in kinds
+    assert ReasonKind.WINDOW not in kinds
+
+
+def test_event_whose_window_has_become_too_short_needs_somebody(
+    event: ScheduledEvent, fleet: Topology, now: datetime
+) -> None:
+    short = Calendar(windows=(replace(AFTERNOON.windows[0], closes=time(14, 20)),))
+    seen = in_maintenance(fleet, event, calendar=short)
+
+    standstill = find_standstill(seen.maintenances[OS], seen, now)
+
+    assert [blocker.kind for blocker in standstill.blockers] == [
+        ReasonKind.APPROVAL_OF_ANY,
+        ReasonKind.WINDOW,
+    ]
+    assert standstill.blockers[1].sentence.endswith(
+        "It starts only inside the calendar of its maintenance."
+    )
+    assert standstill.verdict.actions == ("forewarn event start E1",)
+    assert next_deadline(in_maintenance(fleet, approved(event, now), calendar=short), now) == (
+        event.not_before
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
+from itertools import count
 
 from tests.hosts import operations_of, resolved
 
@@ -35,6 +36,7 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
 from forewarn.domain.policy import Policy
+from forewarn.domain.recording import record
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
 from forewarn.domain.walk import Stage, calendar_errors, status, walk, walk_all
@@ -437,6 +439,57 @@ def test_calendar_that_has_room_is_accepted(fleet: Topology) -> None:
         snapshot = seen(maintenance, fleet)
         steps = remaining_steps(maintenance, fleet, ())
         assert not [*calendar_errors(maintenance, steps, snapshot, NOW)]
+
+
+def test_notice_may_begin_before_the_window(fleet: Topology) -> None:
+    maintenance = maintenance_of(calendar=NIGHTS, notice_outside=True)
+    snapshot = seen(maintenance, fleet)
+    before = TONIGHT - timedelta(minutes=15)
+
+    stages = walk(maintenance, snapshot, NOW)
+
+    assert brakes_of(stages, "web-0")[BrakeKind.CALENDAR].until == before
+    assert next_deadline(snapshot, NOW) == before
+    assert begun(walk(maintenance, snapshot, before)) == ["web-0", "web-2", "db-0"]
+
+
+def test_step_that_would_start_too_late_for_the_window_waits_for_the_next(fleet: Topology) -> None:
+    maintenance = maintenance_of(calendar=NIGHTS, notice_outside=True)
+    snapshot = seen(maintenance, fleet)
+    last_call = TONIGHT + timedelta(minutes=40)
+    next_week = TONIGHT + timedelta(days=7, minutes=-15)
+
+    assert begun(walk(maintenance, snapshot, last_call))
+    late = walk(maintenance, snapshot, last_call + timedelta(microseconds=1))
+    assert brakes_of(late, "web-0")[BrakeKind.CALENDAR].until == next_week
+
+
+def test_all_of_a_step_starts_when_the_longest_notice_is_over(fleet: Topology) -> None:
+    web = replace(fleet.scopes[WEB], policy=Policy(notice=timedelta(hours=2)))
+    patient = replace(fleet, scopes={**fleet.scopes, WEB: web})
+    maintenance = maintenance_of(hosts=("kvm-1",), calendar=NIGHTS, notice_outside=True)
+    snapshot = seen(maintenance, patient)
+    early = TONIGHT - timedelta(hours=2)
+
+    actions = decide(snapshot, early).actions
+    recorded = record(snapshot, actions, now=early, event_ids=(EventId(f"E{n}") for n in count()))
+
+    assert not decide(snapshot, early - timedelta(seconds=1)).actions
+    assert [event.not_before for event in recorded.events.values()] == [TONIGHT, TONIGHT]
+
+
+def test_with_notice_outside_only_the_impact_has_to_fit_in(fleet: Topology) -> None:
+    short = replace(NIGHTS, windows=(replace(NIGHTS.windows[0], closes=time(22, 5)),))
+    maintenance = maintenance_of(calendar=short, notice_outside=True)
+    longer = replace(maintenance, duration_in_seconds=301)
+    steps = remaining_steps(maintenance, fleet, ())
+    snapshot = seen(maintenance, fleet)
+
+    assert not [*calendar_errors(maintenance, steps, snapshot, NOW)]
+    (error,) = calendar_errors(longer, steps, snapshot, NOW)
+    assert "needs 301 s for its impact, but no opening of the windows" in str(error)
+    (brake,) = walk(longer, seen(longer, fleet), NOW)[0].brakes
+    assert brake == Brake(kind=BrakeKind.CALENDAR, release=Release.BY_HAND)
 
 
 def ask(maintenance: Maintenance, gate: str, scope_id: ScopeId, steps_done: int) -> Question:

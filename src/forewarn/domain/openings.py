@@ -1,0 +1,62 @@
+"""Where the calendar of a Maintenance has room: for beginning a step, and for starting its events.
+
+A step begins where its notice and its impact fit in. Where notice may be given outside, only the
+impact has to: the step begins so long before an opening, and its events start inside one, whoever
+approves them earlier.
+"""
+
+from datetime import datetime, timedelta
+
+from forewarn.domain.course import Course
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.maintenance import Maintenance, Step
+from forewarn.domain.notice import earliest_not_before
+from forewarn.domain.policy import usual_notice
+from forewarn.domain.scenario import USUAL_IMPACT
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.windows import next_opening
+
+
+def longest_notice(maintenance: Maintenance, step: Step, snapshot: Snapshot) -> timedelta:
+    """Return how long after its announcement *step* starts, if nobody approves."""
+    notices = (
+        usual_notice(
+            maintenance.event_type,
+            snapshot.topology.scopes[scope_id].policy,
+            speed=snapshot.speed,
+        )
+        for scope_id in step.scope_ids
+    )
+    return max(notices, default=timedelta(0))
+
+
+def expected_impact(maintenance: Maintenance, snapshot: Snapshot) -> timedelta:
+    """Return how long the impact takes: as announced, or else what is usual."""
+    if maintenance.duration_in_seconds is not None:
+        return timedelta(seconds=maintenance.duration_in_seconds)
+    return USUAL_IMPACT[maintenance.event_type] / snapshot.speed
+
+
+def next_beginning(
+    course: Course, earliest: datetime, *, notice: timedelta, impact: timedelta
+) -> datetime | None:
+    """Return when a step may begin, from *earliest* on; None if there is never room for it."""
+    if not course.notice_outside:
+        return next_opening(course.calendar, earliest, notice + impact)
+    due = earliest_not_before(earliest, notice)
+    opening = next_opening(course.calendar, due, impact)
+    if opening is None:
+        return None
+    return earliest if opening == due else opening - notice
+
+
+def next_start(event: ScheduledEvent, snapshot: Snapshot, earliest: datetime) -> datetime | None:
+    """Return when its calendar lets *event* start, from *earliest* on; None if it never does.
+
+    Only events whose notice may be given outside are held by it: any other begins where it fits in.
+    """
+    maintenance = snapshot.maintenances.get(event.maintenance_id) if event.maintenance_id else None
+    if maintenance is None or not maintenance.course.notice_outside:
+        return earliest
+    impact = expected_impact(maintenance, snapshot)
+    return next_opening(maintenance.course.calendar, earliest, impact)
