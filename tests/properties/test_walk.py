@@ -1,8 +1,8 @@
 """Maintenances walking through a fleet, with everything that can get in their way.
 
 The machine loses its memory at any point, as a server does that is killed: before a decision is
-recorded, before its effects are performed, before their results are learned. The executor is the
-only one that remembers what was really done to a virtual machine.
+recorded, before its effects are performed, before their results are learned. The executor and the
+worker are the only ones that remember what was really done to a virtual machine or a host.
 """
 
 from collections import Counter
@@ -16,15 +16,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from forewarn.domain.actions import (
+    AdvanceOperation,
     AskGate,
     BeginImpact,
+    BeginTask,
     CompleteEvent,
     Decisions,
     FinishMaintenance,
     InquireImpact,
+    InquireTask,
     ScheduleStep,
     StartEvent,
 )
+from forewarn.domain.arrivals import find_joining, join, refusals
 from forewarn.domain.blockers import VerdictKind
 from forewarn.domain.brakes import BrakeKind
 from forewarn.domain.course import Course
@@ -45,6 +49,8 @@ from forewarn.domain.event import (
 from forewarn.domain.explanation import Reason, ReasonKind, explain
 from forewarn.domain.failures import find_failures, resolve
 from forewarn.domain.gate import Answer, GateStatus, Question
+from forewarn.domain.host_operation import HostPhase
+from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import (
     Maintenance,
@@ -131,6 +137,14 @@ NIGHT = Calendar(
     windows=(Window(days=frozenset(range(7)), opens=time(8), closes=time(11), zone="UTC"),)
 )
 GATE = "smoke"
+WORK = HostWorkRule(
+    hosts=tuple(HOSTS[:2]),
+    has_verify=True,
+    verify_within=timedelta(minutes=10),
+    verify_every=timedelta(minutes=2),
+    has_return=True,
+)
+HOST_WORKS = [(), (WORK,), (replace(WORK, has_verify=False),), (replace(WORK, has_return=False),)]
 STEERING = ["pause", "resume", "resume", "retry", "skip", "skip", "abort"]
 
 
@@ -160,10 +174,13 @@ class Walk(RuleBasedStateMachine):
         self.snapshot = Snapshot(
             topology=topology,
             maintenances={maintenance.maintenance_id: maintenance for maintenance in wanted},
+            host_works=data.draw(st.sampled_from(HOST_WORKS)),
         )
         self.event_ids = (event_id(f"{i:032x}") for i in count())
         self.begun: Counter[tuple[EventId, VmName]] = Counter()
         self.executor: dict[tuple[EventId, VmName], ImpactStatus] = {}
+        self.worker: dict[HostTask, ImpactStatus] = {}
+        self.told: set[EventId] = set()
         self.gate_is_open = True
         vms = st.sampled_from(list(topology.virtual_machines))
         self.by_hand = data.draw(st.sets(vms, max_size=2))
@@ -177,19 +194,23 @@ class Walk(RuleBasedStateMachine):
         decisions = decide(self.snapshot, self.now)
         self.check_starts(decisions)
         self.check_steps(decisions)
-        impacts = dict(self.snapshot.impacts)
+        impacts, tasks = dict(self.snapshot.impacts), dict(self.snapshot.tasks)
         if crash is not Crash.BEFORE_RECORDING:
             self.snapshot = record(
                 self.snapshot, decisions.actions, now=self.now, event_ids=self.event_ids
             )
+            self.check_deadlines()
         if crash in {Crash.NEVER, Crash.BEFORE_LEARNING}:
             for effect in decisions.effects:
                 if isinstance(effect, InquireImpact | BeginImpact):
                     key = (effect.event_id, effect.vm)
                     impacts[key] = self.impact(key, self.perform(effect))
-        learned = impacts if crash is Crash.NEVER else {}
+                if isinstance(effect, InquireTask | BeginTask):
+                    tasks[effect.task] = Impact(status=self.work(effect))
+        if crash is not Crash.NEVER:
+            impacts, tasks = {}, {}
         answers = self.ask(decisions) if crash is Crash.NEVER else {}
-        self.snapshot = replace(self.snapshot, impacts=learned, answers=answers)
+        self.snapshot = replace(self.snapshot, impacts=impacts, tasks=tasks, answers=answers)
         return decisions
 
     def ask(self, decisions: Decisions) -> dict[Question, Answer]:
@@ -231,11 +252,26 @@ class Walk(RuleBasedStateMachine):
             self.executor[key] = ImpactStatus.FAILED if failed else ImpactStatus.DONE
             self.report()
 
+    @rule(data=st.data(), failed=st.booleans())
+    def worker_ends_a_task(self, data: st.DataObject, *, failed: bool) -> None:
+        running = [task for task, said in self.worker.items() if said is ImpactStatus.RUNNING]
+        if running:
+            task = data.draw(st.sampled_from(running))
+            self.worker[task] = ImpactStatus.FAILED if failed else ImpactStatus.DONE
+            self.report()
+
     @rule(data=st.data())
     def operator_cancels(self, data: st.DataObject) -> None:
+        """Withdraw an event, or all of a host operation: one of its events is refused."""
         event = self.draw_event(data, EventStatus.SCHEDULED)
-        if event:
-            self.put(cancel(event, now=self.now))
+        together = [
+            other
+            for other in self.events()
+            if event and (other == event or event.operation_id == other.operation_id is not None)
+        ]
+        if all(other.event_status is EventStatus.SCHEDULED for other in together):
+            for other in together:
+                self.put(cancel(other, now=self.now))
 
     @rule(data=st.data())
     def operator_forces_a_start(self, data: st.DataObject) -> None:
@@ -279,8 +315,15 @@ class Walk(RuleBasedStateMachine):
             notice = timedelta(minutes=15)
             self.put(schedule(draft, event_id=next(self.event_ids), now=self.now, notice=notice))
 
-    @rule(data=st.data(), domain=st.integers(0, UPDATE_DOMAINS - 1), host=st.sampled_from(HOSTS))
-    def operator_moves_an_idle_vm(self, data: st.DataObject, domain: int, host: HostName) -> None:
+    @rule(
+        data=st.data(),
+        domain=st.integers(0, UPDATE_DOMAINS - 1),
+        host=st.sampled_from(HOSTS),
+        is_fact=st.booleans(),
+    )
+    def operator_moves_an_idle_vm(
+        self, data: st.DataObject, domain: int, host: HostName, *, is_fact: bool
+    ) -> None:
         topology = self.snapshot.topology
         busy = {vm for event in self.in_flight() for vm in event.resources}
         idle = [vm for vm in topology.virtual_machines if vm not in busy]
@@ -288,13 +331,29 @@ class Walk(RuleBasedStateMachine):
             vm = data.draw(st.sampled_from(idle))
             moved = replace(topology.virtual_machines[vm], update_domain=domain, host=host)
             vms = {**topology.virtual_machines, vm: moved}
-            self.snapshot = replace(self.snapshot, topology=replace(topology, virtual_machines=vms))
+            self.place(replace(topology, virtual_machines=vms), is_fact=is_fact)
+
+    def place(self, after: Topology, *, is_fact: bool) -> None:
+        """Change the fleet, and tell whoever comes to a host in an operation; or refuse."""
+        joining = find_joining(self.snapshot, after)
+        is_refused = any(refusals(joining, self.snapshot, after))
+        if is_refused and not is_fact:
+            return
+        for each in joining:
+            event = join(each, after, event_id=next(self.event_ids), now=self.now, speed=1)
+            is_announced = each.operation.phase is HostPhase.ANNOUNCED
+            assert (event.event_status is EventStatus.SCHEDULED) == is_announced
+            self.put(event)
+            if is_refused:
+                self.told.add(event.event_id)
+        self.snapshot = replace(self.snapshot, topology=after)
 
     @invariant()
     def maintenances_have_one_update_domain_of_a_scope_in_flight(self) -> None:
         domains: dict[ScopeId, set[int]] = {}
         for event in self.in_flight():
-            if event.maintenance_id:
+            # Where a fact has brought another update domain, there is nothing left to refuse.
+            if event.maintenance_id and event.event_id not in self.told:
                 domains.setdefault(event.scope_id, set()).add(event.update_domain)
         assert all(len(numbers) == 1 for numbers in domains.values())
 
@@ -304,8 +363,16 @@ class Walk(RuleBasedStateMachine):
 
     @invariant()
     def virtual_machine_has_one_impact_at_a_time(self) -> None:
-        running = [vm for (_, vm), said in self.executor.items() if said is ImpactStatus.RUNNING]
+        running = [
+            vm
+            for (key, vm), said in self.executor.items()
+            if said is ImpactStatus.RUNNING and self.lasts(key, vm)
+        ]
         assert len(running) == len(set(running))
+
+    def lasts(self, event_id: EventId, vm: VmName) -> bool:
+        """Tell whether somebody is still at it; what is done by hand ends with its event."""
+        return vm not in self.by_hand or self.snapshot.events[event_id].is_in_flight
 
     @invariant()
     def no_maintenance_names_a_vm_twice_on_one_host_unless_it_is_retried(self) -> None:
@@ -313,6 +380,7 @@ class Walk(RuleBasedStateMachine):
             (event.maintenance_id, event.host, vm)
             for event in self.snapshot.events.values()
             if event.maintenance_id and not self.is_retried(event)
+            if event.event_id not in self.told
             for vm in event.resources
         )
         assert all(times == 1 for times in named.values())
@@ -329,17 +397,25 @@ class Walk(RuleBasedStateMachine):
 
     @invariant()
     def whatever_does_not_move_is_explained(self) -> None:
-        """An event in flight has a reason that holds it, or the next decision moves it on."""
+        """An event in flight has a reason that holds it, or the next decision moves it on.
+
+        An event whose host has work of its own may also be moved on with its operation.
+        """
+        actions = decide(self.snapshot, self.now).actions
         moving = {
-            action.event_id
-            for action in decide(self.snapshot, self.now).actions
-            if isinstance(action, StartEvent | CompleteEvent)
+            action.event_id for action in actions if isinstance(action, StartEvent | CompleteEvent)
+        }
+        advancing = {
+            action.operation.operation_id
+            for action in actions
+            if isinstance(action, AdvanceOperation)
         }
         for event in self.snapshot.events.values():
             reasons = explain(event, self.snapshot, self.now)
             assert reasons
             is_held = any(reason.holds for reason in reasons)
-            assert is_held == (event.is_in_flight and event.event_id not in moving)
+            if is_held or event.operation_id not in advancing:
+                assert is_held == (event.is_in_flight and event.event_id not in moving)
             self.check_claims(event, reasons)
 
     @invariant()
@@ -388,6 +464,9 @@ class Walk(RuleBasedStateMachine):
         running = [key for key, said in self.executor.items() if said is ImpactStatus.RUNNING]
         for key in running:
             self.executor[key] = ImpactStatus.DONE
+        working = [task for task, said in self.worker.items() if said is ImpactStatus.RUNNING]
+        for task in working:
+            self.worker[task] = ImpactStatus.DONE
         self.report()
         unfinished = [
             maintenance
@@ -403,7 +482,7 @@ class Walk(RuleBasedStateMachine):
                 self.steer(self.decided(resume(maintenance, now=self.now), Resolution.SKIP))
         deadline = next_deadline(self.snapshot, self.now)
         self.now = deadline or self.now
-        return bool(running or unfinished or deadline)
+        return bool(running or working or unfinished or deadline)
 
     def needs_more_machines(self, maintenance: Maintenance) -> bool:
         """Tell whether a step takes too much of a scope by itself, which no resuming helps."""
@@ -480,6 +559,11 @@ class Walk(RuleBasedStateMachine):
                 for event in self.in_flight()
                 if event.maintenance_id == maintenance_id
             }
+            places |= {
+                each.host
+                for each in self.snapshot.operations.values()
+                if each.maintenance_id == maintenance_id and not each.is_over
+            }
             assert at_once is None or steps + len(places) <= at_once
 
     def check_step(self, maintenance: Maintenance, step: Step) -> None:
@@ -541,9 +625,58 @@ class Walk(RuleBasedStateMachine):
             self.executor[key] = ImpactStatus.RUNNING
         return self.executor.get(key, ImpactStatus.NOT_BEGUN)
 
+    def work(self, effect: InquireTask | BeginTask) -> ImpactStatus:
+        task = effect.task
+        if isinstance(effect, BeginTask):
+            assert task not in self.worker, "a task is begun at most once"
+            self.check_beginning(task)
+            self.worker[task] = ImpactStatus.RUNNING
+        return self.worker.get(task, ImpactStatus.NOT_BEGUN)
+
+    def check_beginning(self, task: HostTask) -> None:
+        """No work begins before every impact is over, and nothing before what comes first."""
+        said = {
+            other.kind: status
+            for other, status in self.worker.items()
+            if other.operation_id == task.operation_id
+        }
+        if task.kind is HostTaskKind.WORK:
+            running = [
+                vm
+                for event in self.in_flight()
+                if event.operation_id == task.operation_id
+                # Whoever came as a fact when it had started has no impact of its own.
+                if event.is_announced
+                for vm in event.resources
+                if vm not in self.by_hand and not self.is_done(event, vm)
+            ]
+            assert not running
+        elif task.kind is HostTaskKind.VERIFY:
+            assert said[HostTaskKind.WORK] is ImpactStatus.DONE
+            assert said.get(HostTaskKind.VERIFY, ImpactStatus.FAILED) is ImpactStatus.FAILED
+        elif HostTaskKind.WORK in said:
+            before = {said[HostTaskKind.WORK], said.get(HostTaskKind.VERIFY, ImpactStatus.DONE)}
+            assert before == {ImpactStatus.DONE}
+
+    def is_done(self, event: ScheduledEvent, vm: VmName) -> bool:
+        over = (ImpactStatus.DONE, ImpactStatus.FAILED)
+        return self.executor.get((event.event_id, vm)) in over
+
+    def check_deadlines(self) -> None:
+        """Whoever is not back in time has failed."""
+        for each in self.snapshot.operations.values():
+            if each.phase is HostPhase.VERIFY:
+                assert each.verify_by
+                assert self.now < each.verify_by
+
     def report(self) -> None:
         known = {key: self.impact(key, said) for key, said in self.executor.items()}
-        self.snapshot = replace(self.snapshot, impacts={**self.snapshot.impacts, **known})
+        tasks = {task: Impact(status=said) for task, said in self.worker.items()}
+        self.snapshot = replace(
+            self.snapshot,
+            impacts={**self.snapshot.impacts, **known},
+            tasks={**self.snapshot.tasks, **tasks},
+        )
 
     def impact(self, key: tuple[EventId, VmName], said: ImpactStatus) -> Impact:
         is_by_hand = said is ImpactStatus.RUNNING and key[1] in self.by_hand
