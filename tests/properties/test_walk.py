@@ -160,8 +160,8 @@ def courses(draw: st.DrawFn, topology: Topology) -> Course:
         gates=draw(st.sampled_from([(), (GATE,)])),
         calendar=draw(st.sampled_from([Calendar(), NIGHT])),
         hold_all=draw(st.booleans()),
-        in_order=(in_order := draw(st.booleans())),
-        notice_outside=not in_order,
+        in_order=draw(st.booleans()),
+        notice_outside=draw(st.booleans()),
     )
 
 

@@ -118,8 +118,12 @@ def calendar_errors(
             )
 
 
-def status(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> MaintenanceStatus:
+def status(
+    maintenance: Maintenance, snapshot: Snapshot, now: datetime, walks: Walks | None = None
+) -> MaintenanceStatus:
     """Say where *maintenance* is, from the same facts the walk goes by.
+
+    *walks* is what `walk_all` says; whoever asks of many Maintenances looks that up once.
 
     It is WAITING when nothing of it is in flight and a step will begin by itself, later; HELD when
     none ever will unless somebody acts, and when no step is left but something has failed.
@@ -128,7 +132,8 @@ def status(maintenance: Maintenance, snapshot: Snapshot, now: datetime) -> Maint
         return _OVER[maintenance.outcome]
     if maintenance.is_aborted:
         return MaintenanceStatus.ABORTING
-    stages = walk(maintenance, snapshot, now)
+    found = (walk_all(snapshot, now) if walks is None else walks).get(maintenance.maintenance_id)
+    stages = walk(maintenance, snapshot, now) if found is None else found
     # When it is through, its outcome is about to be recorded; it is not over before.
     in_flight = is_under_way(maintenance, snapshot) or is_through(maintenance, snapshot, stages)
     if maintenance.is_paused and stages:

@@ -37,7 +37,7 @@ from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Host, Topology, VirtualMachine
-from forewarn.domain.walk import Stage, calendar_errors, status, walk
+from forewarn.domain.walk import Stage, Walks, calendar_errors, status, walk_all
 from forewarn.operations.context import Context
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import find_scope_ids, find_vms
@@ -234,7 +234,8 @@ def report_maintenance(
 ) -> MaintenanceReport:
     """Say where a Maintenance is, what it has done and what remains."""
     maintenance = find_maintenance(reading, maintenance_id)
-    return _report(reading, look(reading, known, context.rules), context, maintenance)
+    snapshot = look(reading, known, context.rules)
+    return _report(reading, snapshot, walk_all(snapshot, context.now), context, maintenance)
 
 
 def report_maintenances(
@@ -248,8 +249,9 @@ def report_maintenances(
     """Say where every Maintenance is, or the newest before one that was seen, oldest first."""
     seen = None if older_than is None else find_maintenance(reading, older_than).maintenance_id
     snapshot = look(reading, known, context.rules)
+    walks = walk_all(snapshot, context.now)
     return tuple(
-        _report(reading, snapshot, context, maintenance)
+        _report(reading, snapshot, walks, context, maintenance)
         for maintenance in reading.maintenances(older_than=seen, limit=limit)
     )
 
@@ -269,7 +271,7 @@ def find_gates(gates: Collection[str], names: Iterable[str]) -> dict[str, str | 
 
 
 def _report(
-    reading: Reading, snapshot: Snapshot, context: Context, maintenance: Maintenance
+    reading: Reading, snapshot: Snapshot, walks: Walks, context: Context, maintenance: Maintenance
 ) -> MaintenanceReport:
     if maintenance.finished_at is None:
         events = tuple(own_events(maintenance, snapshot.events.values()))
@@ -282,10 +284,10 @@ def _report(
     left = () if is_walked else remaining_steps(maintenance, snapshot.topology, events, operations)
     return MaintenanceReport(
         maintenance=maintenance,
-        status=status(maintenance, snapshot, context.now),
+        status=status(maintenance, snapshot, context.now, walks),
         events=events,
         operations=operations,
-        stages=walk(maintenance, snapshot, context.now),
+        stages=walks.get(maintenance.maintenance_id, ()),
         standings=find_standings(
             maintenance, events, operations, waiting=(step.place for step in left)
         ),

@@ -29,7 +29,7 @@ from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.walk import status
+from forewarn.domain.walk import status, walk_all
 from forewarn.operations.context import Context
 from forewarn.operations.snapshots import Knowledge, look
 from forewarn.operations.telling import has_news
@@ -134,8 +134,9 @@ class Scheduler:
         lull = self._lull
         if lull is None:
             return Counter()
+        walks = walk_all(lull.seen, lull.at)
         maintenances = lull.seen.maintenances.values()
-        return Counter(status(each, lull.seen, lull.at) for each in maintenances)
+        return Counter(status(each, lull.seen, lull.at, walks) for each in maintenances)
 
     def wake(self) -> None:
         """Look again: something has changed."""

@@ -8,6 +8,7 @@ from itertools import count
 from tests.hosts import operations_of, resolved
 
 from forewarn.domain.actions import AskGate, ScheduleStep
+from forewarn.domain.blockers import VerdictKind
 from forewarn.domain.brakes import Brake, BrakeKind, Release
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
@@ -38,6 +39,7 @@ from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId,
 from forewarn.domain.policy import Policy
 from forewarn.domain.recording import record
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import Topology
 from forewarn.domain.walk import Stage, calendar_errors, status, walk, walk_all
 from forewarn.domain.windows import Calendar, Window
@@ -665,3 +667,20 @@ def test_maintenance_that_waits_for_others_is_not_held(fleet: Topology) -> None:
     flying = announced(other, fleet, "web-0", "db-0")
 
     assert status(maintenance, seen(maintenance, fleet, flying), NOW) is MaintenanceStatus.WAITING
+
+
+def test_maintenance_is_not_held_while_another_is_about_to_begin_where_it_waits(
+    fleet: Topology,
+) -> None:
+    """Its canary takes too many for ever, but that is not all it waits for yet."""
+    other = replace(maintenance_of(), maintenance_id=MaintenanceId("first"), resources=(ALL[0],))
+    waiting = maintenance_of(canary=(DB,), min_available=60, at_once=1)
+    snapshot = Snapshot(
+        topology=fleet,
+        maintenances={each.maintenance_id: each for each in (other, waiting)},
+    )
+
+    found = find_standstill(waiting, snapshot, NOW)
+
+    is_held = status(waiting, snapshot, NOW) is MaintenanceStatus.HELD
+    assert is_held == (found.verdict.kind is VerdictKind.NEVER)
