@@ -54,6 +54,7 @@ def maintenance(
         "min_available": 0,
         "hold_all": True,
         "in_order": False,
+        "notice_outside": False,
         "windows": [],
         "blackouts": [],
         "started_at": None,

@@ -35,6 +35,7 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "maintenances/{maintenance}/abort", None),
     ("POST", "maintenances/{held}/retry", {"places": ["solo"]}),
     ("POST", "maintenances/{held}/skip", {}),
+    ("PATCH", "maintenances/{maintenance}", {"at_once": 2}),
     ("POST", "schedules", {**TUESDAYS, "name": "more"}),
     ("POST", "schedules/patches/pause", None),
     ("POST", "schedules/patches/resume", None),
