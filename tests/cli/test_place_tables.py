@@ -205,6 +205,7 @@ def test_reasons_that_are_the_same_are_said_once(capsys: pytest.CaptureFixture[s
             blocker("", kind="at-once", sentence="One waits.", event_ids=[]),
         ],
         "verdict": {"sentence": "It goes on."},
+        "not_done": {"kvm-7": "left the fleet"},
     }
 
     print_blockers(found)
@@ -212,7 +213,8 @@ def test_reasons_that_are_the_same_are_said_once(capsys: pytest.CaptureFixture[s
         "M1 is running.",
         "- Event E1: Nobody has approved it. The same holds 14 more events.",
         "- One waits.",
+        "Not done: kvm-7 (left the fleet).",
         "It goes on.",
     ]
     print_blockers(found, Detail.VM)
-    assert len(capsys.readouterr().out.splitlines()) == 18
+    assert len(capsys.readouterr().out.splitlines()) == 19

@@ -114,7 +114,7 @@ def test_maintenance_that_was_not_done_everywhere_is_a_failure(status: str) -> N
     with pytest.raises(CommandError) as refusal:
         require_walked(walked(status, standings={"kvm-1": "succeeded", "kvm-3": "skipped"}))
 
-    assert str(refusal.value) == f"Maintenance m is {status}. Skipped: kvm-3."
+    assert str(refusal.value) == f"Maintenance m is {status}. Not done: kvm-3 (skipped)."
     assert refusal.value.code == 1
 
 

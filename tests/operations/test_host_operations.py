@@ -21,8 +21,9 @@ from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
-from forewarn.domain.names import MaintenanceId
+from forewarn.domain.names import HostName, MaintenanceId
 from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.standstill import Standstill
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import (
@@ -34,10 +35,11 @@ from forewarn.operations.events import (
 )
 from forewarn.operations.explain import explain_event, explain_maintenance
 from forewarn.operations.fleet import read_fleet_file
-from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.inventory import apply_fleet, remove_vm
 from forewarn.operations.maintenances import (
     MaintenanceReport,
     abort_maintenance,
+    pause_maintenance,
     report_maintenance,
     resume_maintenance,
     retry_failures,
@@ -76,6 +78,11 @@ host = "kvm-1"
 name = "web-2"
 availability_set = "web"
 update_domain = 2
+"""
+ONE_HOST = """
+[[virtual_machine]]
+name = "web-1"
+host = "kvm-1"
 """
 MONDAY = datetime(2026, 1, 5, 8, tzinfo=UTC)
 WORK = HostWorkRule(
@@ -142,8 +149,8 @@ class Cluster:
     def give_work(self) -> None:
         self.rules = replace(self.rules, host_works=self.crew.rules)
 
-    def apply(self, text: str, *, as_is: bool = False) -> None:
-        declared, options = read_fleet_file(text), ApplyOptions(as_is=as_is)
+    def apply(self, text: str, **chosen: bool) -> None:
+        declared, options = read_fleet_file(text), ApplyOptions(**chosen, allow_removals=4)
         self.store.write(lambda tx: apply_fleet(tx, self.context(), declared, options=options))
         self.scheduler.settle()
 
@@ -199,11 +206,14 @@ class Cluster:
         )
         return {reason.kind: reason.sentence for reason in found.reasons}
 
-    def explanation(self) -> str:
+    def standstill(self) -> Standstill:
         known = self.scheduler.known
-        found = self.store.read(
+        return self.store.read(
             lambda reading: explain_maintenance(reading, self.context(), self.maintenance_id, known)
         ).standstill
+
+    def explanation(self) -> str:
+        found = self.standstill()
         return " ".join([*(blocker.sentence for blocker in found.blockers), found.verdict.sentence])
 
 
@@ -306,6 +316,52 @@ def test_scopes_are_retried_and_skipped_by_name(cluster: Cluster) -> None:
     assert report.standings == {
         "availability-set/web": Standing.SUCCEEDED,
         "virtual-machine/db": Standing.SKIPPED,
+    }
+
+
+def test_host_that_leaves_the_fleet_before_it_is_tried_again_is_not_done(
+    cluster: Cluster,
+) -> None:
+    cluster.failures["db"] = "no disk"
+    cluster.start("kvm-0", "kvm-1")
+    cluster.advance(hours=5)
+    cluster.store.write(lambda tx: pause_maintenance(tx, cluster.context(), cluster.maintenance_id))
+    cluster.retry("kvm-0")
+    assert cluster.report().standings[HostName("kvm-0")] is Standing.WAITING
+
+    cluster.apply(ONE_HOST, prune=True)
+
+    assert cluster.report().standings == {"kvm-0": Standing.GONE, "kvm-1": Standing.WAITING}
+    assert cluster.standstill().not_done == {"kvm-0": Standing.GONE}
+    cluster.store.write(
+        lambda tx: resume_maintenance(tx, cluster.context(), cluster.maintenance_id)
+    )
+    cluster.advance(hours=5)
+    report = cluster.report()
+    assert report.maintenance.outcome is MaintenanceOutcome.INCOMPLETE
+    assert report.standings == {"kvm-0": Standing.GONE, "kvm-1": Standing.SUCCEEDED}
+    assert cluster.standstill().not_done == {"kvm-0": Standing.GONE}
+
+
+def test_machine_that_leaves_the_fleet_before_it_is_tried_again_is_not_done(
+    cluster: Cluster,
+) -> None:
+    cluster.failures |= {"web-0": "no disk", "db": "no disk"}
+    order = MaintenanceOrder(event_type=EventType.REBOOT, scopes=("web", "db"))
+    begun = cluster.store.write(lambda tx: start_maintenance(tx, cluster.context(), order))
+    cluster.maintenance_id = begun.maintenance_id
+    cluster.advance(hours=5)
+    cluster.failures.clear()
+    cluster.store.write(lambda tx: remove_vm(tx, cluster.context(), "db"))
+
+    cluster.retry()
+    cluster.advance(hours=5)
+
+    report = cluster.report()
+    assert report.maintenance.outcome is MaintenanceOutcome.INCOMPLETE
+    assert report.standings == {
+        "availability-set/web": Standing.SUCCEEDED,
+        "virtual-machine/db": Standing.GONE,
     }
 
 

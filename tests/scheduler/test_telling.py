@@ -98,6 +98,7 @@ def test_end_is_told_with_outcome_and_counts(store: Store) -> None:
     assert message.data["outcome"] == "succeeded"
     assert message.data["places"] == {
         "nothing_to_do": 0,
+        "gone": 0,
         "succeeded": 1,
         "skipped": 0,
         "waiting": 0,

@@ -21,7 +21,7 @@ from forewarn.cli.place_tables import By, Detail
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait, require_walked, wait_for_maintenance
-from forewarn.domain.failures import Standing
+from forewarn.domain.failures import NOT_DONE, Standing
 from forewarn.domain.wording import say_names
 
 app = noun("maintenance", "Walk through many machines, one update domain at a time.")
@@ -32,7 +32,7 @@ _COLUMNS: Final[Columns] = {
     "STATUS": "status",
     "SUCCEEDED": lambda row: count_places(row, Standing.SUCCEEDED, Standing.NOTHING_TO_DO),
     "FAILED": lambda row: count_places(row, Standing.FAILED),
-    "SKIPPED": lambda row: count_places(row, Standing.SKIPPED),
+    "SKIPPED": lambda row: count_places(row, *NOT_DONE),
     "UNDER WAY": lambda row: count_places(row, Standing.UNDER_WAY),
     "WAITING": lambda row: count_places(row, Standing.WAITING),
     "OF": lambda row: (

@@ -8,7 +8,13 @@ import typer
 
 from forewarn.cli.event_tables import print_events
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
-from forewarn.cli.place_tables import Detail, describe_brake, plan_lines, status_lines
+from forewarn.cli.place_tables import (
+    Detail,
+    describe_brake,
+    plan_lines,
+    say_not_done,
+    status_lines,
+)
 from forewarn.domain.explanation import OF_HOST, ReasonKind
 from forewarn.domain.failures import Standing
 from forewarn.domain.wording import count_of
@@ -104,6 +110,7 @@ def print_blockers(found: Row, by: Detail = Detail.PLACE) -> None:
     typer.echo(f"{found['maintenance_id']} is {found['status']}.")
     said = _each if by is Detail.VM else _once
     _print_lines("- ", said(found["blockers"]))
+    _print_lines("", say_not_done(found["not_done"]))
     print_line(found["verdict"]["sentence"])
 
 

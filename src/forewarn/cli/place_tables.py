@@ -1,6 +1,6 @@
 """A Maintenance in one line for each host, or scope. Where many say the same, one line says it."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
 from typing import Annotated, Any, Final, TypeAlias
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from forewarn.cli.output import Columns, Row, time_of
-from forewarn.domain.failures import Standing
+from forewarn.domain.failures import NOT_DONE, Standing
 from forewarn.domain.wording import count_of, say_names
 
 Line: TypeAlias = dict[str, Any]
@@ -25,6 +25,7 @@ _ATTENTION: Final = (
     Standing.UNDER_WAY,
     Standing.WAITING,
     Standing.SKIPPED,
+    Standing.GONE,
     Standing.SUCCEEDED,
     Standing.NOTHING_TO_DO,
 )
@@ -96,6 +97,13 @@ def describe_brake(brake: Row, about: str = "") -> str:
     until = time_of(brake["until"])
     said = (brake["kind"], brake["gate"] or about, f"until {until}" if until else "")
     return " ".join(filter(None, said))
+
+
+def say_not_done(standings: Mapping[str, str]) -> Iterator[str]:
+    """Say which places are left undone for good, if any."""
+    found = [f"{place} ({said})" for place, said in standings.items() if said in NOT_DONE]
+    if found:
+        yield f"Not done: {say_names(found)}."
 
 
 def _noun(is_by_host: object) -> str:

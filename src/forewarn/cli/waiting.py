@@ -10,12 +10,11 @@ from rich.console import Console
 
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import Row, print_line
+from forewarn.cli.place_tables import say_not_done
 from forewarn.cli.progress import Teller, shown_as_bars
 from forewarn.cli.session import Session
 from forewarn.domain.event import Outcome
-from forewarn.domain.failures import Standing
 from forewarn.domain.maintenance import MaintenanceStatus
-from forewarn.domain.wording import say_names
 from forewarn.operations.durations import DurationError, parse_duration
 
 
@@ -87,10 +86,7 @@ def require_walked(maintenance: Row) -> None:
 def _say_why(maintenance: Row) -> Iterator[str]:
     for failure in maintenance["failures"]:
         yield f"{failure['place']} {failure['ending']}{_because(failure)}."
-    standings = maintenance["standings"].items()
-    skipped = [place for place, standing in standings if standing == Standing.SKIPPED]
-    if skipped:
-        yield f"Skipped: {say_names(skipped)}."
+    yield from say_not_done(maintenance["standings"])
 
 
 def _has_gone_wrong(event: Row) -> bool:

@@ -9,6 +9,7 @@ from forewarn.control.confined_explanations import explain_maintenance_confined
 from forewarn.control.schemas import View
 from forewarn.domain.blockers import VerdictKind
 from forewarn.domain.brakes import Release
+from forewarn.domain.failures import Standing
 from forewarn.domain.maintenance import MaintenanceStatus
 
 router = APIRouter(prefix="/maintenances", tags=["maintenances"])
@@ -39,12 +40,13 @@ class VerdictView(View):
 
 
 class StandstillView(View):
-    """Everything that holds a Maintenance, and what becomes of it."""
+    """Everything that holds a Maintenance, what becomes of it, and what it has left undone."""
 
     maintenance_id: str
     status: MaintenanceStatus
     blockers: tuple[BlockerView, ...]
     verdict: VerdictView
+    not_done: dict[str, Standing]
 
 
 @router.get("/{maintenance_id}/explain")
@@ -65,4 +67,5 @@ def explain_maintenance(caller: Viewing, maintenance_id: str) -> StandstillView:
         status=found.status,
         blockers=tuple(map(BlockerView.model_validate, found.standstill.blockers)),
         verdict=VerdictView.model_validate(found.standstill.verdict),
+        not_done={str(place): said for place, said in found.standstill.not_done.items()},
     )

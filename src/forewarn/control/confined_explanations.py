@@ -9,6 +9,7 @@ from forewarn.control.confined import confine_reading
 from forewarn.domain.access import Principal
 from forewarn.domain.blockers import NAMES_OTHERS, Blocker, BlockerKind, actions_for
 from forewarn.domain.explanation import OF_HOST, Reason, ReasonKind
+from forewarn.domain.names import ScopeId
 from forewarn.domain.standstill import Standstill
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event
@@ -63,7 +64,14 @@ def explain_maintenance_confined(
     )
     actions = actions_for(blockers) if found.standstill.verdict.actions else ()
     verdict = replace(found.standstill.verdict, actions=actions)
-    return replace(found, standstill=Standstill(blockers=blockers, verdict=verdict))
+    # A host may carry others, so it is not named.
+    not_done = {
+        place: said
+        for place, said in found.standstill.not_done.items()
+        if principal.covers(ScopeId(place))
+    }
+    standstill = Standstill(blockers=blockers, verdict=verdict, not_done=not_done)
+    return replace(found, standstill=standstill)
 
 
 def _confine(blocker: Blocker, principal: Principal) -> Blocker:

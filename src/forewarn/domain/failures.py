@@ -18,10 +18,11 @@ from forewarn.domain.maintenance import (
     MaintenanceOutcome,
     Resolution,
     check_under_way,
+    is_retried,
     own_events,
     own_operations,
 )
-from forewarn.domain.names import HostName, OperationId, ScopeId, name_key, names_scope
+from forewarn.domain.names import HostName, OperationId, ScopeId, VmName, name_key, names_scope
 from forewarn.domain.wording import say_names
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -113,11 +114,16 @@ def resolve(
     return replace(maintenance, resolutions={**maintenance.resolutions, **decided})
 
 
-def outcome_of(maintenance: Maintenance) -> MaintenanceOutcome:
+def outcome_of(
+    maintenance: Maintenance,
+    events: Collection[ScheduledEvent],
+    operations: Collection[HostOperation],
+) -> MaintenanceOutcome:
     """Return how *maintenance* has ended, now that nothing of it is left."""
     if maintenance.is_aborted:
         return MaintenanceOutcome.ABORTED
-    if Resolution.SKIP in maintenance.resolutions.values():
+    is_skipped = Resolution.SKIP in maintenance.resolutions.values()
+    if is_skipped or any(_untried(maintenance, events, operations)):
         return MaintenanceOutcome.INCOMPLETE
     return MaintenanceOutcome.SUCCEEDED
 
@@ -127,6 +133,7 @@ class Standing(StrEnum):
 
     NOTHING_TO_DO = "nothing to do"
     SUCCEEDED = "succeeded"
+    GONE = "left the fleet"
     SKIPPED = "skipped"
     WAITING = "waiting"
     FAILED = "failed"
@@ -136,13 +143,15 @@ class Standing(StrEnum):
 Standings: TypeAlias = Mapping[HostName | ScopeId, Standing]
 """Where a Maintenance is with each of its hosts, or scopes."""
 
+NOT_DONE: Final = frozenset({Standing.GONE, Standing.SKIPPED})
+"""What a Maintenance leaves undone for good."""
 _RANKS: Final = {standing: rank for rank, standing in enumerate(Standing)}
 
 
 def find_standings(
     maintenance: Maintenance,
-    events: Iterable[ScheduledEvent],
-    operations: Iterable[HostOperation],
+    events: Collection[ScheduledEvent],
+    operations: Collection[HostOperation],
     waiting: Iterable[HostName | ScopeId],
 ) -> Standings:
     """Say where *maintenance* is with each place; *waiting* are those that have a step left."""
@@ -151,12 +160,37 @@ def find_standings(
     found: tuple[tuple[HostName | ScopeId, Standing], ...] = (
         *_event_standings(maintenance, events),
         *_operation_standings(maintenance, operations),
+        *((place, Standing.GONE) for place in _untried(maintenance, events, operations)),
         *((place, left) for place in waiting),
     )
     for place, standing in found:
         known = standings.setdefault(place, standing)
         standings[place] = max(known, standing, key=_RANKS.__getitem__)
     return standings
+
+
+def _untried(
+    maintenance: Maintenance,
+    events: Collection[ScheduledEvent],
+    operations: Collection[HostOperation],
+) -> Iterator[HostName | ScopeId]:
+    """Yield where something was to be tried again and has not been, yet.
+
+    When no step is left, it never will be: the host or virtual machine has left the fleet.
+    """
+    tried: set[HostName | VmName] = set()
+    again: list[tuple[HostName | ScopeId, HostName | VmName]] = []
+    for operation in own_operations(maintenance, operations):
+        if is_retried(maintenance, operation.operation_id):
+            again.append((operation.host, operation.host))
+        else:
+            tried.add(operation.host)
+    for event in own_events(maintenance, events):
+        if is_retried(maintenance, event.event_id):
+            again += [(event.scope_id, vm) for vm in event.resources]
+        elif event.operation_id is None:
+            tried |= set(event.resources)
+    return (place for place, who in again if who not in tried)
 
 
 def _event_standings(

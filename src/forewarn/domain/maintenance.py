@@ -45,7 +45,7 @@ class MaintenanceStatus(StrEnum):
 
 
 class MaintenanceOutcome(StrEnum):
-    """How a Maintenance ended. It is INCOMPLETE if something that failed was passed over."""
+    """How a Maintenance ended. It is INCOMPLETE if something that failed stays undone."""
 
     SUCCEEDED = "succeeded"
     INCOMPLETE = "incomplete"
@@ -146,7 +146,7 @@ def remaining_steps(
         turns_had = {
             operation.host
             for operation in own_operations(maintenance, operations)
-            if not _is_retried(maintenance, operation.operation_id)
+            if not is_retried(maintenance, operation.operation_id)
         }
         hosts = [host for host in maintenance.hosts if host not in turns_had]
         steps = _host_steps(hosts, topology)
@@ -154,7 +154,7 @@ def remaining_steps(
         handled = {
             vm
             for event in own_events(maintenance, events)
-            if not _is_retried(maintenance, event.event_id)
+            if not is_retried(maintenance, event.event_id)
             for vm in event.resources
         }
         vms = [vm for vm in maintenance.resources if vm not in handled]
@@ -276,6 +276,11 @@ def abort(maintenance: Maintenance) -> Maintenance:
     return replace(maintenance, is_aborted=True)
 
 
+def is_retried(maintenance: Maintenance, key: str) -> bool:
+    """Tell whether what ended badly, an event or a host operation, is to be tried again."""
+    return maintenance.resolutions.get(key) is Resolution.RETRY
+
+
 def check_under_way(maintenance: Maintenance) -> None:
     """Refuse to steer a Maintenance that is over."""
     if maintenance.is_aborted or maintenance.finished_at:
@@ -287,10 +292,6 @@ def _turn(course: Course, step: Step) -> tuple[bool, int]:
     # for a sort is stable.
     domains = (share.update_domain for share in step.shares)
     return not is_canary(course, step), min(domains, default=0)
-
-
-def _is_retried(maintenance: Maintenance, key: str) -> bool:
-    return maintenance.resolutions.get(key) is Resolution.RETRY
 
 
 def _host_steps(hosts: Iterable[HostName], topology: Topology) -> list[Step]:

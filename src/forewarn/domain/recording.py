@@ -60,7 +60,9 @@ def record(
             case FinishMaintenance():
                 maintenance = maintenances[action.maintenance_id]
                 maintenances[action.maintenance_id] = replace(
-                    maintenance, finished_at=now, outcome=outcome_of(maintenance)
+                    maintenance,
+                    finished_at=now,
+                    outcome=outcome_of(maintenance, events.values(), operations.values()),
                 )
             case TakeStep():
                 runs[action.run_id], changed = take_step(

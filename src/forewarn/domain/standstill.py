@@ -6,7 +6,7 @@ of its own Maintenance, or for an earlier step, has no blocker of its own: what 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Final
@@ -20,7 +20,7 @@ from forewarn.domain.brakes import (
 )
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.explanation import OF_HOST, Reason, ReasonKind, explain, explain_operation
-from forewarn.domain.failures import Failure, find_failures
+from forewarn.domain.failures import Failure, Standings, find_failures
 from forewarn.domain.gate import GateStatus
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance, own_events, own_operations, shared_hosts
@@ -69,10 +69,14 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standstill:
-    """Everything that holds a Maintenance, and what becomes of it if nobody does anything."""
+    """Everything that holds a Maintenance, and what becomes of it if nobody does anything.
+
+    *not_done* are the places it has left undone for good, each with the reason.
+    """
 
     blockers: tuple[Blocker, ...]
     verdict: Verdict
+    not_done: Standings = field(default_factory=dict)
 
 
 def find_standstill(

@@ -1,15 +1,16 @@
 """Why an event is not moving, and why a Maintenance is not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.explanation import Reason, explain
+from forewarn.domain.failures import NOT_DONE
 from forewarn.domain.maintenance import Maintenance, MaintenanceStatus
 from forewarn.domain.standstill import Interruption, Standstill, find_standstill
 from forewarn.domain.walk import status
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event
-from forewarn.operations.maintenances import find_maintenance
+from forewarn.operations.maintenances import find_maintenance, find_places
 from forewarn.operations.snapshots import Knowledge, look
 from forewarn.ports.store import DONE, Reading
 from forewarn.protocol.vocabulary import EventId
@@ -55,10 +56,12 @@ def explain_maintenance(
         interruption=_last_interruption(reading, maintenance),
         is_simulated=context.rules.is_simulated,
     )
+    places = find_places(reading, snapshot, maintenance)
+    not_done = {place: said for place, said in places.items() if said in NOT_DONE}
     return MaintenanceExplanation(
         maintenance=maintenance,
         status=status(maintenance, snapshot, context.now),
-        standstill=standstill,
+        standstill=replace(standstill, not_done=not_done),
     )
 
 

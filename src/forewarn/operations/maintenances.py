@@ -264,6 +264,14 @@ def find_maintenance(reading: Reading, maintenance_id: str) -> Maintenance:
     return maintenance
 
 
+def find_places(reading: Reading, snapshot: Snapshot, maintenance: Maintenance) -> Standings:
+    """Say where *maintenance* is with each of its hosts, or scopes."""
+    events, operations = _begun(reading, snapshot, maintenance)
+    is_walked = maintenance.finished_at and not maintenance.is_aborted
+    left = () if is_walked else remaining_steps(maintenance, snapshot.topology, events, operations)
+    return find_standings(maintenance, events, operations, waiting=(step.place for step in left))
+
+
 def find_gates(gates: Collection[str], names: Iterable[str]) -> dict[str, str | None]:
     """Return the gate that each of *names* stands for, in any case."""
     known = {name_key(gate): gate for gate in gates}
@@ -273,26 +281,28 @@ def find_gates(gates: Collection[str], names: Iterable[str]) -> dict[str, str | 
 def _report(
     reading: Reading, snapshot: Snapshot, walks: Walks, context: Context, maintenance: Maintenance
 ) -> MaintenanceReport:
-    if maintenance.finished_at is None:
-        events = tuple(own_events(maintenance, snapshot.events.values()))
-        operations = tuple(own_operations(maintenance, snapshot.operations.values()))
-    else:
-        events = reading.events_of([maintenance.maintenance_id])
-        operations = reading.operations_of([maintenance.maintenance_id])
+    events, operations = _begun(reading, snapshot, maintenance)
     is_over = maintenance.is_aborted or maintenance.finished_at
-    is_walked = maintenance.finished_at and not maintenance.is_aborted
-    left = () if is_walked else remaining_steps(maintenance, snapshot.topology, events, operations)
     return MaintenanceReport(
         maintenance=maintenance,
         status=status(maintenance, snapshot, context.now, walks),
         events=events,
         operations=operations,
         stages=walks.get(maintenance.maintenance_id, ()),
-        standings=find_standings(
-            maintenance, events, operations, waiting=(step.place for step in left)
-        ),
+        standings=find_places(reading, snapshot, maintenance),
         failures=() if is_over else find_failures(maintenance, events, operations),
     )
+
+
+def _begun(
+    reading: Reading, snapshot: Snapshot, maintenance: Maintenance
+) -> tuple[tuple[ScheduledEvent, ...], tuple[HostOperation, ...]]:
+    """Return the events and the host operations of *maintenance*, also when it is over."""
+    if maintenance.finished_at is None:
+        events = tuple(own_events(maintenance, snapshot.events.values()))
+        return events, tuple(own_operations(maintenance, snapshot.operations.values()))
+    key = maintenance.maintenance_id
+    return reading.events_of([key]), reading.operations_of([key])
 
 
 def _find_canaries(

@@ -6,8 +6,7 @@ from itertools import count
 
 from forewarn.domain.actions import Decisions, StartEvent, TakeStep
 from forewarn.domain.decisions import decide
-from forewarn.domain.failures import outcome_of
-from forewarn.domain.maintenance import MaintenanceOutcome
+from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
 from forewarn.domain.recording import record, without_ended
 from forewarn.domain.scenario import late_events
 from forewarn.domain.snapshot import Snapshot
@@ -21,20 +20,20 @@ from forewarn.ports.store import LedgerEntry, Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What was seen, what was due, and what is left to be seen now that it is recorded."""
+    """What was seen, what was due, and what is left to be seen now that it is recorded.
+
+    *finished* are the Maintenances that are over now.
+    """
 
     before: Snapshot
     decisions: Decisions
     after: Snapshot
+    finished: tuple[Maintenance, ...]
 
     @property
     def endings(self) -> tuple[MaintenanceOutcome, ...]:
         """How the Maintenances ended that are over now."""
-        return tuple(
-            outcome_of(maintenance)
-            for key, maintenance in self.before.maintenances.items()
-            if key not in self.after.maintenances
-        )
+        return tuple(each.outcome for each in self.finished if each.outcome is not None)
 
 
 def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, epoch: int) -> Turn:
@@ -50,18 +49,19 @@ def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, ep
         event_ids=(context.new_id() for _ in count()),
     )
     record_events(tx, context, _deeds(before, after, decisions))
-    for maintenance_id, maintenance in after.maintenances.items():
-        if maintenance != met.maintenances[maintenance_id]:
-            # Told first: once it is finished, what people knew of it is not looked up any more.
-            tell_ending(tx, context, after, maintenance)
-            tx.put_maintenance(maintenance)
-            outcome = maintenance.outcome or ""
-            record_audit(tx, context, "maintenance finish", maintenance_id, detail=outcome)
+    finished = tuple(each for each in after.maintenances.values() if each.finished_at is not None)
+    for maintenance in finished:
+        # Told first: once it is finished, what people knew of it is not looked up any more.
+        tell_ending(tx, context, after, maintenance)
+        tx.put_maintenance(maintenance)
+        outcome = maintenance.outcome or ""
+        record_audit(tx, context, "maintenance finish", maintenance.maintenance_id, detail=outcome)
     for operation_id, operation in after.operations.items():
         if operation != before.operations.get(operation_id):
             tx.put_operation(operation)
     _record_scenarios(tx, context, before, after, decisions)
-    return Turn(before=before, decisions=decisions, after=without_ended(after))
+    left = without_ended(after)
+    return Turn(before=before, decisions=decisions, after=left, finished=finished)
 
 
 def look_and_tell(tx: Transaction, context: Context, known: Knowledge, *, epoch: int) -> None:

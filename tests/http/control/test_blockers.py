@@ -83,6 +83,7 @@ def test_maintenance_is_explained(api: httpx2.Client, app: FastAPI, store: Store
             "until": "2026-01-05T08:15:00Z",
             "actions": [],
         },
+        "not_done": {},
     }
 
 
@@ -120,6 +121,18 @@ def test_what_somebody_else_has_to_do_is_said_without_names(
     verdict = web_team.get(f"maintenances/{name}/explain").json()["verdict"]
 
     assert verdict["actions"] == [f"forewarn maintenance resume {name}"]
+
+
+def test_what_is_not_done_is_said_of_own_scopes(
+    web_team: httpx2.Client, api: httpx2.Client
+) -> None:
+    name = start(api, scopes=["web", "db"])
+    api.post(f"maintenances/{name}/abort")
+
+    said = [who.get(f"maintenances/{name}/explain").json()["not_done"] for who in (api, web_team)]
+
+    assert [each.get("availability-set/web") for each in said] == ["skipped", "skipped"]
+    assert [len(each) for each in said] == [2, 1]
 
 
 def test_maintenance_of_others_is_not_explained(
