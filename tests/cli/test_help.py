@@ -27,6 +27,7 @@ NOUNS = {
 VERBS = {
     "fleet": {"apply", "export", "show"},
     "vm": {"add", "list", "show", "move", "set", "remove", "restart", "redeploy"},
+    "scope": {"show", "set"},
     "host": {"list", "show", "set", "close", "open"},
     "event": {
         "create", "list", "show", "approve", "postpone", "start", "complete", "cancel", "history",

@@ -26,7 +26,7 @@ from forewarn.operations.access import (
     revoke_token,
 )
 from forewarn.operations.context import Context
-from forewarn.operations.maintenances import UnknownSelectionError
+from forewarn.operations.scopes import UnknownSelectionError
 from forewarn.ports.store import Store, Transaction
 
 SECRET = "fw_" + "s" * 43

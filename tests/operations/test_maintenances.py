@@ -16,7 +16,6 @@ from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (
     UnknownLabelsError,
     UnknownMaintenanceError,
-    UnknownSelectionError,
     abort_maintenance,
     pause_maintenance,
     report_maintenance,
@@ -24,6 +23,7 @@ from forewarn.operations.maintenances import (
     resume_maintenance,
     start_maintenance,
 )
+from forewarn.operations.scopes import UnknownSelectionError
 from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventType

@@ -1,8 +1,12 @@
 """One field is changed, and the others stay."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 from pydantic import JsonValue
 
+from forewarn.domain.errors import TopologyError
 from forewarn.domain.names import HostName
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import VirtualMachine
@@ -11,9 +15,10 @@ from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.fleet import FleetError, read_fleet_file
 from forewarn.operations.hosts import close_host
 from forewarn.operations.inventory import apply_fleet
-from forewarn.operations.patches import patch_host, patch_vm
+from forewarn.operations.patches import patch_host, patch_scope, patch_vm
 from forewarn.operations.placements import HostClosedError
 from forewarn.operations.safeguards import ApplyOptions, VirtualMachineBusyError
+from forewarn.operations.scopes import UnknownSelectionError
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventType
 
@@ -124,3 +129,86 @@ def test_patches_are_audited_with_what_they_changed(rich: Store, operator: Conte
         ("vm set", "solo"),
         ("host set", "kvm-1"),
     ]
+
+
+GROUPS = """
+[[scale_set]]
+name = "batch"
+postpone_until = "30m"
+
+[[virtual_machine]]
+name = "batch-0"
+scale_set = "batch"
+placement_group = "one"
+"""
+
+
+@pytest.mark.parametrize("name", ["Web", "availability-set/web"])
+def test_setting_of_a_scope_changes_and_the_others_stay(
+    rich: Store, operator: Context, name: str
+) -> None:
+    rich.write(lambda tx: patch_scope(tx, operator, name, {"postpone_until": "1h"}))
+    before = rich.read(lambda reading: reading.topology())
+
+    changed = rich.write(lambda tx: patch_scope(tx, operator, name, {"approval": "all"}))
+    after = rich.read(lambda reading: reading.topology())
+    reset = rich.write(lambda tx: patch_scope(tx, operator, name, {"postpone_until": None}))
+
+    assert changed.policy == replace(
+        before.scopes[changed.scope_id].policy, approval=ApprovalPolicy.ALL
+    )
+    assert changed.policy.postpone_until == timedelta(hours=1)
+    assert after.virtual_machines == before.virtual_machines
+    assert after.scopes == {**before.scopes, changed.scope_id: changed}
+    assert (reset.policy.approval, reset.policy.postpone_until) == (
+        ApprovalPolicy.ALL,
+        timedelta(0),
+    )
+    lines = rich.read(lambda reading: reading.audit(action="scope set"))
+    assert {line.subject for line in lines} == {"web"}
+
+
+def test_settings_of_a_machine_that_stands_alone_are_changed(
+    rich: Store, operator: Context
+) -> None:
+    before = shown(rich, "solo")
+
+    changed = rich.write(lambda tx: patch_scope(tx, operator, "solo", {"notice": "1h"}))
+
+    assert changed.policy.notice == timedelta(hours=1)
+    assert changed.policy.approval is ApprovalPolicy.ALL
+    assert shown(rich, "solo") == before
+
+
+def test_placement_groups_get_the_settings_of_their_scale_set(
+    fleet: Store, operator: Context
+) -> None:
+    fleet.write(lambda tx: apply_fleet(tx, operator, read_fleet_file(GROUPS)))
+
+    fleet.write(lambda tx: patch_scope(tx, operator, "batch", {"terminate_notice": "10m"}))
+
+    scopes = fleet.read(lambda reading: reading.topology()).scopes.values()
+    batch = [scope.policy for scope in scopes if scope.name == "batch"]
+    assert len(batch) > 1
+    assert {policy.terminate_notice for policy in batch} == {timedelta(minutes=10)}
+    assert {policy.postpone_until for policy in batch} == {timedelta(minutes=30)}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "error"),
+    [
+        ("web", {"approval": "nobody"}, FleetError),
+        ("web", {"notice": "soon"}, FleetError),
+        ("web", {"terminate_notice": "5m"}, TopologyError),
+        ("nothing", {"approval": "all"}, UnknownSelectionError),
+    ],
+)
+def test_scope_is_not_patched_with_what_a_fleet_file_may_not_say(
+    rich: Store, operator: Context, name: str, changes: dict[str, JsonValue], error: type[Exception]
+) -> None:
+    before = rich.read(lambda reading: reading.topology())
+
+    with pytest.raises(error):
+        rich.write(lambda tx: patch_scope(tx, operator, name, changes))
+
+    assert rich.read(lambda reading: reading.topology()) == before

@@ -21,6 +21,7 @@ from forewarn.cli import (
     notification,
     scenario,
     schedule,
+    scope,
     token,
     vm,
 )
@@ -45,6 +46,7 @@ _RARE: Final = frozenset(
         "gate",
         "pause",
         "resume",
+        "scope",
         "token",
     }
 )
@@ -74,8 +76,8 @@ app = typer.Typer(
 app.command(short_help="Watch a roll-out go through a fleet.")(demo)
 app.command()(serve)
 for noun in (
-    fleet, vm, host, event, maintenance, schedule, gate, scenario, clock, notification, fault,
-    emulator, token, db, config,
+    fleet, vm, scope, host, event, maintenance, schedule, gate, scenario, clock, notification,
+    fault, emulator, token, db, config,
 ):  # fmt: skip
     app.add_typer(noun.app)
 command(app, "calendar")(calendar)

@@ -3,6 +3,7 @@
 Whatever goes wrong, nothing is said: somebody is in the middle of a line.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
@@ -23,6 +24,11 @@ _MOST: Final = 1000
 def vm_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return the virtual machines that *incomplete* may become."""
     return _complete(ctx, incomplete, _vms)
+
+
+def scope_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the sets and standalone virtual machines that *incomplete* may become."""
+    return _complete(ctx, incomplete, _scopes)
 
 
 def host_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -59,6 +65,14 @@ def _complete(
 def _vms(session: Session) -> Iterator[tuple[str, str]]:
     for vm in _several(session, "virtual-machines"):
         yield vm["name"], vm["scope_id"]
+
+
+def _scopes(session: Session) -> Iterator[tuple[str, str]]:
+    machines = Counter(
+        (vm["scope_name"], vm["scope_kind"]) for vm in _several(session, "virtual-machines")
+    )
+    for (name, kind), number in machines.items():
+        yield name, f"{kind}, {number} virtual machines"
 
 
 def _hosts(session: Session) -> Iterator[tuple[str, str]]:

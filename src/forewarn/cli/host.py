@@ -8,7 +8,7 @@ from forewarn.cli.completing import host_names
 from forewarn.cli.event_tables import print_events
 from forewarn.cli.output import Columns, Moment, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.patches import make_patch, read_pairs
-from forewarn.cli.rehearsal import DryRun, show_rehearsed
+from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 
 app = noun("host", "See, label and close hosts.")
@@ -97,10 +97,7 @@ def set_labels(
     """
     patch = make_patch("host set", labels=read_pairs("--label", label))
     changed = session.patch("hosts", host, body=patch, dry_run=dry_run)
-    if dry_run:
-        show_rehearsed(session, changed, _print_host)
-    else:
-        session.show(changed, _print_host)
+    show_changed(session, changed, _print_host, dry_run=dry_run)
 
 
 @command(app, "close")

@@ -18,7 +18,7 @@ from forewarn.cli.maintenance_tables import (
 from forewarn.cli.maintenance_watch import watch_maintenance
 from forewarn.cli.output import Columns, print_line, print_table
 from forewarn.cli.place_tables import By, Detail
-from forewarn.cli.rehearsal import DryRun, show_rehearsed
+from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait, require_walked, wait_for_maintenance
 from forewarn.domain.failures import NOT_DONE, Standing
@@ -111,10 +111,7 @@ def change(
     Example: forewarn maintenance set 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --at-once 4
     """
     changed = session.patch("maintenances", maintenance_id, body=patch, dry_run=dry_run)
-    if dry_run:
-        show_rehearsed(session, changed, print_maintenance)
-    else:
-        session.show(changed, print_maintenance)
+    show_changed(session, changed, print_maintenance, dry_run=dry_run)
 
 
 @command(app, "pause")

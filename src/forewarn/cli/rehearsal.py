@@ -10,6 +10,16 @@ from forewarn.cli.session import Session
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would come of it.")]
 
 
+def show_changed(
+    session: Session, answer: Any, print_it: Callable[[Any], None], *, dry_run: bool
+) -> None:
+    """Show the *answer* to a change, or to a dry run of it."""
+    if dry_run:
+        show_rehearsed(session, answer, print_it)
+    else:
+        session.show(answer, print_it)
+
+
 def show_rehearsed(session: Session, answer: Any, print_it: Callable[[Any], None]) -> None:
     """Show the *answer* to a dry run; on a terminal or in a pipe, say that it was one."""
 

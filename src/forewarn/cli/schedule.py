@@ -10,7 +10,7 @@ from forewarn.cli.completing import schedule_names
 from forewarn.cli.errors import confirm_on_terminal
 from forewarn.cli.event import Yes
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
-from forewarn.cli.rehearsal import DryRun, show_rehearsed
+from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 
 app = noun("schedule", "Begin Maintenances by themselves, at dates that recur.")
@@ -106,10 +106,7 @@ def create(  # noqa: PLR0913 - one for each flag
         "until_date": until,
     }
     made = session.post("schedules", body=wanted, dry_run=dry_run)
-    if dry_run:
-        show_rehearsed(session, made, _print_one)
-    else:
-        session.show(made, _print_one)
+    show_changed(session, made, _print_one, dry_run=dry_run)
 
 
 @command(app, "list")
@@ -176,10 +173,7 @@ def remove(session: Session, name: Name, *, yes: Yes = False, dry_run: DryRun = 
 
 def _steer(session: Session, name: str, verb: str, *, dry_run: bool) -> None:
     steered = session.post("schedules", name, verb, dry_run=dry_run)
-    if dry_run:
-        show_rehearsed(session, steered, _print_one)
-    else:
-        session.show(steered, _print_one)
+    show_changed(session, steered, _print_one, dry_run=dry_run)
 
 
 def _print_one(schedule: Row) -> None:

@@ -10,7 +10,7 @@ from forewarn.cli.errors import CommandError, ExitCode, confirm_on_terminal
 from forewarn.cli.event import Yes, show_begun
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.patches import make_patch, read_pairs
-from forewarn.cli.rehearsal import DryRun, show_rehearsed
+from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait
 
@@ -90,10 +90,7 @@ def add(  # noqa: PLR0913 - one for each flag
         "vm_id": vm_id,
     }
     added = session.post("virtual-machines", body=declared, dry_run=dry_run, as_is=as_is)
-    if dry_run:
-        show_rehearsed(session, added, _print_one)
-    else:
-        session.show(added, _print_one)
+    show_changed(session, added, _print_one, dry_run=dry_run)
 
 
 @command(app, "list")
@@ -165,10 +162,7 @@ def move(  # noqa: PLR0913 - one for each flag
         **_membership(sets, placement_group, standalone=standalone),
     )
     changed = session.patch("virtual-machines", name, body=patch, dry_run=dry_run, as_is=as_is)
-    if dry_run:
-        show_rehearsed(session, changed, _print_one)
-    else:
-        session.show(changed, _print_one)
+    show_changed(session, changed, _print_one, dry_run=dry_run)
 
 
 @command(app, "set")
@@ -208,10 +202,7 @@ def set_fields(  # noqa: PLR0913 - one for each flag
         vm_id=vm_id,
     )
     changed = session.patch("virtual-machines", name, body=patch, dry_run=dry_run)
-    if dry_run:
-        show_rehearsed(session, changed, _print_fields)
-    else:
-        session.show(changed, _print_fields)
+    show_changed(session, changed, _print_fields, dry_run=dry_run)
 
 
 @command(app, "restart")

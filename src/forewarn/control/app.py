@@ -26,6 +26,7 @@ from forewarn.control import (
     plans,
     scenarios,
     schedules,
+    scopes,
     seen,
     server,
     tokens,
@@ -44,6 +45,7 @@ _NOUNS: Final = (
     fleet,
     virtual_machines,
     places,
+    scopes,
     hosts,
     seen,
     watching,  # before an event that could be called so

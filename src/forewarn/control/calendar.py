@@ -12,8 +12,8 @@ from forewarn.domain.names import names_scope
 from forewarn.domain.planning import ForeseenStep
 from forewarn.domain.wording import say_moment, say_names
 from forewarn.operations.context import Context
-from forewarn.operations.maintenances import UnknownSelectionError
 from forewarn.operations.planning import foresee_steps
+from forewarn.operations.scopes import find_scopes
 from forewarn.ports.store import LedgerEntry, Reading
 from forewarn.protocol.vocabulary import EventStatus
 
@@ -65,10 +65,8 @@ def _gone(reading: Reading, now: datetime) -> list[ScheduledEvent]:
 
 
 def _check_scope(reading: Reading, scope: str | None) -> None:
-    if scope is not None and not any(
-        names_scope(scope, known) for known in reading.topology().scopes
-    ):
-        raise UnknownSelectionError(scope)
+    if scope is not None:
+        find_scopes(reading.topology(), scope)
 
 
 def _entry(event: ScheduledEvent, ledger: tuple[LedgerEntry, ...]) -> Event:

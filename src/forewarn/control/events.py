@@ -42,8 +42,9 @@ from forewarn.operations.events import (
     postpone_event,
     start_event,
 )
-from forewarn.operations.inventory import find_scope_ids, find_vm
+from forewarn.operations.inventory import find_vm
 from forewarn.operations.repeats import RequestKey
+from forewarn.operations.scopes import find_scope_ids
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol import vocabulary
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType

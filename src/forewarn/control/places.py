@@ -13,7 +13,7 @@ from forewarn.control.paging import LINKED, Paged, Paging
 from forewarn.domain.names import name_key
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology
-from forewarn.operations.maintenances import UnknownSelectionError
+from forewarn.operations.scopes import UnknownSelectionError
 
 router = APIRouter(tags=["places"])
 

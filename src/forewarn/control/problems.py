@@ -50,7 +50,6 @@ from forewarn.operations.holidays import HolidaysError
 from forewarn.operations.maintenances import (
     UnknownLabelsError,
     UnknownMaintenanceError,
-    UnknownSelectionError,
 )
 from forewarn.operations.notifications import (
     NotificationNotFailedError,
@@ -67,6 +66,7 @@ from forewarn.operations.safeguards import (
 from forewarn.operations.scenario_file import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError, UnknownScenarioRunError
 from forewarn.operations.schedules import ScheduleNameTakenError, UnknownScheduleError
+from forewarn.operations.scopes import UnknownSelectionError
 from forewarn.operations.seen import NotSeenError, UnknownApiVersionError
 from forewarn.ports.faults import FaultError
 from forewarn.ports.store import StoreUnavailableError

@@ -113,7 +113,15 @@ class FleetRequest(_Request):
     dry_run: Annotated[StrictBool, Field(description="Tell what would change.")] = False
 
 
-class _VirtualMachineFields(_Request):
+class _PolicyFields(_Request):
+    approval: Text | None = None
+    postpone_until: Text | None = None
+    auto_approve_user: StrictBool | None = None
+    terminate_notice: Text | None = None
+    notice: Text | None = None
+
+
+class _VirtualMachineFields(_PolicyFields):
     availability_set: Text | None = None
     cloud_service: Text | None = None
     scale_set: Text | None = None
@@ -128,11 +136,6 @@ class _VirtualMachineFields(_Request):
     location: Text | None = None
     resource_group: Text | None = None
     subscription_id: Text | None = None
-    approval: Text | None = None
-    postpone_until: Text | None = None
-    auto_approve_user: StrictBool | None = None
-    terminate_notice: Text | None = None
-    notice: Text | None = None
 
 
 class VirtualMachineRequest(_VirtualMachineFields):
@@ -154,6 +157,10 @@ class HostPatch(_Request):
     """Change the named labels of a host; null removes one (JSON merge patch)."""
 
     labels: dict[Text, Text | None] | None = None
+
+
+class ScopePatch(_PolicyFields):
+    """Change the named settings of a scope; null resets one (JSON merge patch)."""
 
 
 class AdvanceRequest(_Request):

@@ -18,8 +18,8 @@ from forewarn.domain.errors import TokenNameTakenError, UnknownTokenError
 from forewarn.domain.names import ScopeId, name_key
 from forewarn.domain.topology import Topology
 from forewarn.operations.context import Context
-from forewarn.operations.maintenances import UnknownSelectionError
 from forewarn.operations.recording import record_audit
+from forewarn.operations.scopes import UnknownSelectionError
 from forewarn.ports.store import Reading, Transaction
 
 SECRET_PREFIX: Final = "fw_"  # noqa: S105 - what secrets begin with, so that scanners find them

@@ -10,7 +10,7 @@ from forewarn.domain.errors import (
     TopologyError,
     UnknownVirtualMachineError,
 )
-from forewarn.domain.names import ScopeId, VmName, name_key, names_scope
+from forewarn.domain.names import ScopeId, VmName, name_key
 from forewarn.domain.publication import republish
 from forewarn.domain.topology import (
     DeliveryScope,
@@ -106,14 +106,6 @@ def find_vms(topology: Topology, names: Iterable[str]) -> list[VirtualMachine]:
         if name_key(name) not in known:
             raise UnknownVirtualMachineError(name)
     return [known[name_key(name)] for name in wanted]
-
-
-def find_scope_ids(topology: Topology, name: str) -> tuple[ScopeId, ...]:
-    """Return the scopes that *name* is the name or the id of, in any case: none, one or several.
-
-    The placement groups of a scale set are scopes of one name.
-    """
-    return tuple(scope_id for scope_id in topology.scopes if names_scope(name, scope_id))
 
 
 def apply_fleet(
@@ -383,9 +375,9 @@ def _record_moves(tx: Transaction, context: Context, before: Topology, after: To
 
 
 def _subject(action: str, fleet: Fleet, change: FleetChange) -> str:
-    if action != _APPLY:  # of one machine or one host
-        names: list[str] = [vm.name for vm in fleet.virtual_machines]
-        return [*names, *(host.name for host in fleet.hosts)][0]
+    if action != _APPLY:  # of one machine, one host or one set
+        vms, hosts, scopes = fleet.virtual_machines, fleet.hosts, fleet.scopes
+        return (vms[0] if vms else hosts[0] if hosts else scopes[0]).name
     return (
         f"{len(change.added)} added, {len(change.changed)} changed, "
         f"{len(change.removed)} removed, {len(change.changed_scopes)} scopes changed"

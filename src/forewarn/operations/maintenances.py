@@ -40,8 +40,9 @@ from forewarn.domain.topology import Host, Topology, VirtualMachine
 from forewarn.domain.walk import Stage, Walks, calendar_errors, status, walk_all
 from forewarn.operations.context import Context
 from forewarn.operations.gates import GateNotFoundError
-from forewarn.operations.inventory import find_scope_ids, find_vms
+from forewarn.operations.inventory import find_vms
 from forewarn.operations.recording import record_audit
+from forewarn.operations.scopes import find_scope_ids, find_scopes
 from forewarn.operations.snapshots import NOTHING, Knowledge, look
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
@@ -55,16 +56,6 @@ class UnknownMaintenanceError(DomainError):
     def __init__(self, maintenance_id: str) -> None:
         super().__init__(f"There is no maintenance {maintenance_id!r}.")
         self.maintenance_id = maintenance_id
-
-
-class UnknownSelectionError(DomainError):
-    """A delivery scope that does not exist was selected."""
-
-    def __init__(self, scope: str) -> None:
-        super().__init__(
-            f"There is no set, service, scale set or virtual machine called {scope!r}."
-        )
-        self.scope = scope
 
 
 class UnknownLabelsError(DomainError):
@@ -326,10 +317,7 @@ def _selected_vms(topology: Topology, order: MaintenanceOrder) -> tuple[VmName, 
     vms = topology.virtual_machines.values()
     scope_ids: set[ScopeId] = set()
     for wanted in order.scopes:
-        found = find_scope_ids(topology, wanted)
-        if not found:
-            raise UnknownSelectionError(wanted)
-        scope_ids.update(found)
+        scope_ids.update(scope.scope_id for scope in find_scopes(topology, wanted))
     names |= dict.fromkeys(vm.name for vm in vms if vm.scope_id in scope_ids)
     if order.labels:
         names |= dict.fromkeys(vm.name for vm in _labelled("virtual machine", vms, order.labels))

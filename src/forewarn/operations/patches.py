@@ -9,13 +9,15 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from forewarn.domain.topology import Host, VirtualMachine
+from forewarn.domain.names import VmName
+from forewarn.domain.topology import DeliveryScope, Host, VirtualMachine
 from forewarn.operations.context import Context
-from forewarn.operations.declarations import DEFAULTS, SET_TABLES, Entry, declare_vm
+from forewarn.operations.declarations import DEFAULTS, SET_TABLES, Entry, declare_set, declare_vm
 from forewarn.operations.fleet import read_fleet
 from forewarn.operations.hosts import find_host
 from forewarn.operations.inventory import apply_fleet, find_vm
 from forewarn.operations.safeguards import ApplyOptions
+from forewarn.operations.scopes import find_scopes
 from forewarn.ports.store import Transaction
 
 _DOMAINS: Final = ("update_domain", "fault_domain")
@@ -52,6 +54,28 @@ def patch_host(
     fleet = read_fleet({"host": [_merge(entry, patch)]})
     apply_fleet(tx, context, fleet, action="host set")
     return find_host(tx.topology().hosts.values(), host.name)
+
+
+def patch_scope(
+    tx: Transaction, context: Context, name: str, patch: Mapping[str, JsonValue]
+) -> DeliveryScope:
+    """Change the settings that *patch* names of a scope, and nothing else.
+
+    All placement groups of a scale set have its settings.
+    """
+    topology = tx.topology()
+    scope = find_scopes(topology, name)[0]
+    table = SET_TABLES.get(scope.kind)
+    if table is None:
+        # The settings of a standalone machine are in its own entry.
+        table, entry = (
+            "virtual_machine",
+            declare_vm(topology.virtual_machines[VmName(scope.name)], scope),
+        )
+    else:
+        entry = declare_set(scope)
+    apply_fleet(tx, context, read_fleet({table: [_merge(entry, patch)]}), action="scope set")
+    return tx.topology().scopes[scope.scope_id]
 
 
 def _merge(entry: Mapping[str, JsonValue], patch: Mapping[str, JsonValue]) -> Entry:

@@ -27,6 +27,7 @@ def audit(api: httpx2.Client, **filters: object) -> list[dict[str, Any]]:
 def _change_places(api: httpx2.Client) -> None:
     api.patch("virtual-machines/new", json={"zone": "2"})
     api.patch("hosts/kvm-0", json={"labels": {"rack": "a"}})
+    api.patch("scopes/solo", json={"approval": "all"})
     api.post("hosts/kvm-0/close")
     api.post("hosts/kvm-0/open")
     api.post("virtual-machines/new/restart")

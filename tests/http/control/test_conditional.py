@@ -21,7 +21,8 @@ def tag(api: httpx2.Client, path: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "path", ["fleet", "virtual-machines/solo", "hosts/kvm-0", "events/{}", "maintenances/{}"]
+    "path",
+    ["fleet", "virtual-machines/solo", "hosts/kvm-0", "scopes/web", "events/{}", "maintenances/{}"],
 )
 def test_what_the_caller_has_is_not_sent_again(api: httpx2.Client, event: str, path: str) -> None:
     if path.startswith("maintenances"):
@@ -55,6 +56,7 @@ def test_tag_changes_with_what_it_is_about(api: httpx2.Client, event: str) -> No
         ("DELETE virtual-machines/web-0", None, "virtual-machines/web-0"),
         ("PATCH virtual-machines/web-0", {"zone": "2"}, "virtual-machines/web-0"),
         ("PATCH hosts/kvm-0", {"labels": {"rack": "a"}}, "hosts/kvm-0"),
+        ("PATCH scopes/web", {"approval": "all"}, "scopes/web"),
         ("POST hosts/kvm-0/close", {"reason": "no"}, "hosts/kvm-0"),
         ("POST hosts/kvm-0/open", None, "hosts/kvm-0"),
         ("POST fleet", {"fleet": {"virtual_machine": [{"name": "new"}]}}, "fleet"),
@@ -116,6 +118,7 @@ def test_description_tells_which_routes_take_conditions_and_have_tags(app: FastA
         "GET hosts/{name}",
         "GET maintenances/{maintenance_id}",
         "GET schedules/{name}",
+        "GET scopes/{name}",
         "GET virtual-machines/{name}",
     }
     events = {
@@ -139,5 +142,6 @@ def test_description_tells_which_routes_take_conditions_and_have_tags(app: FastA
         "DELETE virtual-machines/{name}",
         "PATCH virtual-machines/{name}",
         "PATCH hosts/{name}",
+        "PATCH scopes/{name}",
         "PATCH maintenances/{maintenance_id}",
     }

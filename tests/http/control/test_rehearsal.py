@@ -44,6 +44,7 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("DELETE", "virtual-machines/web-1", None),
     ("PATCH", "virtual-machines/web-1", {"zone": "2"}),
     ("PATCH", "hosts/kvm-0", {"labels": {"rack": "a"}}),
+    ("PATCH", "scopes/web", {"approval": "all"}),
     ("POST", "virtual-machines/web-1/restart", None),
     ("POST", "virtual-machines/web-1/redeploy", None),
     ("POST", "hosts/kvm-0/close", {"reason": "new kernel"}),

@@ -1,0 +1,31 @@
+"""Delivery scopes by name or id."""
+
+from forewarn.domain.errors import DomainError
+from forewarn.domain.names import ScopeId, names_scope
+from forewarn.domain.topology import DeliveryScope, Topology
+
+
+class UnknownSelectionError(DomainError):
+    """A delivery scope that does not exist was selected."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(
+            f"There is no set, service, scale set or virtual machine called {scope!r}."
+        )
+        self.scope = scope
+
+
+def find_scope_ids(topology: Topology, name: str) -> tuple[ScopeId, ...]:
+    """Return the scopes that *name* is the name or the id of, in any case: none, one or several.
+
+    The placement groups of a scale set are scopes of one name.
+    """
+    return tuple(scope_id for scope_id in topology.scopes if names_scope(name, scope_id))
+
+
+def find_scopes(topology: Topology, name: str) -> tuple[DeliveryScope, ...]:
+    """Return the scopes that *name* is the name or the id of, or refuse if there is none."""
+    found = tuple(topology.scopes[scope_id] for scope_id in find_scope_ids(topology, name))
+    if not found:
+        raise UnknownSelectionError(name)
+    return found
