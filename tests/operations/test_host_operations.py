@@ -35,7 +35,7 @@ from forewarn.operations.events import (
 )
 from forewarn.operations.explain import explain_event, explain_maintenance
 from forewarn.operations.fleet import read_fleet_file
-from forewarn.operations.inventory import apply_fleet, remove_vm
+from forewarn.operations.inventory import FleetChange, apply_fleet, remove_vm
 from forewarn.operations.maintenances import (
     MaintenanceReport,
     abort_maintenance,
@@ -47,7 +47,7 @@ from forewarn.operations.maintenances import (
     start_maintenance,
 )
 from forewarn.operations.pausing import pause_server, resume_server
-from forewarn.operations.safeguards import ApplyOptions
+from forewarn.operations.safeguards import ApplyOptions, HostBusyError
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
@@ -149,10 +149,13 @@ class Cluster:
     def give_work(self) -> None:
         self.rules = replace(self.rules, host_works=self.crew.rules)
 
-    def apply(self, text: str, **chosen: bool) -> None:
+    def apply(self, text: str, **chosen: bool) -> FleetChange:
         declared, options = read_fleet_file(text), ApplyOptions(**chosen, allow_removals=4)
-        self.store.write(lambda tx: apply_fleet(tx, self.context(), declared, options=options))
+        change = self.store.write(
+            lambda tx: apply_fleet(tx, self.context(), declared, options=options)
+        )
         self.scheduler.settle()
+        return change
 
     def start(self, *hosts: str, **course: object) -> None:
         order = MaintenanceOrder(
@@ -341,6 +344,26 @@ def test_host_that_leaves_the_fleet_before_it_is_tried_again_is_not_done(
     assert report.maintenance.outcome is MaintenanceOutcome.INCOMPLETE
     assert report.standings == {"kvm-0": Standing.GONE, "kvm-1": Standing.SUCCEEDED}
     assert cluster.standstill().not_done == {"kvm-0": Standing.GONE}
+
+
+def test_host_in_maintenance_is_not_removed(cluster: Cluster) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.RUNNING)
+    cluster.start("empty")
+    assert cluster.phase("empty") is HostPhase.WORK
+
+    with pytest.raises(HostBusyError, match=f"empty is in maintenance {cluster.maintenance_id}"):
+        cluster.apply(ONE_HOST, prune=True)
+    change = cluster.apply(ONE_HOST, prune=True, skip_busy=True)
+
+    hosts = cluster.store.read(lambda reading: reading.topology()).hosts
+    assert hosts.keys() == {"empty", "kvm-1"}
+    assert [each.host for each in change.skipped] == ["empty"]
+    cluster.crew.says.clear()
+    cluster.lead().settle()
+    cluster.apply(ONE_HOST, prune=True)
+    hosts = cluster.store.read(lambda reading: reading.topology()).hosts
+    assert hosts.keys() == {"kvm-1"}
 
 
 def test_machine_that_leaves_the_fleet_before_it_is_tried_again_is_not_done(

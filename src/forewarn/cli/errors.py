@@ -90,6 +90,7 @@ HINTS: Final[Mapping[str, str]] = {
     "postpone-refused": "try: forewarn event show {event_id}",
     "user-operation-in-flight": "try: forewarn event list --vm {vm}",
     "user-operation-limit": "try: forewarn event list",
+    "host-busy": "try: forewarn maintenance status {maintenance_id}",
     "virtual-machine-busy": "try: forewarn event list --vm {vm}",
     "too-many-removals": "try: --dry-run; if all may go, add --allow-removals {removals}",
     "empty-fleet": "check the file; forewarn vm remove removes single machines",

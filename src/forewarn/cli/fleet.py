@@ -32,7 +32,10 @@ def apply(  # noqa: PLR0913 - one for each flag
     *,
     prune: Annotated[bool, typer.Option("--prune", help="Remove what it leaves out.")] = False,
     skip_busy: Annotated[
-        bool, typer.Option("--skip-busy", help="Leave out machines that are in an event.")
+        bool,
+        typer.Option(
+            "--skip-busy", help="Leave out machines in an event and hosts in maintenance."
+        ),
     ] = False,
     allow_removals: Annotated[
         int, typer.Option(min=0, metavar="N", help="How many machines --prune may remove.")
@@ -135,7 +138,7 @@ def _with_lines(refusal: RefusedError, file: Path, text: str) -> CommandError:
     lines = FleetLines(text)
     mistakes = refusal.problem.get("mistakes") or [refusal.problem]
     placed = [(lines.find(mistake), str(mistake["detail"])) for mistake in mistakes]
-    is_busy = str(refusal.problem["type"]).endswith(":virtual-machine-busy")
+    is_busy = str(refusal.problem["type"]).endswith((":virtual-machine-busy", ":host-busy"))
     hint = "try: --skip-busy, which leaves it as it is" if is_busy else refusal.hint
     return _refusal(name_file(file), placed, refusal.code, hint)
 

@@ -60,6 +60,7 @@ from forewarn.operations.placements import HostClosedError
 from forewarn.operations.repeats import IdempotencyKeyReusedError
 from forewarn.operations.safeguards import (
     EmptyFleetError,
+    HostBusyError,
     TooManyRemovalsError,
     VirtualMachineBusyError,
 )
@@ -164,6 +165,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     ScenarioOverError: HTTPStatus.CONFLICT,
     UserOperationError: HTTPStatus.CONFLICT,
     VirtualMachineBusyError: HTTPStatus.CONFLICT,
+    HostBusyError: HTTPStatus.CONFLICT,
     TooManyRemovalsError: HTTPStatus.CONFLICT,
     EmptyFleetError: HTTPStatus.CONFLICT,
     VirtualMachineExistsError: HTTPStatus.CONFLICT,

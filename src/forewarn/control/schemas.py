@@ -254,10 +254,11 @@ class DifferenceView(View):
     fields: tuple[FieldDifferenceView, ...]
 
 
-class SkippedMachineView(View):
-    """A virtual machine that was left as it is, and why."""
+class SkippedEntryView(View):
+    """A virtual machine or a host that was left as it is, and why."""
 
-    vm: str
+    vm: str | None
+    host: str | None
     reason: str
     event_ids: tuple[str, ...]
 
@@ -269,7 +270,7 @@ class FleetChangeView(View):
     changed_scopes: tuple[str, ...]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
-    skipped: tuple[SkippedMachineView, ...]
+    skipped: tuple[SkippedEntryView, ...]
     needed_removals: Annotated[
         int, Field(description="What allow_removals has to be at least; 0 if removals are few.")
     ]

@@ -30,9 +30,8 @@ from forewarn.operations.placements import check_placements, tell_arrivals
 from forewarn.operations.recording import record_audit
 from forewarn.operations.safeguards import (
     ApplyOptions,
-    SkippedMachine,
+    SkippedEntry,
     TooManyRemovalsError,
-    check_idle,
     check_not_emptied,
     find_busy,
     leave_as_is,
@@ -56,7 +55,7 @@ class FleetChange:
 
     differences: tuple[Difference, ...] = ()
     changed_scopes: tuple[ScopeId, ...] = ()
-    skipped: tuple[SkippedMachine, ...] = ()
+    skipped: tuple[SkippedEntry, ...] = ()
     needed_removals: int = 0
 
     @property
@@ -123,7 +122,7 @@ def apply_fleet(
     """
     before = tx.topology()
     is_stale = plan is None or plan.before is not before
-    if plan is None or is_stale or find_busy(tx.events_in_flight(), before, plan.after):
+    if plan is None or is_stale or find_busy(tx, before, plan.after):
         plan = plan_fleet(tx, context, fleet, options)
     if plan.change.needed_removals > options.allow_removals:
         raise TooManyRemovalsError(plan.change.needed_removals, len(before.virtual_machines))
@@ -149,21 +148,16 @@ def plan_fleet(
     before = reading.topology()
     after = declare(before, fleet, context, prune=options.prune)
     check_not_emptied(fleet, before, options)
-    busy = find_busy(reading.events_in_flight(), before, after)
-    for refusal in busy.values():
-        if not options.skip_busy:
-            raise refusal
+    busy = find_busy(reading, before, after)
+    if not options.skip_busy:
+        busy.refuse()
     if busy:
-        rest = leave_as_is(fleet, before, busy.keys())
+        rest = leave_as_is(fleet, before, busy)
         after = declare(before, rest, context, prune=options.prune)
     check_placements(reading, context, before, after, as_is=options.as_is)
     change = _compare(before, after)
-    skipped = tuple(
-        SkippedMachine(vm=vm, reason=str(refusal), event_ids=refusal.event_ids)
-        for vm, refusal in busy.items()
-    )
     needed = needed_removals(before, change.removed)
-    change = replace(change, skipped=skipped, needed_removals=needed)
+    change = replace(change, skipped=busy.skipped(), needed_removals=needed)
     return FleetPlan(before=before, after=after, change=change)
 
 
@@ -177,7 +171,7 @@ def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
         virtual_machines=rest,
         hosts=before.hosts.values(),
     )
-    check_idle(tx.events_in_flight(), before, after)
+    find_busy(tx, before, after).refuse()
     tx.put_topology(after)
     _record_moves(tx, context, before, after)
     record_audit(tx, context, "vm remove", vm.name)

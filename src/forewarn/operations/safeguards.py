@@ -1,14 +1,15 @@
 """What keeps a declaration from doing harm: machines in flight stay, and fleets do not vanish."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from forewarn.domain.errors import DomainError
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.names import HostName, ScopeId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology, VirtualMachine
 from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet
+from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventId
 
 FREE_REMOVALS: Final = 20
@@ -25,6 +26,18 @@ class VirtualMachineBusyError(DomainError):
         self.event_ids = tuple(event_ids)
         super().__init__(
             f"{vm} is in {', '.join(self.event_ids)}; it can be moved or removed after that."
+        )
+
+
+class HostBusyError(DomainError):
+    """A host that cannot be removed while a Maintenance is at it."""
+
+    def __init__(self, host: HostName, maintenance_id: MaintenanceId) -> None:
+        self.host = host
+        self.maintenance_id = maintenance_id
+        super().__init__(
+            f"{host} is in maintenance {maintenance_id}; it can be removed when that is through "
+            "with it."
         )
 
 
@@ -54,8 +67,9 @@ class ApplyOptions:
     """How a declaration is applied.
 
     *prune* removes what it leaves out, *allow_removals* machines at most where that is many;
-    *skip_busy* leaves machines as they are that cannot be moved or removed now. *as_is* states
-    facts: the machines are on these hosts already, so nothing that a host is doing refuses them.
+    *skip_busy* leaves machines and hosts as they are that cannot be moved or removed now. *as_is*
+    states facts: the machines are on these hosts already, so nothing that a host is doing refuses
+    them.
     """
 
     prune: bool = False
@@ -65,38 +79,57 @@ class ApplyOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkippedMachine:
-    """A virtual machine that was left as it is, and why."""
+class SkippedEntry:
+    """A virtual machine or a host that was left as it is, and why."""
 
-    vm: VmName
+    vm: VmName | None = None
+    host: HostName | None = None
     reason: str
-    event_ids: tuple[EventId, ...]
+    event_ids: tuple[EventId, ...] = ()
 
 
-def find_busy(
-    in_flight: Iterable[ScheduledEvent], before: Topology, after: Topology
-) -> dict[VmName, VirtualMachineBusyError]:
-    """Return the machines that *after* moves or removes while they are in an event."""
-    events: dict[VmName, list[EventId]] = {}
-    for event in in_flight:
-        for vm in event.resources:
-            events.setdefault(vm, []).append(event.event_id)
-    old, new = before.virtual_machines, after.virtual_machines
-    return {
-        vm: VirtualMachineBusyError(vm, event_ids)
-        for vm, event_ids in events.items()
-        if _place(old.get(vm)) != _place(new.get(vm))
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """The machines and hosts that a change may not move or remove now, each with the refusal."""
+
+    machines: Mapping[VmName, VirtualMachineBusyError]
+    hosts: Mapping[HostName, HostBusyError]
+
+    def __bool__(self) -> bool:
+        return bool(self.machines or self.hosts)
+
+    def refuse(self) -> None:
+        """Raise the first refusal, if there is any."""
+        for refusal in (*self.machines.values(), *self.hosts.values()):
+            raise refusal
+
+    def skipped(self) -> tuple[SkippedEntry, ...]:
+        """Return what is left as it is."""
+        return (
+            *(
+                SkippedEntry(vm=vm, reason=str(refusal), event_ids=refusal.event_ids)
+                for vm, refusal in self.machines.items()
+            ),
+            *(SkippedEntry(host=host, reason=str(refusal)) for host, refusal in self.hosts.items()),
+        )
 
 
-def check_idle(in_flight: Iterable[ScheduledEvent], before: Topology, after: Topology) -> None:
-    """Refuse *after* if it moves or removes a machine that is in an event."""
-    for refusal in find_busy(in_flight, before, after).values():
-        raise refusal
+def find_busy(reading: Reading, before: Topology, after: Topology) -> Busy:
+    """Return what *after* moves or removes while something is done to it."""
+    gone = before.hosts.keys() - after.hosts.keys()
+    return Busy(
+        machines=_find_busy_machines(reading.events_in_flight(), before, after),
+        hosts={
+            each.host: HostBusyError(each.host, each.maintenance_id)
+            for each in (reading.operations_under_way() if gone else ())
+            if each.host in gone and not each.is_over
+        },
+    )
 
 
-def leave_as_is(fleet: Fleet, before: Topology, names: Collection[VmName]) -> Fleet:
-    """Return *fleet* with the machines called *names*, their sets and hosts as in *before*."""
+def leave_as_is(fleet: Fleet, before: Topology, busy: Busy) -> Fleet:
+    """Return *fleet* with what is *busy*, and the sets and hosts it is in, as in *before*."""
+    names = busy.machines.keys()
     vms = [before.virtual_machines[name] for name in names if name in before.virtual_machines]
     declared_scopes = {scope.scope_id for scope in fleet.scopes}
     declared_hosts = {host.name for host in fleet.hosts}
@@ -119,7 +152,7 @@ def leave_as_is(fleet: Fleet, before: Topology, names: Collection[VmName]) -> Fl
             *fleet.hosts,
             *(
                 before.hosts[host]
-                for host in dict.fromkeys(vm.host for vm in vms if vm.host)
+                for host in dict.fromkeys([*(vm.host for vm in vms if vm.host), *busy.hosts])
                 if host not in declared_hosts
             ),
         ),
@@ -136,6 +169,21 @@ def check_not_emptied(fleet: Fleet, before: Topology, options: ApplyOptions) -> 
     """Refuse to prune by a *fleet* without machines, which is rather a mistake than a wish."""
     if options.prune and before.virtual_machines and not fleet.virtual_machines:
         raise EmptyFleetError(len(before.virtual_machines))
+
+
+def _find_busy_machines(
+    in_flight: Iterable[ScheduledEvent], before: Topology, after: Topology
+) -> dict[VmName, VirtualMachineBusyError]:
+    events: dict[VmName, list[EventId]] = {}
+    for event in in_flight:
+        for vm in event.resources:
+            events.setdefault(vm, []).append(event.event_id)
+    old, new = before.virtual_machines, after.virtual_machines
+    return {
+        vm: VirtualMachineBusyError(vm, event_ids)
+        for vm, event_ids in events.items()
+        if _place(old.get(vm)) != _place(new.get(vm))
+    }
 
 
 def _place(vm: VirtualMachine | None) -> tuple[ScopeId, int, HostName | None] | None:

@@ -129,6 +129,7 @@ def test_machine_in_an_event_is_skipped_when_told(api: httpx2.Client) -> None:
     assert change["skipped"] == [
         {
             "vm": "solo",
+            "host": None,
             "reason": refused.json()["detail"],
             "event_ids": [event["event_id"]],
         }
