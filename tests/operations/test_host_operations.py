@@ -538,6 +538,26 @@ def test_unknown_work_holds_with_the_name_of_the_host_until_it_is_skipped(
     }
 
 
+def test_unknown_work_is_asked_about_again_when_the_executor_file_has_it_again(
+    cluster: Cluster,
+) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.RUNNING)
+    cluster.start("empty")
+    cluster.rules = replace(cluster.rules, host_works=())
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.UNKNOWN, reason="no rule")
+    cluster.lead().settle()
+    cluster.crew.says.clear()
+    cluster.advance(hours=1)
+    assert "The state of the work on empty (no rule) is unknown." in cluster.explanation()
+
+    cluster.give_work()
+    cluster.scheduler.settle()
+
+    assert cluster.report().standings == {"empty": Standing.SUCCEEDED}
+    assert cluster.crew.begun["empty", HostTaskKind.WORK, 1, None] == 1
+
+
 def test_unknown_work_of_an_aborted_maintenance_is_skipped(cluster: Cluster) -> None:
     cluster.give_work()
     cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.UNKNOWN, reason="no file")

@@ -10,7 +10,7 @@ from structlog.typing import FilteringBoundLogger
 
 from forewarn.domain.actions import BeginTask, InquireTask
 from forewarn.domain.host_operation import HostOperation
-from forewarn.domain.host_work import HostTask
+from forewarn.domain.host_work import HostTask, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import OperationId
 from forewarn.operations.context import Context
@@ -36,6 +36,7 @@ class HostTasks:
         self._reports = reports
         self._epoch = epoch
         self._said: dict[HostTask, Impact] = {}
+        self._rules: tuple[HostWorkRule, ...] = ()
 
     @property
     def tasks(self) -> Mapping[HostTask, Impact]:
@@ -49,6 +50,16 @@ class HostTasks:
             for task, impact in self._said.items()
             if task.operation_id in operations and not operations[task.operation_id].is_over
         }
+
+    def follow(self, rules: tuple[HostWorkRule, ...]) -> None:
+        """Ask about what is unknown again if the *rules* are others: there may be an answer now."""
+        if rules != self._rules:
+            self._rules = rules
+            self._said = {
+                task: impact
+                for task, impact in self._said.items()
+                if impact.status is not ImpactStatus.UNKNOWN
+            }
 
     def perform(self, effect: InquireTask | BeginTask, context: Context) -> None:
         """Begin a task or ask about it."""

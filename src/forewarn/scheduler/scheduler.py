@@ -179,7 +179,9 @@ class Scheduler:
     def settle(self) -> Lull:
         """Do everything that is due."""
         with self._turn:
-            self._asking.expect_news(self._context().now)
+            context = self._context()
+            self._asking.expect_news(context.now)
+            self._hosts.follow(context.rules.host_works)
             seen = self._store.read(self._look)
             self._note_pause(seen.server_pause)
             now = self._context().now
