@@ -836,6 +836,48 @@ def test_host_that_goes_no_further_while_the_server_is_paused_says_so(
     assert cluster.report().standings == {host: Standing.SUCCEEDED}
 
 
+@pytest.mark.parametrize("seconds", [25 * 60, 25 * 60 + 30, 29 * 60 + 30])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_host_is_checked_once_more_after_a_pause_of_the_server(
+    cluster: Cluster, seconds: int, *, is_restarted: bool
+) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.VERIFY] = Impact(status=ImpactStatus.FAILED, reason="no ssh")
+    cluster.start("kvm-1")
+    cluster.advance(seconds=seconds)
+    cluster.store.write(lambda tx: pause_server(tx, cluster.context()))
+    cluster.advance(hours=1)
+    cluster.crew.says.clear()
+    if is_restarted:
+        cluster.lead().settle()
+    assert cluster.phase("kvm-1") is HostPhase.VERIFY
+
+    cluster.store.write(lambda tx: resume_server(tx, cluster.context()))
+    cluster.scheduler.settle()
+
+    assert cluster.report().standings == {"kvm-1": Standing.SUCCEEDED}
+
+
+def test_host_that_is_not_back_fails_as_long_after_a_pause_as_it_had_before(
+    cluster: Cluster,
+) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.VERIFY] = Impact(status=ImpactStatus.FAILED, reason="no ssh")
+    cluster.start("kvm-1")
+    cluster.advance(minutes=28)
+    cluster.store.write(lambda tx: pause_server(tx, cluster.context()))
+    cluster.advance(hours=1)
+
+    cluster.store.write(lambda tx: resume_server(tx, cluster.context()))
+    cluster.advance(minutes=1)
+    assert cluster.phase("kvm-1") is HostPhase.VERIFY
+    cluster.advance(minutes=1)
+
+    assert cluster.report().failures[0].reason == (
+        "kvm-1 was not back by 2026-01-05 09:30:00 GMT: no ssh"
+    )
+
+
 def test_aborted_host_that_waits_for_the_server_to_continue_says_so(cluster: Cluster) -> None:
     cluster.start("kvm-1")
     cluster.store.write(lambda tx: pause_server(tx, cluster.context()))

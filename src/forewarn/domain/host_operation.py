@@ -16,6 +16,7 @@ from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
+from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.wording import say_moment, say_names
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
@@ -134,6 +135,21 @@ def due_tasks(operation: HostOperation, facts: OperationFacts, now: datetime) ->
             return
         case _:
             assert_never(operation.phase)
+
+
+def leave_out(operation: HostOperation, pause: ServerPause, now: datetime) -> HostOperation:
+    """Return *operation* as it goes on at *now*: *pause* does not count, and a check is due.
+
+    Nobody has looked meanwhile, so nothing that was said before decides.
+    """
+    if operation.phase is not HostPhase.VERIFY or operation.verify_by is None:
+        return operation
+    return replace(
+        operation,
+        attempt=operation.attempt + 1,
+        verify_at=pause.since,
+        verify_by=max(operation.verify_by, pause.since) + (now - pause.since),
+    )
 
 
 def end(

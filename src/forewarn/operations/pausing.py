@@ -4,6 +4,7 @@ import json
 from datetime import datetime
 from typing import Final
 
+from forewarn.domain.host_operation import leave_out
 from forewarn.domain.server_pause import ServerPause
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
@@ -36,6 +37,12 @@ def pause_server(tx: Transaction, context: Context, reason: str = "") -> ServerP
 
 def resume_server(tx: Transaction, context: Context) -> None:
     """Continue, with all that fell due during the pause; do nothing if there is none."""
-    if find_pause(tx) is not None:
-        tx.put_setting(_SETTING, "")
-        record_audit(tx, context, "resume", _SUBJECT)
+    pause = find_pause(tx)
+    if pause is None:
+        return
+    tx.put_setting(_SETTING, "")
+    record_audit(tx, context, "resume", _SUBJECT)
+    for operation in tx.operations_under_way():
+        resumed = leave_out(operation, pause, context.now)
+        if resumed != operation:
+            tx.put_operation(resumed)
