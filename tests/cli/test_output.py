@@ -279,6 +279,24 @@ def test_applied_fleet_tells_what_it_skipped(run: Run, tmp_path: Path) -> None:
     assert lines[2] == "1 added, 0 changed, 0 removed, 1 skipped"
 
 
+def test_applied_fleet_tells_once_which_host_is_closed_to_those_it_skipped(
+    run: Run, tmp_path: Path
+) -> None:
+    run("host", "close", "kvm-1")
+    (tmp_path / "moved.toml").write_text(
+        '[[virtual_machine]]\nname = "solo"\nhost = "kvm-1"\n'
+        '[[virtual_machine]]\nname = "new"\nhost = "kvm-1"\n'
+    )
+
+    refused = run("fleet", "apply", "moved.toml")
+
+    assert (refused.exit_code, "moved.toml:2: kvm-1 is closed" in refused.stderr) == (4, True)
+    assert refused.stderr.endswith("try: --skip-busy, which leaves it as it is\n")
+    lines = shown(run("fleet", "apply", "moved.toml", "--skip-busy")).splitlines()
+    assert lines[0].startswith("! skipped: kvm-1 is closed to new virtual machines")
+    assert lines[1:] == ["0 added, 0 changed, 0 removed, 2 skipped"]
+
+
 def test_applied_fleet_tells_each_field(run: Run, tmp_path: Path) -> None:
     (tmp_path / "more.toml").write_text(
         '[[scale_set]]\nname = "empty"\n[[host]]\nname = "kvm-1"\nlabels = { rack = "row 3" }\n'

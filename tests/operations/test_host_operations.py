@@ -35,7 +35,7 @@ from forewarn.operations.events import (
 )
 from forewarn.operations.explain import explain_event, explain_maintenance
 from forewarn.operations.fleet import read_fleet_file
-from forewarn.operations.inventory import FleetChange, apply_fleet, remove_vm
+from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, remove_vm
 from forewarn.operations.maintenances import (
     MaintenanceReport,
     abort_maintenance,
@@ -690,6 +690,25 @@ def test_nothing_is_placed_on_a_host_that_has_started_but_a_fact_is_told(cluster
     told = cluster.in_flight()["new"]
     assert (told.event_status, told.is_announced) == (EventStatus.STARTED, False)
     assert told.operation_id == cluster.in_flight()["db"].operation_id
+
+
+def test_machine_that_would_come_to_a_host_that_has_started_is_skipped(cluster: Cluster) -> None:
+    cluster.start("kvm-0")
+    options = ApplyOptions(skip_busy=True)
+    declared = read_fleet_file(f'{NEW}[[virtual_machine]]\nname = "other"\n')
+    announced = cluster.store.read(
+        lambda reading: plan_fleet(reading, cluster.context(), declared, options)
+    )
+    cluster.advance(minutes=16)
+
+    change = cluster.store.write(
+        lambda tx: apply_fleet(tx, cluster.context(), declared, options=options, plan=announced)
+    )
+
+    assert announced.change.skipped == ()
+    (skipped,) = change.skipped
+    assert (skipped.vm, "it has started" in skipped.reason) == ("new", True)
+    assert change.added == ("other",)
 
 
 def test_machine_that_comes_during_the_work_is_told_and_has_no_impact_of_its_own(

@@ -6,7 +6,7 @@ import pytest
 
 from forewarn.domain.arrivals import arrivals
 from forewarn.domain.errors import UnknownHostError
-from forewarn.domain.names import HostName
+from forewarn.domain.names import HostName, VmName
 from forewarn.domain.topology import Host, Topology
 from forewarn.operations.context import Context
 from forewarn.operations.fleet import read_fleet_file
@@ -84,6 +84,28 @@ def test_closed_host_without_a_reason_says_none(fleet: Store, operator: Context)
 
     with pytest.raises(HostClosedError, match=r"08:00:00 GMT\. Choose another"):
         declare(fleet, operator, NEW)
+
+
+def test_machine_that_would_come_to_a_closed_host_is_skipped_and_the_rest_applied(
+    fleet: Store, operator: Context
+) -> None:
+    close(fleet, operator, "kvm-1")
+    before = topology(fleet).virtual_machines
+    text = f'{NEW}{MOVED}zone = "3"\n[[virtual_machine]]\nname = "other"\nhost = "kvm-0"\n'
+    options = ApplyOptions(skip_busy=True)
+
+    change = fleet.write(
+        lambda tx: apply_fleet(tx, operator, read_fleet_file(text), options=options)
+    )
+
+    after = topology(fleet).virtual_machines
+    assert [skipped.vm for skipped in change.skipped] == ["solo", "new"]
+    for skipped in change.skipped:
+        assert "kvm-1 is closed to new virtual machines" in skipped.reason
+        assert "Choose another host for solo, new," in skipped.reason
+        assert skipped.event_ids == ()
+    assert change.added == ("other",)
+    assert {**after} == {**before, VmName("other"): after[VmName("other")]}
 
 
 def test_fact_is_not_refused_and_audited_as_one(fleet: Store, operator: Context) -> None:

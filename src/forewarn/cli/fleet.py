@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -24,6 +24,9 @@ from forewarn.operations.toml_lines import syntax_line
 
 app = noun("fleet", "Declare the whole fleet, or see it.")
 
+_SKIPPED: Final = (":virtual-machine-busy", ":host-busy", ":host-closed", ":host-under-way")
+"""The problems that --skip-busy avoids."""
+
 
 @command(app, "apply")
 def apply(  # noqa: PLR0913 - one for each flag
@@ -34,7 +37,7 @@ def apply(  # noqa: PLR0913 - one for each flag
     skip_busy: Annotated[
         bool,
         typer.Option(
-            "--skip-busy", help="Leave out machines in an event and hosts in maintenance."
+            "--skip-busy", help="Leave out what an event, Maintenance or closed host refuses."
         ),
     ] = False,
     allow_removals: Annotated[
@@ -138,8 +141,8 @@ def _with_lines(refusal: RefusedError, file: Path, text: str) -> CommandError:
     lines = FleetLines(text)
     mistakes = refusal.problem.get("mistakes") or [refusal.problem]
     placed = [(lines.find(mistake), str(mistake["detail"])) for mistake in mistakes]
-    is_busy = str(refusal.problem["type"]).endswith((":virtual-machine-busy", ":host-busy"))
-    hint = "try: --skip-busy, which leaves it as it is" if is_busy else refusal.hint
+    can_be_skipped = str(refusal.problem["type"]).endswith(_SKIPPED)
+    hint = "try: --skip-busy, which leaves it as it is" if can_be_skipped else refusal.hint
     return _refusal(name_file(file), placed, refusal.code, hint)
 
 

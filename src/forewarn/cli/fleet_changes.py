@@ -17,8 +17,9 @@ def print_change(change: Row) -> None:
     """Print one line for each difference, and the counts."""
     for difference in change["differences"]:
         print_line(_line(difference))
-    for skipped in change["skipped"]:
-        print_line(f"! skipped: {skipped['reason']}")
+    # One closed host is the reason for all who would have come there.
+    for reason in dict.fromkeys(skipped["reason"] for skipped in change["skipped"]):
+        print_line(f"! skipped: {reason}")
     print_line(_counts(change))
 
 

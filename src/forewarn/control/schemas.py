@@ -103,7 +103,8 @@ class FleetRequest(_Request):
     fleet: dict[str, JsonValue]
     prune: StrictBool = False
     skip_busy: Annotated[
-        StrictBool, Field(description="Leave out machines that are in an event.")
+        StrictBool,
+        Field(description="Leave out machines in events, or whose new host refuses them."),
     ] = False
     allow_removals: Annotated[
         StrictInt,

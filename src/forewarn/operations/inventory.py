@@ -26,10 +26,11 @@ from forewarn.operations.context import Context
 from forewarn.operations.differences import Alteration, Difference, find_differences
 from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet, refuse_mistakes
 from forewarn.operations.hosts import merge_hosts
-from forewarn.operations.placements import check_placements, tell_arrivals
+from forewarn.operations.placements import find_misplaced, tell_arrivals
 from forewarn.operations.recording import record_audit
 from forewarn.operations.safeguards import (
     ApplyOptions,
+    Busy,
     SkippedEntry,
     TooManyRemovalsError,
     check_not_emptied,
@@ -122,12 +123,11 @@ def apply_fleet(
     """
     before = tx.topology()
     is_stale = plan is None or plan.before is not before
-    if plan is None or is_stale or find_busy(tx, before, plan.after):
+    if plan is None or is_stale or _find_refused(tx, context, before, plan.after, options):
         plan = plan_fleet(tx, context, fleet, options)
     if plan.change.needed_removals > options.allow_removals:
         raise TooManyRemovalsError(plan.change.needed_removals, len(before.virtual_machines))
     after = plan.after
-    check_placements(tx, context, before, after, as_is=options.as_is)
     if after != before:
         tx.put_topology(after, plan.prepared)
         _keep_incarnations_rising(tx, context, before, after)
@@ -148,17 +148,28 @@ def plan_fleet(
     before = reading.topology()
     after = declare(before, fleet, context, prune=options.prune)
     check_not_emptied(fleet, before, options)
-    busy = find_busy(reading, before, after)
-    if not options.skip_busy:
-        busy.refuse()
-    if busy:
-        rest = leave_as_is(fleet, before, busy)
+    skipped = Busy()
+    # Without some machines, others may get update domains that are refused in turn.
+    while refused := _find_refused(reading, context, before, after, options):
+        if not options.skip_busy:
+            refused.refuse()
+        skipped |= refused
+        rest = leave_as_is(fleet, before, skipped)
         after = declare(before, rest, context, prune=options.prune)
-    check_placements(reading, context, before, after, as_is=options.as_is)
     change = _compare(before, after)
     needed = needed_removals(before, change.removed)
-    change = replace(change, skipped=busy.skipped(), needed_removals=needed)
+    change = replace(change, skipped=skipped.skipped(), needed_removals=needed)
     return FleetPlan(before=before, after=after, change=change)
+
+
+def _find_refused(
+    reading: Reading, context: Context, before: Topology, after: Topology, options: ApplyOptions
+) -> Busy:
+    """Return what cannot be where *after* has it, and why."""
+    busy = find_busy(reading, before, after)
+    if options.as_is:
+        return busy
+    return Busy(machines=find_misplaced(reading, context, before, after)) | busy
 
 
 def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:

@@ -3,10 +3,10 @@
 Every change of the fleet is checked here before it is written.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from forewarn.domain.arrivals import arrivals, find_joining, join, refusals
+from forewarn.domain.arrivals import HostUnderWayError, arrivals, find_joining, join, refusals
 from forewarn.domain.errors import DomainError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, VmName
@@ -35,26 +35,12 @@ class HostClosedError(DomainError):
         )
 
 
-def check_placements(
-    reading: Reading, context: Context, before: Topology, after: Topology, *, as_is: bool
-) -> None:
-    """Refuse a change that puts virtual machines on hosts that do not take them.
-
-    What is stated *as_is* has happened already, so there is nothing to refuse.
-    """
-    if as_is:
-        return
-    coming: dict[HostName, list[VmName]] = {}
-    for arrival in arrivals(before, after):
-        coming.setdefault(arrival.host, []).append(arrival.vm)
-    for host, vms in coming.items():
-        closure = after.hosts[host].closure
-        if closure is not None:
-            raise HostClosedError(host, closure, vms)
-    if coming and _is_any_host_in_maintenance(reading):
-        snapshot = replace(look(reading, NOTHING, context.rules), topology=before)
-        for refusal in refusals(find_joining(snapshot, after), snapshot, after):
-            raise refusal
+def find_misplaced(
+    reading: Reading, context: Context, before: Topology, after: Topology
+) -> dict[VmName, HostClosedError | HostUnderWayError]:
+    """Return the virtual machines that *after* puts on hosts that do not take them, and why."""
+    found = _refused_placements(reading, context, before, after)
+    return {vm: refusal for refusal in found for vm in refusal.vms}
 
 
 def tell_arrivals(
@@ -75,6 +61,21 @@ def tell_arrivals(
     ]
     record_events(tx, context, deeds)
     return events
+
+
+def _refused_placements(
+    reading: Reading, context: Context, before: Topology, after: Topology
+) -> Iterator[HostClosedError | HostUnderWayError]:
+    coming: dict[HostName, list[VmName]] = {}
+    for arrival in arrivals(before, after):
+        coming.setdefault(arrival.host, []).append(arrival.vm)
+    for host, vms in coming.items():
+        closure = after.hosts[host].closure
+        if closure is not None:
+            yield HostClosedError(host, closure, vms)
+    if coming and _is_any_host_in_maintenance(reading):
+        snapshot = replace(look(reading, NOTHING, context.rules), topology=before)
+        yield from refusals(find_joining(snapshot, after), snapshot, after)
 
 
 def _is_any_host_in_maintenance(reading: Reading) -> bool:

@@ -1,7 +1,7 @@
 """What keeps a declaration from doing harm: machines in flight stay, and fleets do not vanish."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from forewarn.domain.errors import DomainError
@@ -67,9 +67,9 @@ class ApplyOptions:
     """How a declaration is applied.
 
     *prune* removes what it leaves out, *allow_removals* machines at most where that is many;
-    *skip_busy* leaves machines and hosts as they are that cannot be moved or removed now. *as_is*
-    states facts: the machines are on these hosts already, so nothing that a host is doing refuses
-    them.
+    *skip_busy* leaves machines and hosts as they are that cannot be moved or removed now, and
+    machines whose new host does not take them. *as_is* states facts: the machines are on these
+    hosts already, so nothing that a host is doing refuses them.
     """
 
     prune: bool = False
@@ -92,8 +92,13 @@ class SkippedEntry:
 class Busy:
     """The machines and hosts that a change may not move or remove now, each with the refusal."""
 
-    machines: Mapping[VmName, VirtualMachineBusyError]
-    hosts: Mapping[HostName, HostBusyError]
+    machines: Mapping[VmName, DomainError] = field(default_factory=dict)
+    hosts: Mapping[HostName, HostBusyError] = field(default_factory=dict)
+
+    def __or__(self, other: "Busy") -> "Busy":
+        return Busy(
+            machines={**self.machines, **other.machines}, hosts={**self.hosts, **other.hosts}
+        )
 
     def __bool__(self) -> bool:
         return bool(self.machines or self.hosts)
@@ -107,11 +112,15 @@ class Busy:
         """Return what is left as it is."""
         return (
             *(
-                SkippedEntry(vm=vm, reason=str(refusal), event_ids=refusal.event_ids)
+                SkippedEntry(vm=vm, reason=str(refusal), event_ids=_event_ids_of(refusal))
                 for vm, refusal in self.machines.items()
             ),
             *(SkippedEntry(host=host, reason=str(refusal)) for host, refusal in self.hosts.items()),
         )
+
+
+def _event_ids_of(refusal: DomainError) -> tuple[EventId, ...]:
+    return refusal.event_ids if isinstance(refusal, VirtualMachineBusyError) else ()
 
 
 def find_busy(reading: Reading, before: Topology, after: Topology) -> Busy:
