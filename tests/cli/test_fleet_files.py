@@ -128,22 +128,37 @@ availability_set = "web"
 update_domain = 9
 """
 
+TOLD = (
+    "fleet.toml:3: web has the unknown key 'update_domain'.\n"
+    "fleet.toml:5: This virtual machine has no name.\n"
+    "fleet.toml:10: a belongs to availability-set/wbe, which is not declared.\n"
+    "fleet.toml:11: The address '10.0.0.999' of a is not an IP address.\n"
+    "fleet.toml:14: There is more than one virtual machine called 'a'; case does not count.\n"
+    "fleet.toml:16: A has update domain 9, but there are only 0 to 4.\n"
+)
+
 
 def test_every_mistake_is_told_with_its_line(empty_run: Run, tmp_path: Path) -> None:
     (tmp_path / "fleet.toml").write_text(MISTAKES, encoding="utf-8")
 
     refused = empty_run("fleet", "apply", "fleet.toml")
 
-    assert refused.exit_code == 4
-    assert refused.stderr == (
-        "fleet.toml:3: web has the unknown key 'update_domain'.\n"
-        "fleet.toml:5: This virtual machine has no name.\n"
-        "fleet.toml:10: a belongs to availability-set/wbe, which is not declared.\n"
-        "fleet.toml:11: The address '10.0.0.999' of a is not an IP address.\n"
-        "fleet.toml:14: There is more than one virtual machine called 'a'; case does not count.\n"
-        "fleet.toml:16: A has update domain 9, but there are only 0 to 4.\n"
-    )
+    assert (refused.exit_code, refused.stderr) == (4, TOLD)
     assert empty_run("fleet", "export").stdout == ""
+
+
+def test_server_tells_every_mistake_of_its_fleet_with_its_line(
+    empty_run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "fleet.toml").write_text(MISTAKES, encoding="utf-8")
+    anywhere = ("--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0")
+
+    refused = empty_run(
+        "serve", "--fleet", "fleet.toml", "--database", "sqlite:///other.db", *anywhere
+    )
+
+    assert (refused.exit_code, refused.stderr) == (1, f"forewarn: {TOLD}")
+    assert not (tmp_path / "other.db").exists()
 
 
 def test_dates_are_told_with_their_lines(empty_run: Run, tmp_path: Path) -> None:

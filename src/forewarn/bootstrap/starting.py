@@ -18,7 +18,13 @@ from forewarn.operations.access import new_secret
 from forewarn.operations.addresses import UnixAddress, parse_address
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.durations import parse_duration
-from forewarn.operations.fleet import Fleet, FleetError, FleetMistakesError, read_fleet_file
+from forewarn.operations.fleet import (
+    Fleet,
+    FleetError,
+    FleetMistakesError,
+    examine_fleet_file,
+    refuse_mistakes,
+)
 from forewarn.operations.fleet_lines import FleetLines, subject_of
 from forewarn.operations.inventory import apply_fleet, find_vm
 from forewarn.operations.pausing import pause_server
@@ -57,11 +63,21 @@ class Listeners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetDeclaration:
-    """A fleet file that could be read; its text says which line a later error is about."""
+    """A fleet file that could be read; its text says which line a later error is about.
+
+    Its mistakes are refused when it is applied, together with those of the whole fleet.
+    """
 
     path: Path
     text: str
     fleet: Fleet
+
+    def check(self) -> None:
+        """Refuse a file with mistakes that do not depend on the rest of the fleet."""
+        try:
+            refuse_mistakes(self.fleet.mistakes)
+        except FleetError as error:
+            raise self.blame(error) from error
 
     def blame(self, error: ForewarnError) -> StartError:
         """Return *error* with the place in the file it is about."""
@@ -88,7 +104,7 @@ def read_fleet_declaration(path: Path | None) -> FleetDeclaration | None:
     except UnicodeDecodeError as error:
         raise StartError(f"The fleet file {path} is not UTF-8 text.") from error
     try:
-        return FleetDeclaration(path=path, text=text, fleet=read_fleet_file(text))
+        return FleetDeclaration(path=path, text=text, fleet=examine_fleet_file(text))
     except FleetError as error:
         raise _blame(path, text, error) from error
 

@@ -116,7 +116,8 @@ def _run(
     from forewarn.emulator.netns import METADATA_ADDRESS, enter_network_namespace  # noqa: PLC0415
     from forewarn.metadata.http import open_listener  # noqa: PLC0415
 
-    read_fleet_declaration(settings.fleet)  # or refuse, before this process leaves its network
+    if (declaration := read_fleet_declaration(settings.fleet)) is not None:
+        declaration.check()  # before this process leaves its network
     enter_network_namespace()
     ended_with = ExitCode.FAILED.value
     inside = open_listener(LOCALHOST, outside.getsockname()[1])

@@ -144,11 +144,7 @@ _TYPE_NOUNS: Final[Mapping[type, str]] = {
 
 def read_fleet_file(text: str) -> Fleet:
     """Return the fleet a TOML file declares, or refuse with everything that is wrong in it."""
-    try:
-        content = tomllib.loads(text.removeprefix("\N{BYTE ORDER MARK}"))
-    except tomllib.TOMLDecodeError as error:
-        raise FleetError(f"The file is not TOML: {error}.") from error
-    return read_fleet(content)
+    return read_fleet(_decode(text))
 
 
 def read_fleet(content: Mapping[str, Any]) -> Fleet:
@@ -180,6 +176,11 @@ def examine_fleet(content: Mapping[str, Any]) -> Fleet:
     )
 
 
+def examine_fleet_file(text: str) -> Fleet:
+    """Return what can be read of a TOML file, with all mistakes in it."""
+    return examine_fleet(_decode(text))
+
+
 def refuse_mistakes(mistakes: Iterable[ForewarnError]) -> None:
     """Refuse a declaration with all its *mistakes*, if there are any."""
     found = list(islice(mistakes, MOST_MISTAKES + 1))
@@ -196,6 +197,13 @@ def write_fleet_file(content: Mapping[str, Any]) -> str:
         for table, entries in content.items()
         for entry in entries
     )
+
+
+def _decode(text: str) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(text.removeprefix("\N{BYTE ORDER MARK}"))
+    except tomllib.TOMLDecodeError as error:
+        raise FleetError(f"The file is not TOML: {error}.") from error
 
 
 def _toml(value: object) -> str:
