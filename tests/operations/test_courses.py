@@ -8,11 +8,13 @@ import pytest
 
 from forewarn.domain.course import Course
 from forewarn.domain.errors import CapacityError, MaintenanceOverError, WindowTooShortError
+from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.operations.context import Context
 from forewarn.operations.courses import change_course
+from forewarn.operations.events import complete_event, start_event
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import apply_fleet
@@ -21,8 +23,10 @@ from forewarn.operations.maintenances import (
     abort_maintenance,
     start_maintenance,
 )
+from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventType
+from forewarn.scheduler.tick import decide_and_record
 
 WEB = MaintenanceOrder(event_type=EventType.FREEZE, scopes=("web",))
 HOSTS = MaintenanceOrder(event_type=EventType.FREEZE, hosts=("kvm-0", "kvm-1"))
@@ -140,3 +144,51 @@ def test_maintenance_that_is_over_is_not_changed(
 def test_unknown_maintenance_is_not_changed(fleet: Store, operator: Context) -> None:
     with pytest.raises(UnknownMaintenanceError):
         fleet.write(lambda tx: change_course(tx, operator, "none", lambda course: course))
+
+
+def announce(store: Store, context: Context) -> tuple[ScheduledEvent, ...]:
+    store.write(lambda tx: decide_and_record(tx, context, NOTHING, epoch=tx.next_epoch()))
+    return store.read(lambda reading: reading.events_in_flight())
+
+
+def test_calendar_into_which_an_announced_event_never_fits_is_refused(
+    fleet: Store, operator: Context, begin: Begin, change: Change
+) -> None:
+    begun = begin(MaintenanceOrder(event_type=EventType.REBOOT, virtual_machines=("solo",)))
+    (event,) = announce(fleet, operator)
+
+    with pytest.raises(WindowTooShortError, match="needs 10 min for its impact") as caught:
+        change(begun, calendar=BRIEF)
+
+    assert caught.value.scope == event.scope_id
+    assert change(begun, calendar=NIGHT).course.calendar == NIGHT
+
+
+@pytest.mark.parametrize("minutes", [0, 10, 90])
+def test_changed_soak_counts_where_a_step_soaks_already(
+    fleet: Store, operator: Context, begin: Begin, change: Change, minutes: int
+) -> None:
+    begun = begin(replace(WEB, course=Course(soak=timedelta(hours=1))))
+    (event,) = announce(fleet, operator)
+    fleet.write(lambda tx: start_event(tx, operator, event.event_id))
+    fleet.write(lambda tx: complete_event(tx, operator, event.event_id))
+
+    change(begun, soak=timedelta(minutes=minutes))
+
+    soaks = fleet.read(lambda reading: reading.soaks())
+    assert soaks == {event.scope_id: operator.now + timedelta(minutes=minutes)}
+
+
+def test_soak_of_another_maintenance_is_not_shortened(
+    fleet: Store, operator: Context, begin: Begin, change: Change
+) -> None:
+    begun = begin(replace(WEB, course=Course(soak=timedelta(hours=1))))
+    (event,) = announce(fleet, operator)
+    fleet.write(lambda tx: start_event(tx, operator, event.event_id))
+    fleet.write(lambda tx: complete_event(tx, operator, event.event_id))
+    until = operator.now + timedelta(hours=3)
+    fleet.write(lambda tx: tx.put_soak(event.scope_id, until, at=operator.now))
+
+    change(begun, soak=timedelta(0))
+
+    assert fleet.read(lambda reading: reading.soaks()) == {event.scope_id: until}

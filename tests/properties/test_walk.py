@@ -511,7 +511,7 @@ class Walk(RuleBasedStateMachine):
             assert self.now >= event.not_before or self.may_start_early(event)
             if event.maintenance_id:
                 course = self.snapshot.maintenances[event.maintenance_id].course
-                assert not course.notice_outside or self.is_open(course, self.now)
+                assert self.is_open(course, self.now)
             if event.operation_id:
                 together = {
                     other.event_id

@@ -203,6 +203,16 @@ def test_maintenance_that_is_being_aborted_has_no_other_news(store: Store) -> No
     assert rollout.phases() == ["aborted"]
 
 
+def test_what_is_withdrawn_by_aborting_has_not_failed(store: Store) -> None:
+    rollout = ToldRollout(store)
+    rollout.advance(MINUTE)
+
+    rollout.abort()
+    rollout.advance(MINUTE)
+
+    assert rollout.phases() == ["aborted"]
+
+
 def test_new_leader_tells_nothing_twice(store: Store) -> None:
     rollout = ToldRollout(store, course=Course(gates=("smoke",)))
     rollout.gates.shut = {"smoke"}

@@ -58,9 +58,14 @@ class Failure:
     event_ids: tuple[EventId, ...]
     vms: tuple[str, ...]
     ended_at: datetime | None
-    ending: str
+    has_failed: bool
     reason: str
     is_over: bool = True
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words."""
+        return "failed" if self.has_failed else "was canceled"
 
     @property
     def place(self) -> HostName | ScopeId:
@@ -258,7 +263,7 @@ def _of_event(event: ScheduledEvent) -> Failure:
         event_ids=(event.event_id,),
         vms=event.resources,
         ended_at=event.ended_at,
-        ending="failed" if event.outcome is Outcome.FAILED else "was canceled",
+        has_failed=event.outcome is Outcome.FAILED,
         reason=event.reason,
     )
 
@@ -274,7 +279,7 @@ def _of_operation(operation: HostOperation, bad: Sequence[ScheduledEvent]) -> Fa
         event_ids=tuple(event.event_id for event in bad),
         vms=tuple(vm for event in bad for vm in event.resources),
         ended_at=operation.ended_at or max(ends, default=None),
-        ending="failed" if has_failed else "was canceled",
+        has_failed=has_failed,
         reason=operation.reason or "; ".join(said),
         is_over=operation.is_over,
     )

@@ -81,10 +81,15 @@ def failure_news(told: Told, failures: dict[str, str]) -> Iterator[News]:
 
 
 def find_failed_places(maintenance: Maintenance, snapshot: Snapshot) -> dict[str, str]:
-    """Return each host, or scope, that waits to be retried or skipped, and why."""
+    """Return each host, or scope, that waits to be retried or skipped, and why.
+
+    What was only withdrawn waits for nobody once the Maintenance is aborted.
+    """
     events, operations = snapshot.events.values(), snapshot.operations.values()
     return {
-        failure.place: failure.reason for failure in find_failures(maintenance, events, operations)
+        failure.place: failure.reason
+        for failure in find_failures(maintenance, events, operations)
+        if failure.has_failed or not maintenance.is_aborted
     }
 
 

@@ -1,8 +1,11 @@
 """Where the calendar of a Maintenance has room: for beginning a step, and for starting its events.
 
 A step begins where its notice and its impact fit in. Where notice may be given outside, only the
-impact has to: the step begins so long before an opening, and its events start inside one, whoever
-approves them earlier.
+impact has to: the step begins so long before an opening. Its events start only inside one, whoever
+approves them earlier, and whatever makes them late.
+
+What fits in is told by the minute, as windows are: whoever wakes up milliseconds after a window has
+opened still has all of it.
 """
 
 from datetime import datetime, timedelta
@@ -14,7 +17,7 @@ from forewarn.domain.notice import earliest_not_before
 from forewarn.domain.policy import usual_notice
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.windows import next_opening
+from forewarn.domain.windows import Calendar, next_opening
 
 
 def longest_notice(maintenance: Maintenance, step: Step, snapshot: Snapshot) -> timedelta:
@@ -37,26 +40,34 @@ def expected_impact(maintenance: Maintenance, snapshot: Snapshot) -> timedelta:
     return USUAL_IMPACT[maintenance.event_type] / snapshot.speed
 
 
+def next_room(calendar: Calendar, earliest: datetime, lasting: timedelta) -> datetime | None:
+    """Return the first moment from *earliest* on at which there is room for *lasting*, if any."""
+    opening = next_opening(calendar, _whole_minute(earliest), lasting)
+    return None if opening is None else max(opening, earliest)
+
+
 def next_beginning(
     course: Course, earliest: datetime, *, notice: timedelta, impact: timedelta
 ) -> datetime | None:
     """Return when a step may begin, from *earliest* on; None if there is never room for it."""
-    if not course.notice_outside:
-        return next_opening(course.calendar, earliest, notice + impact)
     due = earliest_not_before(earliest, notice)
-    opening = next_opening(course.calendar, due, impact)
+    if not course.notice_outside:
+        opening = next_opening(course.calendar, _whole_minute(due) - notice, notice + impact)
+        return None if opening is None else max(opening, earliest)
+    opening = next_room(course.calendar, due, impact)
     if opening is None:
         return None
     return earliest if opening == due else opening - notice
 
 
 def next_start(event: ScheduledEvent, snapshot: Snapshot, earliest: datetime) -> datetime | None:
-    """Return when its calendar lets *event* start, from *earliest* on; None if it never does.
-
-    Only events whose notice may be given outside are held by it: any other begins where it fits in.
-    """
+    """Return when its calendar lets *event* start, from *earliest* on; None if it never does."""
     maintenance = snapshot.maintenances.get(event.maintenance_id) if event.maintenance_id else None
-    if maintenance is None or not maintenance.course.notice_outside:
+    if maintenance is None:
         return earliest
     impact = expected_impact(maintenance, snapshot)
-    return next_opening(maintenance.course.calendar, earliest, impact)
+    return next_room(maintenance.course.calendar, earliest, impact)
+
+
+def _whole_minute(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)

@@ -363,4 +363,4 @@ def _calendar_remarks(scheme: Scheme, touched: Iterable[ScopeId]) -> Iterator[st
     if course.notice_outside:
         yield "Steps are announced before the calendar opens, and start when it is open."
     elif is_postponable:
-        yield "What is postponed may take place when the calendar is closed."
+        yield "What is postponed may have to wait until the calendar is open again."

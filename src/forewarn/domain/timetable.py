@@ -19,9 +19,8 @@ from forewarn.domain.forecast import Timings
 from forewarn.domain.maintenance import Maintenance, Step, draft_events, is_canary
 from forewarn.domain.names import ScopeId
 from forewarn.domain.notice import earliest_not_before
-from forewarn.domain.openings import expected_impact
+from forewarn.domain.openings import expected_impact, next_room
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.windows import next_opening
 from forewarn.protocol.vocabulary import EventId
 
 _NOBODY: Final = EventId("")
@@ -175,12 +174,9 @@ class _Timetable:
                 self._at(starts + timing.lasts, partial(self._free, number, scope_id))
 
     def _start_inside(self, due: datetime) -> datetime:
-        """Return when events start that are *due*: where that matters, the calendar is open."""
-        course = self._maintenance.course
-        if not course.notice_outside:
-            return due
+        """Return when events start that are *due*: where the calendar is open."""
         impact = expected_impact(self._maintenance, self._facts.snapshot)
-        return next_opening(course.calendar, due, impact) or due
+        return next_room(self._maintenance.course.calendar, due, impact) or due
 
     def _free(self, number: int, scope_id: ScopeId) -> None:
         facts = self._facts

@@ -41,6 +41,7 @@ from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.windows import ALWAYS, describe, longest_opening
+from forewarn.protocol.vocabulary import EventStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,19 +100,26 @@ def walk(
 def calendar_errors(
     maintenance: Maintenance, steps: Iterable[Step], snapshot: Snapshot, now: datetime
 ) -> Iterator[WindowTooShortError]:
-    """Yield what is wrong with steps that would never begin, for they fit into no window."""
+    """Yield what is wrong with what would never begin, for it fits into no window.
+
+    That is *steps*, and events that are announced already, which need no more notice.
+    """
     course, calendar = maintenance.course, maintenance.course.calendar
     if calendar == ALWAYS:
         return
     impact = expected_impact(maintenance, snapshot)
-    notices: dict[timedelta, ScopeId | HostName] = {}
+    notices: dict[timedelta, ScopeId | HostName] = {
+        timedelta(0): event.host or event.scope_id
+        for event in own_events(maintenance, snapshot.events.values())
+        if event.event_status is EventStatus.SCHEDULED
+    }
     for step in steps:
         notices.setdefault(longest_notice(maintenance, step, snapshot), step.place)
     for notice, place in notices.items():
         if next_beginning(course, now, notice=notice, impact=impact) is None:
             yield WindowTooShortError(
                 place,
-                notice=None if course.notice_outside else notice,
+                notice=None if course.notice_outside or not notice else notice,
                 impact=impact,
                 longest=longest_opening(calendar, now),
                 windows=[describe(window) for window in calendar.windows],

@@ -10,6 +10,7 @@ from forewarn.domain.maintenance import (
     check_under_way,
     plan_errors,
     remaining_steps,
+    soaks_until,
 )
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import calendar_errors
@@ -57,7 +58,21 @@ def change_course(
     said = _describe_change(maintenance.course, course)
     if said:
         tx.put_maintenance(changed)
+        _change_soaks(tx, context, maintenance, changed)
         record_audit(tx, context, "maintenance set", maintenance_id, detail=said)
+
+
+def _change_soaks(
+    tx: Transaction, context: Context, before: Maintenance, after: Maintenance
+) -> None:
+    """Leave scopes alone for as long as it says now, unless another Maintenance says longer."""
+    if before.course.soak == after.course.soak:
+        return
+    speed = context.rules.speed
+    for event in tx.events_of([before.maintenance_id]):
+        old, new = (soaks_until(each, event, speed=speed) for each in (before, after))
+        if event.outcome and tx.soaks().get(event.scope_id, old) <= max(old, new):
+            tx.put_soak(event.scope_id, new, at=context.now)
 
 
 def _known_gates(gates: Collection[str], course: Course) -> tuple[str, ...]:

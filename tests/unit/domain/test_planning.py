@@ -223,7 +223,7 @@ def test_postponement_past_the_window_is_said(fleet: Topology) -> None:
 
     plan = plan_of(WEB_ONLY, lenient, calendar=windows("daily 22:00-23:00 UTC"))
 
-    assert plan.remarks == ("What is postponed may take place when the calendar is closed.",)
+    assert plan.remarks == ("What is postponed may have to wait until the calendar is open again.",)
 
 
 def test_worst_step_of_a_scope_need_not_be_its_first(fleet: Topology) -> None:

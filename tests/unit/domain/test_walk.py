@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from itertools import count
 
+import pytest
 from tests.hosts import operations_of, resolved
 
 from forewarn.domain.actions import AskGate, ScheduleStep
@@ -37,6 +38,7 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
 from forewarn.domain.policy import Policy
+from forewarn.domain.precedence import due_starts
 from forewarn.domain.recording import record
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standstill import find_standstill
@@ -415,8 +417,39 @@ def test_step_that_would_not_end_inside_the_window_waits_for_the_next(fleet: Top
     last_call = TONIGHT + timedelta(minutes=40)
 
     assert begun(walk(maintenance, snapshot, last_call))
-    late = walk(maintenance, snapshot, last_call + timedelta(seconds=1))
+    late = walk(maintenance, snapshot, last_call + timedelta(minutes=1))
     assert brakes_of(late, "web-0")[BrakeKind.CALENDAR].until == TONIGHT + timedelta(days=7)
+
+
+@pytest.mark.parametrize("late", [timedelta(milliseconds=3), timedelta(seconds=58)])
+@pytest.mark.parametrize(("minutes", "outside"), [(20, False), (5, True)])
+def test_whoever_wakes_up_a_moment_late_finds_room_in_a_window_that_just_fits(
+    fleet: Topology, minutes: int, outside: bool, late: timedelta
+) -> None:
+    exact = replace(NIGHTS, windows=(replace(NIGHTS.windows[0], closes=time(22, minutes)),))
+    maintenance = maintenance_of(calendar=exact, notice_outside=outside)
+    now = TONIGHT - (timedelta(minutes=15) if outside else timedelta(0)) + late
+
+    snapshot = record(
+        seen(maintenance, fleet),
+        decide(seen(maintenance, fleet), now).actions,
+        now=now,
+        event_ids=(EventId(f"E{n}") for n in count()),
+    )
+
+    assert snapshot.events
+    due = max(event.not_before for event in snapshot.events.values())
+    assert due_starts(snapshot, due + timedelta(milliseconds=3)).keys() == snapshot.events.keys()
+
+
+def test_step_that_would_start_too_late_by_a_rounded_second_waits(fleet: Topology) -> None:
+    exact = replace(NIGHTS, windows=(replace(NIGHTS.windows[0], closes=time(22, 20)),))
+    maintenance = maintenance_of(calendar=exact)
+    late = TONIGHT + timedelta(seconds=59, milliseconds=3)
+
+    stages = walk(maintenance, seen(maintenance, fleet), late)
+
+    assert brakes_of(stages, "web-0")[BrakeKind.CALENDAR].until == TONIGHT + timedelta(days=7)
 
 
 def test_longer_notice_of_a_scope_has_to_fit_in_too(fleet: Topology) -> None:
@@ -462,7 +495,7 @@ def test_step_that_would_start_too_late_for_the_window_waits_for_the_next(fleet:
     next_week = TONIGHT + timedelta(days=7, minutes=-15)
 
     assert begun(walk(maintenance, snapshot, last_call))
-    late = walk(maintenance, snapshot, last_call + timedelta(microseconds=1))
+    late = walk(maintenance, snapshot, last_call + timedelta(minutes=1))
     assert brakes_of(late, "web-0")[BrakeKind.CALENDAR].until == next_week
 
 
