@@ -35,7 +35,8 @@ def change_course(
 ) -> None:
     """Go on by the changed course, or refuse one that the remaining steps cannot be walked by.
 
-    What is in flight keeps to what it was announced with. *gates* are those that the server knows.
+    What is announced keeps its notice, and has to fit into the calendar. *gates* are those that the
+    server knows.
     """
     maintenance = find_maintenance(tx, maintenance_id)
     check_under_way(maintenance)
