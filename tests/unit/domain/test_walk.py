@@ -424,7 +424,7 @@ def test_step_that_would_not_end_inside_the_window_waits_for_the_next(fleet: Top
 @pytest.mark.parametrize("late", [timedelta(milliseconds=3), timedelta(seconds=58)])
 @pytest.mark.parametrize(("minutes", "outside"), [(20, False), (5, True)])
 def test_whoever_wakes_up_a_moment_late_finds_room_in_a_window_that_just_fits(
-    fleet: Topology, minutes: int, outside: bool, late: timedelta
+    fleet: Topology, minutes: int, late: timedelta, *, outside: bool
 ) -> None:
     exact = replace(NIGHTS, windows=(replace(NIGHTS.windows[0], closes=time(22, minutes)),))
     maintenance = maintenance_of(calendar=exact, notice_outside=outside)
