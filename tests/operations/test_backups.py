@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from forewarn.domain.names import ScopeId
 from forewarn.operations.context import Context
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
@@ -230,6 +231,10 @@ def test_server_on_a_backup_is_paused_and_shows_no_incarnation_again(
         again = store.write(lambda tx: take_over_backup(tx, CONTEXT))
         after = store.read(lambda reading: reading.documents())
         pause = store.read(find_pause)
+        vm_id = "00000000-0000-4000-8000-000000000002"
+        other = read_fleet_file(f'[[virtual_machine]]\nname = "new"\nvm_id = "{vm_id}"\n')
+        store.write(lambda tx: apply_fleet(tx, CONTEXT, other))
+        new = store.read(lambda reading: reading.document(ScopeId("virtual-machine/new")))
         (entry,) = store.read(lambda reading: reading.audit(action="db restore"))
 
     assert (first, again) == (True, False)
@@ -237,6 +242,7 @@ def test_server_on_a_backup_is_paused_and_shows_no_incarnation_again(
         after[scope].document_incarnation > document.document_incarnation + AHEAD
         for scope, document in before.items()
     )
+    assert new.document_incarnation > AHEAD
     assert pause is not None
     assert pause.reason == entry.detail == f"the database is a backup of {AT.isoformat()}"
     back_up(backup, tmp_path / "next.db", at=AT)

@@ -234,6 +234,38 @@ def test_machine_that_moves_under_its_name_in_another_case_reads_higher_numbers(
     assert fleet.read(lambda reading: reading.document(alone)).document_incarnation == 2
 
 
+def test_machine_that_left_reads_a_higher_number_when_it_comes_back_elsewhere(
+    fleet: Store, operator: Context
+) -> None:
+    freeze(fleet, operator, "solo")
+    fleet.write(lambda tx: complete_everything(tx, operator))
+    left = fleet.read(lambda reading: reading.document(ScopeId("virtual-machine/solo")))
+    fleet.write(lambda tx: remove_vm(tx, operator, "solo"))
+
+    joining = '[[virtual_machine]]\nname = "solo"\navailability_set = "web"\n'
+    declare(fleet, operator, f'[[availability_set]]\nname = "web"\nupdate_domains = 3\n{joining}')
+
+    shared = fleet.read(lambda reading: reading.document(ScopeId("availability-set/web")))
+    assert shared.document_incarnation > left.document_incarnation
+
+
+def test_machine_that_joins_a_scope_above_all_that_was_ever_read_changes_nothing(
+    fleet: Store, operator: Context
+) -> None:
+    freeze(fleet, operator, "web-0")
+    freeze(fleet, operator, "solo")
+    fleet.write(lambda tx: complete_everything(tx, operator))
+    freeze(fleet, operator, "web-0")
+    fleet.write(lambda tx: remove_vm(tx, operator, "solo"))
+    before = fleet.read(lambda reading: reading.document(ScopeId("availability-set/web")))
+
+    joining = '[[virtual_machine]]\nname = "new"\navailability_set = "web"\n'
+    declare(fleet, operator, f'[[availability_set]]\nname = "web"\nupdate_domains = 3\n{joining}')
+
+    after = fleet.read(lambda reading: reading.document(ScopeId("availability-set/web")))
+    assert after == before
+
+
 def test_machine_is_found_in_any_case(fleet: Store) -> None:
     known = topology(fleet)
 
@@ -316,8 +348,27 @@ def test_scopes_that_come_back_in_great_number_go_on_counting(
     declare(store, operator, many)
 
     again = store.read(lambda reading: reading.documents())
-    assert again[ScopeId("virtual-machine/vm-7")].document_incarnation > shown.document_incarnation
-    assert again[ScopeId("virtual-machine/vm-8")].document_incarnation == 0
+    back = [again[ScopeId(f"virtual-machine/vm-{number}")] for number in range(150)]
+    assert all(each.document_incarnation > shown.document_incarnation for each in back)
+
+
+def test_many_that_join_one_scope_read_a_higher_number_than_each_has_read(
+    store: Store, operator: Context
+) -> None:
+    declare(store, operator, machines(*range(150)))
+    freeze(store, operator, "vm-149")
+    store.write(lambda tx: complete_everything(tx, operator))
+    shown = store.read(lambda reading: reading.document(ScopeId("virtual-machine/vm-149")))
+
+    together = machines(*range(150)).replace("\n[[", '\navailability_set = "web"\n[[')
+    declare(
+        store,
+        operator,
+        f'[[availability_set]]\nname = "web"\n{together}availability_set = "web"\n',
+    )
+
+    web = store.read(lambda reading: reading.document(ScopeId("availability-set/web")))
+    assert web.document_incarnation > shown.document_incarnation
 
 
 def test_plan_that_was_made_and_prepared_before_is_carried_out(

@@ -74,7 +74,6 @@ class Moving(RuleBasedStateMachine):
             lambda tx, context: remove_vm(tx, context, name.upper())
         ):
             del self.places[name]
-            self.read[name].clear()  # who comes back is somebody else
 
     @rule(name=st.sampled_from(NAMES))
     def an_event_is_announced(self, name: str) -> None:

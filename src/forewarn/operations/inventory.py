@@ -11,7 +11,6 @@ from forewarn.domain.errors import (
     UnknownVirtualMachineError,
 )
 from forewarn.domain.names import ScopeId, VmName, name_key
-from forewarn.domain.publication import republish
 from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
@@ -26,6 +25,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.differences import Alteration, Difference, find_differences
 from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet, refuse_mistakes
 from forewarn.operations.hosts import merge_hosts
+from forewarn.operations.incarnations import keep_incarnations_rising, note_departures
 from forewarn.operations.placements import find_misplaced, tell_arrivals
 from forewarn.operations.recording import record_audit
 from forewarn.operations.safeguards import (
@@ -43,8 +43,6 @@ from forewarn.protocol.errors import ForewarnError
 
 _USUAL_OPTIONS: Final = ApplyOptions()
 _APPLY: Final = "fleet apply"
-_MANY: Final = 100
-"""From how many scopes on one look at all documents is quicker than one at each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +127,9 @@ def apply_fleet(
         raise TooManyRemovalsError(plan.change.needed_removals, len(before.virtual_machines))
     after = plan.after
     if after != before:
+        note_departures(tx, before, after)
         tx.put_topology(after, plan.prepared)
-        _keep_incarnations_rising(tx, context, before, after)
+        keep_incarnations_rising(tx, context, before, after)
         tell_arrivals(tx, context, before, after)
         _record_moves(tx, context, before, after)
         detail = "stated as a fact" if options.as_is else ""
@@ -183,6 +182,7 @@ def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
         hosts=before.hosts.values(),
     )
     find_busy(tx, before, after).refuse()
+    note_departures(tx, before, after)
     tx.put_topology(after)
     _record_moves(tx, context, before, after)
     record_audit(tx, context, "vm remove", vm.name)
@@ -338,31 +338,6 @@ def _compare(before: Topology, after: Topology) -> FleetChange:
             if before.scopes.get(scope_id, scope) != scope
         ),
     )
-
-
-def _keep_incarnations_rising(
-    tx: Transaction, context: Context, before: Topology, after: Topology
-) -> None:
-    # Whoever joins a scope must not read a number again that it has read before: not one of the
-    # scope it left, nor one of the same scope before that was removed and came back.
-    new = after.scopes.keys() - before.scopes.keys()
-    known = tx.documents() if len(new) >= _MANY else {key: tx.document(key) for key in new}
-    shown_before = {key: known[key].document_incarnation for key in new}
-    above = {key: incarnation for key, incarnation in shown_before.items() if incarnation}
-    # One whose name is written in another case from now on is the same to those who poll.
-    gone = {
-        name_key(name): vm
-        for name, vm in before.virtual_machines.items()
-        if name not in after.virtual_machines
-    }
-    for name, vm in after.virtual_machines.items():
-        old = before.virtual_machines.get(name) or (gone and gone.get(name_key(name)))
-        if old and old.scope_id != vm.scope_id:
-            shown = tx.document(old.scope_id).document_incarnation
-            above[vm.scope_id] = max(above.get(vm.scope_id, 0), shown)
-    for scope_id, incarnation in above.items():
-        document = republish(tx.document(scope_id), above=incarnation)
-        tx.put_document(scope_id, document, at=context.now)
 
 
 def _record_moves(tx: Transaction, context: Context, before: Topology, after: Topology) -> None:

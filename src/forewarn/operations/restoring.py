@@ -9,6 +9,7 @@ from typing import Final
 
 from forewarn.domain.publication import republish
 from forewarn.operations.context import Context
+from forewarn.operations.incarnations import start_above
 from forewarn.operations.pausing import pause_server
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Transaction
@@ -29,6 +30,8 @@ def take_over_backup(tx: Transaction, context: Context) -> bool:
     for scope_id, document in tx.documents().items():
         above = document.document_incarnation + AHEAD
         tx.put_document(scope_id, republish(document, above=above), at=context.now)
+    # Whoever came after the backup is not known any more, and may come again.
+    start_above(tx, AHEAD)
     tx.put_setting(BACKUP_TAKEN_AT, "")
     tx.put_setting(RESTORED_AT, context.at.isoformat())
     detail = f"the database is a backup of {taken_at}"

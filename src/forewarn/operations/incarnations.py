@@ -1,0 +1,95 @@
+"""DocumentIncarnations when the fleet changes: no virtual machine ever reads a lower one.
+
+Nor the same one with other content: not one of the scope it left, nor one of the same scope before
+that was removed and came back. Of those who have left only the highest number is remembered that
+any of them may have read, so that a machine that is new may be one that comes back.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from forewarn.domain.names import ScopeId, name_key
+from forewarn.domain.publication import republish
+from forewarn.domain.topology import Topology, VirtualMachine
+from forewarn.operations.context import Context
+from forewarn.ports.store import Reading, Transaction
+
+_HIGHEST_LEFT: Final = "highest_incarnation_left"
+_MANY: Final = 100
+"""From how many scopes on one look at all documents is quicker than one at each."""
+
+
+def note_departures(tx: Transaction, before: Topology, after: Topology) -> None:
+    """Remember what those may have read who leave; to be called while their scopes are there."""
+    gone = before.virtual_machines.keys() - after.virtual_machines.keys()
+    staying = {name_key(name) for name in after.virtual_machines} if gone else set()
+    left = {
+        before.virtual_machines[name].scope_id for name in gone if name_key(name) not in staying
+    }
+    start_above(tx, max(_shown(tx, left).values(), default=0))
+
+
+def start_above(tx: Transaction, incarnation: int) -> None:
+    """Have whoever is new to the fleet from now on read a higher number than this."""
+    if incarnation > _highest_left(tx):
+        tx.put_setting(_HIGHEST_LEFT, str(incarnation))
+
+
+def keep_incarnations_rising(
+    tx: Transaction, context: Context, before: Topology, after: Topology
+) -> None:
+    """Raise the numbers of scopes that are back, and of those that somebody joins."""
+    shown = _shown(tx, after.scopes.keys() - before.scopes.keys())
+    above = {scope_id: incarnation for scope_id, incarnation in shown.items() if incarnation}
+    moved, new = _find_joining(before, after)
+    for scope_id, old_scope_ids in moved.items():
+        highest = max(_shown(tx, old_scope_ids).values())
+        above[scope_id] = max(above.get(scope_id, 0), highest)
+    highest_left = _highest_left(tx)
+    if highest_left:
+        for scope_id, incarnation in _shown(tx, new).items():
+            if incarnation <= highest_left:
+                above[scope_id] = max(above.get(scope_id, 0), highest_left)
+    for scope_id, incarnation in above.items():
+        document = republish(tx.document(scope_id), above=incarnation)
+        tx.put_document(scope_id, document, at=context.now)
+
+
+def _find_joining(
+    before: Topology, after: Topology
+) -> tuple[Mapping[ScopeId, set[ScopeId]], set[ScopeId]]:
+    """Return which scopes somebody joins: from which others, and those that somebody new joins."""
+    moved: dict[ScopeId, set[ScopeId]] = {}
+    new: set[ScopeId] = set()
+    # One whose name is written in another case from now on is the same to those who poll.
+    gone: dict[str, VirtualMachine] = {
+        name_key(name): vm
+        for name, vm in before.virtual_machines.items()
+        if name not in after.virtual_machines
+    }
+    for name, vm in after.virtual_machines.items():
+        old = before.virtual_machines.get(name) or (gone.get(name_key(name)) if gone else None)
+        if old is None:
+            new.add(vm.scope_id)
+        elif old.scope_id != vm.scope_id:
+            moved.setdefault(vm.scope_id, set()).add(old.scope_id)
+    return moved, new
+
+
+def _shown(reading: Reading, scope_ids: AbstractSet[ScopeId]) -> dict[ScopeId, int]:
+    """Return the last number that each of these scopes was shown."""
+    if len(scope_ids) >= _MANY:
+        known = reading.documents()
+        here, elsewhere = scope_ids & known.keys(), scope_ids - known.keys()
+        shown = {scope_id: known[scope_id].document_incarnation for scope_id in here}
+        return shown | _shown_one_by_one(reading, elsewhere)
+    return _shown_one_by_one(reading, scope_ids)
+
+
+def _shown_one_by_one(reading: Reading, scope_ids: AbstractSet[ScopeId]) -> dict[ScopeId, int]:
+    return {each: reading.document(each).document_incarnation for each in scope_ids}
+
+
+def _highest_left(reading: Reading) -> int:
+    return int(reading.setting(_HIGHEST_LEFT) or 0)
