@@ -191,6 +191,7 @@ def blocker(event_id: str, **changed: object) -> dict[str, Any]:
         "release": "by time",
         "until": "2026-03-02T12:15:00Z",
         "event_ids": [event_id],
+        "hosts": [],
         "sentence": f"Event {event_id}: Nobody has approved it.",
         **changed,
     }
@@ -204,7 +205,7 @@ def test_reasons_that_are_the_same_are_said_once(capsys: pytest.CaptureFixture[s
             *(blocker(f"E{each}") for each in range(1, 16)),
             blocker("", kind="at-once", sentence="One waits.", event_ids=[]),
         ],
-        "verdict": {"sentence": "It goes on."},
+        "verdict": {"sentence": "It continues."},
         "not_done": {"kvm-7": "left the fleet"},
     }
 
@@ -214,7 +215,25 @@ def test_reasons_that_are_the_same_are_said_once(capsys: pytest.CaptureFixture[s
         "- Event E1: Nobody has approved it. The same holds 14 more events.",
         "- One waits.",
         "Not done: kvm-7 (left the fleet).",
-        "It goes on.",
+        "It continues.",
     ]
     print_blockers(found, Detail.VM)
     assert len(capsys.readouterr().out.splitlines()) == 19
+
+
+def test_reasons_that_are_the_same_on_several_hosts_count_these(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = {
+        "maintenance_id": "M1",
+        "status": "running",
+        "blockers": [blocker(f"E{each}", hosts=[f"kvm-{each % 4}"]) for each in range(1, 16)],
+        "verdict": {"sentence": "It continues."},
+        "not_done": {},
+    }
+
+    print_blockers(found)
+
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "- Event E1: Nobody has approved it. The same holds 14 more events on 4 hosts."
+    )

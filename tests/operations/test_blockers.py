@@ -14,7 +14,6 @@ import pytest
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.blockers import Blocker, BlockerKind, VerdictKind
-from forewarn.domain.brakes import Release
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.explanation import ReasonKind
@@ -22,7 +21,7 @@ from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, MaintenanceStatus, pause
-from forewarn.domain.names import MaintenanceId, VmName
+from forewarn.domain.names import VmName
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.executors.manual import ManualExecutor
@@ -231,9 +230,7 @@ def test_virtual_machine_that_has_not_approved(world: World) -> None:
         f"Event {E1} in {WEB}: Nobody has approved it; the approval of one is enough (web-0). "
         "It starts at 2026-01-05 08:15:00 GMT at the latest."
     )
-    assert world.verdict() == (
-        "It goes on at 2026-01-05 08:15:00 GMT at the latest, if nobody does anything."
-    )
+    assert world.verdict() == ("It continues by itself, at 2026-01-05 08:15:00 GMT at the latest.")
 
 
 def test_virtual_machines_that_each_have_to_approve(world: World) -> None:
@@ -259,7 +256,7 @@ def test_event_that_starts_together_with_another_of_its_host(world: World) -> No
     world.approve(E2)
 
     assert world.blockers()[ReasonKind.HOST_OPERATION].sentence == (
-        f"Event {E2} in {DB}: It starts together with {E3} on kvm-0, which is not approved by "
+        f"Event {E2} on kvm-0: It starts together with {E3} on kvm-0, which is not approved by "
         "web-0 and waits until 2026-01-05 08:15:00 GMT at most."
     )
     assert "08:15:00" in world.verdict()
@@ -329,7 +326,7 @@ def test_event_that_waits_for_a_restart_by_hand(world: World) -> None:
     world.advance(minutes=16)
 
     assert world.verdict() == (
-        f"It never goes on unless somebody acts: forewarn event complete {restarted.event_id}."
+        f"It does not continue until somebody acts: forewarn event complete {restarted.event_id}."
     )
 
 
@@ -338,7 +335,7 @@ def test_impact_that_is_not_simulated_ends_nobody_knows_when(world: World) -> No
     world.approve(E1)
     world.rules = Rules()
 
-    assert world.verdict() == "It goes on by itself, but nobody can say when."
+    assert world.verdict() == "It continues by itself; the time is not known."
 
 
 def test_impact_that_is_carried_out_by_hand(world: World) -> None:
@@ -352,7 +349,7 @@ def test_impact_that_is_carried_out_by_hand(world: World) -> None:
         f"forewarn event complete {E1}"
     )
     assert world.verdict() == (
-        f"It never goes on unless somebody acts: forewarn event complete {E1}."
+        f"It does not continue until somebody acts: forewarn event complete {E1}."
     )
 
 
@@ -398,7 +395,7 @@ def test_event_that_takes_longer_than_expected(world: World) -> None:
         f"Event {E1} in {DB}: It has been overdue since 2026-01-05 08:10:00 GMT: it takes longer "
         "than was announced and is tolerated."
     )
-    assert "never" in world.verdict()
+    assert "until somebody acts" in world.verdict()
 
 
 def test_pause(world: World) -> None:
@@ -409,10 +406,10 @@ def test_pause(world: World) -> None:
 
     assert world.sentence(BlockerKind.PAUSED) == (
         "It was paused by alice at 2026-01-05 08:00:00 GMT: no further step begins. "
-        f"Go on with: forewarn maintenance resume {M1}"
+        f"Continue with: forewarn maintenance resume {M1}"
     )
     assert world.verdict() == (
-        f"It never goes on unless somebody acts: forewarn maintenance resume {M1}."
+        f"It does not continue until somebody acts: forewarn maintenance resume {M1}."
     )
     assert world.explain().status is MaintenanceStatus.PAUSED
 
@@ -494,7 +491,7 @@ def test_canary_that_is_not_through(world: World) -> None:
     blockers = world.blockers()
 
     assert blockers[BlockerKind.CANARY].sentence == (
-        f"The next step in {WEB} waits until the canary ({DB}) is through."
+        f"The next step in {WEB} waits for the canary ({DB}) to complete."
     )
     assert "08:15:00" in world.verdict()
 
@@ -505,7 +502,7 @@ def test_canary_that_has_to_prove_itself(world: World) -> None:
     world.advance(minutes=20 + 30 + 20)
 
     assert world.sentence(BlockerKind.CANARY_SOAK) == (
-        f"The canary ({DB}) is through; the next step in {WEB} waits until "
+        f"The canary ({DB}) has completed; the next step in {WEB} waits until "
         "2026-01-05 09:40:00 GMT to see how it does."
     )
     assert "09:40:00 GMT at the latest" in world.verdict()
@@ -520,7 +517,7 @@ def test_canary_that_is_held(world: World) -> None:
 
     assert blockers.keys() == {BlockerKind.FAILURE, BlockerKind.CANARY_HELD}
     assert blockers[BlockerKind.CANARY_HELD].sentence == (
-        f"The next step in {WEB} waits until the canary ({DB}) is through, which is held."
+        f"The next step in {WEB} waits for the canary ({DB}), which is held."
     )
     assert world.explain().standstill.verdict.actions == (
         f"forewarn maintenance retry {M1} {DB}, or forewarn maintenance skip {M1} {DB}",
@@ -560,7 +557,7 @@ def test_scope_that_is_busy_with_an_event_of_an_operator(world: World) -> None:
 
     assert blocker.sentence == (
         f"The next step in {WEB} waits until event {event.event_id} for web-1 has ended, "
-        "which is no part of any maintenance."
+        "which is not part of any maintenance."
     )
     assert blocker.kind is BlockerKind.BUSY
     verdict = world.explain(begun.maintenance_id).standstill.verdict
@@ -597,7 +594,7 @@ def test_scope_that_is_busy_with_what_nobody_knows_of(world: World) -> None:
     world.approve(E1)
 
     assert world.explain(other.maintenance_id).standstill.verdict.sentence == (
-        f"It never goes on unless somebody acts: forewarn event complete {E1}."
+        f"It does not continue until somebody acts: forewarn event complete {E1}."
     )
 
 
@@ -610,11 +607,13 @@ def test_scope_in_which_another_maintenance_is_about_to_begin(world: World) -> N
 
     first, second = (world.explain(each.maintenance_id).standstill for each in begun)
 
-    assert first.verdict.sentence == "Nothing holds it: it is about to go on."
-    assert [blocker.sentence for blocker in second.blockers] == [
-        f"The next step in {WEB} waits for another maintenance, which is about to begin one there."
-    ]
-    assert second.blockers[0].kind is BlockerKind.BUSY_SOON
+    assert first.verdict.sentence == "Nothing is holding it: it is about to continue."
+    (waiting,) = second.blockers
+    assert waiting.sentence == (
+        f"The next step in {WEB} waits for another maintenance, "
+        "which is about to begin a step there."
+    )
+    assert waiting.kind is BlockerKind.BUSY_SOON
 
 
 def test_capacity_while_something_else_is_in_flight(world: World) -> None:
@@ -638,7 +637,7 @@ def test_capacity_while_somebody_does_something_by_hand(world: World) -> None:
     begun = world.start("web", course=Course(min_available=60, in_order=True))
 
     assert world.explain(begun.maintenance_id).standstill.verdict.sentence == (
-        f"It never goes on unless somebody acts: forewarn event complete {event.event_id}."
+        f"It does not continue until somebody acts: forewarn event complete {event.event_id}."
     )
 
 
@@ -709,9 +708,7 @@ def test_notice_outside_the_window_leaves_the_window_for_work(world: World) -> N
         f"Event {E1} in {DB}: It starts only inside the calendar of its maintenance, "
         "next at 2026-01-05 09:00:00 GMT."
     )
-    assert world.verdict() == (
-        "It goes on at 2026-01-05 09:00:00 GMT at the latest, if nobody does anything."
-    )
+    assert world.verdict() == ("It continues by itself, at 2026-01-05 09:00:00 GMT at the latest.")
     world.advance(minutes=13)
     assert ReasonKind.WINDOW in world.blockers()
     world.advance(minutes=1)
@@ -758,16 +755,65 @@ def test_soak_before_a_gate_is_asked(world: World) -> None:
     world.advance(minutes=21)
 
     assert BlockerKind.SOAK in world.blockers()
-    assert world.verdict() == "It goes on by itself, but nobody can say when."
+    assert world.verdict() == "It continues by itself; the time is not known."
 
 
 def test_no_more_at_once(world: World) -> None:
     world.start("db", "web", course=Course(at_once=1))
 
     assert world.blockers()[BlockerKind.AT_ONCE].sentence == (
-        f"The next step in {WEB} waits, as no more than 1 may be under way at once: {DB}."
+        f"The next step in {WEB} waits: at most 1 may be under way at once (now: {DB})."
     )
     assert "08:15:00" in world.verdict()
+
+
+SIXTY = """
+[[availability_set]]
+name = "web"
+update_domains = 5
+""" + "".join(
+    f"""
+[[host]]
+name = "h{number:02}"
+"""
+    + (
+        f"""
+[[virtual_machine]]
+name = "web-{number}"
+availability_set = "web"
+update_domain = {number % 5}
+host = "h{number:02}"
+"""
+        if number % 2
+        else ""
+    )
+    for number in range(60)
+)
+"""Sixty hosts, every other one of which is empty."""
+
+
+def test_every_one_of_sixty_hosts_is_counted(world: World) -> None:
+    declared = read_fleet_file(SIXTY)
+    world.store.write(lambda tx: apply_fleet(tx, world.context(), declared))
+    world.rules = replace(world.rules, host_works=(HostWorkRule(),))
+    hosts = tuple(f"h{number:02}" for number in range(60))
+
+    begun = world.start(hosts=hosts, course=Course(at_once=1))
+
+    blockers = world.blockers(begun.maintenance_id)
+    assert blockers[BlockerKind.AT_ONCE].sentence == (
+        "The next step on 30 hosts (h02, h04, h05, h06, h08, h10, h12, h14 and 22 more) waits: "
+        "at most 1 may be under way at once (now: h00)."
+    )
+    assert blockers[BlockerKind.EARLIER_STEP].sentence.startswith("The next step on 29 hosts (")
+
+
+def test_hosts_that_come_after_others_in_their_scopes(world: World) -> None:
+    world.start(hosts=("kvm-0", "kvm-1"))
+
+    assert world.blockers()[BlockerKind.EARLIER_STEP].sentence == (
+        "The next step on kvm-1 waits for an earlier step of this maintenance."
+    )
 
 
 def behind_a_gate(world: World, answer: Answer) -> None:
@@ -777,25 +823,13 @@ def behind_a_gate(world: World, answer: Answer) -> None:
     world.advance(minutes=21)
 
 
-def test_gate_that_is_asked_about_empty_hosts() -> None:
-    blocker = Blocker(
-        kind=BlockerKind.GATE_ASKED,
-        release=Release.BY_PROGRESS,
-        maintenance_id=MaintenanceId(M1),
-        about="smoke",
-    )
-
-    said = "The next step in empty hosts waits for gate smoke, which is asked."
-    assert blocker.sentence == said
-
-
 def test_gate_that_is_asked(world: World) -> None:
     behind_a_gate(world, Answer(status=GateStatus.ASKING, ask_again_at=MONDAY + timedelta(hours=9)))
 
     assert world.sentence(BlockerKind.GATE_ASKED) == (
         f"The next step in {DB} waits for gate smoke, which is asked."
     )
-    assert world.verdict() == "It goes on by itself, but nobody can say when."
+    assert world.verdict() == "It continues by itself; the time is not known."
 
 
 def shut(**again: float) -> Answer:
@@ -812,7 +846,7 @@ def test_place_that_is_kept_for_whoever_asks_a_gate(world: World) -> None:
     world.advance(minutes=21)
 
     assert world.blockers()[BlockerKind.AT_ONCE].sentence.endswith(
-        f"waits, as no more than 1 may be under way at once: {WEB}."
+        f"waits: at most 1 may be under way at once (now: {WEB})."
     )
     assert BlockerKind.GATE_SHUT in world.blockers()
 
@@ -832,7 +866,7 @@ def test_gate_that_has_been_shut_for_too_long(world: World) -> None:
 
     assert world.sentence(BlockerKind.GATE_HOLDS) == (
         f"The next step in {DB} is held by gate smoke (error rate 7 % / It ended with 1.); "
-        "nobody asks it any more. "
+        "the server has stopped asking. "
         f"Have it asked again with: forewarn maintenance resume {M1}"
     )
     assert f"forewarn maintenance resume {M1}" in world.verdict()
@@ -871,7 +905,7 @@ def test_what_is_over_is_held_by_nothing(world: World) -> None:
     found = world.explain()
 
     assert (found.standstill.blockers, found.status) == ((), MaintenanceStatus.COMPLETED)
-    assert world.verdict() == "It is over."
+    assert world.verdict() == "It has ended."
 
 
 def test_what_is_done_but_not_yet_recorded_so_is_about_to_go_on(world: World) -> None:
@@ -890,7 +924,9 @@ def test_what_is_done_but_not_yet_recorded_so_is_about_to_go_on(world: World) ->
 def test_many_scopes_that_wait_for_the_same_are_said_once(world: World) -> None:
     world.start("db", "web", course=nights("daily 22:00-23:00 UTC"))
 
-    assert f"The next step in {DB}, {WEB} waits until" in world.sentence(BlockerKind.CALENDAR)
+    assert f"The next step in 2 scopes ({DB}, {WEB}) waits until" in world.sentence(
+        BlockerKind.CALENDAR
+    )
 
 
 def test_maintenance_that_nobody_has_started(world: World) -> None:
@@ -907,11 +943,11 @@ def test_host_that_another_maintenance_is_at_work_on(world: World) -> None:
     second = world.start(hosts=("kvm-2",))
 
     found = world.explain(second.maintenance_id).standstill
-    assert [(blocker.kind, blocker.place) for blocker in found.blockers] == [
-        (BlockerKind.BUSY_HOST, "kvm-2")
+    assert [(blocker.kind, blocker.hosts) for blocker in found.blockers] == [
+        (BlockerKind.BUSY_HOST, ("kvm-2",))
     ]
     assert found.blockers[0].sentence == (
-        "The next step on kvm-2 waits until another maintenance is through with that host."
+        "The next step on kvm-2 waits for another maintenance on the same host."
     )
 
 

@@ -249,7 +249,7 @@ def test_failure_of_the_last_host_is_held_and_not_completed(cluster: Cluster) ->
 
     assert cluster.report().status is MaintenanceStatus.HELD
     assert f"maintenance retry {cluster.maintenance_id} kvm-1" in cluster.explanation()
-    assert "It never goes on unless somebody acts" in cluster.explanation()
+    assert "It does not continue until somebody acts" in cluster.explanation()
 
 
 def test_resuming_leaves_a_failure_as_it_is(cluster: Cluster) -> None:
@@ -849,7 +849,7 @@ def test_host_that_goes_no_further_while_the_server_is_paused_says_so(
 
     assert cluster.phase(host) is phase
     assert f"Nothing further happens on {host}: the server has been paused" in cluster.explanation()
-    assert cluster.explanation().endswith("unless somebody acts: forewarn resume.")
+    assert cluster.explanation().endswith("until somebody acts: forewarn resume.")
     cluster.store.write(lambda tx: resume_server(tx, cluster.context()))
     cluster.advance(hours=1)
     assert cluster.report().standings == {host: Standing.SUCCEEDED}
@@ -907,4 +907,4 @@ def test_aborted_host_that_waits_for_the_server_to_continue_says_so(cluster: Clu
     cluster.abort()
 
     assert cluster.in_flight() == {}
-    assert cluster.explanation().endswith("unless somebody acts: forewarn resume.")
+    assert cluster.explanation().endswith("until somebody acts: forewarn resume.")

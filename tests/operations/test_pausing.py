@@ -145,7 +145,7 @@ def test_no_step_is_announced_during_a_pause_and_explain_says_so(world: World) -
         "No step begins in virtual-machine/web-0: "
         "the server has been paused by alice since 2026-01-05 08:00:00 GMT."
     )
-    assert found.verdict.sentence == "It never goes on unless somebody acts: forewarn resume."
+    assert found.verdict.sentence == "It does not continue until somebody acts: forewarn resume."
 
 
 def test_event_of_a_maintenance_that_waits_for_the_server_is_released_by_hand(world: World) -> None:

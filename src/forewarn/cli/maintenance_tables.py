@@ -146,7 +146,9 @@ def _once(blockers: Iterable[Row]) -> Iterator[str]:
         key = (blocker["kind"], blocker["release"], blocker["until"]) if is_of_event else number
         alike.setdefault(key, []).append(blocker)
     for first, *others in alike.values():
-        more = f" The same holds {count_of(len(others), 'more event')}." if others else ""
+        hosts = {host for blocker in (first, *others) for host in blocker["hosts"]}
+        where = f" on {count_of(len(hosts), 'host')}" if len(hosts) > 1 else ""
+        more = f" The same holds {count_of(len(others), 'more event')}{where}." if others else ""
         yield f"{first['sentence']}{more}"
 
 

@@ -22,6 +22,7 @@ class BlockerView(View):
     release: Release
     sentence: str
     scope_ids: tuple[str, ...]
+    hosts: tuple[str, ...]
     vms: tuple[str, ...]
     event_ids: tuple[str, ...]
     since: datetime | None
@@ -31,7 +32,7 @@ class BlockerView(View):
 
 
 class VerdictView(View):
-    """When a Maintenance goes on if nobody does anything, or what somebody has to do."""
+    """When a Maintenance continues by itself, or what somebody has to do first."""
 
     kind: VerdictKind
     sentence: str
@@ -51,7 +52,7 @@ class StandstillView(View):
 
 @router.get("/{maintenance_id}/explain")
 def explain_maintenance(caller: Viewing, maintenance_id: str) -> StandstillView:
-    """Return everything that holds the Maintenance, and when it goes on."""
+    """Return everything that holds the Maintenance, and when it continues."""
     services = caller.services
     found = services.store.read(
         lambda reading: explain_maintenance_confined(

@@ -76,11 +76,12 @@ def explain_maintenance_confined(
 
 def _confine(blocker: Blocker, principal: Principal) -> Blocker:
     covered = tuple(filter(principal.covers, blocker.scope_ids))
-    if (blocker.scope_ids and not covered) or blocker.kind in NAMES_OTHERS:
+    is_elsewhere = bool(blocker.scope_ids or blocker.hosts) and not covered
+    if is_elsewhere or blocker.kind in NAMES_OTHERS:
         return Blocker(
             kind=BlockerKind.ELSEWHERE,
             release=blocker.release,
             maintenance_id=blocker.maintenance_id,
             until=blocker.until,
         )
-    return replace(blocker, scope_ids=covered)
+    return replace(blocker, scope_ids=covered, hosts=())

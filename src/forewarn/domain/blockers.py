@@ -8,8 +8,8 @@ from typing import Final
 
 from forewarn.domain.brakes import Release
 from forewarn.domain.explanation import OF_HOST, ReasonKind
-from forewarn.domain.names import MaintenanceId, ScopeId
-from forewarn.domain.wording import say_moment, say_names
+from forewarn.domain.names import HostName, MaintenanceId, ScopeId
+from forewarn.domain.wording import say_count, say_moment, say_names
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -37,6 +37,7 @@ class BlockerKind(StrEnum):
     GATE_ASKED = "gate-asked"
     GATE_SHUT = "gate-shut"
     GATE_HOLDS = "gate-holds"
+    EARLIER_STEP = "earlier-step"
     ELSEWHERE = "elsewhere"
 
 
@@ -51,17 +52,17 @@ class VerdictKind(StrEnum):
 
 
 SENTENCES: Final[Mapping[BlockerKind, str]] = {
-    BlockerKind.SERVER_PAUSED: "No step begins in {scopes}: the server has been paused by {about}.",
+    BlockerKind.SERVER_PAUSED: "No step begins {where}: the server has been paused by {about}.",
     BlockerKind.PAUSED: (
         "It was paused{about}: no further step begins. "
-        "Go on with: forewarn maintenance resume {maintenance}"
+        "Continue with: forewarn maintenance resume {maintenance}"
     ),
     BlockerKind.ABORTED: (
         "It was aborted{about}: no further step begins, and what has started runs out."
     ),
     BlockerKind.SHARED_HOST: "{about}",
     BlockerKind.FAILURE: (
-        "{place} {about}, so no further step begins in {scopes}. Try it again with: "
+        "{place} {about}, so no further step begins {where}. Try it again with: "
         "forewarn maintenance retry {maintenance} {place}; or pass over it with: "
         "forewarn maintenance skip {maintenance} {place}"
     ),
@@ -70,51 +71,50 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
         "forewarn maintenance retry {maintenance} {place}; or pass over it with: "
         "forewarn maintenance skip {maintenance} {place}"
     ),
-    BlockerKind.BUSY_HOST: (
-        "The next step on {place} waits until another maintenance is through with that host."
-    ),
-    BlockerKind.CANARY: "The next step in {scopes} waits until the canary ({about}) is through.",
+    BlockerKind.BUSY_HOST: "The next step {where} waits for another maintenance on the same host.",
+    BlockerKind.CANARY: "The next step {where} waits for the canary ({about}) to complete.",
     BlockerKind.CANARY_SOAK: (
-        "The canary ({about}) is through; the next step in {scopes} waits until {until} "
+        "The canary ({about}) has completed; the next step {where} waits until {until} "
         "to see how it does."
     ),
     BlockerKind.CANARY_HELD: (
-        "The next step in {scopes} waits until the canary ({about}) is through, which is held."
+        "The next step {where} waits for the canary ({about}), which is held."
     ),
     BlockerKind.BUSY: (
-        "The next step in {scopes} waits until event {events} for {vms} has ended, "
-        "which is {about}."
+        "The next step {where} waits until event {events} for {vms} has ended, which is {about}."
     ),
     BlockerKind.BUSY_SOON: (
-        "The next step in {scopes} waits for another maintenance, which is about to begin one "
-        "there."
+        "The next step {where} waits for another maintenance, which is about to begin a step there."
     ),
     BlockerKind.CAPACITY: (
-        "The next step in {scopes} waits until enough is available: {about} "
+        "The next step {where} waits until enough is available: {about} "
         "while {events} is in flight for {vms}."
     ),
     BlockerKind.CAPACITY_NEVER: (
-        "The next step in {scopes} takes too many at once: {about}. Move virtual machines to "
+        "The next step {where} takes too many at once: {about}. Move virtual machines to "
         "other update domains, or end it with: forewarn maintenance abort {maintenance}"
     ),
-    BlockerKind.SOAK: "The next step in {scopes} waits until {until}, when the last has soaked.",
+    BlockerKind.SOAK: "The next step {where} waits until {until}, when the last has soaked.",
     BlockerKind.CALENDAR: (
-        "The next step in {scopes} waits until {until}, when the calendar has room for it."
+        "The next step {where} waits until {until}, when the calendar has room for it."
     ),
     BlockerKind.CALENDAR_NEVER: (
-        "The next step in {scopes} is longer than the calendar is ever open. "
+        "The next step {where} is longer than the calendar is ever open. "
         "End it with: forewarn maintenance abort {maintenance}"
     ),
     BlockerKind.AT_ONCE: (
-        "The next step in {scopes} waits, as no more than {about} may be under way at once{places}."
+        "The next step {where} waits: at most {about} may be under way at once{places}."
     ),
-    BlockerKind.GATE_ASKED: "The next step in {scopes} waits for gate {about}, which is asked.",
+    BlockerKind.GATE_ASKED: "The next step {where} waits for gate {about}, which is asked.",
     BlockerKind.GATE_SHUT: (
-        "The next step in {scopes} waits for gate {about}; it is asked until {until}."
+        "The next step {where} waits for gate {about}; it is asked until {until}."
     ),
     BlockerKind.GATE_HOLDS: (
-        "The next step in {scopes} is held by gate {about}; nobody asks it any more. "
+        "The next step {where} is held by gate {about}; the server has stopped asking. "
         "Have it asked again with: forewarn maintenance resume {maintenance}"
+    ),
+    BlockerKind.EARLIER_STEP: (
+        "The next step {where} waits for an earlier step of this maintenance."
     ),
     BlockerKind.ELSEWHERE: "Something in other scopes holds it.",
 }
@@ -134,13 +134,13 @@ NAMES_OTHERS: Final[frozenset[BlockerKind | ReasonKind]] = frozenset(
 )
 """The kinds that name more than the scopes they hold."""
 
-_EVENT: Final = "Event {events} in {scopes}: {about}"
+_EVENT: Final = "Event {events} {where}: {about}"
 _HOST: Final = "{about}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """One thing that holds a Maintenance: an event, or the next step in some scopes.
+    """One thing that holds a Maintenance: an event, or the next step on *hosts* or in some scopes.
 
     *release* says how it goes away: by time at *until*, by itself some time, or by hand. *place*
     is the host or scope it is about, and *places* are those that are under way. *awaited* are the
@@ -151,6 +151,7 @@ class Blocker:
     release: Release
     maintenance_id: MaintenanceId
     scope_ids: tuple[ScopeId, ...] = ()
+    hosts: tuple[HostName, ...] = ()
     vms: tuple[str, ...] = ()
     event_ids: tuple[EventId, ...] = ()
     since: datetime | None = None
@@ -165,13 +166,19 @@ class Blocker:
         return self._template.format(
             place=self.place,
             maintenance=self.maintenance_id,
-            scopes=say_names(self.scope_ids) or "empty hosts",
+            where=self._where,
             vms=say_names(self.vms),
             events=say_names(self.event_ids),
-            until=_say(self.until),
+            until=say_moment(self.until),
             about=self.about,
-            places=f": {say_names(self.places)}" if self.places else "",
+            places=f" (now: {say_names(self.places)})" if self.places else "",
         )
+
+    @property
+    def _where(self) -> str:
+        if self.hosts:
+            return f"on {say_count(self.hosts, 'host')}"
+        return f"in {say_count(self.scope_ids, 'scope')}"
 
     @property
     def _template(self) -> str:
@@ -226,18 +233,18 @@ def actions_for(blockers: Iterable[Blocker]) -> tuple[str, ...]:
 
 
 VERDICTS: Final[Mapping[VerdictKind, str]] = {
-    VerdictKind.OVER: "It is over.",
-    VerdictKind.NOW: "Nothing holds it: it is about to go on.",
-    VerdictKind.BY_TIME: "It goes on at {until} at the latest, if nobody does anything.",
-    VerdictKind.BY_PROGRESS: "It goes on by itself, but nobody can say when.",
-    VerdictKind.NEVER: "It never goes on unless somebody acts: {actions}.",
+    VerdictKind.OVER: "It has ended.",
+    VerdictKind.NOW: "Nothing is holding it: it is about to continue.",
+    VerdictKind.BY_TIME: "It continues by itself, at {until} at the latest.",
+    VerdictKind.BY_PROGRESS: "It continues by itself; the time is not known.",
+    VerdictKind.NEVER: "It does not continue until somebody acts: {actions}.",
 }
 """How each kind of verdict is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """When a Maintenance goes on if nobody does anything, or what somebody has to do."""
+    """When a Maintenance continues by itself, or what somebody has to do first."""
 
     kind: VerdictKind
     until: datetime | None = None
@@ -245,8 +252,6 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        return VERDICTS[self.kind].format(until=_say(self.until), actions="; ".join(self.actions))
-
-
-def _say(moment: datetime | None) -> str:
-    return "" if moment is None else say_moment(moment)
+        return VERDICTS[self.kind].format(
+            until=say_moment(self.until), actions="; ".join(self.actions)
+        )

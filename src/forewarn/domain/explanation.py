@@ -29,6 +29,7 @@ from forewarn.domain.precedence import (
 )
 from forewarn.domain.scenario import Intervention, ScenarioRun
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.wording import say_moment
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 
@@ -251,11 +252,11 @@ class Reason:
 
     @property
     def sentence(self) -> str:
-        until = _say_moment(self.until)
+        until = say_moment(self.until)
         return SENTENCES[self.kind].format(
             vms=", ".join(self.vms),
             events=", ".join(self.event_ids),
-            since=_say_moment(self.since),
+            since=say_moment(self.since),
             until=f"{_CLAUSES.get(self.kind, '')}{until}" if until else "",
             about=f": {self.about}" if self.about and self.kind in _REMARKS else self.about,
         )
@@ -512,7 +513,3 @@ def _shared(event: ScheduledEvent, other: ScheduledEvent) -> tuple[VmName, ...]:
 
 def _policy(event: ScheduledEvent, snapshot: Snapshot) -> Policy:
     return snapshot.topology.scopes[event.scope_id].policy
-
-
-def _say_moment(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} GMT"

@@ -8,9 +8,9 @@ _NAMED: Final = 8
 """How many names a sentence lists."""
 
 
-def say_moment(moment: datetime) -> str:
-    """Return *moment* as a person reads it."""
-    return f"{moment:%Y-%m-%d %H:%M:%S} GMT"
+def say_moment(moment: datetime | None) -> str:
+    """Return *moment* as a person reads it; nothing if there is none."""
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} GMT"
 
 
 def say_length(length: timedelta) -> str:
@@ -24,6 +24,13 @@ def say_names(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
     listed = ", ".join(names[:_NAMED])
     return f"{listed} and {more} more" if more > 0 else listed
+
+
+def say_count(names: Sequence[str], noun: str) -> str:
+    """Return the one name, or how many there are of *noun* with the first of them."""
+    if len(names) == 1:
+        return names[0]
+    return f"{count_of(len(names), noun)} ({say_names(names)})"
 
 
 def count_of(number: int, noun: str) -> str:
