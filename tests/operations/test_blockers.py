@@ -11,12 +11,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from forewarn.domain.reasons import ReasonKind
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.blockers import Blocker, BlockerKind, VerdictKind
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.explanation import ReasonKind
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus

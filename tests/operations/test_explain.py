@@ -1,9 +1,9 @@
 """Explaining an event from what the store has."""
 
 import pytest
+from forewarn.domain.reasons import ReasonKind
 
 from forewarn.domain.errors import UnknownEventError
-from forewarn.domain.explanation import ReasonKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.operations.context import Context

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from forewarn.domain.reasons import ReasonKind
 from structlog.testing import capture_logs
 
 from forewarn.clocks import VirtualClock
@@ -15,7 +16,6 @@ from forewarn.domain.arrivals import HostUnderWayError
 from forewarn.domain.course import Course
 from forewarn.domain.errors import MaintenanceOverError
 from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.explanation import ReasonKind
 from forewarn.domain.failures import Standing, StillUnderWayError, UnknownFailureError
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule

@@ -6,11 +6,11 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from forewarn.domain.reasons import ReasonKind
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.blockers import BlockerKind
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.explanation import ReasonKind
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.server_pause import ServerPause
 from forewarn.executors.simulated import SimulatedExecutor

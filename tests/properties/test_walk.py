@@ -11,6 +11,7 @@ from datetime import UTC, datetime, time, timedelta
 from enum import Enum, auto
 from itertools import count
 
+from forewarn.domain.reasons import Reason, ReasonKind
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -46,7 +47,7 @@ from forewarn.domain.event import (
     start,
     start_unannounced,
 )
-from forewarn.domain.explanation import Reason, ReasonKind, explain
+from forewarn.domain.explanation import explain
 from forewarn.domain.failures import find_failures, resolve
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_operation import HostPhase

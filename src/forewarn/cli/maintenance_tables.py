@@ -15,8 +15,8 @@ from forewarn.cli.place_tables import (
     say_not_done,
     status_lines,
 )
-from forewarn.domain.explanation import OF_HOST, ReasonKind
 from forewarn.domain.failures import Standing
+from forewarn.domain.reasons import OF_HOST, ReasonKind
 from forewarn.domain.wording import count_of
 from forewarn.operations.durations import format_duration
 

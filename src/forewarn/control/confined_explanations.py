@@ -8,8 +8,8 @@ from dataclasses import replace
 from forewarn.control.confined import confine_reading
 from forewarn.domain.access import Principal
 from forewarn.domain.blockers import NAMES_OTHERS, Blocker, BlockerKind, actions_for
-from forewarn.domain.explanation import OF_HOST, Reason, ReasonKind
 from forewarn.domain.names import ScopeId
+from forewarn.domain.reasons import OF_HOST, Reason, ReasonKind
 from forewarn.domain.standstill import Standstill
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event

@@ -8,7 +8,7 @@ from forewarn.control.caller import Viewing
 from forewarn.control.confined_explanations import explain_confined
 from forewarn.control.events import EventIdPath
 from forewarn.control.schemas import View
-from forewarn.domain.explanation import ReasonKind
+from forewarn.domain.reasons import ReasonKind
 from forewarn.protocol.vocabulary import EventStatus
 
 router = APIRouter(prefix="/events", tags=["events"])

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.brakes import Release
-from forewarn.domain.explanation import OF_HOST, ReasonKind
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
+from forewarn.domain.reasons import OF_HOST, ReasonKind
 from forewarn.domain.wording import say_count, say_moment, say_names
 from forewarn.protocol.vocabulary import EventId
 

@@ -7,10 +7,11 @@ from typing import Final
 from forewarn.domain.blockers import Blocker
 from forewarn.domain.brakes import Release
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.explanation import OF_HOST, Reason, ReasonKind, explain, explain_operation
+from forewarn.domain.explanation import explain, explain_operation
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance, own_events, own_operations
 from forewarn.domain.precedence import needing_somebody
+from forewarn.domain.reasons import OF_HOST, Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.wording import say_moment
 from forewarn.protocol.vocabulary import EventId, EventStatus

@@ -13,10 +13,10 @@ from forewarn.domain.blockers import Blocker, Verdict, VerdictKind, actions_for
 from forewarn.domain.blockers_ahead import Ahead, Interruption
 from forewarn.domain.blockers_in_flight import InFlight
 from forewarn.domain.brakes import Release
-from forewarn.domain.explanation import ReasonKind
 from forewarn.domain.failures import Standings
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import HostName, ScopeId
+from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.snapshot import Snapshot
 
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 
 from forewarn.domain.blockers_ahead import Interruption
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.explanation import Reason, explain
+from forewarn.domain.explanation import explain
 from forewarn.domain.failures import NOT_DONE
 from forewarn.domain.maintenance import Maintenance, MaintenanceStatus
+from forewarn.domain.reasons import Reason
 from forewarn.domain.standstill import Standstill, find_standstill
 from forewarn.domain.walk import status
 from forewarn.operations.context import Context

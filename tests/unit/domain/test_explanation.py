@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from forewarn.domain.reasons import OF_HOST, SENTENCES, Reason, ReasonKind
 
 from forewarn.domain.event import (
     Approval,
@@ -22,7 +23,7 @@ from forewarn.domain.event import (
     start,
     start_unannounced,
 )
-from forewarn.domain.explanation import OF_HOST, SENTENCES, Reason, ReasonKind, explain
+from forewarn.domain.explanation import explain
 from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome, end
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus

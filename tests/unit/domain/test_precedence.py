@@ -1,11 +1,13 @@
 from dataclasses import replace
 from datetime import datetime, time, timedelta
 
+from forewarn.domain.reasons import ReasonKind
+
 from forewarn.domain.actions import StartReason
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import next_deadline
 from forewarn.domain.event import Approval, Approver, ScheduledEvent, approve, start
-from forewarn.domain.explanation import ReasonKind, explain
+from forewarn.domain.explanation import explain
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, OperationId, VmName

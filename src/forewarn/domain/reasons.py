@@ -1,0 +1,223 @@
+"""What there is to say about an event, each in a sentence."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from forewarn.domain.names import VmName
+from forewarn.domain.wording import say_moment
+from forewarn.protocol.vocabulary import EventId
+
+
+class ReasonKind(StrEnum):
+    """What kind of thing there is to say about an event."""
+
+    SERVER_PAUSED = "server-paused"
+    APPROVAL_OF_ANY = "approval-of-any"
+    APPROVAL_OF_ALL = "approval-of-all"
+    APPROVAL_OF_LEADER = "approval-of-leader"
+    HOST_OPERATION = "host-operation"
+    HOST_OPERATION_BUSY = "host-operation-busy"
+    HOST_OPERATION_ELSEWHERE = "host-operation-elsewhere"
+    OTHER_EVENT = "other-event"
+    WINDOW = "window"
+    MAINTENANCE_ABORTED = "maintenance-aborted"
+    NOT_ASKED = "not-asked"
+    NOT_BEGUN = "not-begun"
+    OTHER_IMPACT = "other-impact"
+    RUNNING = "running"
+    BY_HAND = "by-hand"
+    UNKNOWN = "unknown"
+    HOST_GUESTS = "host-guests"
+    HOST_WORK = "host-work"
+    HOST_VERIFY = "host-verify"
+    HOST_RETURN = "host-return"
+    HOST_UNKNOWN = "host-unknown"
+    HOST_PAUSED = "host-paused"
+    OVERDUE = "overdue"
+    NOT_BEFORE = "not-before"
+    POSTPONABLE = "postponable"
+    ABOUT_TO_START = "about-to-start"
+    IMPACT_DONE = "impact-done"
+    IMPACT_FAILED = "impact-failed"
+    ABOUT_TO_COMPLETE = "about-to-complete"
+    AWAITED = "awaited"
+    OVERLAP = "overlap"
+    MAINTENANCE = "maintenance"
+    MAINTENANCE_PAUSED = "maintenance-paused"
+    SCENARIO = "scenario"
+    SCENARIO_STEP = "scenario-step"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+SENTENCES: Final[Mapping[ReasonKind, str]] = {
+    ReasonKind.SERVER_PAUSED: (
+        "The server has been paused by {about} since {since}, and begins nothing. "
+        "Let it continue with: forewarn resume"
+    ),
+    ReasonKind.APPROVAL_OF_ANY: "Nobody has approved it; the approval of one is enough ({vms}).",
+    ReasonKind.APPROVAL_OF_ALL: "Not approved by {vms}; each of its virtual machines has to.",
+    ReasonKind.APPROVAL_OF_LEADER: "Not approved by {vms}, whose approval is the one that counts.",
+    ReasonKind.HOST_OPERATION: (
+        "It starts together with {events} on {about}, which is not approved by {vms} "
+        "and waits until {until} at most."
+    ),
+    ReasonKind.HOST_OPERATION_BUSY: (
+        "It starts together with the other events on {about}, one of which waits for {events} "
+        "on {vms} to end."
+    ),
+    ReasonKind.HOST_OPERATION_ELSEWHERE: (
+        "It starts together with events of other scopes on {about}, which are not ready{until}."
+    ),
+    ReasonKind.OTHER_EVENT: (
+        "It waits for {events} on {vms} to end: a virtual machine has one impact at a time."
+    ),
+    ReasonKind.WINDOW: "It starts only inside the calendar of its maintenance{until}.",
+    ReasonKind.MAINTENANCE_ABORTED: "Its maintenance {about} was aborted; it is being withdrawn.",
+    ReasonKind.NOT_ASKED: "The executor has not been asked about {vms} since the server started.",
+    ReasonKind.NOT_BEGUN: "The impact on {vms} has not begun, though it started at {since}.",
+    ReasonKind.OTHER_IMPACT: "The impact on {vms} begins when that of {events} is over.",
+    ReasonKind.RUNNING: "The impact on {vms} has been running since {since}{about}{until}.",
+    ReasonKind.BY_HAND: (
+        "An operator has to carry it out on {vms}, since {since}, and then complete it, "
+        "with: forewarn event complete {events}"
+    ),
+    ReasonKind.UNKNOWN: (
+        "How far the impact on {vms} is cannot be found out{about}; it is never begun twice, "
+        "so it waits{until}."
+    ),
+    ReasonKind.HOST_GUESTS: (
+        "The work on {about} begins when every virtual machine there is out of the way; "
+        "it waits for {vms}."
+    ),
+    ReasonKind.HOST_WORK: "{about} is being worked on.",
+    ReasonKind.HOST_VERIFY: "{about} has to be back by {until}; it is checked until then.",
+    ReasonKind.HOST_RETURN: "The work on {about} is over; {vms} are being given back.",
+    ReasonKind.HOST_UNKNOWN: (
+        "The state of the work on {about} is unknown. It is never begun twice, so it waits{until}."
+    ),
+    ReasonKind.HOST_PAUSED: (
+        "Nothing further happens on {about}: the server has been paused since {since}. "
+        "Let it continue with: forewarn resume"
+    ),
+    ReasonKind.OVERDUE: (
+        "It has been overdue since {since}: it takes longer than was announced and is tolerated."
+    ),
+    ReasonKind.NOT_BEFORE: "It starts at {until} at the latest.",
+    ReasonKind.POSTPONABLE: "It may be postponed until {until}, and no further.",
+    ReasonKind.ABOUT_TO_START: "Nothing holds it: it is about to start.",
+    ReasonKind.IMPACT_DONE: "The impact on {vms} is over.",
+    ReasonKind.IMPACT_FAILED: "The impact on {vms} has failed{about}.",
+    ReasonKind.ABOUT_TO_COMPLETE: "Nothing holds it: it is about to complete.",
+    ReasonKind.AWAITED: "{events} waits for it to end on {vms}.",
+    ReasonKind.OVERLAP: (
+        "Beside it, {events} is in flight for {vms}, of another update domain ({about}) "
+        "of the same scope."
+    ),
+    ReasonKind.MAINTENANCE: "It is a step of maintenance {about}.",
+    ReasonKind.MAINTENANCE_PAUSED: (
+        "It is a step of maintenance {about}, which is paused: no other step follows it."
+    ),
+    ReasonKind.SCENARIO: "It is part of a run of scenario {about}.",
+    ReasonKind.SCENARIO_STEP: "It is part of a run of scenario {about} it at {until}.",
+    ReasonKind.SUCCEEDED: "It completed at {since} and succeeded{about}.",
+    ReasonKind.FAILED: "It completed at {since} and failed{about}.",
+    ReasonKind.CANCELED: "It was canceled at {since}{about}.",
+}
+"""How each kind is said; what is in braces is filled from the reason."""
+
+HOLDING: Final = frozenset(
+    {
+        ReasonKind.SERVER_PAUSED,
+        ReasonKind.APPROVAL_OF_ANY,
+        ReasonKind.APPROVAL_OF_ALL,
+        ReasonKind.APPROVAL_OF_LEADER,
+        ReasonKind.HOST_OPERATION,
+        ReasonKind.HOST_OPERATION_BUSY,
+        ReasonKind.HOST_OPERATION_ELSEWHERE,
+        ReasonKind.OTHER_EVENT,
+        ReasonKind.WINDOW,
+        ReasonKind.MAINTENANCE_ABORTED,
+        ReasonKind.NOT_ASKED,
+        ReasonKind.NOT_BEGUN,
+        ReasonKind.OTHER_IMPACT,
+        ReasonKind.RUNNING,
+        ReasonKind.BY_HAND,
+        ReasonKind.UNKNOWN,
+        ReasonKind.HOST_GUESTS,
+        ReasonKind.HOST_WORK,
+        ReasonKind.HOST_VERIFY,
+        ReasonKind.HOST_RETURN,
+        ReasonKind.HOST_UNKNOWN,
+        ReasonKind.HOST_PAUSED,
+    }
+)
+"""The kinds for which an event waits; the others are only good to know."""
+
+OF_HOST: Final = frozenset(
+    {
+        ReasonKind.HOST_GUESTS,
+        ReasonKind.HOST_WORK,
+        ReasonKind.HOST_VERIFY,
+        ReasonKind.HOST_RETURN,
+        ReasonKind.HOST_UNKNOWN,
+        ReasonKind.HOST_PAUSED,
+    }
+)
+"""The kinds that are about the host operation as a whole, so the same for all of its events."""
+
+# The kinds whose last word is a clause that may be missing, with how the clause begins.
+_CLAUSES: Final[Mapping[ReasonKind, str]] = {
+    ReasonKind.HOST_OPERATION_ELSEWHERE: " and wait for approval until ",
+    ReasonKind.WINDOW: ", next at ",
+    ReasonKind.RUNNING: "; the executor is asked again at ",
+    ReasonKind.UNKNOWN: " and asks again at ",
+    ReasonKind.HOST_UNKNOWN: " and asks again at ",
+}
+_REMARKS: Final = frozenset(
+    {
+        ReasonKind.RUNNING,
+        ReasonKind.UNKNOWN,
+        ReasonKind.IMPACT_FAILED,
+        ReasonKind.SUCCEEDED,
+        ReasonKind.FAILED,
+        ReasonKind.CANCELED,
+    }
+)
+"""The kinds in which what they are *about* is a remark that may be missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """One thing to know about an event: its kind, whom and what it concerns, and since when.
+
+    *until* is when it will be over at most, or looked at again. *about* is the name of the host,
+    maintenance, scenario or update domain, or the remark that somebody made.
+    """
+
+    kind: ReasonKind
+    vms: tuple[VmName, ...] = ()
+    event_ids: tuple[EventId, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    about: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the event waits for it."""
+        return self.kind in HOLDING
+
+    @property
+    def sentence(self) -> str:
+        until = say_moment(self.until)
+        return SENTENCES[self.kind].format(
+            vms=", ".join(self.vms),
+            events=", ".join(self.event_ids),
+            since=say_moment(self.since),
+            until=f"{_CLAUSES.get(self.kind, '')}{until}" if until else "",
+            about=f": {self.about}" if self.about and self.kind in _REMARKS else self.about,
+        )
