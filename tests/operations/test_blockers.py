@@ -11,7 +11,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from forewarn.domain.reasons import ReasonKind
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.blockers import Blocker, BlockerKind, VerdictKind
@@ -23,6 +22,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, MaintenanceStatus, pause
 from forewarn.domain.names import VmName
 from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor

@@ -1,11 +1,11 @@
 """Explaining an event from what the store has."""
 
 import pytest
-from forewarn.domain.reasons import ReasonKind
 
 from forewarn.domain.errors import UnknownEventError
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
+from forewarn.domain.reasons import ReasonKind
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.explain import explain_event

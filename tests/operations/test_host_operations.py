@@ -8,7 +8,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from forewarn.domain.reasons import ReasonKind
 from structlog.testing import capture_logs
 
 from forewarn.clocks import VirtualClock
@@ -23,6 +22,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
 from forewarn.domain.names import HostName, MaintenanceId
 from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standstill import Standstill
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.operations.context import Context, Rules

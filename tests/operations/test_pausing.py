@@ -6,12 +6,12 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from forewarn.domain.reasons import ReasonKind
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.blockers import BlockerKind
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.server_pause import ServerPause
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.operations.context import Context

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, time, timedelta
 from enum import Enum, auto
 from itertools import count
 
-from forewarn.domain.reasons import Reason, ReasonKind
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -65,6 +64,7 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
+from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.domain.recording import record
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standstill import find_standstill

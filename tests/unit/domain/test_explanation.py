@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from forewarn.domain.reasons import OF_HOST, SENTENCES, Reason, ReasonKind
 
 from forewarn.domain.event import (
     Approval,
@@ -37,6 +36,7 @@ from forewarn.domain.names import (
     VmName,
 )
 from forewarn.domain.policy import ApprovalPolicy, Policy
+from forewarn.domain.reasons import OF_HOST, SENTENCES, Reason, ReasonKind
 from forewarn.domain.scenario import Intervention, ScenarioRun
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology

@@ -1,8 +1,6 @@
 from dataclasses import replace
 from datetime import datetime, time, timedelta
 
-from forewarn.domain.reasons import ReasonKind
-
 from forewarn.domain.actions import StartReason
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import next_deadline
@@ -12,6 +10,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, OperationId, VmName
 from forewarn.domain.precedence import due_starts, needing_somebody
+from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import Topology
