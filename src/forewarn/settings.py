@@ -164,7 +164,7 @@ class Settings(BaseSettings):
         default=CONTROL_ADDRESS, description="Where operators connect: HOST:PORT."
     )
     control_certificate: Path | None = Field(
-        default=None, description="What the control API shows over TLS: a PEM file."
+        default=None, description="The TLS certificate of the control API: a PEM file."
     )
     control_key: Path | None = Field(
         default=None, description="The key of the control certificate: a PEM file."
@@ -182,22 +182,22 @@ class Settings(BaseSettings):
         description="Divide notice, soak, simulated impact and postponement by this.",
     )
     executor: ExecutorKind = Field(
-        default=ExecutorKind.MANUAL, description="Who carries maintenance out."
+        default=ExecutorKind.MANUAL, description="What carries out impacts."
     )
     executor_file: Path | None = Field(
         default=None,
-        description="A file that says which command or webhook carries what out.",
+        description="A file of commands and webhooks that carry out impacts.",
     )
     paused: bool = Field(
         default=False, description="Serve, but begin nothing until forewarn resume."
     )
     notice: NoticeMode = Field(
         default=NoticeMode.ALWAYS,
-        description="Whether user operations nobody polls for are announced.",
+        description="Whether to announce user operations that no client polls for.",
     )
     default_vm: str | None = Field(
         default=None,
-        description="Who a local caller is that does not say which virtual machine it is.",
+        description="The virtual machine that local callers are unless they name another.",
     )
     state_dir: Path | None = Field(
         default=None,
@@ -213,23 +213,19 @@ class Settings(BaseSettings):
     )
     document_retention: Annotated[str, AfterValidator(_check_duration)] = Field(
         default=format_duration(DOCUMENT_RETENTION),
-        description="How long it can be told what a virtual machine could read.",
+        description="How long served documents are kept for event seen.",
     )
     proxy_secret: str | None = Field(
         default=None, repr=False, min_length=1, description="The secret of the trusted proxies."
     )
     trusted_proxies: Annotated[tuple[_Network, ...], NoDecode, BeforeValidator(_split)] = Field(
-        default=(), description="Whose signed headers count: addresses or networks."
+        default=(), description="Proxies whose signed headers are trusted: addresses or networks."
     )
-    notifications: Path | None = Field(
-        default=None, description="A file that says who is told what becomes of events."
-    )
+    notifications: Path | None = Field(default=None, description="A file of notification targets.")
     overdue_after: Annotated[str, AfterValidator(_check_duration)] = Field(
         default="1h", description="How much longer than announced an event may take."
     )
-    gates: Path | None = Field(
-        default=None, description="A file that says what is asked between two steps."
-    )
+    gates: Path | None = Field(default=None, description="A file of gates to ask before each step.")
     migrate: bool = Field(default=True, description="Bring the database up to date at start.")
     log_format: LogFormat = Field(
         default=LogFormat.CONSOLE, description="How log lines are written."

@@ -62,7 +62,7 @@ def test_audit_tells_who_did_what_from_where(run: Run) -> None:
     assert shown(run("audit", "--who", "deploy")) == table("""
         AT                    WHO     WHERE      ACTION      SUBJECT  OUTCOME  DETAIL
         2026-01-05 08:00:00Z  deploy  127.0.0.1  vm restart  solo     done
-        2026-01-05 08:00:00Z  deploy  127.0.0.1  vm remove   solo     refused  Forbidden: This needs the role admin, and deploy is operator.
+        2026-01-05 08:00:00Z  deploy  127.0.0.1  vm remove   solo     refused  Forbidden: This needs the role admin; deploy has the role operator.
         """)  # noqa: E501
     (entry,) = json.loads(shown(run("audit", "--action", "vm remove", "-o", "json")))["audit"]
     assert (entry["who"], entry["outcome"]) == ("deploy", "refused")
@@ -76,7 +76,7 @@ def test_audit_tells_who_did_what_from_where(run: Run) -> None:
         ("vm remove solo", 4, "This needs the role admin", "token create NAME --role admin"),
         ("token list", 4, "This needs the role admin", "token create NAME --role admin"),
         ("vm show solo", 3, "no virtual machine called 'solo'", "forewarn vm list"),
-        ("maintenance start --type Freeze --host kvm-0", 4, "also touch db-0", "vm list"),
+        ("maintenance start --type Freeze --host kvm-0", 4, "also affect db-0", "vm list"),
     ],
 )
 def test_what_a_token_may_not_is_refused_with_a_hint(
@@ -109,11 +109,11 @@ def test_token_that_was_revoked_is_said_to_be(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "line", "hint"),
     [
-        ("token revoke nobody", 3, "no token called 'nobody'", "forewarn token list"),
+        ("token revoke nobody", 3, "no active token called 'nobody'", "forewarn token list"),
         ("token create taken --role viewer", 4, "'taken' already", "token revoke taken"),
         ("token create admin --role viewer", 4, "the server uses itself", "token create --help"),
         ("token create x --role viewer --scope no", 3, "called 'no'", "forewarn fleet show"),
-        ("audit --since yesterday", 4, "is no moment; write 14:05, 10m ago", ""),
+        ("audit --since yesterday", 4, "is not a valid time; write 14:05, 10m ago", ""),
     ],
 )
 def test_token_that_cannot_be_is_refused_with_a_hint(

@@ -133,7 +133,7 @@ TOLD = (
     "fleet.toml:5: This virtual machine has no name.\n"
     "fleet.toml:10: a belongs to availability-set/wbe, which is not declared.\n"
     "fleet.toml:11: The address '10.0.0.999' of a is not an IP address.\n"
-    "fleet.toml:14: There is more than one virtual machine called 'a'; case does not count.\n"
+    "fleet.toml:14: More than one virtual machine is called 'a'; names are not case-sensitive.\n"
     "fleet.toml:16: A has update domain 9, but there are only 0 to 4.\n"
 )
 

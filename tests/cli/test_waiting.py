@@ -1,4 +1,4 @@
-"""--wait: until it has ended, until --timeout, or until Ctrl-C; it goes on all the same."""
+"""--wait: until it has ended, until --timeout, or until Ctrl-C; the work continues."""
 
 import json
 import os
@@ -20,7 +20,7 @@ FOREWARN = Path(sys.executable).with_name("forewarn")
 TIMEOUT = 30
 FIRST = "00000000-0000-4000-8000-000000000003"
 STANDS = (
-    "The clock is virtual and stands still; let it pass, in another terminal, "
+    "The clock is virtual and stands still; advance it in another terminal "
     "with: forewarn clock advance 15m"
 )
 CREATE = ("event", "create", "--type", "Reboot", "--resource", "solo")
@@ -78,7 +78,7 @@ def test_wait_gives_up_and_the_event_goes_on(run: Run) -> None:
     assert (result.exit_code, result.stdout) == (5, "")
     assert result.stderr.splitlines()[1:] == [
         STANDS,
-        "forewarn: It has not ended within 1s; it goes on.",
+        "forewarn: It has not ended within 1s; it is still running.",
         f"  try: forewarn event explain {FIRST}",
     ]
     assert FIRST in run("event", "list").stdout
@@ -153,6 +153,9 @@ def test_interrupt_detaches_and_cancels_nothing(run: Run, environment: dict[str,
         assert said.readline() == f"{STANDS}\n"
         process.send_signal(signal.SIGINT)
 
-        assert said.read() == f"forewarn: It goes on.\n  try: forewarn event explain {FIRST}\n"
+        assert said.read() == (
+            "forewarn: Stopped waiting; it is still running.\n"
+            f"  try: forewarn event explain {FIRST}\n"
+        )
     assert process.wait(TIMEOUT) == 130
     assert "Scheduled" in run("event", "list").stdout

@@ -192,7 +192,7 @@ def test_machine_that_is_not_in_the_fleet_is_refused(netns: Netns, tmp_path: Pat
     [
         (("--clock", "virtual", "--speed", "60"), "speed cannot be used with clock virtual"),
         (("--speed", "2000000"), "--speed"),
-        (("--vm", "\N{GRINNING FACE}"), "--vm: '\N{GRINNING FACE}' is no name"),
+        (("--vm", "\N{GRINNING FACE}"), "--vm: '\N{GRINNING FACE}' is not a valid name"),
     ],
 )
 def test_wrong_flag_is_named(netns: Netns, flags: tuple[str, ...], problem: str) -> None:

@@ -203,7 +203,8 @@ def test_interrupted_command_leaves_the_run_going(start_server: ServerMaker) -> 
 
     assert run.returncode == 130
     assert said == (
-        f"forewarn: The run goes on.\n  stop it with: forewarn scenario stop {run_id}\n"
+        "forewarn: Stopped watching; the run is still under way.\n"
+        f"  stop it with: forewarn scenario stop {run_id}\n"
     )
     assert server.command("scenario", "status", run_id)["status"] == "running"
     stopped = server.command("scenario", "stop", run_id)

@@ -112,7 +112,7 @@ def test_operator_comes_over_tls(make_server: ServerMaker, make_pair: Callable[.
     assert untrusted.returncode == 6
     assert "shows a certificate that is not trusted here" in untrusted.stderr
     assert "--ca-file FILE" in untrusted.stderr
-    assert (wrong.returncode, "is no file of certificates" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "is not a file of certificates" in wrong.stderr) == (2, True)
     assert unencrypted.returncode != 0
     assert server.stop() == 0, server.said()
 
@@ -142,12 +142,12 @@ def test_certificate_that_cannot_be_used_is_refused(
     for certificate, key, sentence in (
         (tmp_path / "none.pem", good.key, "none.pem cannot be read: No such file or directory"),
         (good.certificate, tmp_path, "control_key: "),
-        (text, good.key, "is no PEM file"),
+        (text, good.key, "is not a PEM file"),
         (good.certificate, other.key, "does not belong to the certificate"),
         (expired.certificate, expired.key, "has expired; renew it"),
         (early.certificate, early.key, "is not valid yet"),
         (good.certificate, locked, "is encrypted"),
-        (broken, good.key, "are no certificate and key"),
+        (broken, good.key, "cannot be used"),
     ):
         assert sentence in _refused(make_server, certificate, key)
 

@@ -228,7 +228,7 @@ def test_script_of_a_server_that_was_killed_before_starting_it_is_never_run(
     executor.begin(EVENT, WEB_0, epoch=2)
 
     assert impact.status is ImpactStatus.UNKNOWN
-    assert impact.reason.startswith("it was begun, and whoever ran it went down")
+    assert impact.reason.startswith("it was begun, but the process running it stopped")
     assert impact.ask_again_at is None, "nothing will be known by asking"
     assert executor.inquire(*KEY) == impact
     time.sleep(0.5)
@@ -404,6 +404,6 @@ def test_script_that_waits_for_a_place_is_not_begun_during_a_pause(tmp_path: Pat
     wait_for(executor, is_over)
     other = (EVENT.event_id, WEB_1)
 
-    assert executor.inquire(*other).reason == "it waits, as the server is paused"
+    assert executor.inquire(*other).reason == "it waits because the server is paused"
     paused.clear()
     assert wait_for(executor, is_over, other).status is ImpactStatus.DONE

@@ -126,10 +126,10 @@ def test_target_that_never_tells_fails_in_time(tmp_path: Path, target: OrderTarg
     worker.begin(WORK, epoch=1)
     running = ask_until(lambda: worker.inquire(WORK), lambda impact: bool(impact.reason))
 
-    untold = "the target names no place to ask, so its end will not be known"
+    untold = "the target gave no status URL, so its result will not be known"
     assert (running.status, running.reason) == (ImpactStatus.RUNNING, untold)
     with closing(worker):
-        assert wait_for_end(worker).reason == f"no end was reported within 1s: {untold}"
+        assert wait_for_end(worker).reason == f"no result was reported within 1s: {untold}"
 
 
 def test_target_that_has_forgotten_the_task_is_never_told_again(
@@ -163,8 +163,8 @@ def test_script_whose_attendant_is_killed_has_an_end_that_nobody_knows(tmp_path:
 
     impact = ask_until(lambda: worker.inquire(WORK), is_unknown)
     worker.close()
-    assert impact.reason.startswith("it was begun, and whoever ran it went down")
-    assert impact.reason.endswith("look at the host, then skip it")
+    assert impact.reason.startswith("it was begun, but the process running it stopped")
+    assert impact.reason.endswith("check the host, then skip it")
     assert impact.needs_somebody
 
 

@@ -127,7 +127,7 @@ def test_target_that_is_down_is_tried_until_it_takes_the_order(
     trouble = wait_for(executor, is_unknown)
     wait_for(executor, lambda impact: impact.reason == "working")
 
-    assert trouble.reason.startswith("the target has not taken it yet: ")
+    assert trouble.reason.startswith("the target has not accepted it yet: ")
     assert [asked.method for asked in target.asked].count("POST") == 4
     assert target.deeds == [KEY]
 
@@ -151,10 +151,12 @@ def test_nobody_there_is_tried_until_time_is_out(tmp_path: Path) -> None:
         impact = wait_for(executor, is_over)
         executor.close()
 
-    assert trouble.reason.startswith("the target has not taken it yet: there is no way to it: ")
+    assert trouble.reason.startswith("the target has not accepted it yet: the request failed: ")
     assert trouble.ask_again_at is not None
     assert impact.status is ImpactStatus.FAILED
-    assert impact.reason.startswith("it was not taken within 1s: the target has not taken it yet")
+    assert impact.reason.startswith(
+        "it was not accepted within 1s: the target has not accepted it yet"
+    )
     assert "T0KEN" not in trouble.reason + impact.reason
 
 
@@ -165,7 +167,7 @@ def test_order_that_is_refused_has_failed(target: OrderTarget, make: Maker, code
     impact = wait_for(begin(make()), is_over)
 
     assert impact.status is ImpactStatus.FAILED
-    assert impact.reason.startswith(f"the target refuses it: {code} ")
+    assert impact.reason.startswith(f"the target rejected it: {code} ")
     assert len(target.asked) == 1
 
 
@@ -178,7 +180,7 @@ def test_target_that_hangs_fails_in_time_and_what_it_says_later_is_ignored(
     impact = wait_for(executor, is_over)
     target.end(WEB_0, "done")
 
-    reason = "no end was reported within 1s: working"
+    reason = "no result was reported within 1s: working"
     assert impact == Impact(status=ImpactStatus.FAILED, reason=reason)
     assert executor.inquire(*KEY) == impact
     assert make().inquire(*KEY) == impact, "also after a restart"
@@ -191,7 +193,7 @@ def test_request_that_hangs_is_given_up_and_tried_again(target: OrderTarget, mak
     trouble = wait_for(executor, is_unknown)
     target.delay = 0.0
 
-    assert trouble.reason == "the target has not taken it yet: it does not answer in time"
+    assert trouble.reason == "the target has not accepted it yet: it does not answer in time"
     wait_for(executor, lambda impact: impact.reason == "working")
     assert target.deeds == [KEY], "the target has seen it before"
 
@@ -208,9 +210,9 @@ def test_target_that_drips_is_given_up_in_time(tmp_path: Path, part: str) -> Non
     said = {
         "headers": (
             ImpactStatus.UNKNOWN,
-            "the target has not taken it yet: it does not answer in time",
+            "the target has not accepted it yet: it does not answer in time",
         ),
-        "body": (ImpactStatus.RUNNING, "its end is told by completing the event"),
+        "body": (ImpactStatus.RUNNING, "complete the event when it has ended"),
     }
     assert (impact.status, impact.reason) == said[part]
 
@@ -309,7 +311,9 @@ def test_nonsense_is_not_believed(target: OrderTarget, make: Maker, nonsense: Re
     target.on_get = lambda _: nonsense
     impact = wait_for(executor, is_unknown)
 
-    assert impact.reason.startswith(("the target answers what", "the target does not tell: "))
+    assert impact.reason.startswith(
+        ("the target answers what", "the target did not report its status: ")
+    )
     assert impact.ask_again_at is not None
     target.on_get = lambda _: None
     target.end(WEB_0, "done")
@@ -345,7 +349,7 @@ def test_order_is_taken_by_an_answer_in_words(
     running = wait_for(begin(make()), lambda impact: bool(impact.reason))
 
     assert running.status is ImpactStatus.RUNNING
-    assert running.reason == "its end is told by completing the event"
+    assert running.reason == "complete the event when it has ended"
 
 
 @pytest.mark.parametrize("location", ["", "http://127.0.0.1:1/status", "http://[", "\x7f"])
@@ -358,7 +362,7 @@ def test_target_that_names_no_place_of_its_own_tells_the_end_by_completing_the_e
     running = wait_for(executor, lambda impact: bool(impact.reason))
 
     assert running.status is ImpactStatus.RUNNING
-    assert running.reason == "its end is told by completing the event"
+    assert running.reason == "complete the event when it has ended"
     assert wait_for(executor, is_over).status is ImpactStatus.FAILED
     assert len(target.asked) == 1
 
@@ -400,7 +404,7 @@ def test_target_that_is_no_longer_in_the_file_is_not_asked(make: Maker) -> None:
     impact = make(url="http://127.0.0.1:1/orders").inquire(*KEY)
 
     assert impact.status is ImpactStatus.UNKNOWN
-    assert impact.reason == "the target that took it is no longer in the file of executors"
+    assert impact.reason == "the target that accepted it is no longer in the executor file"
 
 
 def test_event_that_no_webhook_is_meant_for_fails(target: OrderTarget, make: Maker) -> None:
@@ -435,10 +439,10 @@ def test_order_that_its_target_has_not_taken_is_not_sent_again_during_a_pause(
     begin(executor)
     wait_for(executor, lambda impact: impact.status is ImpactStatus.UNKNOWN)
     paused.set()
-    wait_for(executor, lambda impact: impact.reason == "it waits, as the server is paused")
+    wait_for(executor, lambda impact: impact.reason == "it waits because the server is paused")
     asked = len(target.asked)
 
-    assert executor.inquire(*KEY).reason == "it waits, as the server is paused"
+    assert executor.inquire(*KEY).reason == "it waits because the server is paused"
     assert len(target.asked) == asked
     paused.clear()
     target.on_post = lambda _: None

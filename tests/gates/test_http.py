@@ -64,7 +64,7 @@ def test_nobody_there_is_shut(question: Question, nowhere: str) -> None:
     verdict = ask(question, nowhere)
 
     assert not verdict.is_open
-    assert verdict.output.startswith("There is no way to it: [Errno 111] ")
+    assert verdict.output.startswith("The request failed: [Errno 111] ")
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
@@ -80,7 +80,7 @@ def test_silence_and_drops_are_shut_at_the_time_out(
     verdict = ask(question, site.url, seconds=0.5)
 
     assert not verdict.is_open
-    assert verdict.output == "There is no answer within 0.5 seconds."
+    assert verdict.output == "No answer within 0.5 seconds."
     assert time.monotonic() - begun < SOON
 
 

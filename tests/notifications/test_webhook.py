@@ -95,7 +95,7 @@ def test_connection_is_kept(receiver: Receiver, notifier: Notifier, message: Not
             False,
             20,
         ),
-        (None, "There is no way to it: ", False, 0),
+        (None, "The request failed: ", False, 0),
     ],
 )
 def test_answer_decides_what_comes_next(  # noqa: PLR0913 - a row of the table
@@ -227,7 +227,7 @@ def test_header_that_cannot_be_sent_is_not_repeated(
     delivery = way.deliver(message, now=NOW)
     way.close()
 
-    assert delivery.answer == "There is no way to it: LocalProtocolError."
+    assert delivery.answer == "The request failed: LocalProtocolError."
 
 
 def test_template_writes_the_body(message: Notification) -> None:

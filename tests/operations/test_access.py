@@ -112,7 +112,7 @@ def test_token_ends_in_real_time(fleet: Store, operator: Context) -> None:
     create(fleet, operator, replace(DEPLOY, expires_at=ends))
 
     assert find(fleet, operator.at) is not None
-    with pytest.raises(TokenExpiredError, match="deploy has expired on 2026-01-05 08:00:01 GMT"):
+    with pytest.raises(TokenExpiredError, match="deploy expired on 2026-01-05 08:00:01 GMT"):
         find(fleet, ends)
 
 

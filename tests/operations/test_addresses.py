@@ -23,5 +23,5 @@ def test_address_is_read(text: str, address: TcpAddress | UnixAddress) -> None:
 
 @pytest.mark.parametrize("text", ["", "unix:", "::1:80", "[::1]", "h", ":80", "h:", "h:x", "h/:1"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no address"):
+    with pytest.raises(ValueError, match="is not a valid address"):
         parse_address(text)

@@ -32,7 +32,7 @@ def test_duration_is_read_as_people_type_it(text: str, duration: timedelta) -> N
 
 @pytest.mark.parametrize("text", ["", "15", "m", "-5m", "1.5h", "5 m", "٣m", "9" * 10 + "d"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(DurationError, match="is no duration"):
+    with pytest.raises(DurationError, match="is not a valid duration"):
         parse_duration(text)
 
 
@@ -80,7 +80,7 @@ VM = '[[virtual_machine]]\nname = "a"\n'
         (VM + "addresses = [1]", "a list of strings"),
         (VM + "tags = { x = 1 }", "strings as values"),
         (VM + "approval = 'some'", "one of any, all, leader"),
-        (VM + "postpone_until = 'soon'", "postpone_until of a: 'soon' is no duration"),
+        (VM + "postpone_until = 'soon'", "postpone_until of a: 'soon' is not a valid duration"),
         (VM + "scale_set = 's'\ncloud_service = 'c'", "only be in one of"),
         (VM + "placement_group = 'p'\navailability_set = 's'", "is in no scale set"),
         (VM + "role = 'Front'\ncloud_service = 'c'", "call it Front_IN_NUMBER"),

@@ -62,16 +62,14 @@ def test_machines_nobody_polls_for_are_said(fleet: Store, operator: Context) -> 
     made = plan(fleet, operator)
 
     assert made.unpolled == ("web-1",)
-    assert summarise(made)[-1] == (
-        "Nobody has polled for 24 hours on 1 of 2 virtual machines: web-1."
-    )
+    assert summarise(made)[-1] == ("No polls in 24 hours from 1 of 2 virtual machines: web-1.")
 
 
 def test_scope_that_is_busy_is_said(fleet: Store, operator: Context) -> None:
     order = EventOrder(event_type=EventType.FREEZE, resources=("web-1",))
     fleet.write(lambda tx: create_events(tx, operator, order))
 
-    assert "Something is in flight in availability-set/web" in plan(fleet, operator).remarks[-1]
+    assert "Events are in flight in availability-set/web" in plan(fleet, operator).remarks[-1]
 
 
 def live(store: Store, context: Context, event_type: EventType, minutes: int) -> None:

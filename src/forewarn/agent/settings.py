@@ -146,7 +146,7 @@ def _read_table(table: object, keys: Mapping[str, _Key]) -> dict[str, Any]:
     found = {}
     for key, value in table.items():
         if key not in keys:
-            raise _FlawError(f"there is no such key; there are {', '.join(keys)}.", key)
+            raise _FlawError(f"unknown key; known keys: {', '.join(keys)}.", key)
         name, read = keys[key]
         try:
             found[name] = read(value)
@@ -212,7 +212,7 @@ def _read_words(words: Iterable[str]) -> Callable[[object], tuple[str, ...]]:
         given = _read_some_texts(value)
         for word in given:
             if word.lower() not in allowed:
-                raise _FlawError(f"{word!r} is none of {', '.join(allowed.values())}.")
+                raise _FlawError(f"{word!r} is not one of {', '.join(allowed.values())}.")
         return tuple(allowed[word.lower()] for word in given)
 
     return read

@@ -110,7 +110,7 @@ def check_folder(folder: Path) -> None:
     """Raise StateError if no agent could keep its state in *folder*, and change nothing there."""
     nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not nearest.is_dir():
-        raise _unusable(folder, f"{nearest} is no folder")
+        raise _unusable(folder, f"{nearest} is not a folder")
     for path in (nearest, folder / "lock"):
         if os.path.lexists(path) and not os.access(path, os.W_OK):
             raise _unusable(folder, f"{path} cannot be written to")

@@ -124,5 +124,5 @@ class _HostWorker:
     def _unknown(self) -> Impact:
         if self._workforce.problem:
             return self._workforce.unknown()
-        reason = "the executor file has no [[host_work]] any more for the host"
+        reason = "the executor file no longer has [[host_work]] for the host"
         return Impact(status=ImpactStatus.UNKNOWN, reason=reason)

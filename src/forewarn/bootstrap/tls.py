@@ -56,7 +56,7 @@ def _check_readable(setting: str, path: Path) -> None:
     except OSError as error:
         raise StartError(f"{setting}: {path} cannot be read: {error.strerror}.") from error
     if b"-----BEGIN" not in text:
-        raise StartError(f"{setting}: {path} is no PEM file.")
+        raise StartError(f"{setting}: {path} is not a PEM file.")
 
 
 def _explain(certificate: Path, key: Path, error: ssl.SSLError) -> str:
@@ -64,7 +64,7 @@ def _explain(certificate: Path, key: Path, error: ssl.SSLError) -> str:
         return f"The key {key} does not belong to the certificate {certificate}."
     if "ENCRYPTED" in key.read_text(encoding="ascii", errors="replace"):
         return f"The key {key} is encrypted; give one without a password that only we can read."
-    return f"{certificate} and {key} are no certificate and key: {error.reason or error}."
+    return f"{certificate} and {key} cannot be used: {error.reason or error}."
 
 
 def _trusting(certificate: Path) -> ssl.SSLContext:

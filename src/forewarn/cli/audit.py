@@ -21,15 +21,19 @@ _COLUMNS: Final[Columns] = {
 def audit(
     session: Session,
     *,
-    who: Annotated[str | None, typer.Option(metavar="NAME", help="Only what they did.")] = None,
+    who: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only actions by this caller.")
+    ] = None,
     action: Annotated[
-        str | None, typer.Option(metavar="ACTION", help="Only this, such as 'event approve'.")
+        str | None,
+        typer.Option(metavar="ACTION", help="Only this action, such as 'event approve'."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From then on: 2026-01-05T08:15:00Z.")
+        str | None,
+        typer.Option(metavar="TIME", help="Since this time, such as 2026-01-05T08:15:00Z."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Only the newest, this many.")
+        int | None, typer.Option(min=1, max=10_000, help="At most this many, the newest.")
     ] = None,
 ) -> None:
     """List who did what, from where, and who was refused.

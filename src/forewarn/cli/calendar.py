@@ -14,7 +14,7 @@ def calendar(
         str | None, typer.Option(metavar="NAME", help="Only events of this scope.")
     ] = None,
 ) -> None:
-    """Print what is planned as an iCalendar.
+    """Print planned maintenance as an iCalendar.
 
     Example: forewarn calendar --scope web
     """

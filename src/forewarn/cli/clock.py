@@ -9,7 +9,7 @@ from forewarn.cli.output import Row, print_fields, time_of
 from forewarn.cli.session import Session, command, noun
 from forewarn.operations.durations import DurationError, parse_duration
 
-app = noun("clock", "See maintenance time, or let it pass.")
+app = noun("clock", "Show maintenance time, or advance it.")
 
 
 @command(app, "show")

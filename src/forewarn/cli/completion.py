@@ -22,9 +22,9 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Which shell.")],
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell.")],
 ) -> None:
-    """Print what makes a shell complete commands, and names that the server knows.
+    """Print a script that makes a shell complete commands and names.
 
     \b
     Put this into ~/.bashrc:  source <(forewarn completion bash)

@@ -15,7 +15,7 @@ from forewarn.cli.session import noun
 from forewarn.cli.settings import find_cli_origins, find_control_url, load_cli_settings
 from forewarn.settings import CONFIG_FILE, Origin, find_origins, load_settings
 
-app = noun("config", "See what is set, and where that is from.")
+app = noun("config", "Show settings, and where they come from.")
 
 _MASK: Final = "********"
 _COLUMNS: Final[Columns] = {
@@ -39,13 +39,13 @@ class SettingView:
 
 @app.callback()
 def _group() -> None:
-    """See what is set, and where that is from."""
+    """Show settings, and where they come from."""
 
 
 def show(
     *,
     effective: Annotated[
-        bool, typer.Option("--effective", help="Also what is not set, with its default.")
+        bool, typer.Option("--effective", help="Include settings that have their default.")
     ] = False,
     output: OutputOption = Output.TABLE,
     config: Path | None = None,

@@ -16,7 +16,7 @@ app = noun("db", "Back up, check, restore and upgrade the database.")
 
 DatabaseOption = Annotated[str | None, typer.Option(metavar="URL", help="sqlite:///PATH.")]
 ConfigOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Settings; else forewarn.toml.")
+    Path | None, typer.Option(metavar="FILE", help="Settings file (default: forewarn.toml).")
 ]
 
 
@@ -27,7 +27,7 @@ def _group() -> None:
 
 @app.command("backup")
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The copy to make.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write.")],
     *,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace FILE if it exists.")

@@ -39,7 +39,7 @@ def demo(
     ] = 60,
     keep: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep the database, the fleet and the token there."),
+        typer.Option(metavar="DIR", help="Directory for database, fleet and token."),
     ] = None,
 ) -> None:
     """Watch a roll-out go through a fleet that polls, drains and approves.

@@ -22,13 +22,13 @@ def doctor(
     session: Session,
     *,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings; else forewarn.toml.")
+        Path | None, typer.Option(metavar="FILE", help="Settings file (default: forewarn.toml).")
     ] = None,
     remote: Annotated[
         bool, typer.Option("--remote", help="Only the server, not this machine.")
     ] = False,
 ) -> None:
-    """Look for what keeps a server from working, and say what to do.
+    """Find what keeps a server from working, and how to fix it.
 
     It looks at the settings, files, disk, database and addresses of this machine, and
     at the server that answers. It changes nothing, and fails if anything has failed.

@@ -36,13 +36,16 @@ _CANNOT_RUN: Final = 127
 
 @app.command("netns")
 def netns(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="What to run.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND…", help="The command to run.")
+    ],
     *,
     vm: Annotated[
         str, typer.Option(metavar="NAME", help="Which virtual machine the command is in.")
     ] = "vm-0",
     fleet: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A fleet; else there is only that machine.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Fleet file (default: only that virtual machine)."),
     ] = None,
     clock: Annotated[ClockKind, typer.Option(help="How maintenance time passes.")] = ClockKind.REAL,
     speed: Annotated[

@@ -151,7 +151,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        message = f"{question} Nobody is there to ask."
+        message = f"{question} Cannot ask without a terminal."
         raise CommandError(message, code=ExitCode.USAGE, hint="add --yes if you mean it")
     if not typer.confirm(question, err=True):
         raise CommandError("Nothing was done.", code=ExitCode.FAILED)

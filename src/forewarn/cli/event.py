@@ -31,21 +31,21 @@ from forewarn.protocol.vocabulary import EventStatus, EventType
 
 T = TypeVar("T")
 
-app = noun("event", "Announce events, follow them, and change their course.")
+app = noun("event", "Announce, follow and change events.")
 
 EventIdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The EventId.", autocompletion=event_ids)
 ]
 NotBefore = Annotated[
     str | None,
-    typer.Option(metavar="20m|TIME", help="From now on, or a time like 2026-01-05T08:15:00Z."),
+    typer.Option(metavar="20m|TIME", help="Time from now, or such as 2026-01-05T08:15:00Z."),
 ]
 TypeOption = Annotated[
     EventType,
     typer.Option("--type", case_sensitive=False, metavar="TYPE", help=f"{', '.join(EventType)}."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the history.")]
 Vm = Annotated[
     str | None,
     typer.Option("--vm", metavar="NAME", help="Only its events.", autocompletion=vm_names),
@@ -53,7 +53,9 @@ Vm = Annotated[
 Scope = Annotated[
     str | None, typer.Option(metavar="NAME", help="Only of this set, service or scale set.")
 ]
-Limit = Annotated[int | None, typer.Option(min=1, max=10_000, help="Only the newest, this many.")]
+Limit = Annotated[
+    int | None, typer.Option(min=1, max=10_000, help="At most this many, the newest.")
+]
 
 _HISTORY: Final[Columns] = {
     "EVENT ID": "event_id",
@@ -88,15 +90,19 @@ def create(  # noqa: PLR0913 - one for each flag
     resource: Annotated[
         list[str],
         typer.Option(
-            metavar="VM", help="To which virtual machine; repeat it.", autocompletion=vm_names
+            metavar="VM", help="Affected virtual machine; repeatable.", autocompletion=vm_names
         ),
     ],
     not_before: NotBefore = None,
     duration: Annotated[
         int | None, typer.Option(min=0, metavar="S", help="How long it takes, in seconds.")
     ] = None,
-    description: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
-    started: Annotated[bool, typer.Option("--started", help="It has begun: no notice.")] = False,
+    description: Annotated[
+        str, typer.Option(metavar="TEXT", help="Description that virtual machines see.")
+    ] = "",
+    started: Annotated[
+        bool, typer.Option("--started", help="Start it at once, without notice.")
+    ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
     wait: Wait = False,
@@ -138,7 +144,7 @@ def list_some(
         typer.Option(
             case_sensitive=False,
             metavar="STATUS",
-            help="Scheduled and Started unless given; repeat it.",
+            help="EventStatus (default: Scheduled and Started); repeatable.",
         ),
     ] = None,
     vm: Vm = None,
@@ -165,9 +171,11 @@ def history(  # noqa: PLR0913 - one for each flag
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Ended at 14:05, '2h ago' or a time, or later."),
+        typer.Option(metavar="TIME", help="Ended since 14:05, '2h ago' or another time."),
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Ended before that.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Ended before this time.")
+    ] = None,
     limit: Limit = None,
 ) -> None:
     """List the events that have ended: Completed, with what came of it, or Canceled.
@@ -207,7 +215,7 @@ def watch(
     ] = None,
     after: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="From the line after this one on; 0 is all."),
+        typer.Option(min=0, metavar="N", help="Continue after this line; 0 for all."),
     ] = None,
 ) -> None:
     """Print what happens to events, a line each, until Ctrl-C; across restarts of the server.
@@ -228,14 +236,21 @@ def seen(
     *,
     vm: Annotated[
         str,
-        typer.Option("--vm", metavar="NAME", help="Who could read it.", autocompletion=vm_names),
+        typer.Option(
+            "--vm",
+            metavar="NAME",
+            help="The virtual machine that could read it.",
+            autocompletion=vm_names,
+        ),
     ],
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="14:05 (GMT, today), '10m ago' or a time; else now."),
+        typer.Option(
+            metavar="TIME", help="14:05 (GMT, today), '10m ago' or a time (default: now)."
+        ),
     ] = None,
     api_version: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="The newest unless given.")
+        str | None, typer.Option(metavar="VERSION", help="The api-version (default: the newest).")
     ] = None,
 ) -> None:
     """Print the exact document that a virtual machine could read at a moment.
@@ -255,7 +270,7 @@ def approve(
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> None:
-    """Approve for everybody; it starts as soon as it may.
+    """Approve an event for all its virtual machines.
 
     Example: forewarn event approve 602D9444-D2CD-49C7-8624-8643E7171297
     """
@@ -270,11 +285,11 @@ def postpone(
     *,
     not_before: Annotated[
         str,
-        typer.Option(metavar="20m|TIME", help="From now on, or a time like 2026-01-05T08:15:00Z."),
+        typer.Option(metavar="20m|TIME", help="Time from now, or such as 2026-01-05T08:15:00Z."),
     ],
     dry_run: DryRun = False,
 ) -> None:
-    """Move to a later time, as far as the policy of its scope allows.
+    """Move an event to a later time, within the policy of its scope.
 
     Example: forewarn event postpone 602D9444-D2CD-49C7-8624-8643E7171297 --not-before 1h
     """
@@ -291,11 +306,11 @@ def start(
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> None:
-    """Start now, past approvals, NotBefore and host operation.
+    """Start an event now, past approvals, NotBefore and host operation.
 
     Example: forewarn event start 602D9444-D2CD-49C7-8624-8643E7171297 --yes
     """
-    confirm(f"Start {event_id} now, whoever is not ready?", yes=yes or dry_run)
+    confirm(f"Start {event_id} now, without waiting for approvals?", yes=yes or dry_run)
     event = session.post("events", event_id, "start", dry_run=dry_run)
     show_begun(session, event, dry_run=dry_run, wait=wait, timeout=timeout)
 
@@ -307,8 +322,8 @@ def complete(
         str | None, typer.Argument(metavar="ID", help="The EventId.", autocompletion=event_ids)
     ] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="Every Started event.")] = False,
-    failed: Annotated[bool, typer.Option("--failed", help="It did not succeed.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All Started events.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Record it as failed.")] = False,
     reason: Reason = "",
     dry_run: DryRun = False,
 ) -> None:

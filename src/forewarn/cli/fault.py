@@ -10,7 +10,7 @@ from forewarn.cli.output import Columns, Row, print_table
 from forewarn.cli.session import Session, command, noun
 from forewarn.ports.faults import UNKNOWN_TYPE, Fault, FaultError, FaultKind
 
-app = noun("fault", "Misbehave towards a virtual machine, to test its clients.")
+app = noun("fault", "Inject faults for a virtual machine, to test its clients.")
 
 Vm = Annotated[
     str, typer.Argument(metavar="VM", help="The virtual machine.", autocompletion=vm_names)
@@ -31,26 +31,25 @@ _COLUMNS: Final[Columns] = {
 def set_one(  # noqa: PLR0913 - one for each flag
     session: Session,
     vm: Vm,
-    kind: Annotated[FaultKind, typer.Argument(metavar="KIND", help="What goes wrong.")],
+    kind: Annotated[FaultKind, typer.Argument(metavar="KIND", help="The kind of fault.")],
     *,
     times: Annotated[
-        int | None, typer.Option(metavar="N", help="Only the next N requests; else until cleared.")
+        int | None,
+        typer.Option(metavar="N", help="Only the next N requests (default: until cleared)."),
     ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(metavar="S", help="How slow, or how long a publish delay.")
-    ] = None,
+    seconds: Annotated[float | None, typer.Option(metavar="S", help="Length of the delay.")] = None,
     status: Annotated[
         int | None, typer.Option(metavar="STATUS", help="404, 410, 429, 500, 503 or another error.")
     ] = None,
     retry_after: Annotated[
-        int | None, typer.Option(metavar="S", help="Say Retry-After with the status.")
+        int | None, typer.Option(metavar="S", help="Send Retry-After with the status.")
     ] = None,
     event_type: Annotated[
         str | None,
-        typer.Option("--type", metavar="WORD", help=f"The unknown type; else {UNKNOWN_TYPE}."),
+        typer.Option("--type", metavar="WORD", help=f"The unknown type (default: {UNKNOWN_TYPE})."),
     ] = None,
 ) -> None:
-    """Misbehave from now on; a fault of the same kind is replaced.
+    """Set a fault; it replaces one of the same kind.
 
     Example: forewarn fault set web-0 status --status 429 --times 3
     """
@@ -83,10 +82,10 @@ def clear(
     session: Session,
     vm: Vm,
     kind: Annotated[
-        FaultKind | None, typer.Argument(metavar="KIND", help="Only this one; else all.")
+        FaultKind | None, typer.Argument(metavar="KIND", help="Only this kind (default: all).")
     ] = None,
 ) -> None:
-    """Behave again, and list what faults are left.
+    """Clear faults, and list those that are left.
 
     Example: forewarn fault clear web-0
     """

@@ -22,7 +22,7 @@ from forewarn.operations.fleet import write_fleet_file
 from forewarn.operations.fleet_lines import FleetLines
 from forewarn.operations.toml_lines import syntax_line
 
-app = noun("fleet", "Declare the whole fleet, or see it.")
+app = noun("fleet", "Apply, export or show the fleet.")
 
 _SKIPPED: Final = (":virtual-machine-busy", ":host-busy", ":host-closed", ":host-under-way")
 """The problems that --skip-busy avoids."""
@@ -31,23 +31,25 @@ _SKIPPED: Final = (":virtual-machine-busy", ":host-busy", ":host-closed", ":host
 @command(app, "apply")
 def apply(  # noqa: PLR0913 - one for each flag
     session: Session,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The fleet file, or - to read it.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Fleet file, or - for standard input.")
+    ],
     *,
-    prune: Annotated[bool, typer.Option("--prune", help="Remove what it leaves out.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove virtual machines that the file leaves out.")
+    ] = False,
     skip_busy: Annotated[
         bool,
-        typer.Option(
-            "--skip-busy", help="Leave out what an event, Maintenance or closed host refuses."
-        ),
+        typer.Option("--skip-busy", help="Skip what an event, Maintenance or closed host refuses."),
     ] = False,
     allow_removals: Annotated[
-        int, typer.Option(min=0, metavar="N", help="How many machines --prune may remove.")
+        int, typer.Option(min=0, metavar="N", help="How many virtual machines --prune may remove.")
     ] = 0,
     as_is: AsIs = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Make the fleet as a file declares it, all of it or nothing.
+    """Apply a fleet file, completely or not at all.
 
     Example: forewarn fleet apply fleet.toml --dry-run
     """
@@ -76,7 +78,7 @@ def apply(  # noqa: PLR0913 - one for each flag
 
 @command(app, "export")
 def export(session: Session) -> None:
-    """Write the fleet as a fleet file; applied again, it changes nothing.
+    """Print the fleet as a fleet file.
 
     Example: forewarn fleet export > fleet.toml
     """

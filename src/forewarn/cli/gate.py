@@ -9,7 +9,7 @@ from forewarn.cli.errors import ExitCode
 from forewarn.cli.output import Columns, Row, print_line, print_table
 from forewarn.cli.session import Session, command, noun
 
-app = noun("gate", "See and try what is asked between two steps.")
+app = noun("gate", "List and test the gates between steps.")
 
 _TEST_TIMEOUT: Final = httpx2.Timeout(150, connect=5)
 """Longer than any gate may take."""
@@ -30,7 +30,7 @@ def test(
     session: Session,
     gate: Annotated[str, typer.Argument(metavar="GATE", help="The name in the file.")],
 ) -> None:
-    """Ask a gate at once, and show what it says; exit code 1 if it is shut.
+    """Ask a gate now, and show its answer; exit code 1 if it is shut.
 
     Example: forewarn gate test smoke
     """

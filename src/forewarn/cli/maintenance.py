@@ -24,7 +24,7 @@ from forewarn.cli.waiting import Timeout, Wait, require_walked, wait_for_mainten
 from forewarn.domain.failures import NOT_DONE, Standing
 from forewarn.domain.wording import say_names
 
-app = noun("maintenance", "Walk through many machines, one update domain at a time.")
+app = noun("maintenance", "Plan, start and steer maintenance of many virtual machines.")
 
 _COLUMNS: Final[Columns] = {
     "MAINTENANCE": "maintenance_id",
@@ -48,14 +48,14 @@ IdArgument = Annotated[
 
 Places = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[HOST|SCOPE]...", help="Only these; all that failed by default."),
+    typer.Argument(metavar="[HOST|SCOPE]...", help="Hosts or scopes (default: all that failed)."),
 ]
 
 
 @command(app, "plan")
 @options.ordering
 def plan(session: Session, order: options.Order, *, by: By = Detail.PLACE) -> None:
-    """Show what a Maintenance would do and when, and all that keeps it from it.
+    """Show what a Maintenance would do and when, and what prevents it.
 
     Example: forewarn maintenance plan --type Freeze --scope web
     """
@@ -116,7 +116,7 @@ def change(
 
 @command(app, "pause")
 def pause(session: Session, maintenance_id: IdArgument) -> None:
-    """Begin no further step; what is announced takes its course.
+    """Begin no further step; announced events continue.
 
     Example: forewarn maintenance pause 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
@@ -125,7 +125,7 @@ def pause(session: Session, maintenance_id: IdArgument) -> None:
 
 @command(app, "resume")
 def resume(session: Session, maintenance_id: IdArgument) -> None:
-    """Go on after a pause; ask shut gates again. Failures still hold.
+    """Continue after a pause; ask shut gates again. Failures still hold.
 
     Example: forewarn maintenance resume 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
@@ -134,9 +134,9 @@ def resume(session: Session, maintenance_id: IdArgument) -> None:
     failed = list(dict.fromkeys(failure["place"] for failure in resumed["failures"]))
     if failed:
         print_line(
-            f"Still held: {say_names(failed)} failed or was canceled. Resuming does not change "
-            f"that. Try again with: forewarn maintenance retry {maintenance_id}; pass over with: "
-            f"forewarn maintenance skip {maintenance_id}",
+            f"Still held by what failed or was canceled: {say_names(failed)}. Resuming does not "
+            f"change that. Retry with: forewarn maintenance retry {maintenance_id}; "
+            f"skip with: forewarn maintenance skip {maintenance_id}",
             err=True,
         )
 
@@ -157,19 +157,19 @@ def retry(session: Session, maintenance_id: IdArgument, places: Places = None) -
 def skip(
     session: Session, maintenance_id: IdArgument, places: Places = None, *, yes: Yes = False
 ) -> None:
-    """Pass over failed hosts or scopes; they stay as they are.
+    """Skip failed hosts or scopes; they stay as they are.
 
     Example: forewarn maintenance skip 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 kvm-3 --yes
     """
     wanted = say_names(places) if places else "everything that failed"
-    confirm(f"Pass over {wanted} in {maintenance_id}?", yes=yes)
+    confirm(f"Skip {wanted} in {maintenance_id}?", yes=yes)
     body = {"places": places or []}
     session.show(session.post("maintenances", maintenance_id, "skip", body=body), print_maintenance)
 
 
 @command(app, "abort")
 def abort(session: Session, maintenance_id: IdArgument, *, yes: Yes = False) -> None:
-    """Begin no further step, ever; withdraw what has not started.
+    """Begin no further step; withdraw events that have not started.
 
     Example: forewarn maintenance abort 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --yes
     """
@@ -189,7 +189,7 @@ def status(session: Session, maintenance_id: IdArgument, *, by: By = Detail.PLAC
 
 @command(app, "explain")
 def explain(session: Session, maintenance_id: IdArgument, *, by: By = Detail.PLACE) -> None:
-    """Say everything that holds a Maintenance, and when it goes on by itself, if ever.
+    """Say what holds a Maintenance, and when it continues by itself, if ever.
 
     Example: forewarn maintenance explain 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """

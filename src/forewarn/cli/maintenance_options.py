@@ -34,58 +34,60 @@ def _check_labels(labels: list[str] | None) -> list[str] | None:
     return labels
 
 
-Scope = Annotated[list[str] | None, typer.Option(help="A set, service or scale set; repeat it.")]
+Scope = Annotated[list[str] | None, typer.Option(help="A set, service or scale set; repeatable.")]
 Vm = Annotated[
-    list[str] | None, typer.Option(help="A virtual machine; repeat it.", autocompletion=vm_names)
+    list[str] | None, typer.Option(help="A virtual machine; repeatable.", autocompletion=vm_names)
 ]
 Label = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="Virtual machines that carry all of these labels; repeat it.",
+        help="Virtual machines that carry all of these labels; repeatable.",
         callback=_check_labels,
     ),
 ]
-Host = Annotated[list[str] | None, typer.Option(help="A host with all it carries; repeat it.")]
+Host = Annotated[list[str] | None, typer.Option(help="A host with all it carries; repeatable.")]
 HostLabel = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="Hosts that carry all of these labels; repeat it.",
+        help="Hosts that carry all of these labels; repeatable.",
         callback=_check_labels,
     ),
 ]
-Description = Annotated[str | None, typer.Option(metavar="TEXT", help="What it is for.")]
+Description = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Description that virtual machines see.")
+]
 Duration = Annotated[
     int | None, typer.Option(min=0, metavar="S", help="How long each takes, in seconds.")
 ]
 Canary = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="A scope or host that goes first, alone; repeat it."),
+    typer.Option(metavar="NAME", help="A scope or host that goes first, alone; repeatable."),
 ]
 AtOnce = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Most scopes at a time, or hosts (default 1)."),
+    typer.Option(min=1, metavar="N", help="How many hosts (default 1) or scopes at once."),
 ]
 _SOAK = typer.Option(
     metavar="DURATION",
-    help="Leave a scope alone after each step, and all after the canary.",
+    help="Pause in each scope after a step, everywhere after canaries.",
     callback=check_duration,
 )
 Soak = Annotated[str, _SOAK]
 NewSoak = Annotated[str | None, _SOAK]
 _MIN_AVAILABLE = typer.Option(
-    min=0, max=100, metavar="PERCENT", help="What stays of a scope, at the least."
+    min=0, max=100, metavar="PERCENT", help="Minimum share of each set that stays up."
 )
 MinAvailable = Annotated[int, _MIN_AVAILABLE]
 NewMinAvailable = Annotated[int | None, _MIN_AVAILABLE]
 Gate = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Ask this gate before each step; repeat it."),
+    typer.Option(metavar="NAME", help="Ask this gate before each step; repeatable."),
 ]
 _GATE_PATIENCE = typer.Option(
     metavar="DURATION",
-    help="Hold a step whose gate stays shut for so long.",
+    help="How long a gate may stay shut before it holds.",
     callback=check_duration,
 )
 GatePatience = Annotated[str, _GATE_PATIENCE]
@@ -93,26 +95,26 @@ NewGatePatience = Annotated[str | None, _GATE_PATIENCE]
 Window = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="WINDOW", help="Only then: 'Sat,Sun 22:00-06:00 Europe/Berlin'; repeat it."
+        metavar="WINDOW", help="Only then: 'Sat,Sun 22:00-06:00 Europe/Berlin'; repeatable."
     ),
 ]
 Blackout = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="DATES", help="Never then: '2026-12-24..2027-01-02 Europe/Berlin'; repeat it."
+        metavar="DATES", help="Never then: '2026-12-24..2027-01-02 Europe/Berlin'; repeatable."
     ),
 ]
 Holidays = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Nor on the days of this calendar (.ics).")
+    Path | None, typer.Option(metavar="FILE", help="Never on the days of this calendar (.ics).")
 ]
-HolidaysZone = Annotated[str, typer.Option(metavar="ZONE", help="Where these holidays are.")]
-_IN_ORDER_HELP = "Let no step overtake an earlier one of its scopes."
+HolidaysZone = Annotated[str, typer.Option(metavar="ZONE", help="Time zone of these holidays.")]
+_IN_ORDER_HELP = "Never let a step overtake an earlier one."
 InOrder = Annotated[bool, typer.Option("--in-order", help=_IN_ORDER_HELP)]
 NewInOrder = Annotated[bool | None, typer.Option(help=_IN_ORDER_HELP)]
 _HOLD_ALL = typer.Option(help="Let one failure hold everything.")
 HoldAll = Annotated[bool, _HOLD_ALL]
 NewHoldAll = Annotated[bool | None, _HOLD_ALL]
-_NOTICE = typer.Option(help="Whether notice is given inside windows, or before them.")
+_NOTICE = typer.Option(help="Give notice inside windows, or before them.")
 Notice = Annotated[NoticePlace, _NOTICE]
 NewNotice = Annotated[NoticePlace | None, _NOTICE]
 

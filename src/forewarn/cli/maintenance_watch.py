@@ -44,7 +44,7 @@ def _states(session: Session, maintenance_id: str) -> Iterator[Row]:
             if not is_known or is_final(error):
                 raise
             if not is_away:
-                typer.echo(f"forewarn: {error} Going on as soon as it is back.", err=True)
+                typer.echo(f"forewarn: {error} Waiting for it to come back.", err=True)
             is_away = True
         else:
             is_known, is_away = True, False

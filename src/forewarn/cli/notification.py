@@ -10,7 +10,7 @@ from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, wall_time_of
 from forewarn.cli.session import Session, command, noun
 
-app = noun("notification", "See who is told of events, and whether it arrived.")
+app = noun("notification", "List notifications and their targets.")
 
 _TEST_TIMEOUT: Final = httpx2.Timeout(150, connect=5)
 """Longer than any target may take."""
@@ -50,10 +50,12 @@ _DETAILS: Final[Columns] = {
 def list_some(
     session: Session,
     *,
-    failed: Annotated[bool, typer.Option("--failed", help="Only those given up.")] = False,
-    waiting: Annotated[bool, typer.Option("--waiting", help="Only those on their way.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only messages that were given up.")
+    ] = False,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only messages that wait.")] = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Only the newest, this many.")
+        int | None, typer.Option(min=1, max=10_000, help="At most this many, the newest.")
     ] = None,
 ) -> None:
     """List the messages of the last days, oldest first.
@@ -71,7 +73,7 @@ def list_some(
 
 @command(app, "targets")
 def list_targets(session: Session) -> None:
-    """List who is told what.
+    """List the notification targets.
 
     Example: forewarn notification targets
     """
@@ -101,7 +103,7 @@ def retry(
     session: Session,
     notification_id: Annotated[str, typer.Argument(metavar="ID", help="The id in the list.")],
 ) -> None:
-    """Try a message again that was given up.
+    """Retry a message that was given up.
 
     Example: forewarn notification retry 602d9444-d2cd-49c7-8624-8643e7171297
     """

@@ -29,7 +29,7 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print it.")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
 """How a command asks for it."""
 
 

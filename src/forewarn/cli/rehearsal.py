@@ -7,7 +7,7 @@ import typer
 
 from forewarn.cli.session import Session
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would come of it.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
 
 
 def show_changed(

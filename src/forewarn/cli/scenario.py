@@ -26,7 +26,7 @@ from forewarn.operations.durations import format_duration
 from forewarn.operations.scenario_file import STEP_KEYS
 from forewarn.operations.scenarios import FASTEST
 
-app = noun("scenario", "Run a timeline of events, to see what a workload makes of it.")
+app = noun("scenario", "Run a timeline of events, to test a workload.")
 
 _ASK_EVERY: Final = 0.5
 _SCENARIOS: Final[Columns] = {
@@ -76,19 +76,23 @@ def list_all(session: Session) -> None:
 def run(
     session: Session,
     scenario: Annotated[
-        str, typer.Argument(metavar="NAME|FILE.toml", help="A built-in one, or a file.")
+        str, typer.Argument(metavar="NAME|FILE.toml", help="Built-in scenario, or a file.")
     ],
     *,
     vm: Annotated[
         list[str],
-        typer.Option(metavar="VM", help="To whom it happens; repeat it.", autocompletion=vm_names),
+        typer.Option(
+            metavar="VM", help="Affected virtual machine; repeatable.", autocompletion=vm_names
+        ),
     ],
     speed: Annotated[
         float, typer.Option(min=1, max=FASTEST, metavar="N", help="N times as fast.")
     ] = 1,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Begin it, and leave.")] = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Return as soon as it has begun.")
+    ] = False,
 ) -> None:
-    """Run a scenario, and tell what happens until it is over.
+    """Run a scenario, and follow it until it is over.
 
     Example: forewarn scenario run live-migration --vm web-0 --speed 60
     """
@@ -125,7 +129,7 @@ def status(
 def stop(
     session: Session, run_id: Annotated[str, typer.Argument(metavar="ID", help="The run.")]
 ) -> None:
-    """Do no more steps, and cancel what is Scheduled.
+    """Stop a run, and cancel its Scheduled events.
 
     Example: forewarn scenario stop 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
@@ -187,7 +191,9 @@ def _interruptible(run_id: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         hint = f"stop it with: forewarn scenario stop {run_id}"
-        raise CommandError("The run goes on.", code=ExitCode.INTERRUPTED, hint=hint) from None
+        raise CommandError(
+            "Stopped watching; the run is still under way.", code=ExitCode.INTERRUPTED, hint=hint
+        ) from None
 
 
 def _tell(run: Row, entry: Row) -> str:

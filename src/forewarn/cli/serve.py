@@ -104,7 +104,8 @@ _CONFIG: Final = inspect.Parameter(
     inspect.Parameter.KEYWORD_ONLY,
     default=None,
     annotation=Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings; else forewarn.toml, if there.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Settings file (default: forewarn.toml, if it exists)."),
     ],
 )
 _FLAGS: Final = (

@@ -18,9 +18,11 @@ _FIELDS: Final[Columns] = {
 def pause(
     session: Session,
     *,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for explain and audit.")] = "",
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Reason, for explain and audit.")
+    ] = "",
 ) -> None:
-    """Let the server begin nothing until it is resumed.
+    """Pause the server: it begins nothing until resumed.
 
     No step is announced, no event starts, no impact begins and no gate is asked, also
     after a restart. Polls and approvals are served, and what has begun runs to its end.
@@ -33,7 +35,7 @@ def pause(
 
 
 def resume(session: Session) -> None:
-    """Let a paused server continue, with all that is due by now.
+    """Resume a paused server, with everything due by now.
 
     Example: forewarn resume
     """

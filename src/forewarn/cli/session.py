@@ -54,7 +54,7 @@ _OPTIONS: Final = (
         default=None,
         annotation=Annotated[
             str | None,
-            typer.Option(help="The control API, also FOREWARN_SERVER.", metavar="URL"),
+            typer.Option(help="URL of the control API; also FOREWARN_SERVER.", metavar="URL"),
         ],
     ),
     inspect.Parameter(
@@ -62,7 +62,7 @@ _OPTIONS: Final = (
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
         annotation=Annotated[
-            str | None, typer.Option(help="Who you are, also FOREWARN_TOKEN.", metavar="TOKEN")
+            str | None, typer.Option(help="Access token; also FOREWARN_TOKEN.", metavar="TOKEN")
         ],
     ),
     inspect.Parameter(
@@ -71,7 +71,7 @@ _OPTIONS: Final = (
         default=None,
         annotation=Annotated[
             Path | None,
-            typer.Option(help="Whom to trust over https, also FOREWARN_CA_FILE.", metavar="FILE"),
+            typer.Option(help="CA certificates to trust; also FOREWARN_CA_FILE.", metavar="FILE"),
         ],
     ),
 )
@@ -261,7 +261,7 @@ class Session:
             raise self._timed_out(error) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, UnicodeError) as error:
             problem = str(error).rstrip(".")
-            message = f"{self.server} is no server to connect to: {problem}."
+            message = f"{self.server} is not a valid server URL: {problem}."
             raise CommandError(
                 message, code=ExitCode.USAGE, hint="try: --server http://127.0.0.1:8170"
             ) from error
@@ -285,7 +285,7 @@ class Session:
         try:
             return ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:
-            message = f"{self.ca_file} is no file of certificates: {error}."
+            message = f"{self.ca_file} is not a file of certificates: {error}."
             hint = "try: --ca-file with the PEM file of the authority"
             raise CommandError(message, code=ExitCode.USAGE, hint=hint) from error
 

@@ -11,9 +11,9 @@ from forewarn.cli.session import Session, command, noun
 from forewarn.domain.access import MAY, Role
 from forewarn.settings import ADMIN_TOKEN_FILE, load_settings
 
-app = noun("token", "Give people and programs access, and take it back.")
+app = noun("token", "Create, list and revoke access tokens.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Who has it, for the audit.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of its owner, for the audit.")]
 
 _COLUMNS: Final[Columns] = {
     "NAME": "name",
@@ -39,16 +39,16 @@ def create(
     session: Session,
     name: Name,
     *,
-    role: Annotated[Role, typer.Option(case_sensitive=False, help="What they may do.")],
+    role: Annotated[Role, typer.Option(case_sensitive=False, help="The role of its owner.")],
     scope: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only this set, service or machine; repeat it."),
+        typer.Option(metavar="NAME", help="Only this set, service or machine; repeatable."),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(metavar="30d|TIME", help="When it ends; else when revoked.")
+        str | None, typer.Option(metavar="30d|TIME", help="When it expires (default: never).")
     ] = None,
 ) -> None:
-    """Make a token, and print its secret this once.
+    """Create a token, and print its secret once.
 
     Example: forewarn token create deploy --role operator --scope web --expires 30d
     """
@@ -58,7 +58,7 @@ def create(
 
 @command(app, "list")
 def list_all(session: Session) -> None:
-    """List every token, also those that have ended.
+    """List all tokens, including expired and revoked ones.
 
     Example: forewarn token list
     """
@@ -67,7 +67,7 @@ def list_all(session: Session) -> None:
 
 @command(app, "revoke")
 def revoke(session: Session, name: Name) -> None:
-    """Take a token back; it is refused from now on.
+    """Revoke a token.
 
     Example: forewarn token revoke deploy
     """
@@ -82,7 +82,7 @@ def renew_admin(
     ] = None,
     database: Annotated[str | None, typer.Option(metavar="URL", help="sqlite:///PATH.")] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings; else forewarn.toml.")
+        Path | None, typer.Option(metavar="FILE", help="Settings file (default: forewarn.toml).")
     ] = None,
 ) -> None:
     """Replace the admin token, on the machine of the server.

@@ -68,7 +68,7 @@ def add(  # noqa: PLR0913 - one for each flag
     update_domain: Annotated[int | None, typer.Option(help="Else the least filled.")] = None,
     fault_domain: Annotated[int | None, typer.Option(help="Else the least filled.")] = None,
     host: Annotated[str | None, typer.Option(help="The host that carries it.")] = None,
-    address: Annotated[list[str] | None, typer.Option(help="An IP address; repeat it.")] = None,
+    address: Annotated[list[str] | None, typer.Option(help="An IP address; repeatable.")] = None,
     vm_id: Annotated[str | None, typer.Option(help="Else one is made.")] = None,
     as_is: AsIs = False,
     dry_run: DryRun = False,
@@ -171,7 +171,7 @@ def set_fields(  # noqa: PLR0913 - one for each flag
     name: Name,
     *,
     address: Annotated[
-        list[str] | None, typer.Option(help="An IP address; repeat it, all are replaced.")
+        list[str] | None, typer.Option(help="An IP address; repeatable, replaces all.")
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label; KEY= removes it.")

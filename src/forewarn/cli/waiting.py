@@ -27,12 +27,12 @@ def check_duration(text: str | None) -> str | None:
     return text
 
 
-Wait = Annotated[bool, typer.Option("--wait", help="Return when it has ended.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")]
 Timeout = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="Wait no longer; it goes on all the same.",
+        help="How long to wait; it keeps running.",
         callback=check_duration,
     ),
 ]
@@ -142,7 +142,9 @@ class _Patience:
                 self._tell_clock()
                 self._pause()
         except KeyboardInterrupt:
-            raise CommandError("It goes on.", code=ExitCode.INTERRUPTED, hint=self._hint) from None
+            raise CommandError(
+                "Stopped waiting; it is still running.", code=ExitCode.INTERRUPTED, hint=self._hint
+            ) from None
         print_line(describe(row), err=True)
         return row
 
@@ -152,7 +154,7 @@ class _Patience:
         self._has_told_clock = True
         if self._session.get("clock")["kind"] == "virtual":
             typer.echo(
-                "The clock is virtual and stands still; let it pass, in another terminal, "
+                "The clock is virtual and stands still; advance it in another terminal "
                 "with: forewarn clock advance 15m",
                 err=True,
             )
@@ -160,6 +162,6 @@ class _Patience:
     def _pause(self) -> None:
         left = _ASK_EVERY if self._deadline is None else self._deadline - time.monotonic()
         if left <= 0:
-            message = f"It has not ended within {self._timeout}; it goes on."
+            message = f"It has not ended within {self._timeout}; it is still running."
             raise CommandError(message, code=ExitCode.TIMED_OUT, hint=self._hint)
         time.sleep(min(left, _ASK_EVERY))

@@ -194,7 +194,7 @@ def _decode(endpoint: Endpoint, answer: Response) -> Document:
     try:
         document = decode_document(answer.body)
     except MalformedDocumentError as error:
-        trouble = f"its answer is no document: {str(error).rstrip('.')}"
+        trouble = f"its answer is not a document: {str(error).rstrip('.')}"
         raise UnavailableError(str(endpoint), trouble) from error
     if document is None:
         raise UnavailableError(str(endpoint), f"it answers {answer.status} with an empty body")

@@ -37,10 +37,10 @@ def parse_endpoint(text: str) -> Endpoint:
         parts = urlsplit(text if "://" in text else f"//{text}")
         port = parts.port
     except ValueError as error:
-        raise EndpointError(f"{text!r} is no endpoint: {error}. {_FORMS}.") from error
+        raise EndpointError(f"{text!r} is not a valid endpoint: {error}. {_FORMS}.") from error
     flaw = _find_flaw(parts, port)
     if flaw:
-        raise EndpointError(f"{text!r} is no endpoint: {flaw}. {_FORMS}.")
+        raise EndpointError(f"{text!r} is not a valid endpoint: {flaw}. {_FORMS}.")
     return Endpoint(
         host=parts.hostname or "",
         port=80 if port is None else port,
@@ -54,7 +54,7 @@ def _find_flaw(parts: SplitResult, port: int | None) -> str | None:
         "it has a user name or password": "@" in parts.netloc,
         "it has a query or a fragment": bool(parts.query or parts.fragment),
         "its port is 0": port == 0,
-        "its host is no name and no address": not _is_host(parts.hostname or ""),
+        "its host is neither a name nor an IP address": not _is_host(parts.hostname or ""),
     }
     return next((flaw for flaw, is_so in flaws.items() if is_so), None)
 

@@ -25,7 +25,7 @@ def _parse_address(text: str) -> Endpoint:
     try:
         return Endpoint(host=str(IPv4Address(text)))
     except ValueError:
-        raise EndpointError(f"{text!r} is no IPv4 address.") from None
+        raise EndpointError(f"{text!r} is not an IPv4 address.") from None
 
 
 VARIABLES: Final[Mapping[str, Callable[[str], Endpoint]]] = {

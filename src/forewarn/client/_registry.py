@@ -13,6 +13,6 @@ def read_registry() -> IPv4Address | None:
         try:
             with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, r"Software\ScheduledEvents") as key:
                 return IPv4Address(winreg.QueryValueEx(key, "ScheduledEventsIp")[0])
-        except (OSError, ValueError):  # nobody has put it there, or it is no address
+        except (OSError, ValueError):  # nobody has put it there, or it is not a valid address
             return None
     return None

@@ -173,7 +173,7 @@ def approve(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
 def postpone(
     caller: Operating, key: Key, event_id: EventIdPath, request: PostponeRequest
 ) -> EventView:
-    """Move to a later time, as far as the policy of its scope allows."""
+    """Move an event to a later time, within the policy of its scope."""
     moment = parse_moment(request.not_before)
     return _change(
         caller,

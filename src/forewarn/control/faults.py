@@ -34,7 +34,7 @@ def list_faults(caller: Viewing) -> FaultsView:
 def set_fault(
     caller: Administering, name: str, kind: FaultKind, request: FaultRequest = _AS_USUAL
 ) -> FaultView:
-    """Misbehave from now on; a fault of the same kind is replaced."""
+    """Set a fault; it replaces one of the same kind."""
     fault = Fault(kind=kind, **request.model_dump())
     vm = caller.write(lambda tx, context: record_fault_set(tx, context, name, fault))
     caller.services.faults.put(vm, fault)

@@ -47,8 +47,8 @@ _BODY: Final[dict[str, Any]] = {
 _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "model": FleetChangeView,
-        "description": "What has changed. To who accepts application/x-ndjson, lines of JSON: "
-        "how far it is, and at last the change or the problem.",
+        "description": "The changes. Clients that accept application/x-ndjson get lines of JSON: "
+        "the progress, and in the last line the changes or the problem.",
         "content": {_LINES: {"schema": {"type": "string"}}},
     }
 }

@@ -90,7 +90,7 @@ def list_notifications(
 
 @router.post("/notifications/{notification_id}/retry", name="notification retry")
 def retry(caller: Administering, key: Key, notification_id: str) -> NotificationView:
-    """Try a message again that was given up."""
+    """Retry a message that was given up."""
 
     def operation(tx: Transaction, context: Context) -> NotificationView:
         again = retry_notification(tx, context, notification_id)

@@ -49,7 +49,7 @@ class Paging:
         if self.after is None:
             return None
         if not (self.after.isascii() and self.after.isdecimal() and len(self.after) < 19):
-            problem = "is no cursor of this list; take the one of its Link header"
+            problem = "is not a cursor of this list; use the one in its Link header"
             raise RequestValidationError([{"loc": ("query", "after"), "msg": problem}])
         return int(self.after)
 

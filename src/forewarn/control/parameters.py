@@ -17,7 +17,7 @@ def refuse_unknown_parameters(request: Request) -> None:
     known = {field.alias for each in dependants for field in each.query_params}
     unknown = sorted(request.query_params.keys() - known)
     if unknown:
-        problem = f"there is no such parameter; there is {', '.join(sorted(known)) or 'none'}"
+        problem = f"unknown parameter; known: {', '.join(sorted(known)) or 'none'}"
         raise RequestValidationError([{"loc": ("query", name), "msg": problem} for name in unknown])
     headers = {field.alias for each in dependants for field in each.header_params}
     # All other methods may be repeated anyway.

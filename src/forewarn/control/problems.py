@@ -80,7 +80,7 @@ class UnauthorizedError(ForewarnError):
     """No token, or one that nobody was given."""
 
     def __init__(self, *, given: bool) -> None:
-        problem = "The token is not known here." if given else "There is no bearer token."
+        problem = "The token is not known here." if given else "The request has no bearer token."
         super().__init__(
             f"{problem} The admin token is in admin.token in the state directory; "
             "with it, forewarn token create makes others."
@@ -100,7 +100,7 @@ class PastMomentError(ForewarnError):
 
     def __init__(self, text: str) -> None:
         super().__init__(
-            f"{text[:40]!r} is no moment; write 14:05, 10m ago or 2026-01-05T08:15:00Z."
+            f"{text[:40]!r} is not a valid time; write 14:05, 10m ago or 2026-01-05T08:15:00Z."
         )
         self.text = text
 

@@ -73,7 +73,7 @@ def show_scenario_run(caller: Viewing, run_id: str) -> ScenarioRunView:
 
 @router.post("/scenario-runs/{run_id}/stop", name="scenario stop")
 def stop_scenario_run(caller: Administering, key: Key, run_id: str) -> ScenarioRunView:
-    """Do no more steps, and cancel what is Scheduled."""
+    """Stop a run, and cancel its Scheduled events."""
 
     def operation(tx: Transaction, context: Context) -> ScenarioRunView:
         run = stop_scenario(tx, context, run_id.lower())

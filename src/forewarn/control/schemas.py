@@ -104,11 +104,11 @@ class FleetRequest(_Request):
     prune: StrictBool = False
     skip_busy: Annotated[
         StrictBool,
-        Field(description="Leave out machines in events, or whose new host refuses them."),
+        Field(description="Skip virtual machines in events, or whose new host refuses them."),
     ] = False
     allow_removals: Annotated[
         StrictInt,
-        Field(ge=0, description="How many machines prune may remove if it removes many."),
+        Field(ge=0, description="How many virtual machines prune may remove."),
     ] = 0
     as_is: Annotated[StrictBool, Field(description=AS_IS)] = False
     dry_run: Annotated[StrictBool, Field(description="Tell what would change.")] = False
@@ -273,7 +273,7 @@ class FleetChangeView(View):
     removed: tuple[str, ...]
     skipped: tuple[SkippedEntryView, ...]
     needed_removals: Annotated[
-        int, Field(description="What allow_removals has to be at least; 0 if removals are few.")
+        int, Field(description="The minimum for allow_removals; 0 if it is not needed.")
     ]
     differences: tuple[DifferenceView, ...]
 

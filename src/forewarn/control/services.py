@@ -53,7 +53,7 @@ class FaultControl(Protocol):
         ...
 
     def put(self, vm: VmName, fault: Fault) -> None:
-        """Misbehave from now on; a fault of the same kind is replaced."""
+        """Set a fault; it replaces one of the same kind."""
         ...
 
     def remove(self, vm: VmName, kind: FaultKind | None = None) -> None:

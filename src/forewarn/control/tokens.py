@@ -80,7 +80,7 @@ def create(caller: Administering, request: TokenRequest) -> NewTokenView:
 
 @router.delete("/{name}", name="token revoke")
 def revoke(caller: Administering, name: str) -> TokenView:
-    """Take a token back; it is refused from now on."""
+    """Revoke a token."""
     revoked = caller.write(lambda tx, context: revoke_token(tx, context, name))
     return TokenView.model_validate(revoked)
 

@@ -61,8 +61,8 @@ class InvalidNameError(TopologyError):
 
     def __init__(self, noun: str, name: str) -> None:
         super().__init__(
-            f"{name!r} is no name for a {noun}: use up to 128 letters, digits, '_', '-' and '.', "
-            "and begin with a letter, a digit or '_'."
+            f"{name!r} is not a valid name for a {noun}: use up to 128 letters, digits, '_', '-' "
+            "and '.', and begin with a letter, a digit or '_'."
         )
         self.noun = noun
         self.name = name
@@ -73,7 +73,7 @@ class NameTakenError(TopologyError):
 
     def __init__(self, noun: str, name: str, advice: str = "") -> None:
         super().__init__(
-            f"There is more than one {noun} called {name!r}; case does not count.{advice}"
+            f"More than one {noun} is called {name!r}; names are not case-sensitive.{advice}"
         )
         self.noun = noun
         self.name = name
@@ -243,7 +243,7 @@ class WindowError(CalendarError):
 
     def __init__(self, text: str, problem: str) -> None:
         super().__init__(
-            f"{text!r} is no window: {problem}. Write something like "
+            f"{text!r} is not a valid window: {problem}. Write something like "
             "'Sat,Sun 22:00-06:00 Europe/Berlin' or 'daily 02:00-04:00 UTC'."
         )
         self.text = text
@@ -254,7 +254,7 @@ class BlackoutError(CalendarError):
 
     def __init__(self, text: str, problem: str) -> None:
         super().__init__(
-            f"{text!r} is no blackout: {problem}. Write something like "
+            f"{text!r} is not a valid blackout: {problem}. Write something like "
             "'2026-12-24..2027-01-02 Europe/Berlin' or '2026-12-31 UTC'."
         )
         self.text = text
@@ -266,7 +266,7 @@ class UnknownZoneError(CalendarError):
     def __init__(self, zone: str) -> None:
         super().__init__(
             f"There is no time zone called {zone!r}; write one such as Europe/Berlin or UTC, "
-            "in this spelling."
+            "with the same capital letters."
         )
         self.zone = zone
 
@@ -280,7 +280,7 @@ class TokenExpiredError(AccessError):
 
     def __init__(self, name: str, expired_at: datetime) -> None:
         super().__init__(
-            f"The token {name} has expired on {say_moment(expired_at)}; ask for another."
+            f"The token {name} expired on {say_moment(expired_at)}; ask for a new one."
         )
         self.name = name
 
@@ -290,7 +290,7 @@ class TokenRevokedError(AccessError):
 
     def __init__(self, name: str, revoked_at: datetime) -> None:
         super().__init__(
-            f"The token {name} was revoked on {say_moment(revoked_at)}; ask for another."
+            f"The token {name} was revoked on {say_moment(revoked_at)}; ask for a new one."
         )
         self.name = name
 
@@ -299,7 +299,7 @@ class RoleTooLowError(AccessError):
     """A role that may not do this."""
 
     def __init__(self, name: str, role: str, needed: str) -> None:
-        super().__init__(f"This needs the role {needed}, and {name} is {role}.")
+        super().__init__(f"This needs the role {needed}; {name} has the role {role}.")
         self.name = name
         self.role = role
         self.needed = needed
@@ -310,8 +310,8 @@ class OutsideScopesError(AccessError):
 
     def __init__(self, name: str, vms: Sequence[str]) -> None:
         super().__init__(
-            f"This would also touch {', '.join(vms)}, and the token {name} is limited to others; "
-            "ask somebody whose token is not."
+            f"This would also affect {', '.join(vms)}, and the token {name} is limited to other "
+            "scopes. Use a token without this limit."
         )
         self.name = name
         self.vms = tuple(vms)
@@ -321,7 +321,7 @@ class UnknownTokenError(AccessError):
     """A token nobody created, or revoked already."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"There is no token called {name!r} that could be revoked.")
+        super().__init__(f"There is no active token called {name!r}.")
         self.name = name
 
 
@@ -330,7 +330,7 @@ class TokenNameTakenError(AccessError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"There is a token called {name!r} already; revoke it, or take another name."
+            f"A token called {name!r} already exists; revoke it, or choose another name."
         )
         self.name = name
 
@@ -392,7 +392,7 @@ class UnknownCanaryError(PlanError):
     """A canary that is not part of it."""
 
     def __init__(self, canary: str) -> None:
-        super().__init__(f"The canary {canary!r} is not among what was selected.")
+        super().__init__(f"The canary {canary!r} is not part of the selection.")
         self.canary = canary
 
 

@@ -73,7 +73,7 @@ def find_warnings(
         yield f"More than {RISKY_PERCENT} % of the fleet may be out at once.{advice}"
     if not course.hold_all:
         place = "host" if exposure.is_by_host else "scope"
-        yield f"A failure holds only its own {place}; the others go on (--no-hold-all)."
+        yield f"A failure holds only its own {place}; the others continue (--no-hold-all)."
     if exposure.is_by_host and exposure.places > 1 and not course.min_available:
         yield (
             f"{exposure.places} hosts may be out at once without a minimum for each set. "

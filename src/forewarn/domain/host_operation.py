@@ -274,7 +274,7 @@ def _return(operation: HostOperation, facts: OperationFacts, now: datetime) -> H
     if any(impact is None or not impact.is_over for impact in said.values()):
         return operation
     failures = [
-        f"{vm} was not given back: {impact.reason or 'no reason given'}"
+        f"{vm} was not returned: {impact.reason or 'no reason given'}"
         for vm, impact in said.items()
         if impact is not None and impact.status is ImpactStatus.FAILED
     ]
@@ -284,7 +284,7 @@ def _return(operation: HostOperation, facts: OperationFacts, now: datetime) -> H
 def _give_back(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
     failures = _earlier_failures(operation, facts)
     if facts.rule is None:
-        lost = f"the executor file has no work for {operation.host} any more to check or return it"
+        lost = f"the executor file no longer has work for {operation.host}, to verify or return it"
         return _end(operation, now, [*failures, lost])
     if facts.rule.has_return and any(_guests(facts)):
         return replace(operation, phase=HostPhase.RETURN)

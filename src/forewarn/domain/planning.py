@@ -218,8 +218,12 @@ def summarise(plan: Plan) -> tuple[str, ...]:
     if plan.steps:
         summary.append(plan.exposure.sentence)
     if plan.earliest is not None:
-        last = "nobody can say when" if plan.latest is None else say_moment(plan.latest)
-        summary.append(f"Ends {say_moment(plan.earliest)} at the earliest, {last} at the latest.")
+        last = (
+            "with no latest end"
+            if plan.latest is None
+            else f"{say_moment(plan.latest)} at the latest"
+        )
+        summary.append(f"Ends {say_moment(plan.earliest)} at the earliest, {last}.")
     if plan.forecast is not None:
         summary.append(plan.forecast.sentence)
     if plan.capacities:
@@ -227,7 +231,7 @@ def summarise(plan: Plan) -> tuple[str, ...]:
         summary.append(f"Never below {worst.percent} % of {worst.scope_id}.")
     if plan.unpolled:
         silent = f"{len(plan.unpolled)} of {machines}"
-        summary.append(f"Nobody has polled for 24 hours on {silent}: {say_names(plan.unpolled)}.")
+        summary.append(f"No polls in 24 hours from {silent}: {say_names(plan.unpolled)}.")
     return tuple(summary)
 
 
@@ -331,11 +335,11 @@ def _doubts(scheme: Scheme, forecast: Forecast | None, latest: datetime | None) 
 def _remarks(scheme: Scheme) -> Iterator[str]:
     gates = ", ".join(scheme.maintenance.course.gates)
     if gates:
-        yield f"Every gate is taken to be open when it is asked: {gates}."
+        yield f"This assumes that every gate is open when asked: {gates}."
     if not scheme.is_impact_known:
         yield (
-            "How long the impact takes nobody can say, as it has no duration: at the earliest it "
-            f"is taken for {say_length(scheme.impact)}, and at the latest there is no end."
+            "The impact has no duration: the earliest end assumes "
+            f"{say_length(scheme.impact)}, and there is no latest end."
         )
     touched = {scope_id for step in scheme.steps for scope_id in step.scope_ids}
     yield from _calendar_remarks(scheme, touched)
@@ -343,8 +347,8 @@ def _remarks(scheme: Scheme) -> Iterator[str]:
     busy = sorted(touched.intersection(event.scope_id for event in events))
     if busy:
         yield (
-            f"Something is in flight in {', '.join(busy)}: "
-            "there the first step waits until it has ended."
+            f"Events are in flight in {', '.join(busy)}: "
+            "the first step there waits until they have ended."
         )
     vms = {vm for step in scheme.steps for share in step.shares for vm in share.resources}
     away = sorted(vm for found in _away(scheme).values() for vm in found if vm in vms)
@@ -363,4 +367,4 @@ def _calendar_remarks(scheme: Scheme, touched: Iterable[ScopeId]) -> Iterator[st
     if course.notice_outside:
         yield "Steps are announced before the calendar opens, and start when it is open."
     elif is_postponable:
-        yield "What is postponed may have to wait until the calendar is open again."
+        yield "Postponed events may have to wait until the calendar opens again."

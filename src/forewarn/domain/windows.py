@@ -188,20 +188,20 @@ def _days_of(text: str, days: str) -> frozenset[int]:
     try:
         return frozenset(range(7)) if days.lower() == "daily" else read_days(days)
     except ValueError as error:
-        raise WindowError(text, f"{error} and daily") from None
+        raise WindowError(text, f"{error} or daily") from None
 
 
 def _read_day(day: str) -> int:
     try:
         return DAYS.index(day.title())
     except ValueError:
-        raise ValueError(f"{day!r} is none of {', '.join(DAYS)}") from None
+        raise ValueError(f"{day!r} is not one of {', '.join(DAYS)}") from None
 
 
 def _read_time(text: str, clock: str) -> time:
     match = re.fullmatch(r"([01]?[0-9]|2[0-3]):([0-5][0-9])", clock)
     if match is None:
-        raise WindowError(text, f"{clock!r} is no time from 00:00 to 23:59")
+        raise WindowError(text, f"{clock!r} is not a time from 00:00 to 23:59")
     return time(int(match[1]), int(match[2]))
 
 
@@ -209,7 +209,7 @@ def _read_date(text: str, day: str) -> date:
     try:
         return date.fromisoformat(day)
     except ValueError:
-        raise BlackoutError(text, f"{day!r} is no date") from None
+        raise BlackoutError(text, f"{day!r} is not a date") from None
 
 
 def _describe_window_days(days: frozenset[int]) -> str:

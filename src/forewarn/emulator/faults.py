@@ -45,7 +45,7 @@ class MemoryFaults:
         }
 
     def put(self, vm: VmName, fault: Fault) -> None:
-        """Misbehave from now on; a fault of the same kind is replaced."""
+        """Set a fault; it replaces one of the same kind."""
         with self._changing:
             known = self._by_vm.get(vm, _WELL_BEHAVED)
             after = known.with_fault(fault, self._document_of(vm), self._clock.now())

@@ -59,9 +59,9 @@ def judge_order(answer: Answer, untold: str) -> Impact:
     if answer.is_success:
         return Impact(status=ImpactStatus.RUNNING, reason="" if answer.status_url else untold)
     if answer.is_worth_another_try:
-        reason = f"the target has not taken it yet: {answer.said}"
+        reason = f"the target has not accepted it yet: {answer.said}"
         return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
-    return Impact(status=ImpactStatus.FAILED, reason=f"the target refuses it: {answer.said}")
+    return Impact(status=ImpactStatus.FAILED, reason=f"the target rejected it: {answer.said}")
 
 
 def judge_status(answer: Answer) -> Impact:
@@ -69,7 +69,7 @@ def judge_status(answer: Answer) -> Impact:
     if answer.code in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         return _FORGOTTEN
     if not answer.is_success:
-        reason = f"the target does not tell: {answer.said}"
+        reason = f"the target did not report its status: {answer.said}"
         return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
     return _NONSENSE if answer.body is None else _read(answer.body)
 

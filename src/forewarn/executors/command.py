@@ -35,7 +35,7 @@ PLACES: Final = 64
 """How many scripts of one server run at once: each has a process of its own to look after it."""
 
 _CLOSING_SECONDS: Final = 10.0
-_LOST: Final = "it was begun, and whoever ran it went down before the end was known"
+_LOST: Final = "it was begun, but the process running it stopped before the result was known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,7 @@ class Exchange:
         except TimeoutError:
             return Answer(code=0, said="it does not answer in time")
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, CancelledError) as error:
-            return Answer(code=0, said=f"there is no way to it: {error}")
+            return Answer(code=0, said=f"the request failed: {error}")
         return Answer(
             code=answer.status_code,
             said=f"{answer.status_code} {answer.reason_phrase}".strip(),

@@ -18,8 +18,8 @@ OPERATION_TASK: Final = "Forewarn-Operation-Task"
 
 HOST_TASKS: Final = OrderKind(
     headers=(OPERATION_ID, OPERATION_TASK),
-    advice="look at the host, then skip it",
-    untold="the target names no place to ask, so its end will not be known",
+    advice="check the host, then skip it",
+    untold="the target gave no status URL, so its result will not be known",
 )
 
 M = TypeVar("M", Command, Target)

@@ -19,8 +19,8 @@ VIRTUAL_MACHINE: Final = "Forewarn-Virtual-Machine"
 
 IMPACTS: Final = OrderKind(
     headers=(EVENT_ID, VIRTUAL_MACHINE),
-    advice="see what became of it, and complete the event",
-    untold="its end is told by completing the event",
+    advice="check the virtual machine, then complete the event",
+    untold="complete the event when it has ended",
 )
 
 

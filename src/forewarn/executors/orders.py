@@ -15,7 +15,7 @@ from forewarn.protocol.vocabulary import EventType
 LONGEST: Final = timedelta(hours=1)
 """How long an order may take unless the operator says otherwise."""
 
-PAUSED: Final = "it waits, as the server is paused"
+PAUSED: Final = "it waits because the server is paused"
 """The last word on an order that came before the pause."""
 
 

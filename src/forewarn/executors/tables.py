@@ -26,7 +26,7 @@ def _read_duration(value: object) -> timedelta:
     except DurationError as error:
         raise ValueError(str(error)) from None
     if not duration:
-        raise ValueError("nothing can be done in no time")
+        raise ValueError("it must be longer than zero")
     return duration
 
 

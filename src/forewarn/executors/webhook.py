@@ -162,7 +162,7 @@ class WebhookContractor:
         target = self._find(begun)
         status_url: str | None = begun["status_url"]
         if target is None or (status_url and not target.has(status_url)):
-            reason = "the target that took it is no longer in the file of executors"
+            reason = "the target that accepted it is no longer in the executor file"
             return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
         errand = _Errand(
             target=target,
@@ -253,5 +253,5 @@ def _out_of_time(errand: _Errand) -> str:
     limit = format_duration(errand.target.timeout)
     said = f": {errand.impact.reason}" if errand.impact.reason else ""
     if errand.order is not None:
-        return f"it was not taken within {limit}{said}"
-    return f"no end was reported within {limit}{said}"
+        return f"it was not accepted within {limit}{said}"
+    return f"no result was reported within {limit}{said}"

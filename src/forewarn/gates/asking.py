@@ -83,7 +83,7 @@ class AskedGates:
         """Return the answer so far, and have the question put if it is time to."""
         now = self._clock.now()
         if question.gate not in self._gates:
-            output = f"There is no gate called {question.gate!r} in the server's file of gates."
+            output = f"There is no gate called {question.gate!r} in the server's gate file."
             return Answer(status=GateStatus.SHUT, output=output, ask_again_at=now + _UNKNOWN_AGAIN)
         case = self._case(question, now)
         if self._waits:

@@ -62,9 +62,9 @@ def send(request: Request) -> Reply:
             return runner.run(_send(request))
     except TimeoutError:
         seconds = request.timeout.total_seconds()
-        raise NoAnswerError(f"There is no answer within {seconds:g} seconds.") from None
+        raise NoAnswerError(f"No answer within {seconds:g} seconds.") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        raise NoAnswerError(f"There is no way to it: {_reason(error)}.") from None
+        raise NoAnswerError(f"The request failed: {_reason(error)}.") from None
 
 
 def _reason(error: BaseException) -> str:

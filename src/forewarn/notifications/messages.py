@@ -20,7 +20,7 @@ SENTENCES: Final[Mapping[Phase, str]] = {
     Phase.STEP_FAILED: "{event_type} maintenance has failed on {place}.",
     Phase.GATE_SHUT: "{event_type} maintenance waits: the gate {gate} is shut.",
     Phase.PAUSED: "{event_type} maintenance is paused.",
-    Phase.HELD: "{event_type} maintenance is held and does not continue until somebody acts. "
+    Phase.HELD: "{event_type} maintenance is held and does not continue until an operator acts. "
     "Try: forewarn maintenance explain {maintenance_id}",
     Phase.RESUMED: "{event_type} maintenance continues.",
     Phase.COMPLETED: "{event_type} maintenance has ended: {outcome}.",

@@ -75,7 +75,7 @@ class WebhookNotifier:
         except (TimeoutError, httpx2.TimeoutException):
             return Delivery(is_delivered=False, answer="The receiver does not answer in time.")
         except (httpx2.HTTPError, OSError) as error:
-            problem = f"There is no way to it: {_reason(error)}."
+            problem = f"The request failed: {_reason(error)}."
             return Delivery(is_delivered=False, answer=problem)
         return _read(answer, now)
 

@@ -29,5 +29,7 @@ def parse_address(text: str) -> TcpAddress | UnixAddress:
         return UnixAddress(Path(text.removeprefix("unix:")))
     match = _TCP.fullmatch(text)
     if match is None or int(match["port"]) > 65535:
-        raise ValueError(f"{text!r} is no address; write HOST:PORT, [::1]:PORT or unix:PATH")
+        raise ValueError(
+            f"{text!r} is not a valid address; write HOST:PORT, [::1]:PORT or unix:PATH"
+        )
     return TcpAddress(match["v6"] or match["host"], int(match["port"]))

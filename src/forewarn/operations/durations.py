@@ -10,10 +10,10 @@ _DURATION = re.compile(r"(?:[0-9]{1,9}[dhms])+")
 
 
 class DurationError(ForewarnError):
-    """Something typed that is no duration."""
+    """Something typed that is not a valid duration."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(f"{text!r} is no duration; write 30s, 15m or 1h30m.")
+        super().__init__(f"{text!r} is not a valid duration; write 30s, 15m or 1h30m.")
         self.text = text
 
 

@@ -10,10 +10,10 @@ from forewarn.protocol.errors import ForewarnError
 
 
 class GateNotFoundError(ForewarnError):
-    """A gate that is not in the server's file of gates."""
+    """A gate that is not in the server's gate file."""
 
     def __init__(self, gate: str) -> None:
-        super().__init__(f"There is no gate called {gate!r} in the server's file of gates.")
+        super().__init__(f"There is no gate called {gate!r} in the server's gate file.")
         self.gate = gate
 
 

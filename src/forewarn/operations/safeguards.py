@@ -25,7 +25,7 @@ class VirtualMachineBusyError(DomainError):
         self.vm = vm
         self.event_ids = tuple(event_ids)
         super().__init__(
-            f"{vm} is in {', '.join(self.event_ids)}; it can be moved or removed after that."
+            f"{vm} is in {', '.join(self.event_ids)}; move or remove it when that has ended."
         )
 
 
@@ -47,8 +47,8 @@ class TooManyRemovalsError(DomainError):
     def __init__(self, removals: int, machines: int) -> None:
         self.removals = removals
         super().__init__(
-            f"This would remove {removals} of {machines} virtual machines, "
-            f"which is only done if at least {removals} removals are allowed."
+            f"This would remove {removals} of {machines} virtual machines; "
+            f"allow at least {removals} removals to confirm it."
         )
 
 
@@ -57,8 +57,7 @@ class EmptyFleetError(DomainError):
 
     def __init__(self, machines: int) -> None:
         super().__init__(
-            "The fleet declares no virtual machine, so pruning would remove all "
-            f"{machines}; that is never done."
+            f"The fleet declares no virtual machine; pruning never removes all {machines}."
         )
 
 

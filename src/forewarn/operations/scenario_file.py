@@ -254,7 +254,7 @@ def _choice(
 def _seconds(place: _Place, entry: Mapping[str, Any], key: str) -> int | None:
     seconds: int | None = entry.get(key)
     if seconds is not None and not 0 <= seconds <= LONGEST.total_seconds():
-        problem = "must be seconds, a year at most; leave it out if nobody knows"
+        problem = "must be seconds, a year at most; leave it out if unknown"
         raise place.error(f"{key} {problem}.", key)
     return seconds
 

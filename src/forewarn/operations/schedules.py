@@ -44,7 +44,7 @@ class ScheduleNameTakenError(DomainError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"There is a schedule called {name!r} already; case does not count. "
+            f"A schedule called {name!r} already exists; names are not case-sensitive. "
             "Remove it first, or choose another name."
         )
         self.name = name

@@ -92,7 +92,7 @@ def _check_moment(reading: Reading, context: Context, at: datetime) -> None:
     earliest = max(kept_since(context), _forgotten_before(reading) or kept_since(context))
     if at < earliest:
         raise NotSeenError(
-            f"What was read at {_say(at)} is no longer kept; it is from {_say(earliest)} on "
+            f"Documents from {_say(at)} are no longer kept, only from {_say(earliest)} on "
             "(document_retention).",
             earliest,
         )

@@ -23,9 +23,7 @@ def _check_address(url: str) -> str:
     if not is_url(url):
         raise ValueError("write a URL that begins with http:// or https://")
     if not _has_host(url):
-        raise ValueError(
-            "there is no way to such a host and port; in a password, write / as %2F and @ as %40"
-        )
+        raise ValueError("the host or port is invalid; in a password, write / as %2F and @ as %40")
     return url
 
 

@@ -1,4 +1,4 @@
-"""Who carries maintenance out."""
+"""What carries out impacts."""
 
 from typing import Protocol
 

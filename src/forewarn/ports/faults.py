@@ -123,7 +123,7 @@ _VALUES: Final[Mapping[str, tuple[Callable[[float | str], bool], str]]] = {
             re.fullmatch(r"[A-Za-z][A-Za-z0-9]{0,63}", str(value)) is not None
             and value not in set(EventType)
         ),
-        "a word of letters and digits that is no EventType",
+        "a word of letters and digits that is not an EventType",
     ),
 }
 """What each parameter can be, and how to say so."""

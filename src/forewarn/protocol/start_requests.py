@@ -33,5 +33,7 @@ def decode_start_requests(body: bytes) -> tuple[EventId, ...]:
 def _read_event_id(request: object) -> EventId:
     text = request.get("EventId") if isinstance(request, dict) else None
     if not isinstance(text, str) or not text.isascii():
-        raise MalformedStartRequestsError("A StartRequest has no EventId, or one that is no GUID.")
+        raise MalformedStartRequestsError(
+            "A StartRequest has no EventId, or one that is not a GUID."
+        )
     return event_id(text)

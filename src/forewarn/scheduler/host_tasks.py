@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 _ASK_AGAIN_AFTER_FAILURE: Final = timedelta(seconds=10)
 _NOBODY: Final = Impact(
-    status=ImpactStatus.UNKNOWN, reason="the executor file has no work for this host any more"
+    status=ImpactStatus.UNKNOWN, reason="the executor file no longer has work for this host"
 )
 
 

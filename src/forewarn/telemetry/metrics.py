@@ -101,7 +101,7 @@ METRICS: Final[Mapping[str, Family]] = {
     "forewarn_lease_epoch": Family("gauge", "The lease epoch of this server."),
     "forewarn_executors_usable": Family("gauge", "1 unless the executor file is wrong."),
     "forewarn_server_paused": Family("gauge", "1 if the server is paused and begins nothing."),
-    "forewarn_leader": Family("gauge", "1 if nobody has taken over the lease."),
+    "forewarn_leader": Family("gauge", "1 while this server holds the lease."),
     "forewarn_store_group_size": Family(
         "histogram", "Writes per commit; their sum is the writes, their count the commits."
     ),

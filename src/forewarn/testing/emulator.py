@@ -227,7 +227,7 @@ def _read_scenario(scenario: str | Path) -> Scenario:
         except ScenarioError as error:
             raise ScenarioError(f"{scenario}:{error.line}: {error}", error.line) from error
     if _looks_like_a_path(scenario):
-        raise ScenarioError(f"{scenario!r} is no built-in scenario: write Path({scenario!r}).")
+        raise ScenarioError(f"{scenario!r} is not a built-in scenario: write Path({scenario!r}).")
     return find_scenario(built_in_scenarios(), scenario)
 
 

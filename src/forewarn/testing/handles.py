@@ -196,7 +196,7 @@ class EmulatedScenario:
         return tuple(EmulatedEvent(self._engine, event.event_id) for event in self._report.events)
 
     def stop(self) -> None:
-        """Do no more steps, and cancel what is Scheduled."""
+        """Stop a run, and cancel its Scheduled events."""
         self._engine.write(lambda tx, context: stop_scenario(tx, context, self.run_id))
 
     @property

@@ -59,10 +59,7 @@ def test_plan_counts_and_names_those_nobody_polls_for(
     made = plan(api, scopes=["web", "solo"])
 
     assert made["unpolled"] == {"count": 2, "names": ["web-0", "web-1"]}
-    assert (
-        "Nobody has polled for 24 hours on 2 of 3 virtual machines: web-0, web-1."
-        in made["summary"]
-    )
+    assert "No polls in 24 hours from 2 of 3 virtual machines: web-0, web-1." in made["summary"]
 
 
 def test_plan_names_ten_at_most(api: httpx2.Client) -> None:

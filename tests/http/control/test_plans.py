@@ -59,7 +59,7 @@ def test_plan_shows_the_walk(api: httpx2.Client) -> None:
         "At most 1 of 3 virtual machines (34 %) are out at once, in 1 scope.",
         "Ends 2026-01-05 08:02:00 GMT at the earliest, 2026-01-05 10:32:00 GMT at the latest.",
         "Never below 50 % of availability-set/web.",
-        "Nobody has polled for 24 hours on 2 of 2 virtual machines: web-0, web-1.",
+        "No polls in 24 hours from 2 of 2 virtual machines: web-0, web-1.",
     ]
 
 
@@ -83,7 +83,7 @@ def test_plan_lists_all_that_is_wrong(api: httpx2.Client) -> None:
     assert answer.json()["errors"] == [
         {
             "type": "urn:forewarn:problem:unknown-canary",
-            "detail": "The canary 'nobody' is not among what was selected.",
+            "detail": "The canary 'nobody' is not part of the selection.",
         },
         {
             "type": "urn:forewarn:problem:window-too-short",

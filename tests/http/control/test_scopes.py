@@ -182,7 +182,7 @@ def test_maintenance_of_a_shared_host_is_refused_naming_the_others(
     begun = web.post("maintenances", json={"event_type": "Freeze", "hosts": ["kvm-1"]})
 
     assert (refused.status_code, refused.json()["vms"]) == (403, ["db-0"])
-    assert "would also touch db-0" in refused.json()["detail"]
+    assert "would also affect db-0" in refused.json()["detail"]
     assert begun.status_code == 201
     assert len(admin.get("maintenances").json()["maintenances"]) == 1
 

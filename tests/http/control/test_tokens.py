@@ -74,7 +74,7 @@ def test_token_expires_by_real_time_and_says_so(
     assert refused.status_code == 401
     assert refused.headers["www-authenticate"] == 'Bearer realm="forewarn"'
     assert refused.json()["type"] == "urn:forewarn:problem:token-expired"
-    assert "deploy has expired on 2026-01-05 09:00:00 GMT" in refused.json()["detail"]
+    assert "deploy expired on 2026-01-05 09:00:00 GMT" in refused.json()["detail"]
 
 
 def test_revoked_token_is_refused_and_says_so(api: httpx2.Client) -> None:

@@ -69,7 +69,7 @@ def test_role_that_is_too_low_is_refused_with_the_one_needed() -> None:
 
     ada.require(Role.VIEWER)
     ada.require(Role.OPERATOR)
-    with pytest.raises(RoleTooLowError, match="needs the role admin, and ada is operator"):
+    with pytest.raises(RoleTooLowError, match="needs the role admin; ada has the role operator"):
         ada.require(Role.ADMIN)
 
 

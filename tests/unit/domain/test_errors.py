@@ -56,7 +56,7 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     (
         NameTakenError("availability set", "Web"),
         {"noun": "availability set", "name": "Web"},
-        ["availability set", "'Web'", "case does not count"],
+        ["availability set", "'Web'", "not case-sensitive"],
     ),
     (
         AddressError("10.0.0.1", "web-1", "belongs to web-0 already"),
@@ -126,7 +126,7 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
         {"scope": "availability-set/web", "windows": ("Sat 22:00-22:10 UTC",)},
         ["availability-set/web", "990 s (15 min notice and 90 s impact)", "longer than 10 min"],
     ),
-    (UnknownCanaryError("web"), {"canary": "web"}, ["'web' is not among"]),
+    (UnknownCanaryError("web"), {"canary": "web"}, ["'web' is not part of"]),
     (
         SharedHostError("kvm-1", "availability-set/web", ["web-0", "web-1"]),
         {"host": "kvm-1", "scope": "availability-set/web", "vms": ("web-0", "web-1")},
@@ -145,14 +145,14 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     (
         RoleTooLowError("ada", "viewer", "operator"),
         {"name": "ada", "role": "viewer", "needed": "operator"},
-        ["needs the role operator", "ada is viewer"],
+        ["needs the role operator", "ada has the role viewer"],
     ),
     (
         OutsideScopesError("ada", ["db-0", "db-1"]),
         {"name": "ada", "vms": ("db-0", "db-1")},
         ["db-0, db-1", "ada"],
     ),
-    (UnknownTokenError("ada"), {"name": "ada"}, ["no token called 'ada'"]),
+    (UnknownTokenError("ada"), {"name": "ada"}, ["no active token called 'ada'"]),
     (TokenNameTakenError("ada"), {"name": "ada"}, ["'ada' already", "revoke"]),
     (
         WindowError("Sun", "it is not DAYS HH:MM-HH:MM ZONE"),
@@ -160,9 +160,9 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
         ["'Sun'", "it is not DAYS", "Sat,Sun 22:00-06:00 Europe/Berlin"],
     ),
     (
-        BlackoutError("Xmas", "it is no date"),
+        BlackoutError("Xmas", "it is not a date"),
         {"text": "Xmas"},
-        ["'Xmas'", "it is no date", "2026-12-31 UTC"],
+        ["'Xmas'", "it is not a date", "2026-12-31 UTC"],
     ),
     (UnknownZoneError("Mars"), {"zone": "Mars"}, ["'Mars'", "Europe/Berlin"]),
     (TokenOrderError("It cannot be."), {}, ["It cannot be."]),

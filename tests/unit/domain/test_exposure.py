@@ -108,7 +108,7 @@ def test_failures_that_do_not_hold_all_are_warned_of(
     eager = replace(maintenance, course=Course(at_once=1, hold_all=False))
 
     assert warnings_of(eager, crowded(fleet, 50)) == [
-        f"A failure holds only its own {place}; the others go on (--no-hold-all)."
+        f"A failure holds only its own {place}; the others continue (--no-hold-all)."
     ]
 
 

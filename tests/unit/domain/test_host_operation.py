@@ -182,7 +182,7 @@ def test_next_phase(phase: HostPhase, given: OperationFacts, expected: HostPhase
             HostPhase.WORK,
             facts(started("a"), rule=None, tasks={task(WORKING): DONE}),
             OperationOutcome.FAILED,
-            "the executor file has no work for kvm-1 any more to check or return it",
+            "the executor file no longer has work for kvm-1, to verify or return it",
         ),
         (
             HostPhase.WORK,
@@ -200,7 +200,7 @@ def test_next_phase(phase: HostPhase, given: OperationFacts, expected: HostPhase
             HostPhase.RETURN,
             facts(started("a"), rule=ALL, tasks={task(HostTaskKind.RETURN, vm="a"): FAILED}),
             OperationOutcome.FAILED,
-            "a was not given back: no",
+            "a was not returned: no",
         ),
     ],
 )

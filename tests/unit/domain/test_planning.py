@@ -154,10 +154,7 @@ def test_impact_of_unknown_length_has_no_latest_end_and_it_is_said(fleet: Topolo
     assert second.latest is None
     assert plan.latest is None
     assert plan.remarks == (
-        (
-            "How long the impact takes nobody can say, as it has no duration: at the earliest it "
-            "is taken for 10 min, and at the latest there is no end."
-        ),
+        "The impact has no duration: the earliest end assumes 10 min, and there is no latest end.",
     )
 
 
@@ -223,7 +220,7 @@ def test_postponement_past_the_window_is_said(fleet: Topology) -> None:
 
     plan = plan_of(WEB_ONLY, lenient, calendar=windows("daily 22:00-23:00 UTC"))
 
-    assert plan.remarks == ("What is postponed may have to wait until the calendar is open again.",)
+    assert plan.remarks == ("Postponed events may have to wait until the calendar opens again.",)
 
 
 def test_worst_step_of_a_scope_need_not_be_its_first(fleet: Topology) -> None:
@@ -419,7 +416,7 @@ def test_gates_are_taken_to_be_open_and_it_is_said(fleet: Topology) -> None:
     plan = plan_of(WEB_ONLY, fleet, gates=("smoke",))
 
     assert not plan.errors
-    assert plan.remarks == ("Every gate is taken to be open when it is asked: smoke.",)
+    assert plan.remarks == ("This assumes that every gate is open when asked: smoke.",)
 
 
 def test_what_is_in_flight_in_a_scope_is_said(fleet: Topology, event: ScheduledEvent) -> None:
@@ -428,8 +425,8 @@ def test_what_is_in_flight_in_a_scope_is_said(fleet: Topology, event: ScheduledE
     assert earliest(plan)[0] == "web-0+web-2 12:00-12:10"
     assert plan.remarks == (
         (
-            "Something is in flight in availability-set/web: "
-            "there the first step waits until it has ended."
+            "Events are in flight in availability-set/web: "
+            "the first step there waits until they have ended."
         ),
     )
 
@@ -451,7 +448,7 @@ def test_plan_is_summed_up(fleet: Topology) -> None:
 
 def test_summary_does_not_say_what_nobody_knows(fleet: Topology) -> None:
     assert summarise(plan_of(WEB_ONLY, fleet, Terms(is_simulated=False)))[2:3] == (
-        "Ends 2026-03-02 12:20:00 GMT at the earliest, nobody can say when at the latest.",
+        "Ends 2026-03-02 12:20:00 GMT at the earliest, with no latest end.",
     )
 
 

@@ -170,9 +170,9 @@ def test_last_domains_are_in_range() -> None:
 @pytest.mark.parametrize(
     ("scopes", "names", "taken"),
     [
-        ([WEB], ["web-0", "web-0"], "virtual machine called 'web-0'"),
-        ([WEB], ["web-0", "WEB-0"], "virtual machine called 'WEB-0'"),
-        ([WEB], ["Web"], "virtual machine called 'Web'"),
+        ([WEB], ["web-0", "web-0"], "virtual machine is called 'web-0'"),
+        ([WEB], ["web-0", "WEB-0"], "virtual machine is called 'WEB-0'"),
+        ([WEB], ["Web"], "virtual machine is called 'Web'"),
         ([WEB, WEB], [], "called 'availability-set/web'"),
         ([WEB, replace(WEB, name="WEB")], [], "called 'availability-set/WEB'"),
         ([WEB, replace(SHOP, name="web")], [], "called 'web'"),
@@ -223,26 +223,26 @@ def test_standalone_scope_is_for_one_machine() -> None:
 
 
 def test_placement_group_needs_a_plain_name() -> None:
-    with pytest.raises(InvalidNameError, match="'x y' is no name for a placement group"):
+    with pytest.raises(InvalidNameError, match="'x y' is not a valid name for a placement group"):
         build_topology(scopes=[replace(BATCH_A, placement_group="x y")], virtual_machines=[])
 
 
 def test_vm_id_is_taken_once() -> None:
     vms = [replace(WEB_0, name=VmName(name), vm_id="7f000001") for name in ("a", "b")]
 
-    with pytest.raises(NameTakenError, match="vm_id called '7f000001'"):
+    with pytest.raises(NameTakenError, match="vm_id is called '7f000001'"):
         build_topology(scopes=[WEB], virtual_machines=vms)
 
 
 def test_host_is_declared_once() -> None:
-    with pytest.raises(NameTakenError, match="host called 'kvm-1'"):
+    with pytest.raises(NameTakenError, match="host is called 'kvm-1'"):
         build_topology(scopes=[], virtual_machines=[], hosts=[Host(name=HostName("kvm-1"))] * 2)
 
 
 def test_host_name_is_taken_in_any_case() -> None:
     vm = replace(WEB_0, host=HostName("KVM-1"))
 
-    with pytest.raises(NameTakenError, match="host called 'KVM-1'"):
+    with pytest.raises(NameTakenError, match="host is called 'KVM-1'"):
         build_topology(scopes=[WEB], virtual_machines=[vm], hosts=[Host(name=HostName("kvm-1"))])
 
 
@@ -415,5 +415,5 @@ def test_two_instances_of_one_service_may_not_be_called_alike() -> None:
         for name in ("shop.FrontEnd_IN_0", "frontend_IN_0")
     ]
 
-    with pytest.raises(NameTakenError, match="more than one instance of cloud-service/shop"):
+    with pytest.raises(NameTakenError, match="More than one instance of cloud-service/shop"):
         build_topology(scopes=[shop], virtual_machines=vms)

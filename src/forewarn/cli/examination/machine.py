@@ -150,7 +150,7 @@ def _listener(check: str, address: str, *, is_ours: Callable[[TcpAddress], bool]
         hint = f"try: ss -ltnp 'sport = :{where.port}'"
         return wrong(check, f"Another program has {address}.", hint)
     hint = "try: forewarn config show --effective"
-    return wrong(check, f"Nobody can listen on {address}: {os.strerror(problem)}.", hint)
+    return wrong(check, f"Cannot listen on {address}: {os.strerror(problem)}.", hint)
 
 
 def _unix_listener(check: str, path: Path) -> Finding:

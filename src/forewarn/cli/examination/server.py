@@ -50,7 +50,7 @@ def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
 def _skew(date: str | None, now: datetime) -> Finding:
     check = "clock skew"
     if date is None:
-        return doubtful(check, "The server does not tell its time.", "try: forewarn clock show")
+        return doubtful(check, "The server does not report its time.", "try: forewarn clock show")
     skew = abs(parsedate_to_datetime(date) - now)
     sentence = f"The clocks of the server and of this machine differ by {_say(skew)}."
     hint = "try: timedatectl status, here and there"
