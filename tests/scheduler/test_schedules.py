@@ -12,6 +12,7 @@ from forewarn.domain.recurrence import read_recurrence
 from forewarn.domain.schedule import Occurrence
 from forewarn.domain.windows import Calendar, read_blackout, read_window
 from forewarn.operations.maintenances import pause_maintenance
+from forewarn.operations.pausing import pause_server, resume_server
 from forewarn.operations.schedules import ScheduleOrder, create_schedule, remove_schedule
 from forewarn.ports.store import LeaseLostError
 from forewarn.protocol.vocabulary import EventType
@@ -110,3 +111,32 @@ def test_schedule_that_is_removed_starts_nothing_more(world: World) -> None:
     world.advance(scheduler, days=28)
 
     assert len(world.store.read(lambda reading: reading.maintenances())) == 1
+
+
+@pytest.mark.parametrize(
+    ("paused", "outcomes"),
+    [(timedelta(hours=2), ["started"]), (timedelta(days=8), ["missed", "missed"])],
+)
+def test_paused_server_starts_nothing_until_it_resumes_and_not_in_windows_that_have_closed(
+    world: World, paused: timedelta, outcomes: list[str]
+) -> None:
+    create(world)
+    scheduler = world.lead()
+    world.advance(scheduler, hours=1)
+    world.store.write(lambda tx: pause_server(tx, world.context(), "storage"))
+
+    world.advance(scheduler, seconds=(FIRST + paused - world.clock.now()).total_seconds())
+
+    assert not world.store.read(lambda reading: reading.maintenances())
+    assert not occurrences(world)
+    world.store.write(lambda tx: resume_server(tx, world.context()))
+    scheduler.settle()
+    met = occurrences(world)
+    assert [each.outcome.value for each in met] == outcomes
+    assert all(each.met_at == FIRST + paused for each in met)
+    begun = world.store.read(lambda reading: reading.maintenances())
+    assert [each.maintenance_id for each in begun] == [
+        each.maintenance_id for each in met if each.maintenance_id
+    ]
+    paused_until = "the server was paused or not running until its window closed"
+    assert all(paused_until in each.reason for each in met if not each.maintenance_id)

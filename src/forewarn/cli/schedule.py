@@ -53,6 +53,7 @@ _COLUMNS: Final[Columns] = {
 _FIELDS: Final[Columns] = {
     "schedule": "name",
     "status": "status",
+    "waits": "waits_for",
     "every": "every",
     "from": "from_date",
     "until": "until_date",

@@ -10,6 +10,9 @@ from forewarn.control.caller import Viewing
 from forewarn.domain.event import ScheduledEvent, Share
 from forewarn.domain.names import names_scope
 from forewarn.domain.planning import ForeseenStep
+from forewarn.domain.recurrence import Opening
+from forewarn.domain.schedule import Schedule, upcoming
+from forewarn.domain.windows import describe
 from forewarn.domain.wording import say_moment, say_names
 from forewarn.operations.context import Context
 from forewarn.operations.planning import foresee_steps
@@ -26,6 +29,10 @@ _STATUSES: Final = {
 }
 
 
+_DATES: Final = 10
+"""How many of the next dates of each schedule are shown."""
+
+
 class CalendarResponse(Response):
     """An answer that calendars understand."""
 
@@ -37,7 +44,7 @@ def show_calendar(
     caller: Viewing,
     scope: Annotated[str | None, Query(description="Only events of this scope.")] = None,
 ) -> CalendarResponse:
-    """Return the events in flight, those canceled ahead of their time, and the steps to come."""
+    """Return the events in flight or canceled ahead of time, steps to come, and schedules."""
     context = caller.services.context(caller.principal.name)
     return CalendarResponse(caller.read(lambda reading: _calendar(reading, scope, context)))
 
@@ -54,6 +61,11 @@ def _calendar(reading: Reading, scope: str | None, context: Context) -> bytes:
     for foreseen in foresee_steps(reading, context):
         if scope is None or any(names_scope(scope, each) for each in foreseen.step.scope_ids):
             calendar.add_component(_foreseen_entry(foreseen, context.now))
+    # Labels may select any scope by then, so the calendar of one scope has no schedules.
+    for schedule in reading.schedules() if scope is None else ():
+        if not schedule.is_paused:
+            for opening in upcoming(schedule, context.now, _DATES):
+                calendar.add_component(_opening_entry(schedule, opening, context.now))
     body: bytes = calendar.to_ical()
     return body
 
@@ -103,6 +115,24 @@ def _foreseen_entry(foreseen: ForeseenStep, now: datetime) -> Event:
     entry.add("location", ", ".join(sorted(step.scope_ids)))
     entry.add("status", "TENTATIVE")
     entry.add("sequence", int((now - maintenance.started_at).total_seconds()))
+    entry.add("dtstamp", now)
+    return entry
+
+
+def _opening_entry(schedule: Schedule, opening: Opening, now: datetime) -> Event:
+    entry = Event()
+    entry.add("uid", f"schedule/{schedule.name}/{opening.opens_at.isoformat()}")
+    entry.add("dtstart", opening.opens_at)
+    entry.add("dtend", opening.closes_at)
+    what = f"{schedule.order.event_type} maintenance of schedule {schedule.name}"
+    if opening.blackout is None:
+        entry.add("summary", f"Schedule: {what}")
+        entry.add("description", schedule.order.description)
+    else:
+        entry.add("summary", f"Blackout: no {what}")
+        entry.add("description", f"Skipped: {describe(opening.blackout)}")
+    entry.add("status", "TENTATIVE" if opening.blackout is None else "CANCELLED")
+    entry.add("sequence", int((now - schedule.created_at).total_seconds()))
     entry.add("dtstamp", now)
     return entry
 

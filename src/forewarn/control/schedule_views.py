@@ -1,7 +1,7 @@
 """Schedules as they travel over the control API."""
 
 from datetime import date, datetime
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -20,10 +20,14 @@ from forewarn.domain.schedule import (
     Schedule,
     ScheduleError,
     ScheduleStatus,
+    explain_wait,
     upcoming,
 )
+from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.windows import describe
+from forewarn.operations.pausing import find_pause
 from forewarn.operations.schedules import ScheduleOrder
+from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventType
 
 UPCOMING: Final = 10
@@ -84,6 +88,9 @@ class ScheduleSummaryView(View):
     maintenance_id: str | None
     next: OpeningView | None
     last: OccurrenceView | None
+    waits_for: Annotated[
+        str, Field(description="Why a date that is due has not started; else empty.")
+    ]
     order: OrderView
 
 
@@ -111,8 +118,10 @@ def schedule_order(request: ScheduleOrderRequest, today: date) -> ScheduleOrder:
     )
 
 
-def schedule_summary(schedule: Schedule) -> ScheduleSummaryView:
-    """Return *schedule* as one line of a list."""
+def schedule_summary(
+    schedule: Schedule, now: datetime, pause: ServerPause | None
+) -> ScheduleSummaryView:
+    """Return *schedule* as one line of a list; *pause* is that of the server, if it is paused."""
     opening = schedule.next_opening
     return ScheduleSummaryView(
         name=schedule.name,
@@ -125,14 +134,17 @@ def schedule_summary(schedule: Schedule) -> ScheduleSummaryView:
         maintenance_id=schedule.maintenance_id,
         next=None if opening is None else _opening_view(opening),
         last=_occurrence_view(schedule.occurrences[-1]) if schedule.occurrences else None,
+        waits_for=explain_wait(schedule, pause, now),
         order=_order_view(schedule.order),
     )
 
 
-def schedule_view(schedule: Schedule, now: datetime, count: int = UPCOMING) -> ScheduleView:
+def schedule_view(
+    reading: Reading, schedule: Schedule, now: datetime, count: int = UPCOMING
+) -> ScheduleView:
     """Return all of *schedule*, with the next *count* dates after *now*."""
     return ScheduleView(
-        **schedule_summary(schedule).model_dump(),
+        **schedule_summary(schedule, now, find_pause(reading)).model_dump(),
         upcoming=tuple(map(_opening_view, upcoming(schedule, now, count))),
         occurrences=tuple(map(_occurrence_view, schedule.occurrences)),
     )

@@ -22,7 +22,9 @@ from forewarn.control.schedule_views import (
     schedule_view,
 )
 from forewarn.domain.schedule import Schedule, pause_schedule, resume_schedule
+from forewarn.domain.server_pause import ServerPause
 from forewarn.operations.context import Context
+from forewarn.operations.pausing import find_pause
 from forewarn.operations.repeats import RequestKey
 from forewarn.operations.schedules import (
     change_schedule,
@@ -41,13 +43,20 @@ _STEERED: Final = [TAKES_IF_MATCH, *CAN_BE_DRY]
 def list_schedules(caller: Viewing, paging: Paged) -> Response:
     """Return the schedules, oldest first."""
 
-    def look(reading: Reading) -> tuple[Schedule, ...]:
-        every = reading.schedules()
-        if paging.after is None:
-            return every
-        return every[every.index(find_schedule(reading, paging.after)) + 1 :]
+    def look(reading: Reading) -> tuple[tuple[Schedule, ...], ServerPause | None]:
+        every, begin = reading.schedules(), 0
+        if paging.after is not None:
+            begin = every.index(find_schedule(reading, paging.after)) + 1
+        return every[begin:], find_pause(reading)
 
-    return paging.first("schedules", caller.read(look), schedule_summary, attrgetter("name"))
+    schedules, pause = caller.read(look)
+    now = caller.services.clock.now()
+    return paging.first(
+        "schedules",
+        schedules,
+        lambda schedule: schedule_summary(schedule, now, pause),
+        attrgetter("name"),
+    )
 
 
 @router.post(
@@ -64,7 +73,7 @@ def create(caller: Operating, key: Key, request: ScheduleOrderRequest) -> Schedu
 
     def operation(tx: Transaction, context: Context) -> ScheduleView:
         made = create_schedule(tx, context, wanted, gates=services.gates.kinds())
-        return schedule_view(made, context.now)
+        return schedule_view(tx, made, context.now)
 
     return caller.write_once(key, ScheduleView, operation)
 
@@ -102,7 +111,7 @@ def resume(caller: Operating, key: Key, name: str) -> ScheduleView:
 def remove(caller: Operating, name: str) -> ScheduleView:
     """Remove a schedule; a Maintenance that it has begun goes on."""
     return caller.write(
-        lambda tx, context: schedule_view(remove_schedule(tx, context, name), context.now),
+        lambda tx, context: schedule_view(tx, remove_schedule(tx, context, name), context.now),
         current=lambda reading: _show(caller, reading, name),
     )
 
@@ -115,7 +124,8 @@ def _steer(
     verb: str,
 ) -> ScheduleView:
     def operation(tx: Transaction, context: Context) -> ScheduleView:
-        return schedule_view(change_schedule(tx, context, name, change, verb=verb), context.now)
+        changed = change_schedule(tx, context, name, change, verb=verb)
+        return schedule_view(tx, changed, context.now)
 
     return caller.write_once(
         key, ScheduleView, operation, current=lambda reading: _show(caller, reading, name)
@@ -124,4 +134,5 @@ def _steer(
 
 def _show(caller: Caller, reading: Reading, name: str, count: int = UPCOMING) -> bytes:
     now = caller.services.clock.now()
-    return schedule_view(find_schedule(reading, name), now, count).model_dump_json().encode()
+    found = find_schedule(reading, name)
+    return schedule_view(reading, found, now, count).model_dump_json().encode()

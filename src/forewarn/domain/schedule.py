@@ -23,6 +23,7 @@ from forewarn.domain.recurrence import (
     next_opening_after,
     openings,
 )
+from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.windows import describe
 from forewarn.domain.wording import say_moment
 
@@ -174,6 +175,18 @@ def due_occurrences(
             yield PassOccurrence(name=schedule.name, occurrence=met)
 
 
+def explain_wait(schedule: Schedule, pause: ServerPause | None, now: datetime) -> str:
+    """Return why an occurrence that is due has not started; nothing if none is due."""
+    opening = schedule.next_opening
+    if pause is None or schedule.is_paused or opening is None or opening.opens_at > now:
+        return ""
+    return (
+        f"The server has been paused by {pause.who} since {say_moment(pause.since)}. "
+        f"The date that opened at {say_moment(opening.opens_at)} starts when the server resumes, "
+        f"unless its window has closed by then, at {say_moment(opening.closes_at)}."
+    )
+
+
 def next_openings(schedules: Iterable[Schedule]) -> Iterator[datetime]:
     """Yield when each schedule is due next, or has been due since."""
     for schedule in schedules:
@@ -204,7 +217,8 @@ def _pass(
     elif now >= opening.closes_at:
         outcome = OccurrenceOutcome.MISSED
         reason = (
-            f"the server was not running until its window closed at {say_moment(opening.closes_at)}"
+            "the server was paused or not running until its window closed "
+            f"at {say_moment(opening.closes_at)}"
         )
     elif schedule.maintenance_id in unfinished:
         reason = f"the last maintenance {schedule.maintenance_id} has not finished"

@@ -1,10 +1,12 @@
 """/schedules: Maintenances that begin by themselves."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
 import pytest
 from fastapi import FastAPI
+from icalendar import Calendar
 from tests.http.control.conftest import HandClock
 
 from forewarn.domain.access import Role
@@ -164,3 +166,39 @@ def test_token_that_is_limited_to_scopes_has_no_schedules(
     assert api.post("schedules/patches/pause").status_code == 404
     web = {**PATCHES, "name": "mine", "hosts": [], "scopes": ["web"]}
     assert api.post("schedules", json=web).status_code == 403
+
+
+def test_schedule_says_that_it_waits_for_the_paused_server(api: httpx2.Client) -> None:
+    api.post("schedules", json=PATCHES)
+    api.post("server/pause", json={"reason": "storage"})
+    before = api.get("schedules/patches").json()["waits_for"]
+    api.post("clock/advance", json={"duration": "37h"})
+
+    shown = api.get("schedules/patches").json()
+    (listed,) = api.get("schedules").json()["schedules"]
+
+    assert before == ""
+    assert "The server has been paused by alice" in shown["waits_for"]
+    assert listed["waits_for"] == shown["waits_for"]
+
+
+def test_calendar_has_the_next_dates_of_each_schedule(api: httpx2.Client) -> None:
+    api.post("schedules", json={**PATCHES, "description": "new kernels"})
+
+    calendar = Calendar.from_ical(api.get("calendar.ics").text)
+    of_scope = Calendar.from_ical(api.get("calendar.ics", params={"scope": "web"}).text)
+    api.post("schedules/patches/pause")
+    paused = Calendar.from_ical(api.get("calendar.ics").text)
+
+    dates = calendar.walk("VEVENT")
+    assert len(dates) == 10
+    assert len({str(each["uid"]) for each in dates}) == 10
+    assert str(dates[0]["summary"]) == "Schedule: Reboot maintenance of schedule patches"
+    assert (str(dates[0]["description"]), str(dates[0]["status"])) == ("new kernels", "TENTATIVE")
+    opened, closed = dates[0].decoded("dtstart"), dates[0].decoded("dtend")
+    assert opened == datetime(2026, 1, 6, 21, tzinfo=UTC)
+    assert closed == datetime(2026, 1, 7, 3, tzinfo=UTC)
+    assert str(dates[2]["summary"]).startswith("Blackout: no Reboot maintenance")
+    assert (str(dates[2]["status"]), "Fair" in str(dates[2]["description"])) == ("CANCELLED", True)
+    assert not of_scope.walk("VEVENT")
+    assert not paused.walk("VEVENT")

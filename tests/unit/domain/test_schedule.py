@@ -23,11 +23,13 @@ from forewarn.domain.schedule import (
     StartOccurrence,
     check_schedule,
     due_occurrences,
+    explain_wait,
     note,
     pause_schedule,
     resume_schedule,
     upcoming,
 )
+from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import build_topology
 from forewarn.domain.windows import Calendar, read_blackout, read_window
@@ -37,6 +39,7 @@ MONDAY = datetime(2026, 11, 16, 12, tzinfo=UTC)
 OPENS = datetime(2026, 11, 17, 21, tzinfo=UTC)
 CLOSES = datetime(2026, 11, 18, 3, tzinfo=UTC)
 LAST = MaintenanceId("m0")
+PAUSE = ServerPause(who="alice", since=datetime(2026, 11, 16, 8, tzinfo=UTC))
 
 
 def order(*windows: str, blackouts: tuple[str, ...] = ()) -> MaintenanceOrder:
@@ -92,7 +95,10 @@ def test_occurrence_starts_while_its_window_is_open(late: timedelta) -> None:
             schedule(),
             CLOSES,
             "missed",
-            "the server was not running until its window closed at 2026-11-18 03:00:00 GMT",
+            (
+                "the server was paused or not running until its window closed "
+                "at 2026-11-18 03:00:00 GMT"
+            ),
         ),
         (
             schedule(maintenance_id=LAST),
@@ -214,3 +220,25 @@ def test_occurrence_is_decided_on_only_when_nothing_else_is_due() -> None:
     assert isinstance(action, StartOccurrence)
     assert then
     assert not Decisions(actions=(), effects=())
+
+
+@pytest.mark.parametrize(
+    ("made", "pause", "now"),
+    [
+        (schedule(), None, OPENS),
+        (schedule(is_paused=True), PAUSE, OPENS),
+        (schedule(), PAUSE, OPENS - timedelta(seconds=1)),
+    ],
+)
+def test_schedule_that_has_nothing_due_waits_for_nothing(
+    made: Schedule, pause: ServerPause | None, now: datetime
+) -> None:
+    assert explain_wait(made, pause, now) == ""
+
+
+def test_schedule_that_is_due_says_that_it_waits_for_the_paused_server() -> None:
+    assert explain_wait(schedule(), PAUSE, OPENS) == (
+        "The server has been paused by alice since 2026-11-16 08:00:00 GMT. "
+        "The date that opened at 2026-11-17 21:00:00 GMT starts when the server resumes, "
+        "unless its window has closed by then, at 2026-11-18 03:00:00 GMT."
+    )
