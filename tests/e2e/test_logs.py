@@ -33,6 +33,7 @@ def test_a_rollout_can_be_read_from_the_log(start_server: ServerMaker) -> None:
     lines = lines_of(server)
 
     names = Counter(line["event"] for line in lines)
+    assert names["maintenance_changed"] == 2
     assert names["step_announced"] == 3
     assert names["impact_changed"] == 6
     assert names["event_changed"] == 9

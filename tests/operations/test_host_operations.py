@@ -1,11 +1,12 @@
 """Maintenances by host on a real store in virtual time, with work on the hosts themselves."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -129,8 +130,11 @@ class Cluster:
         self.apply(FLEET)
 
     def context(self) -> Context:
+        return self._context("alice")
+
+    def _context(self, who: str) -> Context:
         now = self.clock.now()
-        return Context(who="alice", now=now, at=now, new_id=self._ids.__next__, rules=self.rules)
+        return Context(who=who, now=now, at=now, new_id=self._ids.__next__, rules=self.rules)
 
     def lead(self) -> Scheduler:
         """Take over, knowing nothing but what is stored."""
@@ -140,7 +144,7 @@ class Cluster:
         self.scheduler = Scheduler(
             store=self.store,
             executor=executor,
-            context=self.context,
+            context=lambda: self._context("scheduler"),
             epoch=self.store.write(lambda tx: tx.next_epoch()),
             host_worker=self.crew,
         )
@@ -908,3 +912,47 @@ def test_aborted_host_that_waits_for_the_server_to_continue_says_so(cluster: Clu
 
     assert cluster.in_flight() == {}
     assert cluster.explanation().endswith("until somebody acts: forewarn resume.")
+
+
+def maintenance_lines(logs: list[MutableMapping[str, Any]]) -> list[tuple[object, ...]]:
+    lines = [line for line in logs if line["event"] == "maintenance_changed"]
+    return [(line["what"], line["who"], line["outcome"], line["log_level"]) for line in lines]
+
+
+def test_every_change_of_a_maintenance_is_logged_once(cluster: Cluster) -> None:
+    cluster.failures["web-1"] = "no disk"
+    with capture_logs() as logs:
+        cluster.start("kvm-0", "kvm-1")
+        cluster.store.write(
+            lambda tx: pause_maintenance(tx, cluster.context(), cluster.maintenance_id)
+        )
+        cluster.advance(hours=1)
+        cluster.store.write(
+            lambda tx: resume_maintenance(tx, cluster.context(), cluster.maintenance_id)
+        )
+        cluster.advance(hours=1)
+        cluster.lead().settle()  # what was committed before is not logged again
+        cluster.advance(hours=1)
+        cluster.skip()
+
+    assert maintenance_lines(logs) == [
+        ("started", "alice", None, "info"),
+        ("paused", "alice", None, "info"),
+        ("resumed", "alice", None, "info"),
+        ("held", "scheduler", None, "warning"),
+        ("finished", "scheduler", "incomplete", "warning"),
+    ]
+
+
+def test_abort_of_a_maintenance_is_logged_before_its_end(cluster: Cluster) -> None:
+    with capture_logs() as logs:
+        cluster.start("kvm-1")
+        cluster.start_event(cluster.in_flight()["web-1"])
+        cluster.abort()
+        cluster.advance(hours=1)
+
+    assert maintenance_lines(logs) == [
+        ("started", "alice", None, "info"),
+        ("aborted", "alice", None, "info"),
+        ("finished", "scheduler", "aborted", "info"),
+    ]

@@ -1,7 +1,7 @@
 """Telling people about Maintenances: messages for the outbox, each written once."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId
@@ -22,12 +22,17 @@ from forewarn.operations.views import describe_maintenance
 from forewarn.ports.store import Reading, Transaction
 
 _VERBS: Final = {
+    Phase.STARTED: ("maintenance start",),
     Phase.PAUSED: ("maintenance pause",),
     Phase.RESUMED: ("maintenance resume", "maintenance retry", "maintenance skip"),
     Phase.ABORTED: ("maintenance abort",),
 }
 """What an operator does that has this phase for its news."""
 _RECENT: Final = 100
+
+
+Tidings: TypeAlias = tuple[Maintenance, Phase]
+"""What has become of which Maintenance."""
 
 
 def has_news(reading: Reading, context: Context, snapshot: Snapshot) -> bool:
@@ -39,14 +44,17 @@ def has_news(reading: Reading, context: Context, snapshot: Snapshot) -> bool:
     )
 
 
-def tell_news(tx: Transaction, context: Context, snapshot: Snapshot) -> None:
-    """Write messages about what has become of Maintenances since the last time."""
+def tell_news(tx: Transaction, context: Context, snapshot: Snapshot) -> tuple[Tidings, ...]:
+    """Write messages about what has become of Maintenances since the last time, and return it."""
     known = find_told(tx, snapshot)
+    tidings: list[Tidings] = []
     for key, maintenance in snapshot.maintenances.items():
         told, news = find_news(maintenance, known[key], snapshot, context.now)
         if told != known[key]:
             tx.put_told(told)
             _tell(tx, context, snapshot, maintenance, news)
+            tidings += ((maintenance, each.phase) for each in news)
+    return tuple(tidings)
 
 
 def tell_ending(
@@ -64,6 +72,17 @@ def describe_news(described: Mapping[str, object], news: News, who: str) -> dict
     """Return the data of a message about *news* of a Maintenance that is *described*."""
     about = {"place": news.place, "gate": news.gate, "who": who, "detail": news.detail}
     return {**described, **about}
+
+
+def find_doer(reading: Reading, context: Context, maintenance: Maintenance, phase: Phase) -> str:
+    """Return the operator whose doing *phase* is, or else who found out."""
+    deeds = [
+        entry
+        for verb in _VERBS.get(phase, ())
+        for entry in reading.audit(action=verb, limit=_RECENT)
+        if entry.subject == maintenance.maintenance_id
+    ]
+    return max(deeds, key=lambda entry: entry.sequence).who if deeds else context.who
 
 
 def find_told(reading: Reading, snapshot: Snapshot) -> Mapping[MaintenanceId, Told]:
@@ -84,20 +103,9 @@ def _tell(
     scope_ids = scopes_of(maintenance, snapshot)
     described = describe_maintenance(maintenance, count_places(maintenance, snapshot))
     for each in news:
-        data = describe_news(described, each, _who(tx, context, maintenance, each.phase))
+        data = describe_news(described, each, find_doer(tx, context, maintenance, each.phase))
         for target in context.rules.targets:
             if target.wants(each.phase, maintenance.event_type, scope_ids):
                 subject = maintenance.maintenance_id
                 message = new_notification(context, subject, each.phase, target.name, data)
                 tx.put_notification(message)
-
-
-def _who(tx: Transaction, context: Context, maintenance: Maintenance, phase: Phase) -> str:
-    """Return the operator whose doing it is, or else who found out."""
-    deeds = [
-        entry
-        for verb in _VERBS.get(phase, ())
-        for entry in tx.audit(action=verb, limit=_RECENT)
-        if entry.subject == maintenance.maintenance_id
-    ]
-    return max(deeds, key=lambda entry: entry.sequence).who if deeds else context.who

@@ -47,6 +47,7 @@ from forewarn.ports.store import (
 from forewarn.protocol.vocabulary import EventId
 from forewarn.scheduler.asking import Asking
 from forewarn.scheduler.host_tasks import HostTasks
+from forewarn.scheduler.maintenance_log import MaintenanceLog
 from forewarn.scheduler.reporting import report_impact, report_steps
 from forewarn.scheduler.tick import Turn, decide_and_record, look_and_tell
 
@@ -103,6 +104,7 @@ class Scheduler:
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._asking = Asking(gates, reports)
         self._hosts = HostTasks(host_worker, reports, epoch=epoch)
+        self._maintenances = MaintenanceLog(store, reports)
         self._pause: ServerPause | None = None
         self._turn = threading.RLock()
         self._reports = reports
@@ -184,10 +186,13 @@ class Scheduler:
             self._hosts.follow(context.rules.host_works)
             seen = self._store.read(self._look)
             self._note_pause(seen.server_pause)
+            self._maintenances.follow(seen, context)
             now = self._context().now
             while due := self._decide(seen, now):
                 seen = self._act(seen, due)
-                now = self._context().now
+                context = self._context()
+                self._maintenances.follow(seen, context)
+                now = context.now
             self._tell(seen)
             self._lull = Lull(seen, now)
             return self._lull
@@ -210,7 +215,10 @@ class Scheduler:
             return
         context, known = self._context(), self.known
         if self._store.read(lambda reading: has_news(reading, context, seen)):
-            self._store.write(lambda tx: look_and_tell(tx, context, known, epoch=self.epoch))
+            tidings = self._store.write(
+                lambda tx: look_and_tell(tx, context, known, epoch=self.epoch)
+            )
+            self._maintenances.report_stops(tidings, context)
 
     def _decide(self, seen: Snapshot, now: datetime) -> Decisions:
         due = decide(seen, now)
@@ -227,6 +235,7 @@ class Scheduler:
             events, due, after = turn.before.events, turn.decisions, turn.after
             self._note_lateness()
             report_steps(self._reports, turn)
+            self._maintenances.report_endings(turn.finished, self._context())
             self.endings.update(turn.endings)
             self._note_not_begun(turn)
             _log_occurrences(turn)

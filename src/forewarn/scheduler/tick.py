@@ -14,7 +14,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.operations.schedules import meet_occurrences
 from forewarn.operations.snapshots import Knowledge, look
-from forewarn.operations.telling import tell_ending, tell_news
+from forewarn.operations.telling import Tidings, tell_ending, tell_news
 from forewarn.ports.store import LedgerEntry, Transaction
 
 
@@ -64,10 +64,12 @@ def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, ep
     return Turn(before=before, decisions=decisions, after=left, finished=finished)
 
 
-def look_and_tell(tx: Transaction, context: Context, known: Knowledge, *, epoch: int) -> None:
+def look_and_tell(
+    tx: Transaction, context: Context, known: Knowledge, *, epoch: int
+) -> tuple[Tidings, ...]:
     """Write messages about Maintenances, from what is committed now, under the lease *epoch*."""
     tx.check_epoch(epoch)
-    tell_news(tx, context, look(tx, known, context.rules))
+    return tell_news(tx, context, look(tx, known, context.rules))
 
 
 def _deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[Deed]:
