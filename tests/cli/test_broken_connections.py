@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import pytest
 from typer.testing import Result
@@ -107,3 +108,43 @@ def test_change_is_unreachable_only_if_it_was_not_sent(run: Run) -> None:
         result = run("vm", "restart", "solo", FOREWARN_SERVER=server)
 
     assert "it may have done what was asked." in result.stderr
+
+
+WALKED: Final = {
+    "maintenance_id": EVENT["event_id"],
+    "status": "completed",
+    "finished_at": "2026-01-05T09:00:00Z",
+    "events_ended": 2,
+    "steps_remaining": 0,
+    "hosts": [],
+    "standings": {},
+    "remaining": [],
+    "events": [],
+    "failures": [],
+}
+WALKING: Final = {**WALKED, "status": "running", "finished_at": None, "events_ended": 1}
+CLOCK: Final = {"kind": "real", "now": "2026-01-05T09:00:00Z"}
+
+
+def test_wait_goes_on_when_the_server_is_back(run: Run) -> None:
+    with answering(WALKING, CLOCK, None, None, None, None, WALKED) as (server, _):
+        result = run("maintenance", "wait", "m", "-o", "json", FOREWARN_SERVER=server)
+
+    assert (result.exit_code, json.loads(result.stdout)) == (0, WALKED)
+    assert len(re.findall("Waiting for it to come back", result.stderr)) == 1
+
+
+def test_wait_for_a_server_that_stays_away_ends_with_its_patience(run: Run) -> None:
+    with answering(WALKING, CLOCK) as (server, _):
+        result = run("maintenance", "wait", "m", "--timeout", "2s", FOREWARN_SERVER=server)
+
+    assert result.exit_code == 5
+    assert "It has not ended within 2s; it goes on." in result.stderr
+
+
+def test_watch_goes_on_when_the_server_went_away_between_two_questions(run: Run) -> None:
+    with answering(WALKING, CLOCK, WALKED, None, None, WALKED, CLOCK) as (server, _):
+        result = run("maintenance", "watch", "m", "--utc", FOREWARN_SERVER=server)
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "2026-01-05 09:00:00Z  The maintenance is completed."

@@ -1,15 +1,17 @@
-"""Following a stream of the control API, across restarts of the server."""
+"""Following what the control API says, across restarts of the server."""
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 import httpx2
 import typer
 
 from forewarn.cli.errors import CommandError
 from forewarn.cli.session import RefusedError, Session
+
+T = TypeVar("T")
 
 _PAUSE: Final = 1.0
 
@@ -58,6 +60,28 @@ def _follow_once(
         except httpx2.TransportError as error:
             trouble = f"the connection broke off ({error})"
     typer.echo(f"forewarn: {trouble}; going on as soon as it is back", err=True)
+
+
+class Persistent(Generic[T]):
+    """Asks again and again. A server that has answered once may be away for a while."""
+
+    def __init__(self, ask: Callable[[], T]) -> None:
+        self._ask = ask
+        self._is_known = self._is_away = False
+
+    def __call__(self) -> T | None:
+        """Return the answer, or None while the server is away, which is said once."""
+        try:
+            found = self._ask()
+        except CommandError as error:
+            if not self._is_known or is_final(error):
+                raise
+            if not self._is_away:
+                typer.echo(f"forewarn: {error} Waiting for it to come back.", err=True)
+            self._is_away = True
+            return None
+        self._is_known, self._is_away = True, False
+        return found
 
 
 def is_final(error: CommandError) -> bool:

@@ -4,10 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-import typer
-
-from forewarn.cli.errors import CommandError
-from forewarn.cli.following import is_final
+from forewarn.cli.following import Persistent
 from forewarn.cli.output import Row, print_line, print_one_of_many, time_of
 from forewarn.cli.place_tables import Line, changed_lines
 from forewarn.cli.session import Session
@@ -22,33 +19,25 @@ def watch_maintenance(session: Session, maintenance_id: str) -> None:
     """Print what changes until the Maintenance is over; across restarts of the server."""
     told: Told = {}
     status = ""
-    for maintenance in _states(session, maintenance_id):
+    for maintenance, now in _states(session, maintenance_id):
         lines = changed_lines(maintenance, told)
         if maintenance["status"] != status:
             status = maintenance["status"]
             lines.append({"status": status})
-        if lines:
-            now = session.get("clock")["now"]
-            for line in lines:
-                print_one_of_many({"at": now, **line}, session.output, _print_change)
+        for line in lines:
+            print_one_of_many({"at": now, **line}, session.output, _print_change)
         if maintenance["finished_at"] is not None:
             return
 
 
-def _states(session: Session, maintenance_id: str) -> Iterator[Row]:
-    is_known = is_away = False
+def _states(session: Session, maintenance_id: str) -> Iterator[tuple[Row, str]]:
+    """Yield where the Maintenance is, and what time it is there, again and again."""
+    look = Persistent(
+        lambda: (session.get("maintenances", maintenance_id), session.get("clock")["now"])
+    )
     while True:
-        try:
-            found = session.get("maintenances", maintenance_id)
-        except CommandError as error:
-            if not is_known or is_final(error):
-                raise
-            if not is_away:
-                typer.echo(f"forewarn: {error} Waiting for it to come back.", err=True)
-            is_away = True
-        else:
-            is_known, is_away = True, False
-            yield found
+        if seen := look():
+            yield seen
         time.sleep(_ASK_EVERY)
 
 

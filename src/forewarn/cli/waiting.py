@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
 from forewarn.cli.errors import CommandError, ExitCode
+from forewarn.cli.following import Persistent
 from forewarn.cli.output import Row, print_line
 from forewarn.cli.place_tables import say_not_done
 from forewarn.cli.progress import Teller, shown_as_bars
@@ -131,9 +132,10 @@ class _Patience:
     ) -> Row:
         """Ask until it is over, and tell each time that something is different."""
         told = ""
+        look = Persistent(ask)
         try:
-            while not is_over(row := ask()):
-                if (said := describe(row)) != told:
+            while (row := look()) is None or not is_over(row):
+                if row is not None and (said := describe(row)) != told:
                     if tell is None:
                         print_line(said, err=True)
                     else:
@@ -152,6 +154,11 @@ class _Patience:
         if self._has_told_clock:
             return
         self._has_told_clock = True
+        # Whether the server is still there is found out by asking for what is waited for.
+        with suppress(CommandError):
+            self._warn_of_virtual_clock()
+
+    def _warn_of_virtual_clock(self) -> None:
         if self._session.get("clock")["kind"] == "virtual":
             typer.echo(
                 "The clock is virtual and stands still; advance it in another terminal "
