@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -228,6 +229,16 @@ def test_architecture_names_files_and_functions_that_exist() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("src/**/*.py"))
     for word in re.findall(r"`([a-zA-Z_]+)`", text):
         assert re.search(rf"\b{word}\b", code), f"nothing is called {word}"
+
+
+def test_architecture_answers_each_question_once() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+    questions = Counter(re.findall(r"^\| (.+?) \|", text, flags=re.MULTILINE))
+    del questions["looking for"]
+
+    assert questions
+    assert set(questions.values()) == {1}
 
 
 def test_documentation_builds_without_a_warning(tmp_path: Path) -> None:
