@@ -88,16 +88,25 @@ def test_payload_of_the_reference_is_what_is_sent() -> None:
     assert fence("json") == json.dumps(cloud_event(message, "/forewarn"), indent=2) + "\n"
 
 
-def test_data_about_a_maintenance_is_what_the_reference_lists() -> None:
+@pytest.mark.parametrize(
+    ("place", "phase", "kind"),
+    [
+        (0, Phase.HELD, "io.forewarn.maintenance.held"),
+        (1, Phase.SKIPPED, "io.forewarn.schedule.skipped"),
+    ],
+)
+def test_data_about_what_is_no_event_is_what_the_reference_lists(
+    place: int, phase: Phase, kind: str
+) -> None:
     example = example_notification(
-        "ops", notification_id="n", who="alice", now=NOW, at=NOW, phase=Phase.HELD
+        "ops", notification_id="n", who="alice", now=NOW, at=NOW, phase=phase
     )
-    (listed,) = re.findall(r"in `data`: (.*?)\.\n\n", PAGE.read_text("utf-8"), re.DOTALL)
+    listed = re.findall(r"in `data`: (.*?)\.\n\n", PAGE.read_text("utf-8"), re.DOTALL)[place]
 
     sent = cloud_event(example, "/forewarn")
 
-    assert sent["type"] == "io.forewarn.maintenance.held"
-    assert set(re.findall(r"`(\w+)`", listed)) == {*sent["data"], *sent["data"]["places"]}
+    assert sent["type"] == kind
+    assert set(re.findall(r"`(\w+)`", listed)) == {*sent["data"], *sent["data"].get("places", ())}
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide
 from forewarn.domain.errors import PlanError
 from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.notification import Phase, Target
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.recurrence import read_recurrence
 from forewarn.domain.schedule import (
@@ -266,3 +267,41 @@ def test_occurrence_that_nothing_else_describes_says_only_its_schedule(
     _, (begun,) = meet(fleet, later(OPENS))
 
     assert begun.description == "(schedule patches)"
+
+
+@pytest.mark.parametrize("target", [Target(name="ops"), Target(name="web", scopes=("web",))])
+def test_date_that_is_skipped_is_told_unless_scopes_are_asked_for(
+    fleet: Store, operator: Context, target: Target
+) -> None:
+    create(fleet, operator, patches())
+    context = replace(operator, rules=Rules(targets=(target,)))
+    _, (begun,) = meet(fleet, replace(context, now=OPENS))
+    fleet.write(lambda tx: tx.put_maintenance(replace(begun, is_paused=True)))
+
+    meet(fleet, replace(context, now=OPENS + timedelta(days=7)))
+
+    messages = fleet.read(lambda reading: reading.notifications())
+    if target.scopes:
+        assert messages == ()
+        return
+    (told,) = messages
+    assert (told.phase, told.schedule, told.target) == (Phase.SKIPPED, "patches", "ops")
+    assert told.data == {
+        "schedule": "patches",
+        "event_type": "Freeze",
+        "description": WEB.description,
+        "opens_at": "2026-01-13T22:00:00+00:00",
+        "outcome": "skipped",
+        "maintenance_id": begun.maintenance_id,
+        "detail": f"the last maintenance {begun.maintenance_id} has not finished",
+        "who": operator.who,
+    }
+
+
+def test_date_of_a_paused_schedule_is_not_told(fleet: Store, operator: Context) -> None:
+    create(fleet, operator, patches())
+    fleet.write(lambda tx: change_schedule(tx, operator, "patches", pause_schedule, verb="pause"))
+
+    meet(fleet, replace(operator, now=OPENS, rules=Rules(targets=(Target(name="ops"),))))
+
+    assert fleet.read(lambda reading: reading.notifications()) == ()

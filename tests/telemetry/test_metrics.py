@@ -127,6 +127,8 @@ def test_life_of_a_maintenance_is_in_the_figures(emulator: Emulator) -> None:
     assert over("forewarn_maintenances_ended_total", outcome="succeeded") == 1
     assert over("forewarn_maintenances_ended_total", outcome="incomplete") == 0
     assert over("forewarn_gates_shut") == 0
+    for outcome in ("started", "skipped", "missed"):
+        assert over("forewarn_schedule_occurrences_total", outcome=outcome) == 0
 
 
 def test_event_that_nobody_approved_had_all_its_notice(emulator: Emulator) -> None:
@@ -273,6 +275,7 @@ def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> 
             has_executors=lambda: True,
             maintenances=dict,
             endings={},
+            occurrences={},
             gates_shut=lambda: 0,
             jumps=lambda: 0,
             refused={},

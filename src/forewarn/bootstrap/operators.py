@@ -133,6 +133,7 @@ def _sources(service: Service, feed: Feed, refused: Mapping[str, int]) -> Source
         has_executors=lambda: not service.executor_problem(),
         maintenances=service.scheduler.count_maintenances,
         endings=service.scheduler.endings,
+        occurrences=service.scheduler.occurrences,
         gates_shut=lambda: service.scheduler.shut_gates,
         jumps=lambda: service.clock_watch.number,
         refused=refused,

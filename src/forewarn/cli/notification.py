@@ -17,8 +17,8 @@ _TEST_TIMEOUT: Final = httpx2.Timeout(150, connect=5)
 
 
 def _subject(row: Row) -> str:
-    """Return the event, or the Maintenance, that a message is about."""
-    return str(row["event_id"] or row["maintenance_id"])
+    """Return the event, the Maintenance or the schedule that a message is about."""
+    return str(row["event_id"] or row["maintenance_id"] or row["schedule"])
 
 
 _COLUMNS: Final[Columns] = {

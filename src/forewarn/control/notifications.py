@@ -29,11 +29,12 @@ T = TypeVar("T")
 
 
 class NotificationView(View):
-    """One message to one target, about an event or about a Maintenance."""
+    """One message to one target, about an event, a Maintenance or a schedule."""
 
     notification_id: str
     event_id: str | None
     maintenance_id: str | None
+    schedule: str | None
     phase: Phase
     target: str
     status: NotificationStatus

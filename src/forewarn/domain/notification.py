@@ -7,13 +7,13 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.names import MaintenanceId, ScopeId, names_scope
+from forewarn.domain.names import MaintenanceId, ScheduleName, ScopeId, names_scope
 from forewarn.domain.policy import Policy, is_approved
 from forewarn.protocol.vocabulary import EventId, EventType
 
 
 class Phase(StrEnum):
-    """What has become of an event or of a Maintenance, as far as people are told."""
+    """What has become of an event, a Maintenance or a schedule, as far as people are told."""
 
     SCHEDULED = "scheduled"
     APPROVED = "approved"
@@ -30,24 +30,32 @@ class Phase(StrEnum):
     RESUMED = "resumed"
     COMPLETED = "completed"
     ABORTED = "aborted"
+    SKIPPED = "skipped"
 
     @property
-    def is_of_maintenance(self) -> bool:
-        """Whether it is about a Maintenance, and not about an event."""
-        return self in _OF_MAINTENANCES
+    def topic(self) -> "Topic":
+        """What it is about."""
+        return _TOPICS.get(self, Topic.EVENT)
 
 
-_OF_MAINTENANCES: Final = frozenset(
-    {
-        Phase.STEP_FAILED,
-        Phase.GATE_SHUT,
-        Phase.PAUSED,
-        Phase.HELD,
-        Phase.RESUMED,
-        Phase.COMPLETED,
-        Phase.ABORTED,
-    }
-)
+class Topic(StrEnum):
+    """What a message is about."""
+
+    EVENT = "event"
+    MAINTENANCE = "maintenance"
+    SCHEDULE = "schedule"
+
+
+_TOPICS: Final[Mapping[Phase, Topic]] = {
+    Phase.STEP_FAILED: Topic.MAINTENANCE,
+    Phase.GATE_SHUT: Topic.MAINTENANCE,
+    Phase.PAUSED: Topic.MAINTENANCE,
+    Phase.HELD: Topic.MAINTENANCE,
+    Phase.RESUMED: Topic.MAINTENANCE,
+    Phase.COMPLETED: Topic.MAINTENANCE,
+    Phase.ABORTED: Topic.MAINTENANCE,
+    Phase.SKIPPED: Topic.SCHEDULE,
+}
 
 PHASES: Final[Mapping[tuple[str, Outcome | None], Phase]] = {
     ("scheduled", None): Phase.SCHEDULED,
@@ -98,8 +106,8 @@ class Target:
 class Notification:
     """One message to one target. *data* is its subject as it was; times of attempts are real.
 
-    The *subject* is the id of an event or of a Maintenance. Messages about one subject to one
-    target are delivered in the order they were written.
+    The *subject* is the id of an event or of a Maintenance, or the name of a schedule. Messages
+    about one subject to one target are delivered in the order they were written.
     """
 
     notification_id: str
@@ -118,12 +126,17 @@ class Notification:
     @property
     def event_id(self) -> EventId | None:
         """The event that it is about, if it is about one."""
-        return None if self.phase.is_of_maintenance else EventId(self.subject)
+        return EventId(self.subject) if self.phase.topic is Topic.EVENT else None
 
     @property
     def maintenance_id(self) -> MaintenanceId | None:
         """The Maintenance that it is about, if it is about one."""
-        return MaintenanceId(self.subject) if self.phase.is_of_maintenance else None
+        return MaintenanceId(self.subject) if self.phase.topic is Topic.MAINTENANCE else None
+
+    @property
+    def schedule(self) -> ScheduleName | None:
+        """The schedule that it is about, if it is about one."""
+        return ScheduleName(self.subject) if self.phase.topic is Topic.SCHEDULE else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

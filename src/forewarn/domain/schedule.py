@@ -106,10 +106,11 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassOccurrence:
-    """Note why an occurrence does not start."""
+    """Note why an occurrence does not start; *is_planned* if somebody wanted that beforehand."""
 
     name: ScheduleName
     occurrence: Occurrence
+    is_planned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +173,8 @@ def due_occurrences(
         if met is None:
             yield StartOccurrence(name=schedule.name, opening=opening)
         else:
-            yield PassOccurrence(name=schedule.name, occurrence=met)
+            is_planned = schedule.is_paused or opening.blackout is not None
+            yield PassOccurrence(name=schedule.name, occurrence=met, is_planned=is_planned)
 
 
 def explain_wait(schedule: Schedule, pause: ServerPause | None, now: datetime) -> str:

@@ -22,6 +22,7 @@ _KINDS: Final = {
     Phase.GATE_SHUT: "warning",
     Phase.PAUSED: "warning",
     Phase.ABORTED: "warning",
+    Phase.SKIPPED: "warning",
 }
 _SHORTEST_SECRET: Final = 4
 

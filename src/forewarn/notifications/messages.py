@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from forewarn.domain.notification import Notification, Phase
+from forewarn.domain.notification import Notification, Phase, Topic
 
 TYPE_PREFIX: Final = "io.forewarn."
 
@@ -25,6 +25,7 @@ SENTENCES: Final[Mapping[Phase, str]] = {
     Phase.RESUMED: "{event_type} maintenance continues.",
     Phase.COMPLETED: "{event_type} maintenance has ended: {outcome}.",
     Phase.ABORTED: "{event_type} maintenance is aborted.",
+    Phase.SKIPPED: "{event_type} maintenance of schedule {schedule} did not start at {opens_at}.",
 }
 """What people read first, by phase."""
 
@@ -35,7 +36,7 @@ def cloud_event(notification: Notification, source: str) -> dict[str, Any]:
         "specversion": "1.0",
         "id": notification.notification_id,
         "source": source,
-        "type": f"{TYPE_PREFIX}{_noun(notification)}.{notification.phase}",
+        "type": f"{TYPE_PREFIX}{notification.phase.topic}.{notification.phase}",
         "subject": notification.subject,
         "time": notification.maintenance_time.astimezone(UTC).isoformat().replace("+00:00", "Z"),
         "datacontenttype": "application/json",
@@ -46,7 +47,10 @@ def cloud_event(notification: Notification, source: str) -> dict[str, Any]:
 def title_of(notification: Notification) -> str:
     """Return one line for people."""
     data = notification.data
-    if notification.phase.is_of_maintenance:
+    topic = notification.phase.topic
+    if topic is Topic.SCHEDULE:
+        return f"[forewarn] {data['event_type']} maintenance {data['outcome']}: {data['schedule']}"
+    if topic is Topic.MAINTENANCE:
         phase = notification.phase.replace("_", " ")
         about = data["place"] or data["gate"] or data["description"]
         return f"[forewarn] {data['event_type']} maintenance {phase}: {about}"
@@ -57,7 +61,7 @@ def text_of(notification: Notification) -> str:
     """Return all that people need to know, a few lines."""
     data = notification.data
     words = {key: _listed(value) for key, value in data.items()}
-    moments = {key: _time(data.get(key)) for key in ("not_before", "started_at")}
+    moments = {key: _time(data.get(key)) for key in ("not_before", "started_at", "opens_at")}
     lines = [SENTENCES[notification.phase].format_map({**words, **moments})]
     lines += [f"{name}: {words[key]}" for name, key in _LINES.items() if words.get(key)]
     return "\n".join(lines)
@@ -72,10 +76,6 @@ _LINES: Final = {
     "EventId": "event_id",
     "Maintenance": "maintenance_id",
 }
-
-
-def _noun(notification: Notification) -> str:
-    return "maintenance" if notification.phase.is_of_maintenance else "event"
 
 
 def _listed(value: object) -> str:

@@ -19,7 +19,7 @@ from forewarn.domain.event import (
     start,
 )
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
-from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
+from forewarn.domain.names import HostName, MaintenanceId, ScheduleName, ScopeId, VmName
 from forewarn.domain.news import News
 from forewarn.domain.notification import (
     Delivery,
@@ -28,14 +28,18 @@ from forewarn.domain.notification import (
     Phase,
     Retrying,
     Target,
+    Topic,
     after_attempt,
     give_up,
     try_again,
 )
+from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.recurrence import read_recurrence
+from forewarn.domain.schedule import Occurrence, OccurrenceOutcome, Schedule
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
 from forewarn.operations.telling import describe_news
-from forewarn.operations.views import describe_change, describe_maintenance
+from forewarn.operations.views import describe_change, describe_maintenance, describe_occurrence
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventSource, EventType, event_id
 
@@ -118,8 +122,7 @@ def example_notification(
     phase: Phase = Phase.SCHEDULED,
 ) -> Notification:
     """Return a message about something that there is not, but that has come to *phase*."""
-    described = _example_maintenance if phase.is_of_maintenance else _example_event
-    subject, data = described(target, phase, now)
+    subject, data = _EXAMPLES[phase.topic](target, phase, now)
     return Notification(
         notification_id=notification_id,
         subject=subject,
@@ -166,6 +169,22 @@ def _example_maintenance(target: str, phase: Phase, now: datetime) -> tuple[str,
         gate="example" if phase is Phase.GATE_SHUT else "",
     )
     return _NO_EVENT, describe_news(describe_maintenance(maintenance, {}), news, "")
+
+
+def _example_schedule(target: str, _: Phase, now: datetime) -> tuple[str, dict[str, object]]:
+    schedule = Schedule(
+        name=ScheduleName("example"),
+        order=MaintenanceOrder(event_type=EventType.REBOOT, description=_EXAMPLE.format(target)),
+        every=read_recurrence("day"),
+        from_date=now.date(),
+        until_date=None,
+        created_at=now,
+        met_until=now,
+        occurrences=(
+            Occurrence(opens_at=now, met_at=now, outcome=OccurrenceOutcome.SKIPPED, reason="test"),
+        ),
+    )
+    return schedule.name, describe_occurrence(schedule)
 
 
 def find_target(targets: Collection[Target], name: str) -> Target:
@@ -218,6 +237,13 @@ _EXAMPLE: Final = "A test of the notification target {}: nothing will happen."
 _NO_EVENT: Final = "00000000-0000-0000-0000-000000000000"
 _NO_VM: Final = VmName("example")
 _NOTICE: Final = timedelta(minutes=15)
+
+
+_EXAMPLES: Final = {
+    Topic.EVENT: _example_event,
+    Topic.MAINTENANCE: _example_maintenance,
+    Topic.SCHEDULE: _example_schedule,
+}
 
 
 def _end(event: ScheduledEvent, outcome: Outcome, now: datetime) -> ScheduledEvent:

@@ -27,6 +27,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.maintenances import draft_maintenance
 from forewarn.operations.recording import record_audit
 from forewarn.operations.snapshots import NOTHING, look
+from forewarn.operations.telling import tell_skipped
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
 
@@ -142,6 +143,8 @@ def meet_occurrences(
         detail = met.maintenance_id or f"{met.outcome}: {met.reason}"
         verb = "start" if begun else "skip"
         record_audit(tx, context, f"schedule {verb}", action.name, detail=detail)
+        if begun is None and not (isinstance(action, PassOccurrence) and action.is_planned):
+            tell_skipped(tx, context, schedules[action.name])
     return replace(snapshot, maintenances=maintenances, schedules=schedules)
 
 

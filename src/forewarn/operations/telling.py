@@ -1,4 +1,4 @@
-"""Telling people about Maintenances: messages for the outbox, each written once."""
+"""Telling people about Maintenances and schedules: messages for the outbox, each written once."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
@@ -15,10 +15,11 @@ from forewarn.domain.news import (
     scopes_of,
 )
 from forewarn.domain.notification import Phase
+from forewarn.domain.schedule import Schedule
 from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
 from forewarn.operations.recording import new_notification
-from forewarn.operations.views import describe_maintenance
+from forewarn.operations.views import describe_maintenance, describe_occurrence
 from forewarn.ports.store import Reading, Transaction
 
 _VERBS: Final = {
@@ -66,6 +67,18 @@ def tell_ending(
     ending = Phase.ABORTED if maintenance.is_aborted else Phase.COMPLETED
     news = (*failure_news(told, failures), News(phase=ending))
     _tell(tx, context, snapshot, maintenance, news)
+
+
+def tell_skipped(tx: Transaction, context: Context, schedule: Schedule) -> None:
+    """Write messages that the last occurrence of *schedule* did not start.
+
+    Nobody knows which scopes it would have touched, so targets that name some are not told.
+    """
+    data = {**describe_occurrence(schedule), "who": context.who}
+    for target in context.rules.targets:
+        if target.wants(Phase.SKIPPED, schedule.order.event_type, ()):
+            message = new_notification(context, schedule.name, Phase.SKIPPED, target.name, data)
+            tx.put_notification(message)
 
 
 def describe_news(described: Mapping[str, object], news: News, who: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Events and Maintenances in words that JSON has, for everybody who shows them."""
+"""Events, Maintenances and schedules in words that JSON has, for everybody who shows them."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -6,6 +6,7 @@ from datetime import datetime
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import Standing
 from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import resource_names
 from forewarn.ports.store import LedgerEntry
 
@@ -69,6 +70,20 @@ def describe_maintenance(
         "finished_at": _moment(maintenance.finished_at),
         "outcome": maintenance.outcome,
         "places": {standing.name.lower(): places.get(standing, 0) for standing in Standing},
+    }
+
+
+def describe_occurrence(schedule: Schedule) -> dict[str, object]:
+    """Return the last occurrence of *schedule* as those who are notified see it."""
+    met = schedule.occurrences[-1]
+    return {
+        "schedule": schedule.name,
+        "event_type": schedule.order.event_type,
+        "description": schedule.order.description,
+        "opens_at": _moment(met.opens_at),
+        "outcome": met.outcome,
+        "maintenance_id": schedule.maintenance_id,
+        "detail": met.reason,
     }
 
 

@@ -27,6 +27,7 @@ from forewarn.domain.gate import GateStatus
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
 from forewarn.domain.names import VmName
+from forewarn.domain.schedule import OccurrenceOutcome
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import status, walk_all
@@ -99,6 +100,7 @@ class Scheduler:
         self.deadline: datetime | None = None
         """When the loop goes on by itself, as far as it knows."""
         self.endings: Final = Counter[MaintenanceOutcome]()
+        self.occurrences: Final = Counter[OccurrenceOutcome]()
         """How the Maintenances ended that this leader has finished."""
         self._lull: Lull | None = None
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
@@ -237,6 +239,7 @@ class Scheduler:
             report_steps(self._reports, turn)
             self._maintenances.report_endings(turn.finished, self._context())
             self.endings.update(turn.endings)
+            self.occurrences.update(turn.outcomes)
             self._note_not_begun(turn)
             _log_occurrences(turn)
         self._impacts = {key: impact for key, impact in self._impacts.items() if key[0] in events}
@@ -313,8 +316,7 @@ class Scheduler:
 
 
 def _log_occurrences(turn: Turn) -> None:
-    for action in turn.decisions.occurrences:
-        met = turn.after.schedules[action.name].occurrences[-1]
+    for action, met in turn.met:
         tell = log.info if met.maintenance_id else log.warning
         tell(
             f"schedule_{met.outcome}",

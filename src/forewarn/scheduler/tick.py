@@ -9,6 +9,12 @@ from forewarn.domain.decisions import decide
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
 from forewarn.domain.recording import record, without_ended
 from forewarn.domain.scenario import late_events
+from forewarn.domain.schedule import (
+    Occurrence,
+    OccurrenceOutcome,
+    PassOccurrence,
+    StartOccurrence,
+)
 from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_audit, record_events
@@ -34,6 +40,21 @@ class Turn:
     def endings(self) -> tuple[MaintenanceOutcome, ...]:
         """How the Maintenances ended that are over now."""
         return tuple(each.outcome for each in self.finished if each.outcome is not None)
+
+    @property
+    def met(self) -> Iterator[tuple[PassOccurrence | StartOccurrence, Occurrence]]:
+        """What became of the occurrences that were due."""
+        for action in self.decisions.occurrences:
+            yield action, self.after.schedules[action.name].occurrences[-1]
+
+    @property
+    def outcomes(self) -> tuple[OccurrenceOutcome, ...]:
+        """The outcomes of the same, without those that nobody wanted to start."""
+        return tuple(
+            met.outcome
+            for action, met in self.met
+            if not (isinstance(action, PassOccurrence) and action.is_planned)
+        )
 
 
 def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, epoch: int) -> Turn:

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
 from forewarn.domain.notification import NotificationStatus
+from forewarn.domain.schedule import OccurrenceOutcome
 from forewarn.domain.topology import Topology
 from forewarn.ports.clock import WallClock
 from forewarn.ports.metrics import Distribution, Tally
@@ -65,6 +66,9 @@ METRICS: Final[Mapping[str, Family]] = {
     ),
     "forewarn_maintenances_ended_total": Family(
         "counter", "Maintenances that ended: succeeded, incomplete or aborted.", ("outcome",)
+    ),
+    "forewarn_schedule_occurrences_total": Family(
+        "counter", "Dates of schedules: started, skipped or missed.", ("outcome",)
     ),
     "forewarn_gates_shut": Family("gauge", "Gates that hold a Maintenance back."),
     "forewarn_notice_promised_seconds": Family(
@@ -128,6 +132,7 @@ class Sources:
     has_executors: Callable[[], bool]
     maintenances: Callable[[], Mapping[MaintenanceStatus, int]]
     endings: Mapping[MaintenanceOutcome, int]
+    occurrences: Mapping[OccurrenceOutcome, int]
     gates_shut: Callable[[], int]
     jumps: Callable[[], int]
     refused: Mapping[str, int]
@@ -206,6 +211,10 @@ class _Figures(Collector):
         yield _by(
             "forewarn_maintenances_ended_total",
             [((ending,), here.endings.get(ending, 0)) for ending in MaintenanceOutcome],
+        )
+        yield _by(
+            "forewarn_schedule_occurrences_total",
+            [((outcome,), here.occurrences.get(outcome, 0)) for outcome in OccurrenceOutcome],
         )
         yield _values("forewarn_gates_shut", here.gates_shut())
 

@@ -25,6 +25,7 @@ from forewarn.domain.notification import (
     Phase,
     Retrying,
     Target,
+    Topic,
     after_attempt,
     phase_of,
     try_again,
@@ -56,7 +57,7 @@ def vote(event: ScheduledEvent, vm: str, now: datetime) -> ScheduledEvent:
 
 
 def test_every_phase_has_a_cause() -> None:
-    assert set(PHASES.values()) == {phase for phase in Phase if not phase.is_of_maintenance}
+    assert set(PHASES.values()) == {phase for phase in Phase if phase.topic is Topic.EVENT}
 
 
 def test_life_of_an_event_is_told_phase_by_phase(event: ScheduledEvent, now: datetime) -> None:

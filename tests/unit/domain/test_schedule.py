@@ -116,7 +116,8 @@ def test_occurrence_is_passed_with_a_reason(
     expected = Occurrence(
         opens_at=OPENS, met_at=now, outcome=OccurrenceOutcome(outcome), reason=reason
     )
-    assert action == PassOccurrence(name=made.name, occurrence=expected)
+    is_planned = reason.startswith(("the schedule was paused", "it falls into the blackout"))
+    assert action == PassOccurrence(name=made.name, occurrence=expected, is_planned=is_planned)
 
 
 def test_occurrences_are_met_once_and_in_order() -> None:
