@@ -139,7 +139,7 @@ def test_wait_for_a_server_that_stays_away_ends_with_its_patience(run: Run) -> N
         result = run("maintenance", "wait", "m", "--timeout", "2s", FOREWARN_SERVER=server)
 
     assert result.exit_code == 5
-    assert "It has not ended within 2s; it goes on." in result.stderr
+    assert "It has not ended within 2s; it is still running." in result.stderr
 
 
 def test_watch_goes_on_when_the_server_went_away_between_two_questions(run: Run) -> None:

@@ -177,7 +177,8 @@ def build_topology(
     """Return the fleet, or *refuse* it for its mistakes. Hosts nobody declared are implied."""
     all_scopes, vms, declared_hosts = tuple(scopes), tuple(virtual_machines), tuple(hosts)
     declared = {host.name for host in declared_hosts}
-    implied = dict.fromkeys(vm.host for vm in vms if vm.host and vm.host not in declared)
+    carrying = dict.fromkeys(vm.host for vm in vms if vm.host is not None)
+    implied = [host for host in carrying if host not in declared]
     all_hosts = (*declared_hosts, *(Host(name=name) for name in implied))
     known_scopes = {scope.scope_id: scope for scope in all_scopes}
     refuse(

@@ -261,20 +261,21 @@ def test_placement_groups_of_one_scale_set_share_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "vm", "noun"),
+    ("scope", "vm", "noun", "name"),
     [
-        (replace(WEB, name="a b"), None, "availability set"),
-        (WEB, replace(WEB_0, name=VmName("a b")), "virtual machine"),
-        (WEB, replace(WEB_0, host=HostName("a b")), "host"),
+        (replace(WEB, name="a b"), None, "availability set", "a b"),
+        (WEB, replace(WEB_0, name=VmName("a b")), "virtual machine", "a b"),
+        (WEB, replace(WEB_0, host=HostName("a b")), "host", "a b"),
+        (WEB, replace(WEB_0, host=HostName("")), "host", ""),
     ],
 )
 def test_name_that_does_not_travel_is_refused(
-    scope: DeliveryScope, vm: VirtualMachine | None, noun: str
+    scope: DeliveryScope, vm: VirtualMachine | None, noun: str, name: str
 ) -> None:
     with pytest.raises(InvalidNameError) as refusal:
         build_topology(scopes=[scope], virtual_machines=[vm] if vm else [])
 
-    assert (refusal.value.noun, refusal.value.name) == (noun, "a b")
+    assert (refusal.value.noun, refusal.value.name) == (noun, name)
 
 
 def test_vm_may_have_many_addresses() -> None:
