@@ -27,7 +27,7 @@ from forewarn.domain.notice import earliest_not_before
 from forewarn.domain.openings import longest_notice
 from forewarn.domain.overdue import NoteOverdue
 from forewarn.domain.policy import usual_notice
-from forewarn.domain.scenario import take_step
+from forewarn.domain.scenario import ScenarioRun, take_step
 from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId
 
@@ -59,23 +59,14 @@ def record(
                 operations[action.operation.operation_id] = action.operation
             case FinishMaintenance():
                 maintenance = maintenances[action.maintenance_id]
-                maintenances[action.maintenance_id] = replace(
-                    maintenance,
-                    finished_at=now,
-                    outcome=outcome_of(maintenance, events.values(), operations.values()),
-                )
-            case TakeStep():
-                runs[action.run_id], changed = take_step(
-                    runs[action.run_id],
-                    action.step,
-                    topology=snapshot.topology,
-                    events=events,
-                    now=now,
-                    event_ids=event_ids,
-                )
+                outcome = outcome_of(maintenance, events.values(), operations.values())
+                finished = replace(maintenance, finished_at=now, outcome=outcome)
+                maintenances[action.maintenance_id] = finished
+            case TakeStep() | FinishScenario():
+                after = replace(snapshot, events=events)
+                run, changed = _run(after, runs[action.run_id], action, now, event_ids)
+                runs[action.run_id] = run
                 events |= {event.event_id: event for event in changed}
-            case FinishScenario():
-                runs[action.run_id] = replace(runs[action.run_id], finished_at=now)
             case _:
                 assert_never(action)
     return replace(
@@ -129,6 +120,26 @@ def _change(
             return replace(event, overdue_at=now)
         case _:
             assert_never(action)
+
+
+def _run(
+    snapshot: Snapshot,
+    run: ScenarioRun,
+    action: TakeStep | FinishScenario,
+    now: datetime,
+    event_ids: Iterator[EventId],
+) -> tuple[ScenarioRun, tuple[ScheduledEvent, ...]]:
+    """Return *run* after *action*, and the events that this has made or changed."""
+    if isinstance(action, FinishScenario):
+        return replace(run, finished_at=now), ()
+    return take_step(
+        run,
+        action.step,
+        topology=snapshot.topology,
+        events=snapshot.events,
+        now=now,
+        event_ids=event_ids,
+    )
 
 
 def _soak(
