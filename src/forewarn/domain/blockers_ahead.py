@@ -11,10 +11,15 @@ from functools import cached_property
 from typing import Final
 
 from forewarn.domain.blockers import Blocker, BlockerKind
-from forewarn.domain.brakes import Brake, BrakeKind, Release, patience_ends
+from forewarn.domain.brakes import (
+    Brake,
+    BrakeKind,
+    Release,
+)
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import Failure, find_failures
 from forewarn.domain.gate import GateStatus
+from forewarn.domain.gate_brakes import patience_ends
 from forewarn.domain.maintenance import Maintenance, own_events, shared_hosts
 from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning

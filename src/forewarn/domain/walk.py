@@ -18,15 +18,13 @@ from forewarn.domain.brakes import (
     BrakeKind,
     Facts,
     Release,
-    awaited_question,
     earlier_step,
-    gate_brakes,
-    gate_questions,
     keeps_its_place,
 )
 from forewarn.domain.errors import WindowTooShortError
 from forewarn.domain.failures import find_failures
 from forewarn.domain.gate import Question
+from forewarn.domain.gate_brakes import awaited_question, gate_brakes, gate_questions
 from forewarn.domain.maintenance import (
     Maintenance,
     MaintenanceOutcome,
