@@ -8,7 +8,11 @@ from typing import Any
 from tests.cli.conftest import MORNING
 from typer.testing import Result
 
-from forewarn.ports.store import AuditEntry, Store, Transaction
+from forewarn.ports.entries import AuditEntry
+from forewarn.ports.store import (
+    Store,
+    Transaction,
+)
 
 Run = Callable[..., Result]
 

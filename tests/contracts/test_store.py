@@ -47,15 +47,17 @@ from forewarn.domain.topology import (
 )
 from forewarn.domain.windows import Blackout, Calendar, Window
 from forewarn.ports.changes import Change
-from forewarn.ports.store import (
+from forewarn.ports.entries import (
     AuditEntry,
     KeptAnswer,
-    LeaseLostError,
     LedgerEntry,
     LedgerLine,
     Membership,
-    Reading,
     SimulatedImpact,
+)
+from forewarn.ports.store import (
+    LeaseLostError,
+    Reading,
     Store,
     StoreError,
     StoreUnavailableError,

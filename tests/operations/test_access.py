@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from forewarn.domain.access import Role, Token
-from forewarn.domain.errors import (
+from forewarn.domain.access import (
+    Role,
+    Token,
     TokenExpiredError,
     TokenNameTakenError,
     TokenOrderError,

@@ -9,9 +9,8 @@ import pytest
 
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.operations.context import Context
+from forewarn.ports.entries import KeptAnswer, Membership
 from forewarn.ports.store import (
-    KeptAnswer,
-    Membership,
     Reading,
     Store,
     StoreUnavailableError,

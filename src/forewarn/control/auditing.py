@@ -22,7 +22,11 @@ from forewarn.control.problems import Problem
 from forewarn.control.services import Services
 from forewarn.operations.access import redact
 from forewarn.operations.context import Context
-from forewarn.ports.store import REFUSED, AuditEntry, StoreError, Transaction
+from forewarn.ports.entries import REFUSED, AuditEntry
+from forewarn.ports.store import (
+    StoreError,
+    Transaction,
+)
 
 NOBODY: Final = "-"
 """Who it was, or what it was about, when that is not known."""

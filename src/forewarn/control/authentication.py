@@ -12,8 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forewarn.control.problems import UnauthorizedError, is_arm_path, problem_of, respond
-from forewarn.domain.access import Principal, Role
-from forewarn.domain.errors import TokenExpiredError, TokenRevokedError
+from forewarn.domain.access import Principal, Role, TokenExpiredError, TokenRevokedError
 from forewarn.operations.access import find_token, is_secret, needs_noting, note_use
 from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError

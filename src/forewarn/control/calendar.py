@@ -17,7 +17,10 @@ from forewarn.domain.wording import say_moment, say_names
 from forewarn.operations.context import Context
 from forewarn.operations.planning import foresee_steps
 from forewarn.operations.scopes import find_scopes
-from forewarn.ports.store import LedgerEntry, Reading
+from forewarn.ports.entries import LedgerEntry
+from forewarn.ports.store import (
+    Reading,
+)
 from forewarn.protocol.vocabulary import EventStatus
 
 router = APIRouter(tags=["calendar"])

@@ -11,8 +11,7 @@ from datetime import datetime
 from itertools import islice
 from typing import NoReturn, TypeVar
 
-from forewarn.domain.access import Principal, Role
-from forewarn.domain.errors import OutsideScopesError, RoleTooLowError
+from forewarn.domain.access import OutsideScopesError, Principal, Role, RoleTooLowError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance
@@ -29,15 +28,17 @@ from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
-from forewarn.ports.store import (
+from forewarn.ports.entries import (
     AuditEntry,
     KeptAnswer,
     LedgerEntry,
     LedgerLine,
     Membership,
-    Reading,
     Showing,
     SimulatedImpact,
+)
+from forewarn.ports.store import (
+    Reading,
     Transaction,
 )
 from forewarn.protocol.document import Document

@@ -17,9 +17,16 @@ from starlette.routing import Match
 from forewarn.control.conditional import PreconditionFailedError
 from forewarn.control.idempotency import IdempotencyKeyNotTakenError
 from forewarn.control.services import ClockError
+from forewarn.domain.access import (
+    AccessError,
+    TokenExpiredError,
+    TokenNameTakenError,
+    TokenOrderError,
+    TokenRevokedError,
+    UnknownTokenError,
+)
 from forewarn.domain.arrivals import HostUnderWayError
 from forewarn.domain.errors import (
-    AccessError,
     CalendarError,
     IllegalTransitionError,
     MaintenanceOverError,
@@ -27,14 +34,9 @@ from forewarn.domain.errors import (
     PlanError,
     PostponeRefusedError,
     ScenarioOverError,
-    TokenExpiredError,
-    TokenNameTakenError,
-    TokenOrderError,
-    TokenRevokedError,
     TopologyError,
     UnknownEventError,
     UnknownHostError,
-    UnknownTokenError,
     UnknownVirtualMachineError,
     UserOperationError,
 )

@@ -19,8 +19,8 @@ from pydantic import (
 from forewarn.domain.event import Approver, Outcome, ScheduledEvent
 from forewarn.domain.topology import ScopeKind
 from forewarn.operations.differences import Alteration
+from forewarn.ports.entries import LedgerEntry
 from forewarn.ports.faults import FaultKind
-from forewarn.ports.store import LedgerEntry
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 
 Text = Annotated[StrictStr, Field(max_length=4096)]

@@ -15,9 +15,12 @@ from forewarn.operations.context import Context
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.snapshots import Knowledge
 from forewarn.ports.clock import ClockJump
+from forewarn.ports.entries import Showing
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
-from forewarn.ports.store import Showing, Store
+from forewarn.ports.store import (
+    Store,
+)
 from forewarn.protocol.errors import ForewarnError
 
 

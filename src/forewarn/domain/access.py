@@ -1,20 +1,84 @@
 """Who may do what: roles, the tokens that grant them, and the delivery scopes these may cover."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from forewarn.domain.errors import (
-    OutsideScopesError,
-    RoleTooLowError,
-    TokenExpiredError,
-    TokenOrderError,
-    TokenRevokedError,
-)
+from forewarn.domain.errors import DomainError
 from forewarn.domain.names import ScopeId, VmName, check_name, name_key
 from forewarn.domain.topology import Topology
+from forewarn.domain.wording import say_moment
+
+
+class AccessError(DomainError):
+    """Somebody may not do this."""
+
+
+class TokenExpiredError(AccessError):
+    """A token whose time is over."""
+
+    def __init__(self, name: str, expired_at: datetime) -> None:
+        super().__init__(
+            f"The token {name} expired on {say_moment(expired_at)}; ask for a new one."
+        )
+        self.name = name
+
+
+class TokenRevokedError(AccessError):
+    """A token that was taken back."""
+
+    def __init__(self, name: str, revoked_at: datetime) -> None:
+        super().__init__(
+            f"The token {name} was revoked on {say_moment(revoked_at)}; ask for a new one."
+        )
+        self.name = name
+
+
+class RoleTooLowError(AccessError):
+    """A role that may not do this."""
+
+    def __init__(self, name: str, role: str, needed: str) -> None:
+        super().__init__(f"This needs the role {needed}; {name} has the role {role}.")
+        self.name = name
+        self.role = role
+        self.needed = needed
+
+
+class OutsideScopesError(AccessError):
+    """Virtual machines in other scopes than the token's."""
+
+    def __init__(self, name: str, vms: Sequence[str]) -> None:
+        super().__init__(
+            f"This would also affect {', '.join(vms)}, and the token {name} is limited to other "
+            "scopes. Use a token without this limit."
+        )
+        self.name = name
+        self.vms = tuple(vms)
+
+
+class UnknownTokenError(AccessError):
+    """A token nobody created, or revoked already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no active token called {name!r}.")
+        self.name = name
+
+
+class TokenNameTakenError(AccessError):
+    """Two live tokens of one name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"A token called {name!r} already exists; revoke it, or choose another name."
+        )
+        self.name = name
+
+
+class TokenOrderError(AccessError):
+    """A token that cannot be as it was asked for."""
+
 
 RESERVED_NAMES: Final = frozenset({"admin", "scheduler"})
 """Who these are is known already; a token of that name would make the audit say something else."""

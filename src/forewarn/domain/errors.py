@@ -24,14 +24,6 @@ DomainError
 │ ├ WindowError                   a weekly window that is none
 │ ├ BlackoutError                 dates to keep free that are none
 │ └ UnknownZoneError              a time zone nobody knows
-├ AccessError                     somebody who may not
-│ ├ TokenExpiredError             a token whose time is over
-│ ├ TokenRevokedError             a token that was taken back
-│ ├ RoleTooLowError               a role that may not do this
-│ ├ OutsideScopesError            virtual machines in other scopes than the token's
-│ ├ UnknownTokenError             a token nobody created, or revoked already
-│ ├ TokenNameTakenError           two live tokens of one name
-│ └ TokenOrderError               a token that cannot be as it was asked for
 └ PlanError                       a Maintenance that cannot be walked
   ├ EmptySelectionError           nothing was selected
   ├ CapacityError                 a step would leave too few of a scope
@@ -43,7 +35,7 @@ DomainError
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from forewarn.domain.wording import say_length, say_moment
+from forewarn.domain.wording import say_length
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -269,74 +261,6 @@ class UnknownZoneError(CalendarError):
             "with the same capital letters."
         )
         self.zone = zone
-
-
-class AccessError(DomainError):
-    """Somebody may not do this."""
-
-
-class TokenExpiredError(AccessError):
-    """A token whose time is over."""
-
-    def __init__(self, name: str, expired_at: datetime) -> None:
-        super().__init__(
-            f"The token {name} expired on {say_moment(expired_at)}; ask for a new one."
-        )
-        self.name = name
-
-
-class TokenRevokedError(AccessError):
-    """A token that was taken back."""
-
-    def __init__(self, name: str, revoked_at: datetime) -> None:
-        super().__init__(
-            f"The token {name} was revoked on {say_moment(revoked_at)}; ask for a new one."
-        )
-        self.name = name
-
-
-class RoleTooLowError(AccessError):
-    """A role that may not do this."""
-
-    def __init__(self, name: str, role: str, needed: str) -> None:
-        super().__init__(f"This needs the role {needed}; {name} has the role {role}.")
-        self.name = name
-        self.role = role
-        self.needed = needed
-
-
-class OutsideScopesError(AccessError):
-    """Virtual machines in other scopes than the token's."""
-
-    def __init__(self, name: str, vms: Sequence[str]) -> None:
-        super().__init__(
-            f"This would also affect {', '.join(vms)}, and the token {name} is limited to other "
-            "scopes. Use a token without this limit."
-        )
-        self.name = name
-        self.vms = tuple(vms)
-
-
-class UnknownTokenError(AccessError):
-    """A token nobody created, or revoked already."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no active token called {name!r}.")
-        self.name = name
-
-
-class TokenNameTakenError(AccessError):
-    """Two live tokens of one name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"A token called {name!r} already exists; revoke it, or choose another name."
-        )
-        self.name = name
-
-
-class TokenOrderError(AccessError):
-    """A token that cannot be as it was asked for."""
 
 
 class PlanError(DomainError):

@@ -12,7 +12,11 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.ports.clock import Clock
-from forewarn.ports.store import SimulatedImpact, Store, Transaction
+from forewarn.ports.entries import SimulatedImpact
+from forewarn.ports.store import (
+    Store,
+    Transaction,
+)
 from forewarn.protocol.vocabulary import EventId
 
 

@@ -13,8 +13,14 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
-from forewarn.domain.access import Role, Token, check_token, select_scope
-from forewarn.domain.errors import TokenNameTakenError, UnknownTokenError
+from forewarn.domain.access import (
+    Role,
+    Token,
+    TokenNameTakenError,
+    UnknownTokenError,
+    check_token,
+    select_scope,
+)
 from forewarn.domain.names import ScopeId, name_key
 from forewarn.domain.topology import Topology
 from forewarn.operations.context import Context

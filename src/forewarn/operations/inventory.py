@@ -38,7 +38,12 @@ from forewarn.operations.safeguards import (
     leave_as_is,
     needed_removals,
 )
-from forewarn.ports.store import Membership, PreparedTopology, Reading, Transaction
+from forewarn.ports.entries import Membership
+from forewarn.ports.store import (
+    PreparedTopology,
+    Reading,
+    Transaction,
+)
 from forewarn.protocol.errors import ForewarnError
 
 _USUAL_OPTIONS: Final = ApplyOptions()

@@ -10,7 +10,10 @@ from forewarn.domain.policy import Policy
 from forewarn.domain.publication import publish
 from forewarn.operations.context import Context
 from forewarn.operations.views import describe_change
-from forewarn.ports.store import AuditEntry, LedgerEntry, Transaction
+from forewarn.ports.entries import AuditEntry, LedgerEntry
+from forewarn.ports.store import (
+    Transaction,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

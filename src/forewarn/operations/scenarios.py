@@ -12,7 +12,11 @@ from forewarn.operations.context import Context
 from forewarn.operations.inventory import find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.operations.scenario_file import ScenarioError
-from forewarn.ports.store import LedgerEntry, Reading, Transaction
+from forewarn.ports.entries import LedgerEntry
+from forewarn.ports.store import (
+    Reading,
+    Transaction,
+)
 from forewarn.protocol.vocabulary import EventStatus
 
 FASTEST: Final = 1_000_000

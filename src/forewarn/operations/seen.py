@@ -11,7 +11,11 @@ from itertools import takewhile
 from forewarn.domain.errors import DomainError, UnknownVirtualMachineError
 from forewarn.domain.names import ScopeId
 from forewarn.operations.context import Context
-from forewarn.ports.store import DocumentKey, MembershipKey, Reading, Showing, Transaction
+from forewarn.ports.entries import DocumentKey, MembershipKey, Showing
+from forewarn.ports.store import (
+    Reading,
+    Transaction,
+)
 from forewarn.protocol.document import encode_document
 from forewarn.protocol.versions import PreviewWire, served_versions
 

@@ -8,7 +8,7 @@ from forewarn.domain.failures import Standing
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import resource_names
-from forewarn.ports.store import LedgerEntry
+from forewarn.ports.entries import LedgerEntry
 
 
 def describe_event(event: ScheduledEvent, ledger: Iterable[LedgerEntry]) -> dict[str, object]:

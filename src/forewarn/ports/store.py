@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 from forewarn.domain.access import Token
-from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import (
-    HostName,
     MaintenanceId,
     OperationId,
     ScenarioRunId,
@@ -25,6 +23,18 @@ from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
 from forewarn.ports.changes import ChangeListener
+from forewarn.ports.entries import (
+    AuditEntry,
+    DocumentKey,
+    Figures,
+    KeptAnswer,
+    LedgerEntry,
+    LedgerLine,
+    Membership,
+    MembershipKey,
+    Showing,
+    SimulatedImpact,
+)
 from forewarn.ports.metrics import Distribution
 from forewarn.protocol.document import Document
 from forewarn.protocol.errors import ForewarnError
@@ -32,11 +42,6 @@ from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
 T = TypeVar("T")
-
-
-DONE: Final = "done"
-REFUSED: Final = "refused"
-"""The outcomes of an audit entry."""
 
 
 class StoreError(ForewarnError):
@@ -54,113 +59,6 @@ class LeaseLostError(StoreError):
         super().__init__(f"Lease epoch {epoch} is over; the current one is {current}.")
         self.epoch = epoch
         self.current = current
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerEntry:
-    """One line in the life of an event."""
-
-    event_id: EventId
-    at: datetime
-    what: str
-    who: str
-    where: str = ""
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerLine:
-    """One line of the ledger of all events, with its place in it and the event it is about.
-
-    *outcome* is how the event has ended by now, and None before that.
-    """
-
-    sequence: int
-    event_id: EventId
-    event_type: EventType
-    scope_id: ScopeId
-    resources: tuple[VmName, ...]
-    maintenance_id: MaintenanceId | None
-    host: HostName | None
-    outcome: Outcome | None
-    at: datetime
-    what: str
-    who: str
-    where: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
-    """Whose document a virtual machine reads from a moment on; nobody's once it has left."""
-
-    vm: VmName
-    since: datetime
-    scope_id: ScopeId | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Showing:
-    """What is recorded from a moment on was served from a later one on, as a commit takes time."""
-
-    recorded_at: datetime
-    shown_at: datetime
-
-
-DocumentKey: TypeAlias = tuple[ScopeId, int]
-"""A scope and a DocumentIncarnation."""
-
-MembershipKey: TypeAlias = tuple[VmName, datetime]
-"""A virtual machine and since when it reads somebody's document."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEntry:
-    """One change, or one refusal, and who is answerable for it."""
-
-    at: datetime
-    maintenance_time: datetime
-    who: str
-    where: str = ""
-    action: str
-    subject: str
-    outcome: str = DONE
-    detail: str = ""
-    sequence: int = field(default=0, compare=False)
-    """Its place in the audit, once it is written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptAnswer:
-    """What a request with an Idempotency-Key was answered, for when it comes again."""
-
-    who: str
-    key: str
-    fingerprint: str
-    answered_at: datetime
-    body: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedImpact:
-    """What the simulated executor has begun; the unique row that keeps it from beginning twice."""
-
-    event_id: EventId
-    vm: VmName
-    ends_at: datetime
-    failure: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """How much there is of what may wait, and which lease epoch it is."""
-
-    events_in_flight: Mapping[tuple[EventType, EventStatus], int]
-    events_overdue: int
-    notifications: Mapping[NotificationStatus, int]
-    waiting_since: datetime | None
-    """When the oldest message that waits was written."""
-    epoch: int
 
 
 class PreparedTopology(Protocol):

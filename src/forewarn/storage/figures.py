@@ -5,7 +5,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, func, select
 
 from forewarn.domain.notification import NotificationStatus
-from forewarn.ports.store import Figures
+from forewarn.ports.entries import Figures
 from forewarn.protocol.vocabulary import EventStatus
 from forewarn.storage.tables import events, leases, outbox
 

@@ -24,7 +24,7 @@ from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
-from forewarn.ports.store import (
+from forewarn.ports.entries import (
     AuditEntry,
     DocumentKey,
     KeptAnswer,
@@ -32,9 +32,11 @@ from forewarn.ports.store import (
     LedgerLine,
     Membership,
     MembershipKey,
-    PreparedTopology,
     Showing,
     SimulatedImpact,
+)
+from forewarn.ports.store import (
+    PreparedTopology,
 )
 from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire

@@ -12,8 +12,13 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from forewarn.ports.changes import ChangeListener
+from forewarn.ports.entries import Figures
 from forewarn.ports.metrics import Distribution
-from forewarn.ports.store import Figures, Reading, StoreUnavailableError, Transaction
+from forewarn.ports.store import (
+    Reading,
+    StoreUnavailableError,
+    Transaction,
+)
 from forewarn.storage.connections import BUSY_TIMEOUT, Connector, SqliteConnection, outage
 from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError, StoreClosedError
 from forewarn.storage.figures import count_figures

@@ -17,17 +17,19 @@ from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
-from forewarn.ports.store import (
+from forewarn.ports.entries import (
     AuditEntry,
     DocumentKey,
     KeptAnswer,
-    LeaseLostError,
     LedgerEntry,
     Membership,
     MembershipKey,
-    PreparedTopology,
     Showing,
     SimulatedImpact,
+)
+from forewarn.ports.store import (
+    LeaseLostError,
+    PreparedTopology,
 )
 from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire

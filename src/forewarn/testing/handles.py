@@ -24,8 +24,8 @@ from forewarn.operations.events import (
 )
 from forewarn.operations.inventory import find_vm
 from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, stop_scenario
+from forewarn.ports.entries import LedgerEntry
 from forewarn.ports.faults import Fault, FaultKind
-from forewarn.ports.store import LedgerEntry
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.testing.engine import Engine

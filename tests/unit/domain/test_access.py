@@ -7,20 +7,20 @@ import pytest
 
 from forewarn.domain.access import (
     MAY,
+    OutsideScopesError,
     Principal,
     Role,
+    RoleTooLowError,
     Token,
+    TokenExpiredError,
+    TokenOrderError,
+    TokenRevokedError,
     check_token,
     select_scope,
 )
 from forewarn.domain.errors import (
     DomainError,
     InvalidNameError,
-    OutsideScopesError,
-    RoleTooLowError,
-    TokenExpiredError,
-    TokenOrderError,
-    TokenRevokedError,
 )
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import (

@@ -1,10 +1,20 @@
 import inspect
 import re
 from datetime import UTC, datetime, timedelta
+from types import ModuleType
 
 import pytest
 
-from forewarn.domain import errors
+from forewarn.domain import access, errors
+from forewarn.domain.access import (
+    OutsideScopesError,
+    RoleTooLowError,
+    TokenExpiredError,
+    TokenNameTakenError,
+    TokenOrderError,
+    TokenRevokedError,
+    UnknownTokenError,
+)
 from forewarn.domain.errors import (
     AddressError,
     BlackoutError,
@@ -17,22 +27,15 @@ from forewarn.domain.errors import (
     MaintenanceOverError,
     NameTakenError,
     NoticeTooShortError,
-    OutsideScopesError,
     PostponeRefusedError,
     RoleNameError,
-    RoleTooLowError,
     ScenarioOverError,
     ScopeSettingError,
     SharedHostError,
-    TokenExpiredError,
-    TokenNameTakenError,
-    TokenOrderError,
-    TokenRevokedError,
     UnknownCanaryError,
     UnknownEventError,
     UnknownHostError,
     UnknownScopeError,
-    UnknownTokenError,
     UnknownVirtualMachineError,
     UnknownZoneError,
     UserOperationInFlightError,
@@ -183,7 +186,8 @@ def test_refusal_says_in_a_sentence_what_was_refused(
 
 
 def test_every_leaf_is_in_the_table_above() -> None:
-    leaves = {error for error in _classes() if not error.__subclasses__()}
+    found = {*_classes(errors), *_classes(access)}
+    leaves = {error for error in found if not error.__subclasses__()}
 
     assert {type(error) for error, _, _ in REFUSALS} == leaves
 
@@ -195,9 +199,9 @@ def test_tree_in_the_docstring_is_the_tree_of_classes() -> None:
         path[len(indent) // 2 + 1 :] = [name]
         drawn[name] = path[-2]
 
-    assert drawn == {error.__name__: error.__bases__[0].__name__ for error in _classes()}
+    assert drawn == {error.__name__: error.__bases__[0].__name__ for error in _classes(errors)}
 
 
-def _classes() -> list[type[DomainError]]:
-    defined = inspect.getmembers(errors, inspect.isclass)
+def _classes(module: ModuleType) -> list[type[DomainError]]:
+    defined = inspect.getmembers(module, inspect.isclass)
     return [value for _, value in defined if issubclass(value, DomainError)]
