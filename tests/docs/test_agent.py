@@ -60,7 +60,7 @@ def test_defaults_of_the_reference_are_those_there_are(tmp_path: Path) -> None:
         assert f'{key} = "{text}"' in example()
         unit = {"m": 60, "s": 1}[text[-1]]
         assert getattr(defaults, key).total_seconds() == int(text[:-1]) * unit
-    assert f'"{defaults.approval}" unless said' in example()
+    assert f'default "{defaults.approval}"' in example()
     assert f"a Freeze of less than {SHORT_FREEZE.seconds} s is ignored" in PAGE
     assert f"SIGKILL {GRACE_SECONDS:.0f} s later" in PAGE
     assert f"more than {LONGEST_VALUE:,} bytes" in PAGE
