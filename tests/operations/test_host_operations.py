@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from forewarn.clocks import VirtualClock
 from forewarn.domain.arrivals import HostUnderWayError
 from forewarn.domain.course import Course
-from forewarn.domain.errors import MaintenanceOverError
+from forewarn.domain.errors import IllegalTransitionError, MaintenanceOverError
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.failures import Standing, StillUnderWayError, UnknownFailureError
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
@@ -804,6 +804,20 @@ def test_one_event_of_a_host_is_not_canceled_alone(cluster: Cluster) -> None:
     report = cluster.report()
     assert report.status is MaintenanceStatus.HELD
     assert [(each.place, each.ending) for each in report.failures] == [("kvm-0", "was canceled")]
+
+
+def test_nobody_is_told_to_cancel_all_events_of_a_host_when_one_has_started(
+    cluster: Cluster,
+) -> None:
+    cluster.start("kvm-0")
+    events = cluster.in_flight()
+    started, left = events["web-0"].event_id, events["db"].event_id
+    cluster.store.write(lambda tx: start_event(tx, cluster.context(), started))
+
+    with pytest.raises(SharedOperationError, match="the host's turn has begun"):
+        cluster.store.write(lambda tx: cancel_event(tx, cluster.context(), left))
+    with pytest.raises(IllegalTransitionError, match=f"{started}: it is Started"):
+        cluster.store.write(lambda tx: cancel_event(tx, cluster.context(), started))
 
 
 def test_only_event_of_a_host_is_canceled_as_any_other(cluster: Cluster) -> None:

@@ -46,10 +46,15 @@ class SharedOperationError(DomainError):
         self.event_id = event.event_id
         self.event_ids = tuple(other.event_id for other in others)
         named = say_names([f"{other.event_id} ({', '.join(other.resources)})" for other in others])
+        has_begun = any(other.event_status is EventStatus.STARTED for other in others)
         super().__init__(
             f"{event.event_id} is announced for {event.host} together with {named}; what happens "
-            f"to the host happens to all of them. Cancel them all with: "
-            f"forewarn event cancel {event.event_id} --operation"
+            f"to the host happens to all of them. "
+            + (
+                "Not all of them can be canceled any more, as the host's turn has begun."
+                if has_begun
+                else f"Cancel them all with: forewarn event cancel {event.event_id} --operation"
+            )
         )
 
 
@@ -198,9 +203,10 @@ def cancel_event(
     """Withdraw a Scheduled event, with all others of its host operation if that is wanted."""
     event = find_event(tx, event_id)
     others = _others_of_operation(tx, event)
+    first = cancel(event, reason=reason, now=context.now)
     if others and not operation:
         raise SharedOperationError(event, others)
-    canceled = [cancel(each, reason=reason, now=context.now) for each in (event, *others)]
+    canceled = [first, *(cancel(each, reason=reason, now=context.now) for each in others)]
     record_events(tx, context, [Deed(event=each, what=_PAST["cancel"]) for each in canceled])
     for each in canceled:
         record_audit(tx, context, "event cancel", each.event_id)
