@@ -1,6 +1,8 @@
 """The command, against a control API on a real store and a real loopback socket."""
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +26,7 @@ from forewarn.operations.context import Context, Rules
 from forewarn.operations.snapshots import Knowledge
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
+from forewarn.settings import environment_with
 from forewarn.storage.sqlite import open_sqlite
 
 TIMEOUT = 10
@@ -150,6 +153,31 @@ def empty_run(environment: Mapping[str, str]) -> Callable[..., Result]:
         return CliRunner().invoke(app, arguments, env={**environment, **variables})
 
     return run
+
+
+@pytest.fixture
+def spawn(
+    environment: Mapping[str, str], tmp_path: Path
+) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Run commands in processes of their own; those that are left at the end are killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from forewarn.cli import main; main()", *arguments],
+            env=environment_with(environment),
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture

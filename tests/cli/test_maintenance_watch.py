@@ -3,9 +3,8 @@
 import json
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from tests.cli.test_place_tables import maintenance, waiting
@@ -13,7 +12,6 @@ from tests.cli.test_watch import next_line
 from typer.testing import Result
 
 from forewarn.cli.place_tables import changed_lines
-from forewarn.settings import environment_with
 
 Run = Callable[..., Result]
 Watch = Callable[..., "subprocess.Popen[str]"]
@@ -22,28 +20,10 @@ TIMEOUT = 20
 
 
 @pytest.fixture
-def watch(run: Run, environment: Mapping[str, str], tmp_path: Path) -> Iterator[Watch]:
+def watch(run: Run, spawn: Watch) -> Watch:
     """Start a Maintenance, and watching it in a process of its own."""
     assert run("maintenance", "start", "--type", "Freeze", "--scope", "web").exit_code == 0
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(*arguments: str) -> "subprocess.Popen[str]":
-        program = "from forewarn.cli import main; main()"
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, "maintenance", "watch", FIRST, *arguments],
-            env=environment_with(environment),
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+    return partial(spawn, "maintenance", "watch", FIRST)
 
 
 def test_each_change_is_a_line_until_interrupted(run: Run, watch: Watch) -> None:

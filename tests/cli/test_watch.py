@@ -4,16 +4,13 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import yaml
 from typer.testing import Result
-
-from forewarn.settings import environment_with
 
 Run = Callable[..., Result]
 Watch = Callable[..., "subprocess.Popen[str]"]
@@ -23,28 +20,10 @@ TIMEOUT = 20
 
 
 @pytest.fixture
-def watch(run: Run, environment: Mapping[str, str], tmp_path: Path) -> Iterator[Watch]:
+def watch(run: Run, spawn: Watch) -> Watch:
     """Start watching in a process of its own, with whatever has happened before."""
     assert run("vm", "list").exit_code == 0
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(*arguments: str) -> "subprocess.Popen[str]":
-        program = "from forewarn.cli import main; main()"
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, "event", "watch", "--after", "0", *arguments],
-            env=environment_with(environment),
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+    return partial(spawn, "event", "watch", "--after", "0")
 
 
 def next_line(process: "subprocess.Popen[str]") -> str:
