@@ -37,7 +37,7 @@ VERBS = {
         "plan", "start", "status", "explain", "list", "pause", "resume", "retry", "skip",
         "set", "wait", "watch", "abort",
     },
-    "schedule": {"create", "list", "show", "next", "pause", "resume", "remove"},
+    "schedule": {"create", "list", "show", "next", "set", "pause", "resume", "remove"},
     "scenario": {"list", "run", "status", "stop"},
     "fault": {"set", "list", "clear"},
     "clock": {"show", "advance"},

@@ -29,6 +29,7 @@ from forewarn.operations.schedules import (
     ScheduleNameTakenError,
     ScheduleOrder,
     UnknownScheduleError,
+    alter_schedule,
     change_schedule,
     create_schedule,
     find_schedule,
@@ -305,3 +306,66 @@ def test_date_of_a_paused_schedule_is_not_told(fleet: Store, operator: Context) 
     meet(fleet, replace(operator, now=OPENS, rules=Rules(targets=(Target(name="ops"),))))
 
     assert fleet.read(lambda reading: reading.notifications()) == ()
+
+
+def alter(store: Store, context: Context, **changes: object) -> Schedule:
+    return store.write(
+        lambda tx: alter_schedule(
+            tx,
+            context,
+            "PATCHES",
+            change=lambda known: replace(known, **changes),  # type: ignore[arg-type]
+        )
+    )
+
+
+def test_changed_schedule_begins_with_the_next_opening(fleet: Store, operator: Context) -> None:
+    made = create(fleet, operator, patches())
+    later = replace(operator, now=OPENS + timedelta(days=20))
+    daily = replace(WEB, course=replace(course("daily 23:00-04:00 UTC"), at_once=2))
+
+    changed = alter(fleet, later, order=daily, every=read_recurrence("day"))
+    until = alter(fleet, later, until_date=date(2026, 12, 31))
+
+    assert changed == replace(
+        made, order=daily, every=read_recurrence("day"), met_until=later.now
+    ), "what the new days would have been before is not missed"
+    assert until == find(fleet)
+    assert until.next_opening
+    assert until.next_opening.opens_at == datetime(2026, 1, 26, 23, tzinfo=UTC)
+    first, second = audited(fleet)[-2:]
+    assert first[:2] == ("schedule set", "patches")
+    assert first[2].startswith("every: Tue → day; at once: any number → 2; windows: ")
+    assert second[2] == "until: always → 2026-12-31"
+
+
+def test_change_that_changes_nothing_is_not_written(fleet: Store, operator: Context) -> None:
+    made = create(fleet, operator, patches())
+
+    same = alter(fleet, replace(operator, now=OPENS), every=made.every)
+
+    assert same == made == find(fleet)
+    assert audited(fleet) == [("schedule create", "patches", "")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"order": replace(WEB, course=course())}, ScheduleError),
+        ({"until_date": date(2025, 1, 1)}, ScheduleError),
+        ({"order": replace(WEB, course=replace(NIGHT, gates=("no",)))}, GateNotFoundError),
+    ],
+)
+def test_schedule_is_not_changed_into_one_that_could_start_nothing(
+    fleet: Store, operator: Context, changes: dict[str, object], error: type[Exception]
+) -> None:
+    made = create(fleet, operator, patches())
+
+    with pytest.raises(error):
+        alter(fleet, operator, **changes)
+
+    assert find(fleet) == made
+
+
+def find(store: Store) -> Schedule:
+    return store.read(lambda reading: find_schedule(reading, "patches"))

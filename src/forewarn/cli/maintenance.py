@@ -17,6 +17,7 @@ from forewarn.cli.maintenance_tables import (
 )
 from forewarn.cli.maintenance_watch import watch_maintenance
 from forewarn.cli.output import Columns, print_line, print_table
+from forewarn.cli.patches import make_patch
 from forewarn.cli.place_tables import By, Detail
 from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
 from forewarn.cli.session import Session, command, noun
@@ -101,7 +102,7 @@ def start(
 @options.changing
 def change(
     session: Session,
-    patch: options.Order,
+    change: options.Order,
     *,
     maintenance_id: IdArgument,
     dry_run: DryRun = False,
@@ -110,6 +111,7 @@ def change(
 
     Example: forewarn maintenance set 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --at-once 4
     """
+    patch = make_patch("maintenance set", **change)
     changed = session.patch("maintenances", maintenance_id, body=patch, dry_run=dry_run)
     show_changed(session, changed, print_maintenance, dry_run=dry_run)
 

@@ -12,7 +12,6 @@ import typer
 from forewarn.cli.completing import vm_names
 from forewarn.cli.event import TypeOption
 from forewarn.cli.files import read_text
-from forewarn.cli.patches import make_patch
 from forewarn.cli.waiting import check_duration
 from forewarn.operations.durations import parse_duration
 
@@ -216,17 +215,16 @@ def _read_change(  # noqa: PLR0913 - one for each flag
     in_order: NewInOrder = None,
     notice: NewNotice = None,
 ) -> Order:
-    """Return what the flags of `maintenance set` change; an empty text clears a list."""
-    return make_patch(
-        "maintenance set",
-        at_once=at_once,
-        soak_in_seconds=None if soak is None else _read_seconds(soak),
-        min_available=min_available,
-        gates=gate or None,
-        gate_patience_in_seconds=None if gate_patience is None else _read_seconds(gate_patience),
-        windows=window or None,
-        blackouts=blackout or None,
-        hold_all=hold_all,
-        in_order=in_order,
-        notice_outside=None if notice is None else notice is NoticePlace.OUTSIDE,
-    )
+    """Return what the flags change, for `make_patch`; an empty text clears a list."""
+    return {
+        "at_once": at_once,
+        "soak_in_seconds": None if soak is None else _read_seconds(soak),
+        "min_available": min_available,
+        "gates": gate or None,
+        "gate_patience_in_seconds": None if gate_patience is None else _read_seconds(gate_patience),
+        "windows": window or None,
+        "blackouts": blackout or None,
+        "hold_all": hold_all,
+        "in_order": in_order,
+        "notice_outside": None if notice is None else notice is NoticePlace.OUTSIDE,
+    }

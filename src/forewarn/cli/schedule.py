@@ -10,6 +10,7 @@ from forewarn.cli.completing import schedule_names
 from forewarn.cli.errors import confirm_on_terminal
 from forewarn.cli.event import Yes
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
+from forewarn.cli.patches import make_patch
 from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 
@@ -26,12 +27,11 @@ def _check_date(text: str | None) -> str | None:
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The schedule.", autocompletion=schedule_names)
 ]
-Every = Annotated[
-    str,
-    typer.Option(
-        metavar="DAYS", help="day, Tue, 'first Tue', 'last Sun', 'day 15', '2 weeks' or such."
-    ),
-]
+_EVERY = typer.Option(
+    metavar="DAYS", help="day, Tue, 'first Tue', 'last Sun', 'day 15', '2 weeks' or such."
+)
+Every = Annotated[str, _EVERY]
+NewEvery = Annotated[str | None, _EVERY]
 From = Annotated[
     str | None,
     typer.Option("--from", metavar="DATE", help="The first day; else today.", callback=_check_date),
@@ -137,6 +137,26 @@ def next_dates(session: Session, name: Name, *, count: Count = 10) -> None:
     """
     shown = session.get("schedules", name, upcoming=count)
     session.show(shown["upcoming"], lambda got: print_table(got, _DATES))
+
+
+@command(app, "set")
+@options.changing
+def change(
+    session: Session,
+    course: options.Order,
+    *,
+    name: Name,
+    every: NewEvery = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Change a schedule from the next date on; an empty text clears.
+
+    Example: forewarn schedule set patches --every 'second Tue' --at-once 4
+    """
+    patch = make_patch("schedule set", **course, every=every, until_date=until)
+    changed = session.patch("schedules", name, body=patch, dry_run=dry_run)
+    show_changed(session, changed, _print_one, dry_run=dry_run)
 
 
 @command(app, "pause")

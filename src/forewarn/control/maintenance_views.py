@@ -231,7 +231,7 @@ def maintenance_order(request: MaintenanceOrderRequest, today: date) -> Maintena
 
 def course_change(request: CoursePatch) -> Callable[[Course], Course]:
     """Return what makes the course that *request* asks for out of the one there is."""
-    given = request.model_dump(exclude_unset=True)
+    given = request.model_dump(exclude_unset=True, include=set(CoursePatch.model_fields))
     read = CourseRequest(**{key: value for key, value in given.items() if value is not None})
     wanted = _read_course(read, date.max)
     fields = {name: getattr(wanted, name) for key, name in _FIELDS.items() if key in given}

@@ -1,13 +1,17 @@
 """Schedules as they travel over the control API."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Annotated, Final
 
 from pydantic import Field
 
 from forewarn.control.maintenance_views import (
+    CoursePatch,
     CourseView,
     MaintenanceOrderRequest,
+    course_change,
     course_view,
     maintenance_order,
 )
@@ -60,6 +64,13 @@ class OccurrenceView(View):
     outcome: OccurrenceOutcome
     reason: str
     maintenance_id: str | None
+
+
+class SchedulePatch(CoursePatch):
+    """Change the named fields of a schedule; null sets the default (JSON merge patch)."""
+
+    every: Text = ""
+    until_date: Text | None = None
 
 
 class OrderView(CourseView):
@@ -116,6 +127,23 @@ def schedule_order(request: ScheduleOrderRequest, today: date) -> ScheduleOrder:
         from_date=_read_date(request.from_date),
         until_date=_read_date(request.until_date),
     )
+
+
+def schedule_change(request: SchedulePatch) -> Callable[[Schedule], Schedule]:
+    """Return what makes the schedule that *request* asks for out of the one there is."""
+    given = request.model_fields_set
+    every = read_recurrence(request.every) if "every" in given else None
+    until, course = _read_date(request.until_date), course_change(request)
+
+    def change(schedule: Schedule) -> Schedule:
+        return replace(
+            schedule,
+            order=replace(schedule.order, course=course(schedule.order.course)),
+            every=every or schedule.every,
+            until_date=until if "until_date" in given else schedule.until_date,
+        )
+
+    return change
 
 
 def schedule_summary(

@@ -1,8 +1,9 @@
 """/schedules: Maintenances that begin by themselves, and what became of each date."""
 
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
@@ -15,8 +16,10 @@ from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.control.schedule_views import (
     UPCOMING,
     ScheduleOrderRequest,
+    SchedulePatch,
     SchedulesView,
     ScheduleView,
+    schedule_change,
     schedule_order,
     schedule_summary,
     schedule_view,
@@ -27,6 +30,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.pausing import find_pause
 from forewarn.operations.repeats import RequestKey
 from forewarn.operations.schedules import (
+    alter_schedule,
     change_schedule,
     create_schedule,
     find_schedule,
@@ -35,6 +39,8 @@ from forewarn.operations.schedules import (
 from forewarn.ports.store import Reading, Transaction
 
 router = APIRouter(prefix="/schedules", tags=["schedules"])
+
+Steering: TypeAlias = Callable[[Transaction, Context, str], Schedule]
 
 _STEERED: Final = [TAKES_IF_MATCH, *CAN_BE_DRY]
 
@@ -95,16 +101,27 @@ def show_schedule(
     return caller.show(lambda reading: _show(caller, reading, name, upcoming))
 
 
+@router.patch("/{name}", name="schedule set", dependencies=_STEERED)
+def change(caller: Operating, key: Key, name: str, request: SchedulePatch) -> ScheduleView:
+    """Change a schedule from the next date on; null sets a field to its default."""
+    gates = caller.services.gates.kinds()
+    return _steer(
+        caller, key, name, partial(alter_schedule, change=schedule_change(request), gates=gates)
+    )
+
+
 @router.post("/{name}/pause", name="schedule pause", dependencies=_STEERED)
 def pause(caller: Operating, key: Key, name: str) -> ScheduleView:
     """Skip every date until the schedule is resumed."""
-    return _steer(caller, key, name, pause_schedule, "pause")
+    return _steer(caller, key, name, partial(change_schedule, change=pause_schedule, verb="pause"))
 
 
 @router.post("/{name}/resume", name="schedule resume", dependencies=_STEERED)
 def resume(caller: Operating, key: Key, name: str) -> ScheduleView:
     """Start again from the next date on."""
-    return _steer(caller, key, name, resume_schedule, "resume")
+    return _steer(
+        caller, key, name, partial(change_schedule, change=resume_schedule, verb="resume")
+    )
 
 
 @router.delete("/{name}", name="schedule remove", dependencies=_STEERED)
@@ -116,16 +133,9 @@ def remove(caller: Operating, name: str) -> ScheduleView:
     )
 
 
-def _steer(
-    caller: Caller,
-    key: RequestKey | None,
-    name: str,
-    change: Callable[[Schedule], Schedule],
-    verb: str,
-) -> ScheduleView:
+def _steer(caller: Caller, key: RequestKey | None, name: str, steer: Steering) -> ScheduleView:
     def operation(tx: Transaction, context: Context) -> ScheduleView:
-        changed = change_schedule(tx, context, name, change, verb=verb)
-        return schedule_view(tx, changed, context.now)
+        return schedule_view(tx, steer(tx, context, name), context.now)
 
     return caller.write_once(
         key, ScheduleView, operation, current=lambda reading: _show(caller, reading, name)

@@ -56,11 +56,17 @@ def change_course(
     for error in _errors(changed, steps, snapshot, context):
         if str(error) not in known:
             raise error
-    said = _describe_change(maintenance.course, course)
+    said = describe_course_change(maintenance.course, course)
     if said:
         tx.put_maintenance(changed)
         _change_soaks(tx, context, maintenance, changed)
         record_audit(tx, context, "maintenance set", maintenance_id, detail=said)
+
+
+def describe_course_change(before: Course, after: Course) -> str:
+    """Return what differs, name by name, or nothing."""
+    old, new = _describe(before), _describe(after)
+    return "; ".join(f"{name}: {old[name]} → {new[name]}" for name in old if old[name] != new[name])
 
 
 def _change_soaks(
@@ -89,11 +95,6 @@ def _errors(
 ) -> Iterator[ForewarnError]:
     yield from plan_errors(maintenance, snapshot.topology, steps)
     yield from calendar_errors(maintenance, steps, snapshot, context.now)
-
-
-def _describe_change(before: Course, after: Course) -> str:
-    old, new = _describe(before), _describe(after)
-    return "; ".join(f"{name}: {old[name]} → {new[name]}" for name in old if old[name] != new[name])
 
 
 def _describe(course: Course) -> dict[str, str]:

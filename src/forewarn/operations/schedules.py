@@ -10,7 +10,7 @@ from forewarn.domain.errors import DomainError
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import ScheduleName, name_key
 from forewarn.domain.order import MaintenanceOrder
-from forewarn.domain.recurrence import Recurrence
+from forewarn.domain.recurrence import Recurrence, describe_recurrence
 from forewarn.domain.schedule import (
     Occurrence,
     OccurrenceOutcome,
@@ -24,6 +24,7 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Stage, walk
 from forewarn.domain.wording import say_moment
 from forewarn.operations.context import Context
+from forewarn.operations.courses import describe_course_change
 from forewarn.operations.maintenances import draft_maintenance
 from forewarn.operations.recording import record_audit
 from forewarn.operations.snapshots import NOTHING, look
@@ -101,6 +102,38 @@ def change_schedule(
     tx.put_schedule(changed)
     record_audit(tx, context, f"schedule {verb}", changed.name)
     return changed
+
+
+def alter_schedule(
+    tx: Transaction,
+    context: Context,
+    name: str,
+    *,
+    change: Callable[[Schedule], Schedule],
+    gates: Collection[str] = (),
+) -> Schedule:
+    """Order something else from the next opening on, or refuse as `create_schedule` does.
+
+    Only openings after this moment count: the new days were not those of the schedule before.
+    """
+    before = find_schedule(tx, name)
+    after = change(before)
+    if after == before:
+        return before
+    after = replace(after, met_until=context.now)
+    check_schedule(after)
+    _draft(look(tx, NOTHING, context.rules), context, after, gates)
+    tx.put_schedule(after)
+    said = describe_course_change(before.order.course, after.order.course)
+    dates = f"every: {describe_recurrence(before.every)} → {describe_recurrence(after.every)}"
+    until = f"until: {before.until_date or 'always'} → {after.until_date or 'always'}"
+    details = (
+        dates if after.every != before.every else "",
+        until if after.until_date != before.until_date else "",
+        said,
+    )
+    record_audit(tx, context, "schedule set", after.name, detail="; ".join(filter(None, details)))
+    return after
 
 
 def remove_schedule(tx: Transaction, context: Context, name: str) -> Schedule:

@@ -37,6 +37,7 @@ def _change_places(api: httpx2.Client) -> None:
 def _steer_schedule(api: httpx2.Client, order: dict[str, object]) -> None:
     tuesdays = {"name": "patches", "every": "Tue", "windows": ["Tue 22:00-04:00 UTC"]}
     api.post("schedules", json={**order, **tuesdays})
+    api.patch("schedules/patches", json={"at_once": 2})
     for verb in ("pause", "resume"):
         api.post(f"schedules/patches/{verb}")
     api.delete("schedules/patches")

@@ -137,6 +137,7 @@ def test_description_tells_which_routes_take_conditions_and_have_tags(app: FastA
         "POST schedules/{name}/pause",
         "POST schedules/{name}/resume",
         "DELETE schedules/{name}",
+        "PATCH schedules/{name}",
         "POST virtual-machines/{name}/restart",
         "POST virtual-machines/{name}/redeploy",
         "DELETE virtual-machines/{name}",

@@ -39,6 +39,7 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "schedules", {**TUESDAYS, "name": "more"}),
     ("POST", "schedules/patches/pause", None),
     ("POST", "schedules/patches/resume", None),
+    ("PATCH", "schedules/patches", {"every": "first Tue"}),
     ("DELETE", "schedules/patches", None),
     ("POST", "virtual-machines", {"name": "web-9", "availability_set": "web"}),
     ("DELETE", "virtual-machines/web-1", None),

@@ -202,3 +202,28 @@ def test_calendar_has_the_next_dates_of_each_schedule(api: httpx2.Client) -> Non
     assert (str(dates[2]["status"]), "Fair" in str(dates[2]["description"])) == ("CANCELLED", True)
     assert not of_scope.walk("VEVENT")
     assert not paused.walk("VEVENT")
+
+
+def test_fields_of_a_schedule_are_patched_and_the_others_stay(api: httpx2.Client) -> None:
+    before = api.post("schedules", json={**PATCHES, "until_date": "2026-12-31"}).json()
+
+    changed = api.patch("schedules/PATCHES", json={"every": "Tue", "at_once": 4})
+    cleared = api.patch("schedules/patches", json={"until_date": None, "blackouts": None}).json()
+
+    after = changed.json()
+    assert changed.status_code == 200
+    assert (after["every"], after["until_date"]) == ("Tue", "2026-12-31")
+    assert after["order"] == {**before["order"], "at_once": 4}
+    assert cleared["until_date"] is None
+    assert cleared["order"] == {**after["order"], "blackouts": []}
+    assert api.get("schedules/patches").json() == cleared
+
+
+@pytest.mark.parametrize(
+    "body", [{"every": "fist Tue"}, {"windows": []}, {"every": None}, {"hosts": ["kvm-1"]}]
+)
+def test_odd_patch_of_a_schedule_is_refused(api: httpx2.Client, body: object) -> None:
+    before = api.post("schedules", json=PATCHES).json()
+
+    assert api.patch("schedules/patches", json=body).status_code == 422
+    assert api.get("schedules/patches").json() == before
