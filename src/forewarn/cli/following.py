@@ -59,7 +59,7 @@ def _follow_once(
             trouble = "the server has ended the connection"
         except httpx2.TransportError as error:
             trouble = f"the connection broke off ({error})"
-    typer.echo(f"forewarn: {trouble}; going on as soon as it is back", err=True)
+    typer.echo(f"forewarn: {trouble}; waiting for it to come back", err=True)
 
 
 class Persistent(Generic[T]):

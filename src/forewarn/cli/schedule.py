@@ -179,7 +179,7 @@ def resume(session: Session, name: Name, *, dry_run: DryRun = False) -> None:
 
 @command(app, "remove")
 def remove(session: Session, name: Name, *, yes: Yes = False, dry_run: DryRun = False) -> None:
-    """Remove a schedule; a Maintenance that it has begun goes on.
+    """Remove a schedule; a Maintenance that it has begun continues.
 
     Example: forewarn schedule remove patches
     """

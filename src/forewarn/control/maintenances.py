@@ -109,7 +109,7 @@ def pause(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
 
 @router.post("/{maintenance_id}/resume", name="maintenance resume", dependencies=_STEERED)
 def resume(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
-    """Go on after a pause, and ask gates again that stayed shut; failures hold all the same."""
+    """Continue after a pause, and ask shut gates again; failures still hold."""
     return _steer(caller, key, resume_maintenance, maintenance_id)
 
 
@@ -125,7 +125,7 @@ def retry(
 def skip(
     caller: Operating, key: Key, maintenance_id: str, request: PlacesRequest
 ) -> MaintenanceView:
-    """Pass over failed hosts or scopes; a host that is named also while it is worked on."""
+    """Skip failed hosts or scopes; a named host even while it is being worked on."""
     return _steer(caller, key, partial(skip_failures, places=request.places), maintenance_id)
 
 

@@ -126,7 +126,7 @@ def resume(caller: Operating, key: Key, name: str) -> ScheduleView:
 
 @router.delete("/{name}", name="schedule remove", dependencies=_STEERED)
 def remove(caller: Operating, name: str) -> ScheduleView:
-    """Remove a schedule; a Maintenance that it has begun goes on."""
+    """Remove a schedule; a Maintenance that it has begun continues."""
     return caller.write(
         lambda tx, context: schedule_view(tx, remove_schedule(tx, context, name), context.now),
         current=lambda reading: _show(caller, reading, name),

@@ -265,7 +265,7 @@ def pause(maintenance: Maintenance) -> Maintenance:
 
 
 def resume(maintenance: Maintenance, *, now: datetime) -> Maintenance:
-    """Go on after a pause, and ask gates again that stayed shut. Failures hold all the same."""
+    """Continue after a pause, and ask shut gates again. Failures still hold."""
     check_under_way(maintenance)
     return replace(maintenance, is_paused=False, resumed_at=now)
 

@@ -151,7 +151,7 @@ def pause_maintenance(tx: Transaction, context: Context, maintenance_id: str) ->
 
 
 def resume_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:
-    """Go on after a pause, and where a gate stayed shut; failures are retried or skipped."""
+    """Continue after a pause, and ask shut gates again; failures still hold."""
     tx.put_maintenance(resume(find_maintenance(tx, maintenance_id), now=context.now))
     record_audit(tx, context, "maintenance resume", maintenance_id)
 
@@ -166,7 +166,7 @@ def retry_failures(
 def skip_failures(
     tx: Transaction, context: Context, maintenance_id: str, places: Sequence[str] = ()
 ) -> None:
-    """Pass over failed hosts or scopes: those at *places*, or all.
+    """Skip failed hosts or scopes: those at *places*, or all.
 
     A host that is named is given up also while it is worked on, so that work of which nothing is
     heard does not hold the others for ever. Of an aborted Maintenance that is all there is to skip.

@@ -137,7 +137,7 @@ def alter_schedule(
 
 
 def remove_schedule(tx: Transaction, context: Context, name: str) -> Schedule:
-    """Forget a schedule. A Maintenance that it has begun goes on."""
+    """Forget a schedule. A Maintenance that it has begun continues."""
     schedule = find_schedule(tx, name)
     tx.remove_schedule(schedule.name)
     record_audit(tx, context, "schedule remove", schedule.name)
