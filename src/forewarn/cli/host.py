@@ -7,8 +7,8 @@ import typer
 from forewarn.cli.completing import host_names
 from forewarn.cli.event_tables import print_events
 from forewarn.cli.output import Columns, Moment, Row, print_fields, print_line, print_table, time_of
-from forewarn.cli.patches import make_patch, read_pairs
-from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
+from forewarn.cli.patches import Labels, make_patch, read_pairs
+from forewarn.cli.rehearsal import DryRun, show_changed
 from forewarn.cli.session import Session, command, noun
 
 app = noun("host", "See, label and close hosts.")
@@ -86,9 +86,7 @@ def set_labels(
     session: Session,
     host: Name,
     *,
-    label: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label; KEY= removes it.")
-    ] = None,
+    label: Labels = None,
     dry_run: DryRun = False,
 ) -> None:
     """Change labels of a host; the others stay.
@@ -127,10 +125,8 @@ def open_again(session: Session, host: Name, *, dry_run: DryRun = False) -> None
 
 
 def _show_change(session: Session, host: Row, *, dry_run: bool) -> None:
-    if dry_run:
-        show_rehearsed(session, host, lambda got: _print_change(got, "would be"))
-    else:
-        session.show(host, lambda got: _print_change(got, "is"))
+    verb = "would be" if dry_run else "is"
+    show_changed(session, host, lambda got: _print_change(got, verb), dry_run=dry_run)
 
 
 def _print_change(host: Row, verb: str) -> None:

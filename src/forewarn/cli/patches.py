@@ -1,8 +1,15 @@
 """Options that become a JSON merge patch: what is given changes, and an empty text clears."""
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
 
 from forewarn.cli.errors import CommandError, ExitCode
+
+Labels = Annotated[
+    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label; KEY= removes it.")
+]
 
 
 def make_patch(command: str, **given: object) -> dict[str, object]:

@@ -11,7 +11,7 @@ from forewarn.cli.errors import confirm_on_terminal
 from forewarn.cli.event import Yes
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.patches import make_patch
-from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
+from forewarn.cli.rehearsal import DryRun, show_changed
 from forewarn.cli.session import Session, command, noun
 
 app = noun("schedule", "Begin Maintenances by themselves, at dates that recur.")
@@ -186,10 +186,8 @@ def remove(session: Session, name: Name, *, yes: Yes = False, dry_run: DryRun = 
     if not dry_run:
         confirm_on_terminal(f"Remove the schedule {name}?", yes=yes)
     removed = session.delete("schedules", name, dry_run=dry_run)
-    if dry_run:
-        show_rehearsed(session, removed, lambda got: print_line(f"would remove {got['name']}"))
-    else:
-        session.show(removed, lambda got: print_line(f"removed {got['name']}"))
+    said = "would remove" if dry_run else "removed"
+    show_changed(session, removed, lambda got: print_line(f"{said} {got['name']}"), dry_run=dry_run)
 
 
 def _steer(session: Session, name: str, verb: str, *, dry_run: bool) -> None:

@@ -9,13 +9,17 @@ from forewarn.cli.completing import host_names, vm_names
 from forewarn.cli.errors import CommandError, ExitCode, confirm_on_terminal
 from forewarn.cli.event import Yes, show_begun
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
-from forewarn.cli.patches import make_patch, read_pairs
-from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
+from forewarn.cli.patches import Labels, make_patch, read_pairs
+from forewarn.cli.rehearsal import DryRun, show_changed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait
 
 app = noun("vm", "Add, change, move, remove and restart virtual machines.")
 
+AvailabilitySet = Annotated[str | None, typer.Option(help="Its availability set.")]
+CloudService = Annotated[str | None, typer.Option(help="Its cloud service.")]
+ScaleSet = Annotated[str | None, typer.Option(help="Its scale set.")]
+PlacementGroup = Annotated[str | None, typer.Option(help="Its placement group in the scale set.")]
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="The virtual machine.")]
 Name = Annotated[
     str,
@@ -61,10 +65,10 @@ def add(  # noqa: PLR0913 - one for each flag
     session: Session,
     name: NewName,
     *,
-    availability_set: Annotated[str | None, typer.Option(help="The set it is in.")] = None,
-    cloud_service: Annotated[str | None, typer.Option(help="The service it is in.")] = None,
-    scale_set: Annotated[str | None, typer.Option(help="The scale set it is in.")] = None,
-    placement_group: Annotated[str | None, typer.Option(help="Its group there.")] = None,
+    availability_set: AvailabilitySet = None,
+    cloud_service: CloudService = None,
+    scale_set: ScaleSet = None,
+    placement_group: PlacementGroup = None,
     update_domain: Annotated[int | None, typer.Option(help="Else the least filled.")] = None,
     fault_domain: Annotated[int | None, typer.Option(help="Else the least filled.")] = None,
     host: Annotated[str | None, typer.Option(help="The host that carries it.")] = None,
@@ -121,10 +125,8 @@ def remove(session: Session, name: Name, *, yes: Yes = False, dry_run: DryRun = 
     if not dry_run:
         confirm_on_terminal(f"Take {name} out of the fleet?", yes=yes)
     change = session.delete("virtual-machines", name, dry_run=dry_run)
-    if dry_run:
-        show_rehearsed(session, change, lambda got: _print_removed("would remove", got))
-    else:
-        session.show(change, lambda got: _print_removed("removed", got))
+    said = "would remove" if dry_run else "removed"
+    show_changed(session, change, lambda got: _print_removed(said, got), dry_run=dry_run)
 
 
 @command(app, "move")
@@ -135,10 +137,10 @@ def move(  # noqa: PLR0913 - one for each flag
     host: Annotated[
         str | None, typer.Option(help="The host it goes to.", autocompletion=host_names)
     ] = None,
-    availability_set: Annotated[str | None, typer.Option(help="The set it joins.")] = None,
-    cloud_service: Annotated[str | None, typer.Option(help="The service it joins.")] = None,
-    scale_set: Annotated[str | None, typer.Option(help="The scale set it joins.")] = None,
-    placement_group: Annotated[str | None, typer.Option(help="Its group there.")] = None,
+    availability_set: AvailabilitySet = None,
+    cloud_service: CloudService = None,
+    scale_set: ScaleSet = None,
+    placement_group: PlacementGroup = None,
     standalone: Annotated[bool, typer.Option("--standalone", help="Leave its set.")] = False,
     update_domain: Annotated[int | None, typer.Option(help="Else kept, or least filled.")] = None,
     fault_domain: Annotated[int | None, typer.Option(help="Else kept, or least filled.")] = None,
@@ -173,9 +175,7 @@ def set_fields(  # noqa: PLR0913 - one for each flag
     address: Annotated[
         list[str] | None, typer.Option(help="An IP address; repeatable, replaces all.")
     ] = None,
-    label: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label; KEY= removes it.")
-    ] = None,
+    label: Labels = None,
     tag: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A tag; KEY= removes it.")
     ] = None,
