@@ -16,6 +16,23 @@ NOBODY = "00000000-0000-4000-8000-00000000dead"
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ("maintenance", "abort", "", "--yes"),
+        ("maintenance", "wait", ""),
+        ("host", "show", ""),
+        ("event", "cancel", "", "--operation"),
+    ],
+)
+def test_name_that_is_empty_is_a_mistake_of_the_command_line(
+    run: Run, arguments: tuple[str, ...]
+) -> None:
+    result = run(*arguments)
+
+    assert (result.exit_code, result.stderr) == (2, "forewarn: A name or an id is empty.\n")
+
+
+@pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
         ("vm show nobody", 3, "There is no virtual machine called 'nobody'."),

@@ -249,6 +249,9 @@ class Session:
         return httpx2.Timeout(self.patience, connect=min(_CONNECTING, self.patience))
 
     def _address(self, path: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+        if "" in path:
+            # As from a variable of a script that was never set.
+            raise CommandError("A name or an id is empty.", code=ExitCode.USAGE)
         place = "/".join(quote(part, safe="") for part in path)
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         return f"{self.server}/api/v1/{place}", headers
