@@ -227,10 +227,10 @@ def test_maintenance_is_started_listed_and_followed(run: Run) -> None:
         description:       Host server is undergoing maintenance.
         virtual machines:  2
         started:           2026-01-05 08:00:00Z
-        hosts or scopes:   1 waiting
+        progress:          1 waiting
 
-        SCOPE                 STANDING  VMS  APPROVED  WAITS FOR
-        availability-set/web  waiting   2
+        SCOPE                 STATE    VMS  APPROVED  WAITS FOR
+        availability-set/web  waiting  2
         """)
     assert shown(started) == expected
     assert shown(run("maintenance", "status", FIRST)) == expected

@@ -212,7 +212,7 @@ def test_reasons_that_are_the_same_are_said_once(capsys: pytest.CaptureFixture[s
     print_blockers(found)
     assert capsys.readouterr().out.splitlines() == [
         "M1 is running.",
-        "- Event E1: Nobody has approved it. The same holds 14 more events.",
+        "- Event E1: Nobody has approved it. 14 more events wait for the same reason.",
         "- One waits.",
         "Not done: kvm-7 (left the fleet).",
         "It continues.",
@@ -235,5 +235,5 @@ def test_reasons_that_are_the_same_on_several_hosts_count_these(
     print_blockers(found)
 
     assert capsys.readouterr().out.splitlines()[1] == (
-        "- Event E1: Nobody has approved it. The same holds 14 more events on 4 hosts."
+        "- Event E1: Nobody has approved it. 14 more events on 4 hosts wait for the same reason."
     )

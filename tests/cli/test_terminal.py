@@ -113,7 +113,7 @@ def test_starting_without_notice_is_asked_for(
         ("vm remove solo", "Take solo out of the fleet? [y/N]"),
         (
             "fleet apply less.toml --prune --allow-removals 3",
-            "Remove every virtual machine that less.toml leaves out?",
+            "Remove every virtual machine, host, set and service that less.toml leaves out?",
         ),
     ],
     ids=["vm-remove", "fleet-apply"],

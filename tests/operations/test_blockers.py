@@ -369,7 +369,7 @@ def test_impact_of_which_nobody_knows(
 
     sentence = world.sentence(ReasonKind.UNKNOWN)
 
-    assert "How far the impact on db-0 is cannot be found out: no answer" in sentence
+    assert "The state of the impact on db-0 is unknown: no answer" in sentence
     assert ending in sentence
     assert world.explain().standstill.verdict.kind is kind
 
@@ -624,8 +624,8 @@ def test_capacity_while_something_else_is_in_flight(world: World) -> None:
     (blocker,) = world.explain(begun.maintenance_id).standstill.blockers
 
     assert blocker.sentence == (
-        f"The next step in {WEB} waits until enough is available: 1 of 3 would be left, 2 have "
-        f"to be while {event.event_id} is in flight for web-2."
+        f"The next step in {WEB} waits until enough is available: 1 of 3 would stay up, but "
+        f"at least 2 must while {event.event_id} is in flight for web-2."
     )
     assert blocker.kind is BlockerKind.CAPACITY
 
@@ -654,8 +654,8 @@ def test_capacity_that_is_never_there(world: World) -> None:
     world.advance(minutes=10)
 
     assert world.sentence(BlockerKind.CAPACITY_NEVER) == (
-        f"The next step in {WEB} takes too many at once: 1 of 3 would be left, 2 have to be. Move "
-        "virtual machines to other update domains, or end it with: "
+        f"The next step in {WEB} takes too many at once: 1 of 3 would stay up, but at least 2 "
+        "must. Move virtual machines to other update domains, or end it with: "
         f"forewarn maintenance abort {M1}"
     )
     assert f"forewarn maintenance abort {M1}" in world.verdict()

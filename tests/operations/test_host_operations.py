@@ -676,7 +676,7 @@ def test_machine_is_not_placed_where_too_few_would_be_left(cluster: Cluster) -> 
     cluster.start("kvm-0", min_available=66)
     more = MOVED.replace("web-2", "web-3").replace("update_domain = 2", "update_domain = 0")
 
-    with pytest.raises(HostUnderWayError, match="would be left"):
+    with pytest.raises(HostUnderWayError, match="would stay up"):
         cluster.apply(f'{SET}{more}host = "kvm-0"')
 
 

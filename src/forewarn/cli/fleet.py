@@ -36,7 +36,7 @@ def apply(  # noqa: PLR0913 - one for each flag
     ],
     *,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove virtual machines that the file leaves out.")
+        bool, typer.Option("--prune", help="Remove machines, hosts and sets that FILE leaves out.")
     ] = False,
     skip_busy: Annotated[
         bool,
@@ -56,7 +56,8 @@ def apply(  # noqa: PLR0913 - one for each flag
     text = read_text(file, command="fleet apply")
     fleet = _decode(file, text)
     if prune and not dry_run:
-        confirm(f"Remove every virtual machine that {name_file(file)} leaves out?", yes=yes)
+        removed = f"every virtual machine, host, set and service that {name_file(file)} leaves out"
+        confirm(f"Remove {removed}?", yes=yes)
     body = {
         "fleet": fleet,
         "prune": prune,

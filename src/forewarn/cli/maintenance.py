@@ -23,7 +23,7 @@ from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
 from forewarn.cli.session import Session, command, noun
 from forewarn.cli.waiting import Timeout, Wait, require_walked, wait_for_maintenance
 from forewarn.domain.failures import NOT_DONE, Standing
-from forewarn.domain.wording import say_names
+from forewarn.domain.wording import count_of, say_names
 
 app = noun("maintenance", "Plan, start and steer maintenance of many virtual machines.")
 
@@ -65,7 +65,7 @@ def plan(session: Session, order: options.Order, *, by: By = Detail.PLACE) -> No
     errors = len(made["errors"])
     if errors:
         raise CommandError(
-            f"It cannot be begun: {errors} error{'s' if errors > 1 else ''}.",
+            f"This Maintenance cannot be started: {count_of(errors, 'error')}.",
             code=ExitCode.REFUSED,
             hint="try: forewarn maintenance plan --help",
         )

@@ -54,7 +54,7 @@ _FIELDS: Final[Columns] = {
     "resumed": lambda row: time_of(row["resumed_at"]),
     "finished": lambda row: time_of(row["finished_at"]),
     "outcome": "outcome",
-    "hosts or scopes": lambda row: ", ".join(
+    "progress": lambda row: ", ".join(
         f"{number} {standing}" for standing, number in row["places"].items()
     ),
 }
@@ -148,8 +148,10 @@ def _once(blockers: Iterable[Row]) -> Iterator[str]:
     for first, *others in alike.values():
         hosts = {host for blocker in (first, *others) for host in blocker["hosts"]}
         where = f" on {count_of(len(hosts), 'host')}" if len(hosts) > 1 else ""
-        more = f" The same holds {count_of(len(others), 'more event')}{where}." if others else ""
-        yield f"{first['sentence']}{more}"
+        more = count_of(len(others), "more event")
+        wait = "waits" if len(others) == 1 else "wait"
+        said = f" {more}{where} {wait} for the same reason." if others else ""
+        yield f"{first['sentence']}{said}"
 
 
 def _print_lines(title: str, lines: Iterable[str]) -> None:

@@ -47,7 +47,7 @@ def status_lines(maintenance: Row) -> tuple[Columns, list[Line]]:
     noun = _noun(maintenance["hosts"])
     columns: Columns = {
         noun.upper(): "place",
-        "STANDING": "said",
+        "STATE": "said",
         "VMS": "vms",
         "APPROVED": "approved",
         "WAITS FOR": "waits",

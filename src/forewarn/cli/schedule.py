@@ -14,7 +14,7 @@ from forewarn.cli.patches import make_patch
 from forewarn.cli.rehearsal import DryRun, show_changed
 from forewarn.cli.session import Session, command, noun
 
-app = noun("schedule", "Begin Maintenances by themselves, at dates that recur.")
+app = noun("schedule", "Start Maintenances automatically on recurring dates.")
 
 
 def _check_date(text: str | None) -> str | None:

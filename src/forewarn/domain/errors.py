@@ -280,7 +280,7 @@ class CapacityError(PlanError):
     def __init__(self, scope: str, update_domain: int, problem: str) -> None:
         super().__init__(
             f"Update domain {update_domain} of {scope} takes too many at once: {problem}. "
-            "Lower min_available, or give the scope more update domains."
+            "Lower --min-available, or give the scope more update domains."
         )
         self.scope = scope
         self.update_domain = update_domain

@@ -4,7 +4,7 @@ The reasons follow from the same facts that `decisions.decide` goes by. What *ho
 event does not start, or does not end; an event in flight that nothing holds is about to go on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, assert_never
@@ -12,7 +12,7 @@ from typing import Final, assert_never
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.host_facts import gather_facts, operation_at_work
 from forewarn.domain.host_operation import HostOperation, HostPhase, due_tasks, waiting_guests
-from forewarn.domain.host_work import HostTaskKind
+from forewarn.domain.host_work import HostTask, HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.openings import next_start
@@ -204,14 +204,22 @@ def explain_operation(
         yield Reason(kind=ReasonKind.HOST_PAUSED, since=pause.since, about=operation.host)
     if operation.phase is HostPhase.VERIFY:
         yield Reason(kind=ReasonKind.HOST_VERIFY, until=operation.verify_by, about=operation.host)
-    for task in due_tasks(operation, facts, now):
+    yield from _tasks(due_tasks(operation, facts, now), snapshot)
+
+
+def _tasks(tasks: Iterable[HostTask], snapshot: Snapshot) -> Iterator[Reason]:
+    # Tasks of which the same is known share a sentence, such as the returns of all guests.
+    alike: dict[Reason, list[VmName]] = {}
+    for task in tasks:
         said = snapshot.tasks.get(task)
         kind, until = _TASKS.get(task.kind), None
         if said is not None and said.status is ImpactStatus.UNKNOWN:
             kind, until = ReasonKind.HOST_UNKNOWN, said.ask_again_at
         if kind is not None and (said is None or not said.is_over):
-            vms = (task.vm,) if task.vm else ()
-            yield Reason(kind=kind, vms=vms, until=until, about=_about(task.host, said))
+            reason = Reason(kind=kind, until=until, about=_about(task.host, said))
+            alike.setdefault(reason, []).extend([task.vm] if task.vm else [])
+    for reason, vms in alike.items():
+        yield replace(reason, vms=tuple(vms))
 
 
 def _about(host: HostName, said: Impact | None) -> str:

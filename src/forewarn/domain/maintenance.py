@@ -202,7 +202,7 @@ def lost_capacity(course: Course, members: int, down: Collection[VmName]) -> str
     left, needed = members - len(down), ceil(members * course.min_available / 100)
     if left >= needed:
         return None
-    return f"{left} of {members} would be left, {needed} have to be"
+    return f"{left} of {members} would stay up, but at least {needed} must"
 
 
 def own_events(

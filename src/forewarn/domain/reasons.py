@@ -87,7 +87,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
         "with: forewarn event complete {events}"
     ),
     ReasonKind.UNKNOWN: (
-        "How far the impact on {vms} is cannot be found out{about}; it is never begun twice, "
+        "The state of the impact on {vms} is unknown{about}. It is never begun twice, "
         "so it waits{until}."
     ),
     ReasonKind.HOST_GUESTS: (
@@ -96,7 +96,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ),
     ReasonKind.HOST_WORK: "{about} is being worked on.",
     ReasonKind.HOST_VERIFY: "{about} has to be back by {until}; it is checked until then.",
-    ReasonKind.HOST_RETURN: "The work on {about} is over; {vms} are being given back.",
+    ReasonKind.HOST_RETURN: "The work on {about} is done; {vms} {are} being returned.",
     ReasonKind.HOST_UNKNOWN: (
         "The state of the work on {about} is unknown. It is never begun twice, so it waits{until}."
     ),
@@ -216,6 +216,7 @@ class Reason:
         until = say_moment(self.until)
         return SENTENCES[self.kind].format(
             vms=", ".join(self.vms),
+            are="is" if len(self.vms) == 1 else "are",
             events=", ".join(self.event_ids),
             since=say_moment(self.since),
             until=f"{_CLAUSES.get(self.kind, '')}{until}" if until else "",

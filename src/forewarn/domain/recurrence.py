@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from forewarn.domain.errors import CalendarError
 from forewarn.domain.windows import (
+    DAYS,
     Blackout,
     Calendar,
     blackout_at,
@@ -103,7 +104,21 @@ def read_recurrence(text: str) -> Recurrence:
                 return read(match)
             except ValueError as error:
                 raise RecurrenceError(text, str(error)) from None
-    raise RecurrenceError(text, "its form is unknown")
+    raise RecurrenceError(text, _find_flaw(words))
+
+
+def _find_flaw(words: str) -> str:
+    """Say which word keeps *words* from being a recurrence."""
+    if not words:
+        return "it is empty"
+    first, _, rest = words.partition(" ")
+    if first.lower() == "day":
+        return f"{rest!r} is not a number from 1 to 31"
+    if first.isdigit():
+        return f"{rest!r} is not one of weeks, months"
+    if first.lower() in PLACES:
+        return f"{rest!r} is not one of {', '.join(('day', *DAYS))}"
+    return f"{first!r} is not one of {', '.join(PLACES)}"
 
 
 def describe_recurrence(recurrence: Recurrence) -> str:

@@ -53,9 +53,9 @@ def back_up(source: Path, target: Path, *, at: datetime, overwrite: bool = False
     """
     require_database(source)
     if target.exists() and target.samefile(source):
-        raise BackupRefusedError(target, "it is the database itself; name another file")
+        raise BackupRefusedError(target, "is the database itself; choose another name")
     if target.exists() and not overwrite:
-        raise BackupRefusedError(target, "it exists; name another file, or add --overwrite")
+        raise BackupRefusedError(target, "already exists; choose another name, or add --overwrite")
     with _draft_of(target) as draft:
         _copy(source, draft, at)
         draft.replace(target)
@@ -96,7 +96,7 @@ def restore(backup: Path, target: Path, *, at: datetime) -> Path | None:
     if state.revision not in REVISIONS:
         raise DatabaseTooNewError(backup, state.revision)
     if target.exists() and target.samefile(backup):
-        raise BackupRefusedError(backup, "it is the database itself; name a backup of it")
+        raise BackupRefusedError(backup, "is the database itself; name a backup of it")
     _check_place(target)
     lock = DatabaseLock(target)
     try:

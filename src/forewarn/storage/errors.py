@@ -82,7 +82,7 @@ class BackupRefusedError(DatabaseFileError):
     """A copy that would replace what it must not."""
 
     def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(path, f"{path} cannot be used: {problem}.")
+        super().__init__(path, f"{path} {problem}.")
 
 
 class DatabaseOutdatedError(DatabaseFileError):

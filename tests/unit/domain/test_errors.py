@@ -114,9 +114,9 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     (ScenarioOverError("r1"), {"run_id": "r1"}, ["Scenario run r1 is over"]),
     (EmptySelectionError(), {}, ["no virtual machine"]),
     (
-        CapacityError("availability-set/web", 2, "6 of 9 would be left, 7 have to be"),
+        CapacityError("availability-set/web", 2, "6 of 9 would stay up, but at least 7 must"),
         {"scope": "availability-set/web", "update_domain": 2},
-        ["Update domain 2 of availability-set/web", "6 of 9", "min_available"],
+        ["Update domain 2 of availability-set/web", "6 of 9", "--min-available"],
     ),
     (
         WindowTooShortError(

@@ -22,7 +22,7 @@ from forewarn.domain.event import (
     start,
     start_unannounced,
 )
-from forewarn.domain.explanation import explain
+from forewarn.domain.explanation import explain, explain_operation
 from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome, end
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
@@ -279,16 +279,13 @@ ASK_AGAIN = datetime.fromisoformat("2026-03-02T12:10:00Z")
         (
             Impact(status=ImpactStatus.UNKNOWN, reason="no answer", ask_again_at=ASK_AGAIN),
             (
-                "How far the impact on web-0 is cannot be found out: no answer; it is never begun "
-                "twice, so it waits and asks again at 2026-03-02 12:10:00 GMT."
+                "The state of the impact on web-0 is unknown: no answer. It is never begun twice, "
+                "so it waits and asks again at 2026-03-02 12:10:00 GMT."
             ),
         ),
         (
             Impact(status=ImpactStatus.UNKNOWN),
-            (
-                "How far the impact on web-0 is cannot be found out; it is never begun "
-                "twice, so it waits."
-            ),
+            ("The state of the impact on web-0 is unknown. It is never begun twice, so it waits."),
         ),
     ],
 )
@@ -460,6 +457,22 @@ def test_work_on_the_host_holds_until_it_is_over(
     )
 
     assert of_host(replace(seen, tasks={task: Impact(status=said)}), now) == expected
+
+
+def test_guests_that_are_being_returned_share_a_sentence(
+    draft: Draft, fleet: Topology, now: datetime
+) -> None:
+    returning = at_host(HostPhase.RETURN, draft, fleet, now)
+    other = start(on_host(draft, 2, "db-0", "availability-set/db", now), now=now)
+    both = replace(returning, events={**returning.events, other.event_id: other})
+
+    assert returned(returning, now) == ["The work on kvm-1 is done; web-0 is being returned."]
+    assert returned(both, now) == ["The work on kvm-1 is done; web-0, db-0 are being returned."]
+
+
+def returned(seen: Snapshot, now: datetime) -> list[str]:
+    (operation,) = seen.operations.values()
+    return [reason.sentence for reason in explain_operation(operation, seen, now)]
 
 
 def test_event_whose_host_is_through_is_about_to_complete_whatever_is_known_of_its_impact(

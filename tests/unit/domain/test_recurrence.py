@@ -83,10 +83,11 @@ def test_recurrence_is_said_in_one_way(typed: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "its form is unknown"),
-        ("fist Tue", "its form is unknown"),
-        ("first Tue of May", "its form is unknown"),
-        ("2 days", "its form is unknown"),
+        ("", "it is empty"),
+        ("fist Tue", "'fist' is not one of first, second, third, fourth, fifth, last"),
+        ("first Tue of May", "'Tue of May' is not one of day, Mon, Tue, Wed, Thu, Fri, Sat, Sun"),
+        ("2 days", "'days' is not one of weeks, months"),
+        ("day x", "'x' is not a number from 1 to 31"),
         ("Tux", "'Tux' is not one of Mon, Tue"),
         ("last Tue-Foo", "'Foo' is not one of Mon, Tue"),
         ("0 weeks", "the number of weeks must be between 1 and 52"),

@@ -361,7 +361,7 @@ def test_capacity_counts_what_users_restart(fleet: Topology) -> None:
         release=Release.BY_PROGRESS,
         scope_ids=(WEB,),
         event_ids=(EventId("restart:web-1"),),
-        detail="0 of 3 would be left, 1 have to be",
+        detail="0 of 3 would stay up, but at least 1 must",
     )
 
 
