@@ -57,7 +57,7 @@ def test_tokens_are_listed_and_revoked(run: Run) -> None:
 def test_audit_tells_who_did_what_from_where(run: Run) -> None:
     secret = create(run)
     run("vm", "restart", "solo", FOREWARN_TOKEN=secret)
-    run("vm", "remove", "solo", FOREWARN_TOKEN=secret)
+    run("vm", "remove", "solo", "--yes", FOREWARN_TOKEN=secret)
 
     assert shown(run("audit", "--who", "deploy")) == table("""
         AT                    WHO     WHERE      ACTION      SUBJECT  OUTCOME  DETAIL
@@ -73,7 +73,7 @@ def test_audit_tells_who_did_what_from_where(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "line", "hint"),
     [
-        ("vm remove solo", 4, "This needs the role admin", "token create NAME --role admin"),
+        ("vm remove solo --yes", 4, "This needs the role admin", "token create NAME --role admin"),
         ("token list", 4, "This needs the role admin", "token create NAME --role admin"),
         ("vm show solo", 3, "no virtual machine called 'solo'", "forewarn vm list"),
         ("maintenance start --type Freeze --host kvm-0", 4, "also affect db-0", "vm list"),

@@ -33,10 +33,34 @@ def test_name_that_is_empty_is_a_mistake_of_the_command_line(
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        "vm remove solo",
+        "schedule remove nights",
+        f"maintenance abort {NOBODY}",
+        f"maintenance skip {NOBODY}",
+        "fleet apply less.toml --prune",
+        "event create --type Reboot --resource solo --started",
+        f"event start {NOBODY}",
+    ],
+)
+def test_what_needs_confirmation_is_refused_without_a_terminal(run: Run, arguments: str) -> None:
+    Path("less.toml").write_text('[[virtual_machine]]\nname = "other"\n')
+
+    result = run(*arguments.split())
+
+    line, hint = result.stderr.splitlines()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert line.endswith("? Cannot ask without a terminal.")
+    assert hint == "  add --yes if you mean it"
+    assert "solo" in run("vm", "list").stdout
+
+
+@pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
         ("vm show nobody", 3, "There is no virtual machine called 'nobody'."),
-        ("vm remove nobody", 3, "There is no virtual machine called 'nobody'."),
+        ("vm remove nobody --yes", 3, "There is no virtual machine called 'nobody'."),
         ("vm restart nobody", 3, "There is no virtual machine called 'nobody'."),
         ("vm add solo", 4, "There is a virtual machine called 'solo' already."),
         ("vm add x --availability-set no", 4, "x belongs to availability-set/no"),
@@ -45,12 +69,6 @@ def test_name_that_is_empty_is_a_mistake_of_the_command_line(
         (f"event start {NOBODY} --yes", 3, f"There is no event {NOBODY.upper()}."),
         ("event create --type Reboot --resource solo --not-before 1m", 4, "the earliest is"),
         ("event create --type Reboot --resource solo --not-before soon", 4, "'soon' is neither"),
-        (
-            "event create --type Reboot --resource solo --started",
-            2,
-            "Cannot ask without a terminal.",
-        ),
-        (f"event start {NOBODY}", 2, "Cannot ask without a terminal."),
         ("event complete", 2, "Name one event, or say --all and nothing else."),
         (f"event complete {NOBODY} --all", 2, "Name one event, or say --all and nothing else."),
         (f"event explain {NOBODY}", 3, f"There is no event {NOBODY.upper()}."),

@@ -101,7 +101,7 @@ def test_fleet_that_is_exported_and_applied_elsewhere_is_the_same(
 
     assert apply(exported) == "0 added, 0 changed, 0 removed\n"
     for vm in json.loads(empty_run("fleet", "export", "-o", "json").stdout)["virtual_machine"]:
-        assert empty_run("vm", "remove", vm["name"]).exit_code == 0
+        assert empty_run("vm", "remove", vm["name"], "--yes").exit_code == 0
     apply("", "--prune", "--yes")
     assert empty_run("fleet", "export").stdout == ""
     apply(exported)

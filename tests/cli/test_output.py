@@ -72,7 +72,7 @@ def test_virtual_machine_is_added_and_removed(run: Run) -> None:
         NAME   SCOPE                 UPDATE DOMAIN  FAULT DOMAIN  HOST  ADDRESSES  LAST POLL
         web-2  availability-set/web  2              0                   10.0.0.12  never
         """)
-    assert shown(run("vm", "remove", "web-2")) == "removed web-2\n"
+    assert shown(run("vm", "remove", "web-2", "--yes")) == "removed web-2\n"
 
 
 @pytest.mark.parametrize(

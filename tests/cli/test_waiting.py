@@ -13,7 +13,7 @@ import pytest
 from typer.testing import Result
 
 from forewarn.cli.errors import CommandError
-from forewarn.cli.waiting import require_walked
+from forewarn.cli.waiting import require_walked, say_progress
 
 Run = Callable[..., Result]
 FOREWARN = Path(sys.executable).with_name("forewarn")
@@ -90,9 +90,18 @@ def test_wait_gives_up_on_a_maintenance(run: Run) -> None:
 
     assert result.exit_code == 5
     assert result.stderr.splitlines()[0] == (
-        f"Maintenance {FIRST}: running, 0 events ended, 2 steps left"
+        f"Maintenance {FIRST}: running, 1 scope (1 waiting), 2 steps to announce"
     )
     assert "running" in run("maintenance", "list").stdout
+
+
+def test_progress_counts_the_hosts_that_are_not_done() -> None:
+    places = {"succeeded": 4, "under way": 1}
+    row = {"hosts": ["kvm-1"], "places": places, "steps_remaining": 0}
+
+    assert say_progress(walked("running", **row)) == (
+        "Maintenance m: running, 5 hosts (4 succeeded, 1 under way)"
+    )
 
 
 def walked(status: str, **changed: object) -> dict[str, object]:

@@ -116,7 +116,7 @@ def test_watch_of_a_machine_that_never_was_is_an_error(run: Run) -> None:
 def test_machine_that_has_left_can_still_be_watched(run: Run, watch: Watch) -> None:
     run("event", "create", "--type", "Reboot", "--resource", "solo")
     run("event", "cancel", FIRST)
-    assert run("vm", "remove", "solo").exit_code == 0
+    assert run("vm", "remove", "solo", "--yes").exit_code == 0
 
     assert "scheduled by alice" in next_line(watch("--vm", "SOLO"))
 

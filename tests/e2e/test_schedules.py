@@ -116,7 +116,7 @@ def test_commands_speak_of_the_same_schedule(start_server: ServerMaker) -> None:
 
     (listed,) = server.command("schedule", "list")["schedules"]
     (coming,) = server.command("schedule", "next", "nights", "--count", "1")
-    removed = server.try_command("schedule", "remove", "nights")
+    removed = server.try_command("schedule", "remove", "nights", "--yes")
 
     assert listed["last"]["outcome"] == "started"
     assert listed["next"] == coming

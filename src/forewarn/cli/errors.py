@@ -157,11 +157,6 @@ def confirm(question: str, *, yes: bool) -> None:
         raise CommandError("Nothing was done.", code=ExitCode.FAILED)
 
 
-def confirm_on_terminal(question: str, *, yes: bool) -> None:
-    """Ask as `confirm` does, if somebody is there; a script has thought of it before."""
-    confirm(question, yes=yes or not sys.stdin.isatty())
-
-
 def _report(message: str, hint: str, *, place: str = "forewarn", more: Sequence[str] = ()) -> None:
     print_line(f"{place}: {' '.join(message.split())}", err=True)
     for line in more:

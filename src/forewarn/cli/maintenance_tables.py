@@ -13,6 +13,7 @@ from forewarn.cli.place_tables import (
     describe_brake,
     plan_lines,
     say_not_done,
+    say_standings,
     status_lines,
 )
 from forewarn.domain.failures import Standing
@@ -54,9 +55,7 @@ _FIELDS: Final[Columns] = {
     "resumed": lambda row: time_of(row["resumed_at"]),
     "finished": lambda row: time_of(row["finished_at"]),
     "outcome": "outcome",
-    "progress": lambda row: ", ".join(
-        f"{number} {standing}" for standing, number in row["places"].items()
-    ),
+    "progress": lambda row: say_standings(row["places"]),
 }
 _COUNTS: Final[Columns] = {
     "hosts": lambda row: len(row["hosts"]) or "",

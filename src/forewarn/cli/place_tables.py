@@ -99,6 +99,11 @@ def describe_brake(brake: Row, about: str = "") -> str:
     return " ".join(filter(None, said))
 
 
+def say_standings(places: Mapping[str, int]) -> str:
+    """Say how many hosts, or scopes, have which standing."""
+    return ", ".join(f"{number} {standing}" for standing, number in places.items())
+
+
 def say_not_done(standings: Mapping[str, str]) -> Iterator[str]:
     """Say which places are left undone for good, if any."""
     found = [f"{place} ({said})" for place, said in standings.items() if said in NOT_DONE]

@@ -7,7 +7,7 @@ import typer
 
 from forewarn.cli import maintenance_options as options
 from forewarn.cli.completing import schedule_names
-from forewarn.cli.errors import confirm_on_terminal
+from forewarn.cli.errors import confirm
 from forewarn.cli.event import Yes
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.patches import make_patch
@@ -181,10 +181,9 @@ def resume(session: Session, name: Name, *, dry_run: DryRun = False) -> None:
 def remove(session: Session, name: Name, *, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Remove a schedule; a Maintenance that it has begun continues.
 
-    Example: forewarn schedule remove patches
+    Example: forewarn schedule remove patches --yes
     """
-    if not dry_run:
-        confirm_on_terminal(f"Remove the schedule {name}?", yes=yes)
+    confirm(f"Remove the schedule {name}?", yes=yes or dry_run)
     removed = session.delete("schedules", name, dry_run=dry_run)
     said = "would remove" if dry_run else "removed"
     show_changed(session, removed, lambda got: print_line(f"{said} {got['name']}"), dry_run=dry_run)

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from forewarn.cli.completing import host_names, vm_names
-from forewarn.cli.errors import CommandError, ExitCode, confirm_on_terminal
+from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event import Yes, show_begun
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.patches import Labels, make_patch, read_pairs
@@ -120,10 +120,9 @@ def show(session: Session, name: Name) -> None:
 def remove(session: Session, name: Name, *, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Take one virtual machine out of the fleet.
 
-    Example: forewarn vm remove web-0
+    Example: forewarn vm remove web-0 --yes
     """
-    if not dry_run:
-        confirm_on_terminal(f"Take {name} out of the fleet?", yes=yes)
+    confirm(f"Take {name} out of the fleet?", yes=yes or dry_run)
     change = session.delete("virtual-machines", name, dry_run=dry_run)
     said = "would remove" if dry_run else "removed"
     show_changed(session, change, lambda got: _print_removed(said, got), dry_run=dry_run)

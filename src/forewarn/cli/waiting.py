@@ -11,11 +11,12 @@ from rich.console import Console
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.following import Persistent
 from forewarn.cli.output import Row, print_line
-from forewarn.cli.place_tables import say_not_done
+from forewarn.cli.place_tables import say_not_done, say_standings
 from forewarn.cli.progress import Teller, shown_as_bars
 from forewarn.cli.session import Session
 from forewarn.domain.event import Outcome
 from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.wording import count_of
 from forewarn.operations.durations import DurationError, parse_duration
 
 
@@ -58,12 +59,22 @@ def wait_for_maintenance(session: Session, name: str, timeout: str | None) -> Ro
             is_over=lambda row: (
                 row["finished_at"] is not None or row["status"] == MaintenanceStatus.HELD
             ),
-            describe=lambda row: (
-                f"Maintenance {name}: {row['status']}, {row['events_ended']} events ended, "
-                f"{row['steps_remaining']} steps left"
-            ),
+            describe=say_progress,
             tell=tell,
         )
+
+
+def say_progress(maintenance: Row) -> str:
+    """Say how many of its hosts, or scopes, are where, and how many steps are not begun."""
+    name, places = maintenance["maintenance_id"], maintenance["places"]
+    noun = "host" if maintenance["hosts"] else "scope"
+    said = [
+        f"Maintenance {name}: {maintenance['status']}",
+        f"{count_of(sum(places.values()), noun)} ({say_standings(places)})",
+    ]
+    if maintenance["steps_remaining"]:
+        said.append(f"{count_of(maintenance['steps_remaining'], 'step')} to announce")
+    return ", ".join(said)
 
 
 def require_success(events: Sequence[Row]) -> None:
@@ -135,11 +146,10 @@ class _Patience:
         look = Persistent(ask)
         try:
             while (row := look()) is None or not is_over(row):
-                if row is not None and (said := describe(row)) != told:
-                    if tell is None:
-                        print_line(said, err=True)
-                    else:
-                        tell(row)
+                if row is not None and tell is not None:
+                    tell(row)
+                elif row is not None and (said := describe(row)) != told:
+                    print_line(said, err=True)
                     told = said
                 self._tell_clock()
                 self._pause()
