@@ -3,6 +3,7 @@
 import os
 import socket
 import uuid
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,8 @@ from forewarn.metadata.http import open_listener, open_unix_listener
 from forewarn.operations.access import new_secret
 from forewarn.operations.addresses import UnixAddress, parse_address
 from forewarn.operations.context import Context, Rules
+from forewarn.operations.difference_lines import difference_line
+from forewarn.operations.differences import Difference
 from forewarn.operations.durations import parse_duration
 from forewarn.operations.fleet import (
     Fleet,
@@ -26,7 +29,7 @@ from forewarn.operations.fleet import (
     refuse_mistakes,
 )
 from forewarn.operations.fleet_lines import FleetLines, subject_of
-from forewarn.operations.inventory import apply_fleet, find_vm
+from forewarn.operations.inventory import FleetChange, apply_fleet, find_vm
 from forewarn.operations.pausing import pause_server
 from forewarn.operations.restoring import AHEAD, take_over_backup
 from forewarn.operations.safeguards import ApplyOptions
@@ -47,6 +50,8 @@ from forewarn.storage.ownership import give_to_owner_of
 log = structlog.get_logger()
 
 ADMIN: Final = "admin"
+_MOST_LINES: Final = 50
+"""How many changes by the fleet file are logged one by one."""
 
 
 class StartError(ForewarnError):
@@ -86,11 +91,15 @@ class FleetDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """What a server learns from its store when it starts."""
+    """What a server learns from its store when it starts.
+
+    *change* is what the fleet file made of a fleet that was there.
+    """
 
     clock: Clock
     epoch: int
     token: str
+    change: FleetChange
 
 
 def read_fleet_declaration(path: Path | None) -> FleetDeclaration | None:
@@ -119,7 +128,9 @@ def open_listeners(settings: Settings, closing: ExitStack) -> Listeners:
 
 def begin(store: Store, settings: Settings, fleet: Fleet | None, now: datetime) -> Beginning:
     """Take over *store*: its clock, its wire, the declared fleet and the lease, or nothing."""
-    return store.write(lambda tx: _begin(tx, settings, fleet, now))
+    beginning = store.write(lambda tx: _begin(tx, settings, fleet, now))
+    _log_change(beginning.change)
+    return beginning
 
 
 def begin_as_declared(
@@ -158,16 +169,43 @@ def _begin(tx: Transaction, settings: Settings, fleet: Fleet | None, now: dateti
     _take_over_wire(tx, settings.preview_wire, clock.now())
     context = Context(who=ADMIN, now=clock.now(), at=now, new_id=new_id, rules=make_rules(settings))
     is_restored = take_over_backup(tx, context)
-    if fleet is not None:
-        # What a host is doing must not keep the server from answering polls.
-        apply_fleet(tx, context, fleet, options=ApplyOptions(as_is=True))
+    change = FleetChange() if fleet is None else _apply(tx, context, fleet)
     if settings.paused:
         pause_server(tx, context, "started with --paused")
     if settings.default_vm is not None:
         _check_default_vm(tx, settings.default_vm)
     epoch = tx.next_epoch(ahead=AHEAD if is_restored else 0)
     # Last, because it is not part of the transaction.
-    return Beginning(clock=clock, epoch=epoch, token=_admin_token(settings.state_directory))
+    token = _admin_token(settings.state_directory)
+    return Beginning(clock=clock, epoch=epoch, token=token, change=change)
+
+
+def _apply(tx: Transaction, context: Context, fleet: Fleet) -> FleetChange:
+    before = tx.topology()
+    is_first = not (before.virtual_machines or before.scopes or before.hosts)
+    # What a host is doing must not keep the server from answering polls.
+    change = apply_fleet(tx, context, fleet, options=ApplyOptions(skip_busy=True))
+    return FleetChange() if is_first else change
+
+
+def _log_change(change: FleetChange) -> None:
+    """Warn of each thing that operators may have wanted otherwise since the last start."""
+    _warn("fleet_file_changed", list(map(_line, change.differences)))
+    _warn("fleet_file_skipped", list(dict.fromkeys(each.reason for each in change.skipped)))
+
+
+def _warn(event: str, lines: Sequence[str]) -> None:
+    for line in lines[:_MOST_LINES]:
+        log.warning(event, detail=line)
+    if (more := len(lines) - _MOST_LINES) > 0:
+        log.warning(event, detail=f"and {more} more")
+
+
+def _line(difference: Difference) -> str:
+    fields = ((each.field, each.before, each.after) for each in difference.fields)
+    return difference_line(
+        difference.alteration, difference.table, difference.name, fields, arrow="->"
+    )
 
 
 def _take_over_clock(tx: Transaction, settings: Settings, now: datetime) -> Clock:

@@ -1,15 +1,12 @@
-"""What an applied fleet file changes, as lines: + web-1, ~ web-0: host kvm-1 → kvm-2, - web-2."""
+"""What an applied fleet file changes, as lines and counts."""
 
-import json
-import re
 import sys
 from collections import Counter
 from typing import Final
 
 from forewarn.cli.output import Row, print_line
+from forewarn.operations.difference_lines import SIGNS, difference_line, entry_noun
 
-_SIGNS: Final = {"added": "+", "changed": "~", "removed": "-"}
-_PLAIN: Final = re.compile(r"[\w.:/@+-]+")
 _ARROW: Final = "→"
 
 
@@ -31,29 +28,9 @@ def print_rehearsed_change(change: Row) -> None:
 
 
 def _line(difference: Row) -> str:
-    name, noun = difference["name"], _noun(difference)
-    fields = ", ".join(
-        f"{each['field']} {_text(each['before'])} {_arrow()} {_text(each['after'])}"
-        for each in difference["fields"]
-    )
-    sign = _SIGNS[difference["alteration"]]
-    return " ".join(filter(None, (sign, noun, f"{name}: {fields}" if fields else name)))
-
-
-def _noun(difference: Row) -> str:
-    table = str(difference["table"])
-    return "" if table == "virtual_machine" else table.replace("_", " ")
-
-
-def _text(value: object) -> str:
-    match value:
-        case None:
-            return "none"
-        case list():
-            return ",".join(map(_text, value))
-        case str() if _PLAIN.fullmatch(value):
-            return value
-    return json.dumps(value, ensure_ascii=False)
+    fields = ((each["field"], each["before"], each["after"]) for each in difference["fields"])
+    alteration, table, name = (difference[key] for key in ("alteration", "table", "name"))
+    return difference_line(alteration, table, name, fields, arrow=_arrow())
 
 
 def _arrow() -> str:
@@ -65,11 +42,13 @@ def _arrow() -> str:
 
 
 def _counts(change: Row) -> str:
-    machines = ", ".join(f"{len(change[alteration])} {alteration}" for alteration in _SIGNS)
+    machines = ", ".join(f"{len(change[alteration])} {alteration}" for alteration in SIGNS)
     if change["skipped"]:
         machines += f", {len(change['skipped'])} skipped"
     others = Counter(
-        (_noun(each), each["alteration"]) for each in change["differences"] if _noun(each)
+        (noun, each["alteration"])
+        for each in change["differences"]
+        if (noun := entry_noun(each["table"]))
     )
     counted = ", ".join(
         f"{number} {noun}{'s' * (number > 1)} {alteration}"
