@@ -4,6 +4,7 @@ The only module that reads the environment. Everything else is handed the values
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from datetime import timedelta
@@ -27,6 +28,7 @@ from forewarn.domain.policy import USER_INITIATED_LIMIT
 from forewarn.operations.addresses import UnixAddress, parse_address
 from forewarn.operations.context import DOCUMENT_RETENTION
 from forewarn.operations.durations import DurationError, format_duration, parse_duration
+from forewarn.operations.invalid_values import say_invalid
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import PreviewWire
 
@@ -37,6 +39,8 @@ ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file, no
 CONTROL_ADDRESS: Final = "127.0.0.1:8170"
 SQLITE: Final = "sqlite:///"
 """How the URL of a database begins."""
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+"""How a URL begins; one letter alone is a drive."""
 _LONGEST_DURATION: Final = timedelta(days=3660)
 
 
@@ -106,9 +110,11 @@ def _check_control(text: str) -> str:
 
 def _check_database(url: str) -> str:
     if url.startswith(("postgres:", "postgresql:", "postgresql+")):
-        raise ValueError("PostgreSQL is not supported yet, write sqlite:///PATH")
+        raise ValueError("PostgreSQL is not supported yet, write PATH or sqlite:///PATH")
+    if url and _SCHEME.match(url) is None:
+        return f"{SQLITE}{url}"
     if not url.startswith(SQLITE) or len(url) == len(SQLITE):
-        raise ValueError(f"{url!r} names no SQLite file, write sqlite:///PATH")
+        raise ValueError(f"{url!r} names no SQLite file, write PATH or sqlite:///PATH")
     return url
 
 
@@ -153,7 +159,7 @@ class Settings(BaseSettings):
     )
 
     database: Annotated[str, AfterValidator(_check_database)] = Field(
-        default="sqlite:///forewarn.db", description="Where everything is kept: sqlite:///PATH."
+        default="sqlite:///forewarn.db", description="The database file: PATH or sqlite:///PATH."
     )
     metadata: Annotated[tuple[_Listener, ...], NoDecode, BeforeValidator(_split)] = Field(
         default=("127.0.0.1:8169",),
@@ -352,9 +358,8 @@ def read_settings_file(config: Path | None) -> dict[str, Any]:
 
 
 def _settings_error(error: ErrorDetails) -> SettingsError:
-    problem = error["msg"].removeprefix("Value error, ")
+    problem = say_invalid(error)
     if not error["loc"]:
-        return SettingsError(problem)
+        return SettingsError(f"{problem}.")
     setting = str(error["loc"][0])
-    problem = f"{problem[:1].lower()}{problem[1:]}" if error["type"] != "value_error" else problem
-    return SettingsError(f"The setting {setting} is wrong: {problem.rstrip('.')}.", setting)
+    return SettingsError(f"The setting {setting} is wrong: {problem}.", setting)

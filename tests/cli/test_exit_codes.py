@@ -206,6 +206,36 @@ def test_serve_refuses_a_bad_setting_by_name(run: Run) -> None:
     assert result.stderr.startswith("forewarn: The setting speed is wrong: ")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("serve", "--speed", "fast"), "'fast' is not a number."),
+        (("serve", "--executor", "manul"), "'manul' is not one of 'manual', 'simulated'"),
+        (("maintenance", "start", "--type", "Freeze", "--at-once", "0"), "0 is too low"),
+        (("maintenance", "start", "--type", "Freeze", "--at-once", "x"), "'x' is not a whole"),
+        (("maintenance", "start", "--type", "Freeze", "--window", "Sat"), "not a valid window"),
+        (("maintenance", "set", "M", "--blackout", "2026"), "is not a valid blackout"),
+        (("schedule", "set", "S", "--every", "fist Tue"), "'fist' is not one of first"),
+        (("db", "check", "a.db", "--database", "b.db"), "FILE and --database both"),
+    ],
+    ids=lambda given: given[-1] if isinstance(given, tuple) else "",
+)
+def test_bad_usage_is_refused_without_a_server_and_in_our_words(
+    run: Run, words: tuple[str, ...], said: str
+) -> None:
+    result = run(*words, FOREWARN_SERVER="http://127.0.0.1:9")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert "Value error" not in result.stderr
+
+
+def test_zone_that_only_the_server_may_know_is_left_to_it(run: Run) -> None:
+    order = ("maintenance", "start", "--type", "Freeze", "--scope", "web")
+
+    assert run(*order, "--window", "Sat 22:00-23:00 Mars/Base").exit_code == 4
+
+
 def test_db_upgrade_makes_the_database_and_refuses_one_in_use(run: Run, tmp_path: Path) -> None:
     made = run("db", "upgrade", "--database", f"sqlite:///{tmp_path}/new.db")
     in_use = run("db", "upgrade")

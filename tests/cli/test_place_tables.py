@@ -66,6 +66,9 @@ def maintenance(
         "operations": [],
         "failures": [],
         "remaining": list(remaining),
+        "left_out": [],
+        "duration_in_seconds": None,
+        "gates": [],
         **changed,
     }
 
@@ -141,6 +144,35 @@ def test_host_without_machines_has_a_line_too(capsys: pytest.CaptureFixture[str]
     assert said(row) == [("kvm-1", "waiting", 0, "at-once")]
     print_maintenance(row, Detail.VM)
     assert "kvm-1" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_hosts_that_an_aborted_maintenance_never_reached_show_what_they_carry() -> None:
+    aborted = maintenance(
+        {"kvm-1": "under way", "kvm-2": "skipped"},
+        status="aborting",
+        events=[event("kvm-1")],
+        operations=[{"host": "kvm-1", "phase": "announced"}],
+        left_out=[step("kvm-2", "b", "c")],
+    )
+
+    _, lines = status_lines(aborted)
+
+    assert [(line["place"], line["said"], line["vms"], line["waits"]) for line in lines] == [
+        ("kvm-1", "being withdrawn", 1, ""),
+        ("kvm-2", "skipped", 2, ""),
+    ]
+
+
+def test_started_event_of_an_aborted_maintenance_is_still_under_way() -> None:
+    started = event("kvm-1", started_at="2026-03-02T12:01:00Z")
+    operations = [{"host": "kvm-1", "phase": "work"}]
+    aborting = maintenance(
+        {"kvm-1": "under way"}, status="aborting", events=[started], operations=operations
+    )
+
+    (line,) = status_lines(aborting)[1]
+
+    assert (line["said"], line["waits"]) == ("under way (work)", "impact")
 
 
 def plan(number: int) -> dict[str, Any]:

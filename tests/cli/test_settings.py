@@ -74,6 +74,14 @@ def test_config_names_another_file(tmp_path: Path) -> None:
     assert settings.clock is ClockKind.VIRTUAL
 
 
+@pytest.mark.parametrize("given", ["sqlite:///state/my.db", "state/my.db"])
+def test_database_is_a_plain_path_or_a_url(given: str) -> None:
+    settings = load_settings({"database": given})
+
+    assert settings.database == "sqlite:///state/my.db"
+    assert settings.database_path == Path("state/my.db")
+
+
 def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREWARN_METADATA", "127.0.0.1:80, [::1]:80,unix:/run/forewarn.sock")
 
@@ -83,10 +91,16 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        ({"speed": 0.5}, "The setting speed is wrong: input should be greater than or equal to 1."),
-        ({"speed": "nan"}, "The setting speed is wrong: "),
+        ({"speed": 0.5}, "The setting speed is wrong: 0.5 is too low, the minimum is 1.0."),
+        ({"speed": "nan"}, "The setting speed is wrong: 'nan' is not a finite number."),
+        ({"speed": "fast"}, "The setting speed is wrong: 'fast' is not a number."),
+        ({"paused": "maybe"}, "The setting paused is wrong: 'maybe' is neither true nor false."),
+        ({"user_initiated_limit": "x"}, "The setting user_initiated_limit is wrong: 'x' is not a"),
         ({"speed": 2, "clock": "virtual"}, "The setting speed cannot be used with clock virtual."),
-        ({"clock": "lunar"}, "The setting clock is wrong: input should be 'real' or 'virtual'."),
+        (
+            {"clock": "lunar"},
+            "The setting clock is wrong: 'lunar' is not one of 'real' or 'virtual'.",
+        ),
         (
             {"metadata": ["x"]},
             "The setting metadata is wrong: 'x' is not a valid address; write HOST:PORT",
@@ -96,11 +110,15 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"control": "h:65536"}, "The setting control is wrong: 'h:65536' is not a valid address"),
         ({"database": "postgresql://h/d"}, "The setting database is wrong: PostgreSQL is not"),
         ({"database": "sqlite:///"}, "The setting database is wrong: 'sqlite:///' names no"),
-        ({"database": "x.db"}, "The setting database is wrong: 'x.db' names no SQLite file"),
+        (
+            {"database": "mysql://h/d"},
+            "The setting database is wrong: 'mysql://h/d' names no SQLite",
+        ),
+        ({"database": ""}, "The setting database is wrong: '' names no SQLite file"),
         ({"user_initiated_limit": 0}, "The setting user_initiated_limit is wrong: "),
         ({"trusted_proxies": ["x"]}, "The setting trusted_proxies is wrong: 'x' is neither"),
         ({"trusted_proxies": ["10.0.0.0/8"]}, "The setting trusted_proxies needs proxy_secret."),
-        ({"proxy_secret": ""}, "The setting proxy_secret is wrong: "),
+        ({"proxy_secret": ""}, "The setting proxy_secret is wrong: it is empty."),
         ({"executor": "magic"}, "The setting executor is wrong: "),
         (
             {"executor": "command", "clock": "virtual"},

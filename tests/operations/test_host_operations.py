@@ -16,7 +16,12 @@ from forewarn.domain.arrivals import HostUnderWayError
 from forewarn.domain.course import Course
 from forewarn.domain.errors import IllegalTransitionError, MaintenanceOverError
 from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.failures import Standing, StillUnderWayError, UnknownFailureError
+from forewarn.domain.failures import (
+    Standing,
+    StillUnderWayError,
+    UnknownFailureError,
+    UnknownPlaceError,
+)
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
@@ -398,6 +403,8 @@ def test_only_what_has_failed_and_is_over_can_be_retried(cluster: Cluster) -> No
         cluster.retry()
     with pytest.raises(UnknownFailureError, match="Nothing has failed in 'kvm-1'"):
         cluster.skip("kvm-1")
+    with pytest.raises(UnknownPlaceError, match=r"no host 'rack' in .* It has kvm-0, kvm-1"):
+        cluster.retry("rack")
     events = cluster.in_flight()
     for event in events.values():
         cluster.start_event(event)
@@ -592,6 +599,7 @@ def test_host_that_was_announced_when_its_maintenance_was_aborted_is_skipped(
     report = cluster.report()
     assert report.status is MaintenanceStatus.ABORTED
     assert report.standings == {"kvm-0": Standing.SKIPPED, "kvm-1": Standing.SKIPPED}
+    assert [step.host for step in report.left_out] == ["kvm-1"]
 
 
 def test_host_is_not_worked_on_while_somebody_is_there_whose_event_was_canceled(

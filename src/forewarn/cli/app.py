@@ -3,6 +3,7 @@
 from typing import Annotated, Final
 
 import typer
+from pydantic import ValidationError
 from typer._click import Context, HelpFormatter
 from typer.core import TyperGroup
 
@@ -33,6 +34,7 @@ from forewarn.cli.doctor import doctor
 from forewarn.cli.serve import serve
 from forewarn.cli.server import pause, resume
 from forewarn.cli.session import command
+from forewarn.operations.invalid_values import say_invalid
 
 _RARE: Final = frozenset(
     {
@@ -54,7 +56,18 @@ _RARE: Final = frozenset(
 
 
 class _Screenful(TyperGroup):
-    """The commands, the rare ones below the others in one line."""
+    """The commands, the rare ones below the others in one line.
+
+    A value that is refused is refused in our words, not in those of the library that read it.
+    """
+
+    def invoke(self, ctx: Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if isinstance(error.__cause__, ValidationError):
+                error.message = f"{say_invalid(error.__cause__.errors()[0])}."
+            raise
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         known = self.commands

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.errors import reported_errors
+from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.examination.findings import print_findings
 from forewarn.cli.output import Output, OutputOption
 from forewarn.cli.session import noun
@@ -14,7 +14,9 @@ from forewarn.settings import load_settings
 
 app = noun("db", "Back up, check, restore and upgrade the database.")
 
-DatabaseOption = Annotated[str | None, typer.Option(metavar="URL", help="sqlite:///PATH.")]
+DatabaseOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="The database (default: as set).")
+]
 ConfigOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Settings file (default: forewarn.toml).")
 ]
@@ -52,6 +54,10 @@ def backup(
 
 @app.command("check")
 def check(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A database or backup (default: as set)."),
+    ] = None,
     *,
     output: OutputOption = Output.TABLE,
     database: DatabaseOption = None,
@@ -59,17 +65,23 @@ def check(
 ) -> None:
     """Check the database for damage, and whether this version can use it.
 
-    It changes nothing, fails if something is wrong, and says what to do. It can check
-    a backup, too.
+    It changes nothing, fails if something is wrong, and says what to do.
 
-    Example: forewarn db check --database sqlite:////var/backups/forewarn.db
+    Example: forewarn db check /var/backups/forewarn.db
     """
     with reported_errors("db check"):
         from forewarn.cli.examination.database import (  # noqa: PLC0415 - needs the server install
             examine_database,
         )
 
-        print_findings(examine_database(load_settings({"database": database}, config)), output)
+        if file is not None and database is not None:
+            raise CommandError(
+                "FILE and --database both name a database.",
+                code=ExitCode.USAGE,
+                hint="try: forewarn db check FILE",
+            )
+        wanted = database if file is None else str(file)
+        print_findings(examine_database(load_settings({"database": wanted}, config)), output)
 
 
 @app.command("restore")
@@ -101,7 +113,7 @@ def restore(
 def upgrade(*, database: DatabaseOption = None, config: ConfigOption = None) -> None:
     """Bring the database up to the schema of this version; the server must not be running.
 
-    Example: forewarn db upgrade --database sqlite:///forewarn.db
+    Example: forewarn db upgrade --database forewarn.db
     """
     with reported_errors("db upgrade"):
         from forewarn.storage import sqlite  # noqa: PLC0415 - needs the server install

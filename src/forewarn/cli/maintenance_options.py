@@ -13,6 +13,8 @@ from forewarn.cli.completing import vm_names
 from forewarn.cli.event import TypeOption
 from forewarn.cli.files import read_text
 from forewarn.cli.waiting import check_duration
+from forewarn.domain.errors import CalendarError, UnknownZoneError
+from forewarn.domain.windows import read_blackout, read_window
 from forewarn.operations.durations import parse_duration
 
 
@@ -31,6 +33,27 @@ def _check_labels(labels: list[str] | None) -> list[str] | None:
     if len({key for key, _, _ in given}) < len(given):
         raise typer.BadParameter("nothing carries two values of one label")
     return labels
+
+
+def check_written(read: Callable[[str], object], texts: Iterable[str]) -> None:
+    """Refuse what *read* cannot read; an empty text clears, and the server knows its zones."""
+    for text in filter(None, texts):
+        try:
+            read(text)
+        except UnknownZoneError:
+            continue
+        except CalendarError as error:
+            raise typer.BadParameter(str(error)) from error
+
+
+def _check_windows(windows: list[str] | None) -> list[str] | None:
+    check_written(read_window, windows or ())
+    return windows
+
+
+def _check_blackouts(blackouts: list[str] | None) -> list[str] | None:
+    check_written(read_blackout, blackouts or ())
+    return blackouts
 
 
 Scope = Annotated[list[str] | None, typer.Option(help="A set, service or scale set; repeatable.")]
@@ -94,13 +117,17 @@ NewGatePatience = Annotated[str | None, _GATE_PATIENCE]
 Window = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="WINDOW", help="Only then: 'Sat,Sun 22:00-06:00 Europe/Berlin'; repeatable."
+        metavar="WINDOW",
+        help="Only then: 'Sat,Sun 22:00-06:00 Europe/Berlin'; repeatable.",
+        callback=_check_windows,
     ),
 ]
 Blackout = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="DATES", help="Never then: '2026-12-24..2027-01-02 Europe/Berlin'; repeatable."
+        metavar="DATES",
+        help="Never then: '2026-12-24..2027-01-02 Europe/Berlin'; repeatable.",
+        callback=_check_blackouts,
     ),
 ]
 Holidays = Annotated[

@@ -20,7 +20,7 @@ def make_patch(command: str, **given: object) -> dict[str, object]:
     patch = {name: _value(value) for name, value in given.items() if value is not None}
     if not patch:
         hint = f"try: forewarn {command} --help"
-        raise CommandError("Name at least one field to change.", code=ExitCode.USAGE, hint=hint)
+        raise CommandError("Give at least one option to change.", code=ExitCode.USAGE, hint=hint)
     return patch
 
 

@@ -9,6 +9,7 @@ import typer
 
 from forewarn.cli.output import Columns, Row, time_of
 from forewarn.domain.failures import NOT_DONE, Standing
+from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.wording import count_of, say_names
 
 Line: TypeAlias = dict[str, Any]
@@ -139,19 +140,36 @@ def _status_line(maintenance: Row, place: str) -> Line:
     standing = Standing(maintenance["standings"].get(place, Standing.WAITING))
     events = [each for each in maintenance["events"] if place in {each["host"], each["scope_id"]}]
     steps = [step for step in maintenance["remaining"] if _place(step) == place]
-    shares = [share for step in steps for share in step["shares"]]
-    in_flight = [event for event in events if event["ended_at"] is None]
+    left_out = [step for step in maintenance["left_out"] if _place(step) == place]
+    shares = [share for step in (*steps, *left_out) for share in step["shares"]]
+    in_flight = [
+        event
+        for event in events
+        if event["ended_at"] is None and not _is_withdrawn(maintenance, event)
+    ]
     approved = sum(bool(event["approvals"] or event["started_at"]) for event in in_flight)
-    phases = [op["phase"] for op in maintenance["operations"] if op["host"] == place]
-    is_under_way = standing is Standing.UNDER_WAY
     return {
         "place": place,
         "standing": standing,
-        "said": f"{standing} ({phases[-1]})" if is_under_way and phases else str(standing),
+        "said": _say_standing(maintenance, place, standing, is_in_flight=bool(in_flight)),
         "vms": len({vm for part in (*events, *shares) for vm in part["resources"]}),
         "approved": f"{approved}/{len(in_flight)}" if in_flight else "",
         "waits": ", ".join(dict.fromkeys(_waits(maintenance, place, in_flight, steps[:1]))),
     }
+
+
+def _say_standing(maintenance: Row, place: str, standing: Standing, *, is_in_flight: bool) -> str:
+    if standing is not Standing.UNDER_WAY:
+        return str(standing)
+    if maintenance["status"] == MaintenanceStatus.ABORTING and not is_in_flight:
+        return "being withdrawn"
+    phases = [op["phase"] for op in maintenance["operations"] if op["host"] == place]
+    return f"{standing} ({phases[-1]})" if phases else str(standing)
+
+
+def _is_withdrawn(maintenance: Row, event: Row) -> bool:
+    # The server cancels it a moment after it has answered.
+    return maintenance["status"] == MaintenanceStatus.ABORTING and event["started_at"] is None
 
 
 def _waits(

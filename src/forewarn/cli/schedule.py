@@ -9,10 +9,12 @@ from forewarn.cli import maintenance_options as options
 from forewarn.cli.completing import schedule_names
 from forewarn.cli.errors import confirm
 from forewarn.cli.event import Yes
+from forewarn.cli.maintenance_tables import COURSE
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.patches import make_patch
 from forewarn.cli.rehearsal import DryRun, show_changed
 from forewarn.cli.session import Session, command, noun
+from forewarn.domain.recurrence import read_recurrence
 
 app = noun("schedule", "Start Maintenances automatically on recurring dates.")
 
@@ -24,11 +26,18 @@ def _check_date(text: str | None) -> str | None:
         raise typer.BadParameter(f"{text!r} is not YYYY-MM-DD") from None
 
 
+def _check_every(text: str | None) -> str | None:
+    options.check_written(read_recurrence, () if text is None else (text,))
+    return text
+
+
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The schedule.", autocompletion=schedule_names)
 ]
 _EVERY = typer.Option(
-    metavar="DAYS", help="day, Tue, 'first Tue', 'last Sun', 'day 15', '2 weeks' or such."
+    metavar="DAYS",
+    help="day, Tue, 'first Tue', 'last Sun', 'day 15', '2 weeks' or such.",
+    callback=_check_every,
 )
 Every = Annotated[str, _EVERY]
 NewEvery = Annotated[str | None, _EVERY]
@@ -57,15 +66,14 @@ _FIELDS: Final[Columns] = {
     "every": "every",
     "from": "from_date",
     "until": "until_date",
-    "type": lambda row: row["order"]["event_type"],
-    "description": lambda row: row["order"]["description"],
-    "scopes": lambda row: row["order"]["scopes"],
-    "virtual machines": lambda row: row["order"]["virtual_machines"],
-    "labels": lambda row: row["order"]["labels"],
-    "hosts": lambda row: row["order"]["hosts"],
-    "host labels": lambda row: row["order"]["host_labels"],
-    "windows": lambda row: "; ".join(row["order"]["windows"]),
-    "blackouts": lambda row: "; ".join(row["order"]["blackouts"]),
+    "type": "event_type",
+    "description": "description",
+    "scopes": "scopes",
+    "virtual machines": "virtual_machines",
+    "labels": "labels",
+    "hosts": "hosts",
+    "host labels": "host_labels",
+    **COURSE,
     "last maintenance": "maintenance_id",
 }
 _DATES: Final[Columns] = {
@@ -195,7 +203,7 @@ def _steer(session: Session, name: str, verb: str, *, dry_run: bool) -> None:
 
 
 def _print_one(schedule: Row) -> None:
-    print_fields(schedule, _FIELDS)
+    print_fields({**schedule["order"], **schedule}, _FIELDS)
     if schedule["upcoming"]:
         typer.echo()
         print_table(schedule["upcoming"], _DATES)

@@ -15,7 +15,7 @@ from forewarn.settings import Settings, load_settings
 _WITHOUT_FLAG: Final = {"proxy_secret"}
 """Secrets do not belong on a command line, where every user of the machine can read them."""
 _METAVARS: Final = {
-    "database": "URL",
+    "database": "FILE",
     "metadata": "HOST:PORT",
     "control": "HOST:PORT",
     "control_certificate": "FILE",

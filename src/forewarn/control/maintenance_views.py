@@ -1,7 +1,7 @@
 """Maintenances as they travel over the control API."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Annotated, Final
@@ -9,13 +9,12 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, View, event_view
-from forewarn.domain.brakes import BrakeKind, Release
+from forewarn.domain.brakes import Brake, BrakeKind, Release
 from forewarn.domain.course import GATE_PATIENCE, Course
 from forewarn.domain.failures import Standing
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
-from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
+from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus, Step
 from forewarn.domain.order import MaintenanceOrder
-from forewarn.domain.walk import Stage
 from forewarn.domain.windows import Calendar, describe, read_blackout, read_window
 from forewarn.operations.holidays import read_holidays
 from forewarn.operations.maintenances import MaintenanceReport
@@ -204,6 +203,9 @@ class MaintenanceView(MaintenanceSummaryView):
     events: tuple[EventView, ...]
     operations: tuple[OperationView, ...]
     remaining: tuple[StepView, ...]
+    left_out: Annotated[
+        tuple[StepView, ...], Field(description="Steps that never begin: it was aborted.")
+    ]
     standings: dict[str, Standing]
     failures: tuple[FailureView, ...]
 
@@ -295,18 +297,19 @@ def maintenance_view(report: MaintenanceReport) -> MaintenanceView:
     return MaintenanceView(
         **maintenance_summary(report).model_dump(),
         events=tuple(map(event_view, report.events)),
-        remaining=tuple(map(_step_view, report.stages)),
+        remaining=tuple(_step_view(stage.step, stage.brakes) for stage in report.stages),
+        left_out=tuple(map(_step_view, report.left_out)),
         operations=tuple(map(OperationView.model_validate, report.operations)),
         standings={str(place): each for place, each in report.standings.items()},
         failures=tuple(map(FailureView.model_validate, report.failures)),
     )
 
 
-def _step_view(stage: Stage) -> StepView:
+def _step_view(step: Step, brakes: Iterable[Brake] = ()) -> StepView:
     return StepView(
-        host=stage.step.host,
-        shares=tuple(map(ShareView.model_validate, stage.step.shares)),
-        brakes=tuple(map(BrakeView.model_validate, stage.brakes)),
+        host=step.host,
+        shares=tuple(map(ShareView.model_validate, step.shares)),
+        brakes=tuple(map(BrakeView.model_validate, brakes)),
     )
 
 

@@ -40,7 +40,7 @@ from forewarn.domain.errors import (
     UnknownVirtualMachineError,
     UserOperationError,
 )
-from forewarn.domain.failures import StillUnderWayError, UnknownFailureError
+from forewarn.domain.failures import StillUnderWayError, UnknownFailureError, UnknownPlaceError
 from forewarn.domain.schedule import ScheduleError
 from forewarn.operations.access import redact
 from forewarn.operations.acknowledgements import UnknownResourceError
@@ -163,6 +163,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     PostponeRefusedError: HTTPStatus.CONFLICT,
     MaintenanceOverError: HTTPStatus.CONFLICT,
     UnknownFailureError: HTTPStatus.CONFLICT,
+    UnknownPlaceError: HTTPStatus.NOT_FOUND,
     StillUnderWayError: HTTPStatus.CONFLICT,
     ScenarioOverError: HTTPStatus.CONFLICT,
     UserOperationError: HTTPStatus.CONFLICT,

@@ -213,8 +213,8 @@ class UserOperationLimitError(UserOperationError):
 class MaintenanceOverError(DomainError):
     """A Maintenance that has ended or was aborted."""
 
-    def __init__(self, maintenance_id: str) -> None:
-        super().__init__(f"Maintenance {maintenance_id} is over; start another one.")
+    def __init__(self, maintenance_id: str, how: str = "is over; start another one") -> None:
+        super().__init__(f"Maintenance {maintenance_id} {how}.")
         self.maintenance_id = maintenance_id
 
 

@@ -7,6 +7,7 @@ has it tried again or passed over. Neither happens by itself, nor by resuming.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final, TypeAlias, TypeVar, assert_never
 
@@ -22,7 +23,7 @@ from forewarn.domain.maintenance import (
     own_events,
     own_operations,
 )
-from forewarn.domain.names import HostName, OperationId, ScopeId, VmName, name_key, names_scope
+from forewarn.domain.names import HostName, OperationId, ScopeId, VmName, name_key
 from forewarn.domain.wording import say_names
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -30,17 +31,36 @@ from forewarn.protocol.vocabulary import EventId, EventStatus
 class UnknownFailureError(DomainError):
     """Something to retry or skip where nothing has failed."""
 
-    def __init__(self, place: str, failed: Sequence[str]) -> None:
-        super().__init__(f"Nothing has failed in {place!r}. Failed: {say_names(failed) or 'none'}.")
+    def __init__(self, maintenance_id: str, place: str | None, failed: Sequence[str]) -> None:
+        where = f"Maintenance {maintenance_id}" if place is None else repr(place)
+        others = f" Failed: {say_names(failed)}." if failed else ""
+        super().__init__(f"Nothing has failed in {where}.{others}")
+        self.maintenance_id = maintenance_id
         self.place = place
         self.failed = tuple(failed)
+
+
+class UnknownPlaceError(DomainError):
+    """A host or scope to retry or skip that is not part of the Maintenance."""
+
+    def __init__(self, maintenance: Maintenance, place: str, known: Collection[str]) -> None:
+        noun = "host" if maintenance.hosts else "scope"
+        # Scopes are typed without their kind.
+        names = {name_key(each.rpartition("/")[2]): each.rpartition("/")[2] for each in known}
+        near = [names[key] for key in get_close_matches(name_key(place), names)]
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"It has {say_names([*known])}."
+        super().__init__(f"There is no {noun} {place!r} in this Maintenance. {hint}")
+        self.maintenance_id = maintenance.maintenance_id
+        self.place = place
+        self.near = tuple(near)
 
 
 class StillUnderWayError(DomainError):
     """Something to retry or skip before it has ended."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, maintenance_id: str, place: str) -> None:
         super().__init__(f"{place} is still under way. Wait until its last event has ended.")
+        self.maintenance_id = maintenance_id
         self.place = place
 
 
@@ -94,6 +114,17 @@ def find_failures(
     return tuple(failures)
 
 
+def check_places(
+    maintenance: Maintenance, places: Iterable[str], known: Collection[HostName | ScopeId]
+) -> None:
+    """Refuse those of *places* that *maintenance* is not about; *known* are where it is now."""
+    check_under_way(maintenance)
+    known = tuple(dict.fromkeys((*maintenance.hosts, *known)))
+    for place in places:
+        if not any(_names(place, each) for each in known):
+            raise UnknownPlaceError(maintenance, place, known)
+
+
 def resolve(
     maintenance: Maintenance,
     failures: Sequence[Failure],
@@ -103,10 +134,11 @@ def resolve(
     """Have the *failures* at *places* tried again or passed over; without places, all of them."""
     check_under_way(maintenance)
     if not failures and not places:
-        raise UnknownFailureError(maintenance.maintenance_id, ())
+        raise UnknownFailureError(maintenance.maintenance_id, None, ())
     for place in places:
         if not any(_is_at(failure, place) for failure in failures):
-            raise UnknownFailureError(place, tuple(dict.fromkeys(f.place for f in failures)))
+            failed = tuple(dict.fromkeys(failure.place for failure in failures))
+            raise UnknownFailureError(maintenance.maintenance_id, place, failed)
     chosen = [
         failure
         for failure in failures
@@ -114,7 +146,7 @@ def resolve(
     ]
     for failure in chosen:
         if not failure.is_over:
-            raise StillUnderWayError(failure.place)
+            raise StillUnderWayError(maintenance.maintenance_id, failure.place)
     decided = {str(failure.key): resolution for failure in chosen}
     return replace(maintenance, resolutions={**maintenance.resolutions, **decided})
 
@@ -249,10 +281,14 @@ def _went_wrong(event: ScheduledEvent) -> bool:
     return event.outcome is Outcome.FAILED or event.event_status is EventStatus.CANCELED
 
 
+def _names(place: str, known: HostName | ScopeId) -> bool:
+    # The name of a host has no slash; the id of a scope begins with its kind.
+    return name_key(place) in {name_key(known), name_key(known.rpartition("/")[2])}
+
+
 def _is_at(failure: Failure, place: str) -> bool:
-    if failure.host is not None:
-        return name_key(failure.host) == name_key(place)
-    return any(names_scope(place, scope_id) for scope_id in failure.scope_ids)
+    where = failure.scope_ids if failure.host is None else (failure.host,)
+    return any(_names(place, each) for each in where)
 
 
 def _of_event(event: ScheduledEvent) -> Failure:

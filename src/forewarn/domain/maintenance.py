@@ -272,6 +272,8 @@ def resume(maintenance: Maintenance, *, now: datetime) -> Maintenance:
 
 def abort(maintenance: Maintenance) -> Maintenance:
     """Begin no further step, ever. Announced events are withdrawn, started ones run out."""
+    if maintenance.is_aborted:
+        raise MaintenanceOverError(maintenance.maintenance_id, "is already aborted")
     check_under_way(maintenance)
     return replace(maintenance, is_aborted=True)
 

@@ -15,6 +15,7 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import (
     Failure,
     Standings,
+    check_places,
     find_failures,
     find_standings,
     resolve,
@@ -67,11 +68,19 @@ class UnknownLabelsError(DomainError):
         self.labels = dict(labels)
 
 
+class UnknownHostLabelsError(UnknownLabelsError):
+    """Labels that no host carries were selected."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        super().__init__("host", labels)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceReport:
     """Where a Maintenance is: what it has created, and what remains with what holds it back.
 
     *standings* say where it is with each host, or scope, and *failures* what has to be decided.
+    *left_out* are the steps that it never begins, as it was aborted.
     """
 
     maintenance: Maintenance
@@ -81,6 +90,7 @@ class MaintenanceReport:
     stages: tuple[Stage, ...]
     standings: Standings
     failures: tuple[Failure, ...]
+    left_out: tuple[Step, ...]
 
 
 def start_maintenance(
@@ -207,6 +217,8 @@ def _resolve(
     maintenance = find_maintenance(tx, maintenance_id)
     of_it = [maintenance.maintenance_id]
     failures = find_failures(maintenance, tx.events_of(of_it), tx.operations_of(of_it))
+    known = find_places(tx, look(tx, NOTHING, context.rules), maintenance)
+    check_places(maintenance, places, known)
     resolved = resolve(maintenance, failures, resolution, places)
     tx.put_maintenance(resolved)
     decided = resolved.resolutions.items() - maintenance.resolutions.items()
@@ -258,9 +270,20 @@ def find_maintenance(reading: Reading, maintenance_id: str) -> Maintenance:
 def find_places(reading: Reading, snapshot: Snapshot, maintenance: Maintenance) -> Standings:
     """Say where *maintenance* is with each of its hosts, or scopes."""
     events, operations = _begun(reading, snapshot, maintenance)
-    is_walked = maintenance.finished_at and not maintenance.is_aborted
-    left = () if is_walked else remaining_steps(maintenance, snapshot.topology, events, operations)
+    left = _left(snapshot, maintenance, events, operations)
     return find_standings(maintenance, events, operations, waiting=(step.place for step in left))
+
+
+def _left(
+    snapshot: Snapshot,
+    maintenance: Maintenance,
+    events: Iterable[ScheduledEvent],
+    operations: Iterable[HostOperation],
+) -> tuple[Step, ...]:
+    """Return the steps that *maintenance* has not begun, also if it never will."""
+    if maintenance.finished_at and not maintenance.is_aborted:
+        return ()
+    return remaining_steps(maintenance, snapshot.topology, events, operations)
 
 
 def find_gates(gates: Collection[str], names: Iterable[str]) -> dict[str, str | None]:
@@ -282,6 +305,9 @@ def _report(
         stages=walks.get(maintenance.maintenance_id, ()),
         standings=find_places(reading, snapshot, maintenance),
         failures=() if is_over else find_failures(maintenance, events, operations),
+        left_out=(
+            _left(snapshot, maintenance, events, operations) if maintenance.is_aborted else ()
+        ),
     )
 
 
@@ -320,7 +346,10 @@ def _selected_vms(topology: Topology, order: MaintenanceOrder) -> tuple[VmName, 
         scope_ids.update(scope.scope_id for scope in find_scopes(topology, wanted))
     names |= dict.fromkeys(vm.name for vm in vms if vm.scope_id in scope_ids)
     if order.labels:
-        names |= dict.fromkeys(vm.name for vm in _labelled("virtual machine", vms, order.labels))
+        found = _labelled(vms, order.labels)
+        if not found:
+            raise UnknownLabelsError("virtual machine", order.labels)
+        names |= dict.fromkeys(vm.name for vm in found)
     return tuple(names)
 
 
@@ -331,13 +360,12 @@ def _selected_hosts(topology: Topology, order: MaintenanceOrder) -> tuple[HostNa
     except KeyError as error:
         raise UnknownHostError(str(error.args[0])) from None
     if order.host_labels:
-        hosts = topology.hosts.values()
-        names |= dict.fromkeys(host.name for host in _labelled("host", hosts, order.host_labels))
+        found = _labelled(topology.hosts.values(), order.host_labels)
+        if not found:
+            raise UnknownHostLabelsError(order.host_labels)
+        names |= dict.fromkeys(host.name for host in found)
     return tuple(names)
 
 
-def _labelled(noun: str, all_: Iterable[Labelled], labels: Mapping[str, str]) -> Iterable[Labelled]:
-    found = [each for each in all_ if labels.items() <= each.labels.items()]
-    if not found:
-        raise UnknownLabelsError(noun, labels)
-    return found
+def _labelled(all_: Iterable[Labelled], labels: Mapping[str, str]) -> list[Labelled]:
+    return [each for each in all_ if labels.items() <= each.labels.items()]

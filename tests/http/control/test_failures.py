@@ -77,13 +77,16 @@ def test_skip_ends_the_maintenance_as_incomplete(
 
 
 @pytest.mark.parametrize("verb", ["retry", "skip"])
-def test_place_where_nothing_failed_is_refused_with_those_that_failed(
+def test_place_that_the_maintenance_does_not_have_is_refused_with_near_names(
     api: httpx2.Client, held: str, verb: str
 ) -> None:
-    answer = api.post(f"maintenances/{held}/{verb}", json={"places": ["kvm-1"]})
+    answer = api.post(f"maintenances/{held}/{verb}", json={"places": ["kvm1"]})
 
-    assert answer.status_code == 409
-    assert answer.json()["detail"] == "Nothing has failed in 'kvm-1'. Failed: kvm-0."
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == (
+        "There is no host 'kvm1' in this Maintenance. Did you mean kvm-0?"
+    )
+    assert answer.json()["maintenance_id"] == held
     assert len(api.get(f"maintenances/{held}").json()["failures"]) == 1
 
 

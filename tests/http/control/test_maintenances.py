@@ -54,7 +54,7 @@ def test_maintenance_takes_hosts_or_virtual_machines(api: httpx2.Client) -> None
         ({"virtual_machines": "solo"}, 422, "invalid-request"),
         ({"event_type": "Nap"}, 422, "invalid-request"),
         ({"labels": {"tier": "none"}}, 404, "unknown-labels"),
-        ({"host_labels": {"row": "none"}}, 404, "unknown-labels"),
+        ({"host_labels": {"row": "none"}}, 404, "unknown-host-labels"),
         ({"labels": ["tier"]}, 422, "invalid-request"),
         ({"scopes": ["web"], "gates": ["smoke"]}, 404, "gate-not-found"),
         ({"scopes": ["web"], "canary": ["solo"]}, 422, "unknown-canary"),

@@ -62,7 +62,7 @@ def test_schedule_is_created_with_its_next_dates(api: httpx2.Client, wakeups: li
         ({"name": "a b"}, 422, "invalid-name", "'a b'"),
         ({"name": "Taken"}, 409, "schedule-name-taken", "'TAKEN'"),
         ({"hosts": ["kvm-9"]}, 404, "unknown-host", "kvm-9"),
-        ({"hosts": [], "host_labels": {"a": "b"}}, 404, "unknown-labels", "a=b"),
+        ({"hosts": [], "host_labels": {"a": "b"}}, 404, "unknown-host-labels", "a=b"),
         ({"windows": ["Tue 22:00-22:05 UTC"]}, 422, "window-too-short", "Tue 22:00-22:05 UTC"),
     ],
 )

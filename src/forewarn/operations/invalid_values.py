@@ -1,0 +1,33 @@
+"""What is wrong with a value that an operator gave, in words that do not name our types."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic_core import ErrorDetails
+
+_SENTENCES: Final[Mapping[str, str]] = {
+    "float_parsing": "{input!r} is not a number",
+    "float_type": "{input!r} is not a number",
+    "finite_number": "{input!r} is not a finite number",
+    "int_parsing": "{input!r} is not a whole number",
+    "int_from_float": "{input!r} is not a whole number",
+    "int_type": "{input!r} is not a whole number",
+    "bool_parsing": "{input!r} is neither true nor false",
+    "bool_type": "{input!r} is neither true nor false",
+    "enum": "{input!r} is not one of {expected}",
+    "greater_than_equal": "{input} is too low, the minimum is {ge}",
+    "less_than_equal": "{input} is too high, the maximum is {le}",
+    "path_type": "{input!r} is not a path",
+    "string_type": "it is not text in quotes",
+    "string_too_short": "it is empty",
+    "too_short": "it is empty",
+    "tuple_type": "it is not a list",
+}
+
+
+def say_invalid(error: ErrorDetails) -> str:
+    """Return why a value was refused, as it stands behind a colon."""
+    sentence = _SENTENCES.get(error["type"])
+    if sentence is None:
+        return error["msg"].removeprefix("Value error, ").rstrip(".")
+    return sentence.format(input=error["input"], **error.get("ctx", {}))
