@@ -27,8 +27,9 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.gates import GateNotFoundError
-from forewarn.operations.maintenances import start_maintenance
-from forewarn.operations.planning import plan_maintenance
+from forewarn.operations.maintenances import abort_maintenance, start_maintenance
+from forewarn.operations.pausing import pause_server
+from forewarn.operations.planning import plan_maintenance, warn_of_overlaps
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventType
 
@@ -158,3 +159,50 @@ def test_restart_by_an_owner_is_counted(fleet: Store, operator: Context) -> None
         "Other events are in flight for web-1, such as restarts by their owners: "
         "a step with these virtual machines starts when they have ended."
     )
+
+
+def shared(store: Store, context: Context, order: MaintenanceOrder) -> list[str]:
+    """Return what the plan of *order* warns of about other Maintenances."""
+    return [said for said in plan(store, context, order).warnings if "also part of" in said]
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (WEB, "1 scope is also part of"),
+        (MaintenanceOrder(event_type=EventType.FREEZE, hosts=("kvm-0",)), "1 host is also part of"),
+        (
+            MaintenanceOrder(event_type=EventType.FREEZE, hosts=("kvm-0", "kvm-1")),
+            "2 hosts are also part of",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_by_host", [False, True])
+def test_plan_warns_of_what_another_maintenance_has_as_well(
+    fleet: Store, operator: Context, order: MaintenanceOrder, said: str, *, is_by_host: bool
+) -> None:
+    by_host = MaintenanceOrder(event_type=EventType.REBOOT, hosts=("kvm-0", "kvm-1"))
+    first = fleet.write(
+        lambda tx: start_maintenance(tx, operator, by_host if is_by_host else WEB)
+    ).maintenance_id
+
+    assert shared(fleet, operator, order) == [f"{said} Maintenance {first}, which is not over."]
+    solo = MaintenanceOrder(event_type=EventType.REBOOT, virtual_machines=("solo",))
+    assert shared(fleet, operator, solo) == []
+    fleet.write(lambda tx: abort_maintenance(tx, operator, first))
+    assert shared(fleet, operator, order) == []
+
+
+def test_plan_says_that_the_other_maintenance_is_held(fleet: Store, operator: Context) -> None:
+    first = fleet.write(lambda tx: start_maintenance(tx, operator, WEB)).maintenance_id
+    fleet.write(lambda tx: pause_server(tx, operator, "later"))
+
+    assert shared(fleet, operator, WEB) == [
+        f"1 scope is also part of Maintenance {first}, which is held."
+    ]
+
+
+def test_begun_maintenance_does_not_overlap_itself(fleet: Store, operator: Context) -> None:
+    begun = fleet.write(lambda tx: start_maintenance(tx, operator, WEB))
+
+    assert fleet.read(lambda reading: warn_of_overlaps(reading, operator, begun)) == ()

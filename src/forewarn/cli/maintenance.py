@@ -86,6 +86,8 @@ def start(
     Example: forewarn maintenance start --type Freeze --scope web
     """
     begun = session.post("maintenances", body=order, dry_run=dry_run)
+    for warning in begun["warnings"]:
+        print_line(f"Warning: {warning}", err=True)
     if dry_run:
         show_rehearsed(
             session, begun, lambda got: print_maintenance({**got, "maintenance_id": None})

@@ -210,6 +210,12 @@ class MaintenanceView(MaintenanceSummaryView):
     failures: tuple[FailureView, ...]
 
 
+class BegunMaintenanceView(MaintenanceView):
+    """A Maintenance that was just begun, with what it has in common with others."""
+
+    warnings: tuple[str, ...]
+
+
 class MaintenancesView(View):
     """Every Maintenance, oldest first."""
 

@@ -12,6 +12,7 @@ from forewarn.control.caller import Caller, Operating, Viewing
 from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.idempotency import Key
 from forewarn.control.maintenance_views import (
+    BegunMaintenanceView,
     CoursePatch,
     MaintenanceOrderRequest,
     MaintenancesView,
@@ -36,6 +37,7 @@ from forewarn.operations.maintenances import (
     skip_failures,
     start_maintenance,
 )
+from forewarn.operations.planning import warn_of_overlaps
 from forewarn.operations.repeats import RequestKey
 from forewarn.ports.store import Reading, Transaction
 
@@ -66,18 +68,20 @@ def list_maintenances(caller: Viewing, paging: Paged) -> Response:
     status_code=201,
     name="maintenance start",
     dependencies=CAN_BE_DRY,
-    responses=would_answer(MaintenanceView),
+    responses=would_answer(BegunMaintenanceView),
 )
-def start(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> MaintenanceView:
+def start(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> BegunMaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
     services = caller.services
     order = maintenance_order(request, services.clock.now().date())
 
-    def operation(tx: Transaction, context: Context) -> MaintenanceView:
+    def operation(tx: Transaction, context: Context) -> BegunMaintenanceView:
         begun = start_maintenance(tx, context, order, gates=services.gates.kinds())
-        return _view(caller, tx, context, begun.maintenance_id)
+        view = _view(caller, tx, context, begun.maintenance_id)
+        warnings = warn_of_overlaps(tx, context, begun)
+        return BegunMaintenanceView(**view.model_dump(), warnings=warnings)
 
-    return caller.write_once(key, MaintenanceView, operation)
+    return caller.write_once(key, BegunMaintenanceView, operation)
 
 
 @router.get(

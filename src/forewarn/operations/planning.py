@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from forewarn.domain.forecast import Sample, measure
-from forewarn.domain.maintenance import remaining_steps
+from forewarn.domain.maintenance import Maintenance, remaining_steps
 from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.overlaps import find_overlaps
 from forewarn.domain.planning import ForeseenStep, Plan, Scheme, foresee, make_plan
 from forewarn.operations.context import Context
 from forewarn.operations.enabling import find_unpolled
@@ -36,7 +37,21 @@ def plan_maintenance(
         samples=_samples(reading, order.event_type),
     )
     made = make_plan(scheme, draft.errors)
-    return replace(made, unpolled=find_unpolled(reading, made.resources, context.now))
+    shared = find_overlaps(draft.maintenance, draft.steps, snapshot, context.now)
+    return replace(
+        made,
+        warnings=(*made.warnings, *shared),
+        unpolled=find_unpolled(reading, made.resources, context.now),
+    )
+
+
+def warn_of_overlaps(
+    reading: Reading, context: Context, maintenance: Maintenance
+) -> tuple[str, ...]:
+    """Return what its plan warns of about other Maintenances, when *maintenance* is begun."""
+    snapshot = look(reading, NOTHING, context.rules)
+    steps = remaining_steps(maintenance, snapshot.topology, events=())
+    return tuple(find_overlaps(maintenance, steps, snapshot, context.now))
 
 
 def foresee_steps(reading: Reading, context: Context) -> Iterator[ForeseenStep]:

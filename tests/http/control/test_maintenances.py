@@ -23,6 +23,7 @@ def test_maintenance_is_begun_reported_and_listed(api: httpx2.Client, wakeups: l
 
     report = begun.json()
     assert begun.status_code == 201
+    assert report.pop("warnings") == []
     assert (report["status"], report["resources"]) == ("running", ["web-0", "web-1"])
     assert report["description"] == "Host server is undergoing maintenance."
     assert [step["shares"][0]["update_domain"] for step in report["remaining"]] == [0, 1]
@@ -31,6 +32,19 @@ def test_maintenance_is_begun_reported_and_listed(api: httpx2.Client, wakeups: l
     assert listed == {key: report[key] for key in listed}
     assert listed["steps_remaining"] == 2
     assert wakeups == ["changed"]
+
+
+def test_maintenance_that_is_begun_twice_warns_of_the_first(api: httpx2.Client) -> None:
+    order = {**FREEZE, "hosts": ["kvm-0", "kvm-1"]}
+    first = api.post("maintenances", json=order).json()
+
+    planned = api.post("maintenances/plan", json=order).json()
+    rehearsed = api.post("maintenances", json=order, params={"dry_run": True}).json()
+    second = api.post("maintenances", json=order).json()
+
+    said = f"2 hosts are also part of Maintenance {first['maintenance_id']}, which is not over."
+    assert (first["warnings"], rehearsed["warnings"], second["warnings"]) == ([], [said], [said])
+    assert planned["warnings"][-1] == said
 
 
 def test_maintenance_takes_hosts_or_virtual_machines(api: httpx2.Client) -> None:
