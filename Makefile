@@ -22,7 +22,7 @@ demo: .venv/.runtime  ## see the product work
 
 test: .venv/.dev  ## run every test, with full branch coverage of the rules and the verbs
 	@sh scripts/test_needs.sh || test "$(CI)" != true
-	@$(PYTEST) -n $(WORKERS) --dist loadfile --cov --cov-report=term:skip-covered
+	@$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
 
 lab: .venv/.dev  ## reboot and freeze virtual machines with the agent in them; needs root and Debian
 	@sh scripts/lab_needs.sh

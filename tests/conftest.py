@@ -1,5 +1,6 @@
-"""What every suite shares: no silent skips in continuous integration, and hypothesis' profiles."""
+"""What every suite shares: signals as usual, no silent skips in CI, and hypothesis' profiles."""
 
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -15,6 +16,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("default")
+
+# Under nohup, or in the background of a script, these are ignored, and so by every child that a
+# test sends them to.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

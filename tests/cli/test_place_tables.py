@@ -131,6 +131,13 @@ def test_what_needs_attention_comes_first() -> None:
     assert [line["approved"] for line in status_lines(row)[1]] == ["", "1/2", "", ""]
 
 
+def test_event_that_started_without_an_approval_does_not_count_as_approved() -> None:
+    started = event("kvm-3", started_at="2026-03-02T12:15:00Z")
+    row = maintenance({"kvm-3": "under way"}, [], events=[started])
+
+    assert [line["approved"] for line in status_lines(row)[1]] == ["0/1"]
+
+
 def test_host_whose_impact_is_under_way_waits_for_it() -> None:
     started = event("kvm-1", started_at="2026-03-02T12:15:00Z")
     row = maintenance({"kvm-1": "under way"}, events=[started])

@@ -104,8 +104,9 @@ class Doors:
 class Mute:
     """An executor that has lost count of what it does."""
 
-    def __init__(self, ask_again_at: datetime | None) -> None:
+    def __init__(self, ask_again_at: datetime | None, *, has_no_executor: bool = False) -> None:
         self._ask_again_at = ask_again_at
+        self._has_no_executor = has_no_executor
 
     def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
         del epoch
@@ -114,7 +115,10 @@ class Mute:
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         del event_id, vm
         return Impact(
-            status=ImpactStatus.UNKNOWN, reason="no answer", ask_again_at=self._ask_again_at
+            status=ImpactStatus.UNKNOWN,
+            reason="no answer",
+            ask_again_at=self._ask_again_at,
+            has_no_executor=self._has_no_executor,
         )
 
 
@@ -372,6 +376,20 @@ def test_impact_of_which_nobody_knows(
     assert "The state of the impact on db-0 is unknown: no answer" in sentence
     assert ending in sentence
     assert world.explain().standstill.verdict.kind is kind
+
+
+def test_impact_without_an_executor_waits_for_whoever_corrects_its_file(world: World) -> None:
+    world.lead(Mute(MONDAY + timedelta(minutes=1), has_no_executor=True))
+    world.start("db")
+    world.approve(E1)
+
+    assert "The server cannot use its executors: no answer" in world.sentence(
+        ReasonKind.NO_EXECUTOR
+    )
+    assert world.verdict() == (
+        "It does not continue until somebody acts: "
+        "correct the executor file and send the server a SIGHUP."
+    )
 
 
 def test_impact_that_nobody_was_asked_about_since_the_server_started(world: World) -> None:

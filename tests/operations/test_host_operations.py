@@ -549,6 +549,19 @@ def test_unknown_work_holds_with_the_name_of_the_host_until_it_is_skipped(
     }
 
 
+def test_work_without_an_executor_waits_for_whoever_corrects_its_file(cluster: Cluster) -> None:
+    cluster.give_work()
+    again = cluster.clock.now() + timedelta(days=1)
+    cluster.crew.says[HostTaskKind.WORK] = Impact(
+        status=ImpactStatus.UNKNOWN, reason="no file.", ask_again_at=again, has_no_executor=True
+    )
+    cluster.start("kvm-0", "kvm-1")
+    cluster.advance(hours=2)
+
+    assert "The server cannot use its executors: no file." in cluster.explanation()
+    assert cluster.explanation().endswith("the executor file and send the server a SIGHUP.")
+
+
 def test_unknown_work_is_asked_about_again_when_the_executor_file_has_it_again(
     cluster: Cluster,
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.blockers import BlockerKind
+from forewarn.domain.brakes import BrakeKind
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.reasons import ReasonKind
@@ -19,7 +20,7 @@ from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.explain import explain_event, explain_maintenance
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
-from forewarn.operations.maintenances import start_maintenance
+from forewarn.operations.maintenances import report_maintenance, start_maintenance
 from forewarn.operations.pausing import find_pause, pause_server, resume_server
 from forewarn.operations.scenario_file import read_scenario
 from forewarn.operations.scenarios import start_scenario
@@ -143,9 +144,15 @@ def test_no_step_is_announced_during_a_pause_and_explain_says_so(world: World) -
     assert [blocker.kind for blocker in found.blockers] == [BlockerKind.SERVER_PAUSED]
     assert found.blockers[0].sentence == (
         "No step begins in virtual-machine/web-0: "
-        "the server has been paused by alice since 2026-01-05 08:00:00 GMT."
+        "the server has been paused by alice (storage) since 2026-01-05 08:00:00 GMT."
     )
     assert found.verdict.sentence == "It does not continue until somebody acts: forewarn resume."
+    report = world.store.read(
+        lambda reading: report_maintenance(reading, world.context(), begun.maintenance_id, NOTHING)
+    )
+    assert [brake.kind for stage in report.stages for brake in stage.brakes] == [
+        BrakeKind.SERVER_PAUSED
+    ]
 
 
 def test_event_of_a_maintenance_that_waits_for_the_server_is_released_by_hand(world: World) -> None:

@@ -77,7 +77,12 @@ class ReloadableWorkforce:
     def unknown(self) -> Impact:
         """Say that nothing can be known while the file is wrong."""
         again = self._clock.now() + _ASK_AGAIN_AFTER
-        return Impact(status=ImpactStatus.UNKNOWN, reason=self.problem, ask_again_at=again)
+        return Impact(
+            status=ImpactStatus.UNKNOWN,
+            reason=self.problem,
+            ask_again_at=again,
+            has_no_executor=True,
+        )
 
 
 class _Executor:

@@ -147,7 +147,7 @@ def _status_line(maintenance: Row, place: str) -> Line:
         for event in events
         if event["ended_at"] is None and not _is_withdrawn(maintenance, event)
     ]
-    approved = sum(bool(event["approvals"] or event["started_at"]) for event in in_flight)
+    approved = sum(bool(event["approvals"]) for event in in_flight)
     return {
         "place": place,
         "standing": standing,

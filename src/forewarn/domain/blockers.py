@@ -211,6 +211,7 @@ ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
     ReasonKind.HOST_OPERATION_BUSY: _COMPLETE,
     ReasonKind.BY_HAND: _COMPLETE,
     ReasonKind.UNKNOWN: _COMPLETE,
+    ReasonKind.NO_EXECUTOR: "correct the executor file and send the server a SIGHUP",
     ReasonKind.HOST_UNKNOWN: _SKIP,
     ReasonKind.HOST_PAUSED: _RESUME_SERVER,
     BlockerKind.ELSEWHERE: "ask whoever is in charge of the other scopes",

@@ -100,16 +100,6 @@ class Ahead:
             yield from self._failures(find_failures(self._maintenance, events, operations))
 
     def _of_stage(self, stage: Stage) -> Iterator[Blocker]:
-        if (pause := self._snapshot.server_pause) is not None:
-            yield Blocker(
-                kind=BlockerKind.SERVER_PAUSED,
-                release=Release.BY_HAND,
-                maintenance_id=self._maintenance.maintenance_id,
-                scope_ids=tuple(sorted(stage.step.scope_ids)),
-                hosts=_hosts(stage),
-                since=pause.since,
-                about=f"{pause.who} since {say_moment(pause.since)}",
-            )
         found = [blocker for brake in stage.brakes for blocker in self._of_brake(stage, brake)]
         yield from found
         if not found and stage.step.host and self._is_behind(stage):
@@ -123,6 +113,8 @@ class Ahead:
 
     def _of_brake(self, stage: Stage, brake: Brake) -> Iterator[Blocker]:
         match brake.kind:
+            case BrakeKind.SERVER_PAUSED:
+                yield from self._server_pause(stage)
             case BrakeKind.PAUSED:
                 yield self._interrupted(BlockerKind.PAUSED, Release.BY_HAND)
             case BrakeKind.SHARED_HOST:
@@ -176,6 +168,18 @@ class Ahead:
             since=last.at if last else None,
             about=f" by {last.who} at {say_moment(last.at)}" if last else "",
         )
+
+    def _server_pause(self, stage: Stage) -> Iterator[Blocker]:
+        if (pause := self._snapshot.server_pause) is not None:
+            yield Blocker(
+                kind=BlockerKind.SERVER_PAUSED,
+                release=Release.BY_HAND,
+                maintenance_id=self._maintenance.maintenance_id,
+                scope_ids=tuple(sorted(stage.step.scope_ids)),
+                hosts=_hosts(stage),
+                since=pause.since,
+                about=f"{pause} since {say_moment(pause.since)}",
+            )
 
     def _of_step(self, stage: Stage, brake: Brake) -> Iterator[Blocker]:
         if self._is_behind(stage):

@@ -24,6 +24,9 @@ _OTHERS: Final = frozenset(
 )
 """The reasons that are other events on the same virtual machines."""
 
+_BY_HAND: Final = frozenset({ReasonKind.BY_HAND, ReasonKind.NO_EXECUTOR, ReasonKind.HOST_PAUSED})
+"""The reasons that remain until somebody acts."""
+
 
 class InFlight:
     """The events and host operations of one Maintenance that are not over.
@@ -77,7 +80,7 @@ class InFlight:
         events = [each for each in self.events if each.operation_id == operation.operation_id]
         for reason in explain_operation(operation, self._snapshot, self._now):
             is_lost = reason.kind is ReasonKind.HOST_UNKNOWN and reason.until is None
-            is_by_hand = is_lost or reason.kind is ReasonKind.HOST_PAUSED
+            is_by_hand = is_lost or reason.kind in _BY_HAND
             yield Blocker(
                 kind=reason.kind,
                 release=Release.BY_HAND if is_by_hand else Release.BY_PROGRESS,
@@ -121,7 +124,7 @@ class InFlight:
 
     def _release(self, reason: Reason) -> Release:
         is_asked_again = reason.until is not None
-        if reason.kind is ReasonKind.BY_HAND:
+        if reason.kind in _BY_HAND:
             return Release.BY_HAND
         if reason.kind is ReasonKind.UNKNOWN and not is_asked_again:
             return Release.BY_HAND

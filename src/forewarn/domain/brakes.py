@@ -36,6 +36,7 @@ class BrakeKind(StrEnum):
     PAUSED = "paused"
     SHARED_HOST = "shared-host"
     FAILURE = "failure"
+    SERVER_PAUSED = "server-paused"
     EARLIER_STEP = "earlier-step"
     CANARY = "canary"
     BUSY = "busy"
@@ -176,6 +177,13 @@ class Facts:
                 self.course, self.now, notice=notice, impact=impact
             )
         return self._openings[notice]
+
+
+def server_pause(facts: Facts) -> tuple[Brake, ...]:
+    """Return what holds every step while the server is paused. No forecast goes by it."""
+    if facts.snapshot.server_pause is None:
+        return ()
+    return (Brake(kind=BrakeKind.SERVER_PAUSED, release=Release.BY_HAND),)
 
 
 def earlier_step(facts: Facts, step: Step) -> Brake | None:

@@ -77,8 +77,7 @@ def explain(
 
 def _server_pause(snapshot: Snapshot) -> Iterator[Reason]:
     if (pause := snapshot.server_pause) is not None:
-        about = f"{pause.who} ({pause.reason})" if pause.reason else pause.who
-        yield Reason(kind=ReasonKind.SERVER_PAUSED, since=pause.since, about=about)
+        yield Reason(kind=ReasonKind.SERVER_PAUSED, since=pause.since, about=str(pause))
 
 
 def _waiting(
@@ -212,6 +211,9 @@ def _tasks(tasks: Iterable[HostTask], snapshot: Snapshot) -> Iterator[Reason]:
     alike: dict[Reason, list[VmName]] = {}
     for task in tasks:
         said = snapshot.tasks.get(task)
+        if said is not None and said.has_no_executor:
+            yield Reason(kind=ReasonKind.NO_EXECUTOR, about=said.reason)
+            return
         kind, until = _TASKS.get(task.kind), None
         if said is not None and said.status is ImpactStatus.UNKNOWN:
             kind, until = ReasonKind.HOST_UNKNOWN, said.ask_again_at
@@ -247,6 +249,8 @@ def _impact(
         return Reason(kind=ReasonKind.NOT_ASKED, vms=vms, since=event.started_at)
     if ahead:
         return Reason(kind=ReasonKind.OTHER_IMPACT, vms=vms, event_ids=ahead)
+    if impact.has_no_executor:
+        return Reason(kind=ReasonKind.NO_EXECUTOR, vms=vms, about=impact.reason)
     return Reason(
         kind=ReasonKind.BY_HAND if impact.is_by_hand else _IMPACT[impact.status],
         vms=vms,

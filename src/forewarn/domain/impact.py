@@ -20,13 +20,15 @@ class Impact:
     """An executor's answer, with its reason when it has one; while it runs, its last word.
 
     *ask_again_at* is when a running impact will have news, if that is known. One that
-    *is_by_hand* never has: an operator says when it is over.
+    *is_by_hand* never has: an operator says when it is over. *has_no_executor* says that the file
+    of executors has to be corrected first.
     """
 
     status: ImpactStatus
     reason: str = ""
     ask_again_at: datetime | None = None
     is_by_hand: bool = False
+    has_no_executor: bool = False
 
     @property
     def is_over(self) -> bool:

@@ -30,6 +30,7 @@ class ReasonKind(StrEnum):
     RUNNING = "running"
     BY_HAND = "by-hand"
     UNKNOWN = "unknown"
+    NO_EXECUTOR = "no-executor"
     HOST_GUESTS = "host-guests"
     HOST_WORK = "host-work"
     HOST_VERIFY = "host-verify"
@@ -90,6 +91,10 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
         "The state of the impact on {vms} is unknown{about}. It is never begun twice, "
         "so it waits{until}."
     ),
+    ReasonKind.NO_EXECUTOR: (
+        "The server cannot use its executors: {about} Correct the file, and have the server read "
+        "it again with SIGHUP."
+    ),
     ReasonKind.HOST_GUESTS: (
         "The work on {about} begins when every virtual machine there is out of the way; "
         "it waits for {vms}."
@@ -148,6 +153,7 @@ HOLDING: Final = frozenset(
         ReasonKind.RUNNING,
         ReasonKind.BY_HAND,
         ReasonKind.UNKNOWN,
+        ReasonKind.NO_EXECUTOR,
         ReasonKind.HOST_GUESTS,
         ReasonKind.HOST_WORK,
         ReasonKind.HOST_VERIFY,

@@ -11,3 +11,6 @@ class ServerPause:
     who: str
     since: datetime
     reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.who} ({self.reason})" if self.reason else self.who

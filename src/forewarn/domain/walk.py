@@ -20,6 +20,7 @@ from forewarn.domain.brakes import (
     Release,
     earlier_step,
     keeps_its_place,
+    server_pause,
 )
 from forewarn.domain.errors import WindowTooShortError
 from forewarn.domain.failures import find_failures
@@ -144,10 +145,9 @@ def status(
     in_flight = is_under_way(maintenance, snapshot) or is_through(maintenance, snapshot, stages)
     if maintenance.is_paused and stages:
         return MaintenanceStatus.PAUSED
-    is_server_paused = snapshot.server_pause is not None
-    if in_flight or not (is_server_paused or all(stage.brakes for stage in stages)):
+    if in_flight or not all(stage.brakes for stage in stages):
         return MaintenanceStatus.RUNNING
-    is_held = is_server_paused or all(stage.is_stuck for stage in stages)
+    is_held = all(stage.is_stuck for stage in stages)
     return MaintenanceStatus.HELD if is_held else MaintenanceStatus.WAITING
 
 
@@ -175,7 +175,7 @@ def is_under_way(maintenance: Maintenance, snapshot: Snapshot) -> bool:
 
 def _reach(facts: Facts, step: Step) -> Stage:
     first = earlier_step(facts, step)
-    brakes = (first,) if first else _brakes(facts, step)
+    brakes = (*server_pause(facts), *((first,) if first else _brakes(facts, step)))
     questions = () if brakes else gate_questions(facts, step)
     awaited = awaited_question(facts, questions)
     brakes = brakes or gate_brakes(facts, awaited)

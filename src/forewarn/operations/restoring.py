@@ -5,6 +5,7 @@ targets have seen since may come again with another meaning: incarnations and th
 ahead, and nothing begins until somebody has looked.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from forewarn.domain.publication import republish
@@ -18,6 +19,8 @@ BACKUP_TAKEN_AT: Final = "backup_taken_at"
 """The setting of a database that is a backup which no server has been started on."""
 RESTORED_AT: Final = "restored_at"
 """The setting that says when a server was last started on a backup."""
+_SERVER: Final = "server"
+"""Who pauses a server that was started on a backup."""
 AHEAD: Final = 1_000_000
 """More incarnations and epochs than a server uses between a backup and its restoration."""
 
@@ -35,6 +38,6 @@ def take_over_backup(tx: Transaction, context: Context) -> bool:
     tx.put_setting(BACKUP_TAKEN_AT, "")
     tx.put_setting(RESTORED_AT, context.at.isoformat())
     detail = f"the database is a backup of {taken_at}"
-    pause_server(tx, context, detail)
+    pause_server(tx, replace(context, who=_SERVER), detail)
     record_audit(tx, context, "db restore", "database", detail=detail)
     return True
