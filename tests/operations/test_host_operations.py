@@ -795,6 +795,18 @@ def test_machine_is_placed_on_a_host_whose_maintenance_was_aborted_before_it_sta
     assert cluster.in_flight() == {}
 
 
+def test_machine_that_comes_right_after_its_host_was_canceled_does_not_bring_that_back(
+    cluster: Cluster,
+) -> None:
+    cluster.start("kvm-0")
+    first = cluster.in_flight()["db"].event_id
+    cluster.store.write(lambda tx: cancel_event(tx, cluster.context(), first, operation=True))
+
+    cluster.apply(NEW)
+
+    assert cluster.in_flight() == {}
+
+
 def test_host_whose_turn_is_over_takes_machines_again(cluster: Cluster) -> None:
     cluster.start("kvm-0", "kvm-1")
     cluster.advance(minutes=27)

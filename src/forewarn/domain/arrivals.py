@@ -122,9 +122,15 @@ def join(
 
 
 def _is_withdrawn(operation: HostOperation, snapshot: Snapshot) -> bool:
-    """Tell whether nothing happens on the host, as *operation* was aborted before it started."""
-    is_aborted = snapshot.maintenances[operation.maintenance_id].is_aborted
-    return is_aborted and operation.phase is HostPhase.ANNOUNCED
+    """Tell whether nothing happens on the host: *operation* was withdrawn before it started."""
+    if operation.phase is not HostPhase.ANNOUNCED:
+        return False
+    # Its end is recorded by the next decision; until then nobody may bring it back to life.
+    is_canceled = not any(
+        event.is_in_flight and event.operation_id == operation.operation_id
+        for event in snapshot.events.values()
+    )
+    return is_canceled or snapshot.maintenances[operation.maintenance_id].is_aborted
 
 
 def _meets_another_update_domain(joining: Joining, snapshot: Snapshot) -> bool:
