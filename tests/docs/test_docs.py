@@ -5,9 +5,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from forewarn.cli.app import app
 from forewarn.cli.scenario import describe_step
 from forewarn.control.auditing import ADDRESSES_PER_MINUTE, LINES_PER_MINUTE
 from forewarn.control.scenario_views import scenario_view
@@ -143,6 +146,26 @@ def test_faults_of_the_reference_are_those_there_are() -> None:
     assert documented == {
         str(kind): (known.needed, known.optional) for kind, known in PARAMETERS.items()
     }
+
+
+def test_commands_with_a_dry_run_are_listed() -> None:
+    page = (ROOT / "docs/reference/operating.md").read_text(encoding="utf-8")
+    section = page.partition("## Dry runs")[2].partition("\n## ")[0]
+    listed = {
+        noun: re.findall(r"`([\w-]+)`", verbs)
+        for noun, verbs in re.findall(r"^\| `([\w-]+)` \| (.*) \|$", section, re.MULTILINE)
+    }
+
+    nouns: Any = get_command(app)
+    known = {
+        name: [
+            verb
+            for verb, command in getattr(noun, "commands", {}).items()
+            if any("--dry-run" in each.opts for each in command.params)
+        ]
+        for name, noun in nouns.commands.items()
+    }
+    assert listed == {name: verbs for name, verbs in known.items() if verbs}
 
 
 def test_kinds_of_reasons_of_the_reference_are_those_there_are() -> None:

@@ -152,12 +152,16 @@ def test_script_of_the_reference_does_it(tmp_path: Path, answers: str, impact: I
 @pytest.mark.parametrize(
     ("number", "answers", "status", "calls"),
     [
-        (1, "exit 0", ImpactStatus.DONE, ["apt-get", "test", "systemctl"]),
+        (1, "exit 0", ImpactStatus.DONE, ["apt-get", "test", "cp", "systemctl"]),
         (1, '[ "$2" != test ]', ImpactStatus.DONE, ["apt-get", "test"]),
-        (1, '[ "$2" != systemctl ]', ImpactStatus.DONE, ["apt-get", "test", "systemctl"]),
+        (1, '[ "$2" != systemctl ]', ImpactStatus.DONE, ["apt-get", "test", "cp", "systemctl"]),
+        (1, '[ "$2" != cp ]', ImpactStatus.FAILED, ["apt-get", "test", "cp"]),
         (1, "echo no route; exit 255", ImpactStatus.FAILED, ["apt-get"]),
         (2, "exit 0", ImpactStatus.DONE, ["ConnectTimeout=10"]),
         (2, "exit 1", ImpactStatus.FAILED, ["ConnectTimeout=10"]),
+        (3, "echo 'shut off'", ImpactStatus.DONE, ["virsh", "virsh"]),
+        (3, "echo running", ImpactStatus.DONE, ["virsh"]),
+        (3, "echo no domain; exit 1", ImpactStatus.FAILED, ["virsh"]),
     ],
 )
 def test_scripts_for_hosts_of_the_reference_do_it(

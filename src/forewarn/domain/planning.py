@@ -15,6 +15,7 @@ from forewarn.domain.conflicts import Conflict, find_conflicts
 from forewarn.domain.event import ScheduledEvent, Share
 from forewarn.domain.exposure import Exposure, find_exposure, find_warnings
 from forewarn.domain.forecast import HIGH, LOW, Sample, Timing, Timings, expect
+from forewarn.domain.host_work import work_for
 from forewarn.domain.maintenance import Maintenance, Step, is_in_the_way
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.openings import expected_impact
@@ -341,6 +342,7 @@ def _remarks(scheme: Scheme) -> Iterator[str]:
             "The impact has no duration: the earliest end assumes "
             f"{say_length(scheme.impact)}, and there is no latest end."
         )
+    yield from _host_remarks(scheme)
     touched = {scope_id for step in scheme.steps for scope_id in step.scope_ids}
     yield from _calendar_remarks(scheme, touched)
     events = filter(is_in_the_way, scheme.snapshot.events.values())
@@ -357,6 +359,12 @@ def _remarks(scheme: Scheme) -> Iterator[str]:
             f"Other events are in flight for {say_names(away)}, such as restarts by their owners: "
             "a step with these virtual machines starts when they have ended."
         )
+
+
+def _host_remarks(scheme: Scheme) -> Iterator[str]:
+    rules, hosts = scheme.snapshot.host_works, scheme.snapshot.topology.hosts
+    if any(step.host and work_for(rules, hosts[step.host]) for step in scheme.steps):
+        yield "The times include notice and impact, but not the work on the hosts themselves."
 
 
 def _calendar_remarks(scheme: Scheme, touched: Iterable[ScopeId]) -> Iterator[str]:

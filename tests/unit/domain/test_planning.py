@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from forewarn.domain.errors import CapacityError, SharedHostError, WindowTooShortError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.forecast import Sample
+from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.maintenance import Maintenance, plan_errors, remaining_steps
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.planning import Capacity, Plan, Scheme, make_plan, summarise
@@ -40,6 +43,7 @@ class Terms:
     is_simulated: bool = True
     events: tuple[ScheduledEvent, ...] = ()
     samples: Sequence[Sample] = ()
+    host_works: tuple[HostWorkRule, ...] = ()
 
 
 SIMULATED = Terms()
@@ -50,7 +54,9 @@ def plan_of(
 ) -> Plan:
     changed = replace(maintenance, course=replace(maintenance.course, **course))  # type: ignore[arg-type]
     events = {event.event_id: event for event in terms.events}
-    snapshot = Snapshot(topology=fleet, events=events, speed=terms.speed)
+    snapshot = Snapshot(
+        topology=fleet, events=events, speed=terms.speed, host_works=terms.host_works
+    )
     steps = remaining_steps(changed, fleet, events=())
     scheme = Scheme(
         maintenance=changed,
@@ -417,6 +423,25 @@ def test_gates_are_taken_to_be_open_and_it_is_said(fleet: Topology) -> None:
 
     assert not plan.errors
     assert plan.remarks == ("This assumes that every gate is open when asked: smoke.",)
+
+
+@pytest.mark.parametrize(
+    ("host", "remarks"),
+    [
+        (
+            "kvm-2",
+            ("The times include notice and impact, but not the work on the hosts themselves.",),
+        ),
+        ("kvm-9", ()),
+    ],
+)
+def test_work_on_hosts_is_not_counted_and_it_is_said(
+    fleet: Topology, host: str, remarks: tuple[str, ...]
+) -> None:
+    terms = Terms(host_works=(HostWorkRule(hosts=(host,)),))
+
+    assert plan_of(BY_HOST, fleet, terms).remarks == remarks
+    assert not plan_of(BY_SCOPE, fleet, terms).remarks
 
 
 def test_what_is_in_flight_in_a_scope_is_said(fleet: Topology, event: ScheduledEvent) -> None:
