@@ -500,6 +500,15 @@ def test_machine_that_takes_longer_is_waited_for(cluster: Cluster) -> None:
     )
 
 
+def test_empty_host_that_failed_last_is_named_in_what_holds(cluster: Cluster) -> None:
+    cluster.give_work()
+    cluster.crew.says[HostTaskKind.WORK] = Impact(status=ImpactStatus.FAILED, reason="no disk")
+    cluster.start("empty", hold_all=False)
+    cluster.advance(hours=1)
+
+    assert "so no further step begins on empty." in cluster.explanation()
+
+
 def test_host_that_is_not_back_in_time_fails_and_is_retried(cluster: Cluster) -> None:
     cluster.give_work()
     cluster.crew.says[HostTaskKind.VERIFY] = Impact(status=ImpactStatus.FAILED, reason="no ssh")

@@ -11,11 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from forewarn.domain.blockers import Blocker, BlockerKind
-from forewarn.domain.brakes import (
-    Brake,
-    BrakeKind,
-    Release,
-)
+from forewarn.domain.brakes import Brake, BrakeKind, Release
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import Failure, find_failures
 from forewarn.domain.gate import GateStatus
@@ -97,7 +93,8 @@ class Ahead:
         if not self._maintenance.is_aborted:
             snapshot = self._snapshot
             events, operations = snapshot.events.values(), snapshot.operations.values()
-            yield from self._failures(find_failures(self._maintenance, events, operations))
+            for failure in find_failures(self._maintenance, events, operations):
+                yield from self._failures([failure], (failure.host,) if failure.host else ())
 
     def _of_stage(self, stage: Stage) -> Iterator[Blocker]:
         found = [blocker for brake in stage.brakes for blocker in self._of_brake(stage, brake)]
