@@ -36,6 +36,7 @@ def test_name_that_is_empty_is_a_mistake_of_the_command_line(
     "arguments",
     [
         "vm remove solo",
+        "host remove kvm-0",
         "schedule remove nights",
         f"maintenance abort {NOBODY}",
         f"maintenance skip {NOBODY}",

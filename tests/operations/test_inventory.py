@@ -484,3 +484,23 @@ def test_instances_of_two_services_with_one_name_are_told_how_to_be_called(
 
     with pytest.raises(NameTakenError, match=r"Call them shop.Web_IN_0 and blog.Web_IN_0\.$"):
         declare(store, operator, text)
+
+
+@pytest.mark.parametrize(
+    ("declared", "undeclared"),
+    [("", ()), ('[[host]]\nname = "kvm-7"\n', ("kvm-66",))],
+    ids=["no hosts declared", "hosts declared"],
+)
+def test_new_host_that_is_not_declared_is_noted_if_others_are(
+    fleet: Store, operator: Context, declared: str, undeclared: tuple[str, ...]
+) -> None:
+    placed = "".join(
+        f'[[virtual_machine]]\nname = "vm-{host}"\nhost = "{host}"\n'
+        for host in ("kvm-0", "kvm-7", "kvm-66")
+    )
+
+    change = fleet.write(
+        lambda tx: apply_fleet(tx, operator, read_fleet_file(f"{declared}{placed}"))
+    )
+
+    assert change.undeclared_hosts == undeclared

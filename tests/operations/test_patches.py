@@ -15,7 +15,7 @@ from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.fleet import FleetError, read_fleet_file
 from forewarn.operations.hosts import close_host
 from forewarn.operations.inventory import apply_fleet
-from forewarn.operations.patches import patch_host, patch_scope, patch_vm
+from forewarn.operations.patches import NewHostError, patch_host, patch_scope, patch_vm
 from forewarn.operations.placements import HostClosedError
 from forewarn.operations.safeguards import ApplyOptions, VirtualMachineBusyError
 from forewarn.operations.scopes import UnknownSelectionError
@@ -212,3 +212,29 @@ def test_scope_is_not_patched_with_what_a_fleet_file_may_not_say(
         rich.write(lambda tx: patch_scope(tx, operator, name, changes))
 
     assert rich.read(lambda reading: reading.topology()) == before
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("kvm-77", "There is no host called 'kvm-77'. Did you mean kvm-1 or kvm-0?"),
+        ("elsewhere", "There is no host called 'elsewhere'."),
+    ],
+)
+def test_move_to_an_unknown_host_is_refused(
+    rich: Store, operator: Context, host: str, said: str
+) -> None:
+    with pytest.raises(NewHostError) as refused:
+        patch(rich, operator, "solo", host=host, as_is=True)
+
+    assert (str(refused.value), refused.value.host) == (said, host)
+    assert shown(rich, "solo").host == "kvm-1"
+
+
+def test_move_to_a_new_host_adds_it_if_told_to(rich: Store, operator: Context) -> None:
+    fields = {"host": "kvm-77"}
+
+    rich.write(lambda tx: patch_vm(tx, operator, "solo", fields, ApplyOptions(), new_host=True))
+
+    assert patch(rich, operator, "web-0", host="kvm-77").host == "kvm-77"
+    assert patch(rich, operator, "solo", host=None).host is None

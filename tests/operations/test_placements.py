@@ -7,14 +7,17 @@ import pytest
 from forewarn.domain.arrivals import arrivals
 from forewarn.domain.errors import UnknownHostError
 from forewarn.domain.names import HostName, VmName
+from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.topology import Host, Topology
 from forewarn.operations.context import Context
 from forewarn.operations.fleet import read_fleet_file
-from forewarn.operations.hosts import close_host, open_host
+from forewarn.operations.hosts import HostInUseError, close_host, open_host, remove_host
 from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, remove_vm
+from forewarn.operations.maintenances import abort_maintenance, start_maintenance
 from forewarn.operations.placements import HostClosedError
-from forewarn.operations.safeguards import ApplyOptions
+from forewarn.operations.safeguards import ApplyOptions, HostBusyError
 from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import EventType
 
 NEW = '[[virtual_machine]]\nname = "new"\nhost = "kvm-1"\n'
 MOVED = '[[virtual_machine]]\nname = "solo"\nhost = "kvm-1"\n'
@@ -187,3 +190,51 @@ def test_unknown_host_is_neither_closed_nor_opened(fleet: Store, operator: Conte
         close(fleet, operator, "kvm-9")
     with pytest.raises(UnknownHostError):
         fleet.write(lambda tx: open_host(tx, operator, "kvm-9"))
+
+
+def test_empty_host_is_removed_also_if_it_is_closed(fleet: Store, operator: Context) -> None:
+    declare(fleet, operator, '[[host]]\nname = "kvm-9"\n')
+    close(fleet, operator, "kvm-9")
+
+    fleet.write(lambda tx: remove_host(tx, operator, "KVM-9"))
+
+    assert [*topology(fleet).hosts] == ["kvm-0", "kvm-1"]
+    entry = fleet.read(lambda reading: reading.audit())[-1]
+    assert (entry.action, entry.subject) == ("host remove", "kvm-9")
+
+
+def test_host_with_machines_is_not_removed(fleet: Store, operator: Context) -> None:
+    before = topology(fleet)
+
+    with pytest.raises(HostInUseError) as refused:
+        fleet.write(lambda tx: remove_host(tx, operator, "kvm-0"))
+
+    assert str(refused.value) == "kvm-0 carries web-0; move or remove them first."
+    assert (refused.value.host, refused.value.vms) == ("kvm-0", ("web-0",))
+    assert topology(fleet) is before
+    with pytest.raises(UnknownHostError):
+        fleet.write(lambda tx: remove_host(tx, operator, "kvm-7"))
+
+
+def test_host_that_a_maintenance_needs_is_not_removed(fleet: Store, operator: Context) -> None:
+    declare(fleet, operator, '[[host]]\nname = "kvm-9"\n')
+    order = MaintenanceOrder(event_type=EventType.FREEZE, hosts=("kvm-9", "kvm-0"))
+    begun = fleet.write(lambda tx: start_maintenance(tx, operator, order)).maintenance_id
+
+    with pytest.raises(HostBusyError) as refused:
+        fleet.write(lambda tx: remove_host(tx, operator, "kvm-9"))
+
+    assert refused.value.maintenance_id == begun
+    fleet.write(lambda tx: abort_maintenance(tx, operator, begun))
+    fleet.write(lambda tx: remove_host(tx, operator, "kvm-9"))
+    assert "kvm-9" not in topology(fleet).hosts
+
+
+def test_host_of_which_no_maintenance_knows_is_removed(fleet: Store, operator: Context) -> None:
+    declare(fleet, operator, '[[host]]\nname = "kvm-9"\n')
+    order = MaintenanceOrder(event_type=EventType.FREEZE, hosts=("kvm-0",))
+    fleet.write(lambda tx: start_maintenance(tx, operator, order))
+
+    fleet.write(lambda tx: remove_host(tx, operator, "kvm-9"))
+
+    assert "kvm-9" not in topology(fleet).hosts

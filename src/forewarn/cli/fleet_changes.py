@@ -17,6 +17,8 @@ def print_change(change: Row) -> None:
     # One closed host is the reason for all who would have come there.
     for reason in dict.fromkeys(skipped["reason"] for skipped in change["skipped"]):
         print_line(f"! skipped: {reason}")
+    for host in change["undeclared_hosts"]:
+        print_line(f"Note: host {host} is new and not declared")
     print_line(_counts(change))
 
 

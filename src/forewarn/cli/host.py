@@ -5,13 +5,15 @@ from typing import Annotated, Final
 import typer
 
 from forewarn.cli.completing import host_names
+from forewarn.cli.errors import confirm
+from forewarn.cli.event import Yes
 from forewarn.cli.event_tables import print_events
 from forewarn.cli.output import Columns, Moment, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.patches import Labels, make_patch, read_pairs
 from forewarn.cli.rehearsal import DryRun, show_changed
 from forewarn.cli.session import Session, command, noun
 
-app = noun("host", "See, label and close hosts.")
+app = noun("host", "See, label, close and remove hosts.")
 
 Name = Annotated[str, typer.Argument(metavar="HOST", help="The host.", autocompletion=host_names)]
 
@@ -122,6 +124,18 @@ def open_again(session: Session, host: Name, *, dry_run: DryRun = False) -> None
     """
     opened = session.post("hosts", host, "open", dry_run=dry_run)
     _show_change(session, opened, dry_run=dry_run)
+
+
+@command(app, "remove")
+def remove(session: Session, host: Name, *, yes: Yes = False, dry_run: DryRun = False) -> None:
+    """Remove a host that carries no virtual machines.
+
+    Example: forewarn host remove kvm-9 --yes
+    """
+    confirm(f"Remove the host {host}?", yes=yes or dry_run)
+    removed = session.delete("hosts", host, dry_run=dry_run)
+    said = "would remove" if dry_run else "removed"
+    show_changed(session, removed, lambda got: print_line(f"{said} {got['name']}"), dry_run=dry_run)
 
 
 def _show_change(session: Session, host: Row, *, dry_run: bool) -> None:

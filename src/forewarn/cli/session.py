@@ -174,12 +174,10 @@ class Session:
         """Have what is at *path* be as *body* says."""
         return self._ask("PUT", path, json=body)
 
-    def patch(self, *path: str, body: object, dry_run: bool = False, as_is: bool = False) -> Any:
+    def patch(self, *path: str, body: object, **flags: bool) -> Any:
         """Have the fields that *body* names changed at *path*; or return what would come of it."""
         key = secrets.token_hex(16)
-        return self._ask(
-            "PATCH", path, params=_flags(dry_run=dry_run, as_is=as_is), json=body, key=key
-        )
+        return self._ask("PATCH", path, params=_flags(**flags), json=body, key=key)
 
     def delete(self, *path: str, dry_run: bool = False) -> Any:
         """Remove what is at *path*, or tell what that would do."""

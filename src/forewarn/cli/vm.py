@@ -144,6 +144,9 @@ def move(  # noqa: PLR0913 - one for each flag
     update_domain: Annotated[int | None, typer.Option(help="Else kept, or least filled.")] = None,
     fault_domain: Annotated[int | None, typer.Option(help="Else kept, or least filled.")] = None,
     as_is: AsIs = False,
+    new_host: Annotated[
+        bool, typer.Option("--new-host", help="Add the host if it is unknown.")
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Move one virtual machine to another host, set or domain; everything else stays.
@@ -162,7 +165,8 @@ def move(  # noqa: PLR0913 - one for each flag
         fault_domain=fault_domain,
         **_membership(sets, placement_group, standalone=standalone),
     )
-    changed = session.patch("virtual-machines", name, body=patch, dry_run=dry_run, as_is=as_is)
+    flags = {"dry_run": dry_run, "as_is": as_is, "new_host": new_host}
+    changed = session.patch("virtual-machines", name, body=patch, **flags)
     show_changed(session, changed, _print_one, dry_run=dry_run)
 
 

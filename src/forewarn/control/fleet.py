@@ -138,6 +138,7 @@ def _encode_change(change: FleetChange) -> bytes:
         "removed": _encode(change.removed),
         "skipped": _encode([asdict(each) for each in change.skipped]),
         "needed_removals": _encode(change.needed_removals),
+        "undeclared_hosts": _encode(change.undeclared_hosts),
         "differences": f"[{','.join(differences)}]",
     }
     return f"{{{','.join(f'{_encode(key)}:{text}' for key, text in members.items())}}}".encode()

@@ -18,7 +18,14 @@ from forewarn.control.rehearsal import CAN_BE_DRY
 from forewarn.control.schemas import CloseRequest, EventView, HostPatch, View, event_view
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.operations.context import Context
-from forewarn.operations.hosts import HostLoad, close_host, find_host, find_loads, open_host
+from forewarn.operations.hosts import (
+    HostLoad,
+    close_host,
+    find_host,
+    find_loads,
+    open_host,
+    remove_host,
+)
 from forewarn.operations.patches import patch_host
 from forewarn.operations.repeats import RequestKey
 from forewarn.ports.store import Reading, Transaction
@@ -107,6 +114,18 @@ def close(
 def open_again(caller: Operating, key: Key, name: str) -> HostDetailView:
     """Have a host take virtual machines again."""
     return _change(caller, key, name, lambda tx, context: open_host(tx, context, name))
+
+
+@router.delete("/{name}", name="host remove", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+def remove(caller: Administering, name: str) -> HostDetailView:
+    """Remove a host that carries no virtual machine and that no Maintenance needs."""
+
+    def operation(tx: Transaction, context: Context) -> HostDetailView:
+        removed = _view(tx, name)
+        remove_host(tx, context, name)
+        return removed
+
+    return caller.write(operation, current=lambda reading: _show(reading, name))
 
 
 def _change(

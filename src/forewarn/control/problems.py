@@ -49,6 +49,7 @@ from forewarn.operations.events import SharedOperationError
 from forewarn.operations.fleet import FleetError
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.holidays import HolidaysError
+from forewarn.operations.hosts import HostInUseError
 from forewarn.operations.maintenances import (
     UnknownLabelsError,
     UnknownMaintenanceError,
@@ -58,6 +59,7 @@ from forewarn.operations.notifications import (
     UnknownNotificationError,
     UnknownTargetError,
 )
+from forewarn.operations.patches import NewHostError
 from forewarn.operations.placements import HostClosedError
 from forewarn.operations.repeats import IdempotencyKeyReusedError
 from forewarn.operations.safeguards import (
@@ -169,9 +171,11 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     UserOperationError: HTTPStatus.CONFLICT,
     VirtualMachineBusyError: HTTPStatus.CONFLICT,
     HostBusyError: HTTPStatus.CONFLICT,
+    HostInUseError: HTTPStatus.CONFLICT,
     TooManyRemovalsError: HTTPStatus.CONFLICT,
     EmptyFleetError: HTTPStatus.CONFLICT,
     VirtualMachineExistsError: HTTPStatus.CONFLICT,
+    NewHostError: HTTPStatus.CONFLICT,
     HostClosedError: HTTPStatus.CONFLICT,
     HostUnderWayError: HTTPStatus.CONFLICT,
     SharedOperationError: HTTPStatus.CONFLICT,

@@ -275,6 +275,10 @@ class FleetChangeView(View):
     needed_removals: Annotated[
         int, Field(description="The minimum for allow_removals; 0 if it is not needed.")
     ]
+    undeclared_hosts: Annotated[
+        tuple[str, ...],
+        Field(description="New hosts that are not among the hosts that the fleet declares."),
+    ]
     differences: tuple[DifferenceView, ...]
 
 

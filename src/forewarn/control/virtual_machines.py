@@ -42,6 +42,7 @@ from forewarn.protocol.vocabulary import EventType
 router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
 
 AsIs = Annotated[bool, Query(description=AS_IS)]
+NewHost = Annotated[bool, Query(description="Add the host if it is unknown.")]
 
 
 @router.get("", response_model=VirtualMachinesView, responses=LINKED)
@@ -96,14 +97,21 @@ def show_virtual_machine(caller: Viewing, name: str) -> Response:
 
 @router.patch("/{name}", name="vm set", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
 def change_virtual_machine(
-    caller: Administering, key: Key, name: str, request: VirtualMachinePatch, *, as_is: AsIs = False
+    caller: Administering,
+    key: Key,
+    name: str,
+    request: VirtualMachinePatch,
+    *,
+    as_is: AsIs = False,
+    new_host: NewHost = False,
 ) -> VirtualMachineView:
     """Change or move one virtual machine: only the named fields, and null clears one."""
     patch = request.model_dump(exclude_unset=True)
     options = ApplyOptions(as_is=as_is)
 
     def operation(tx: Transaction, context: Context) -> VirtualMachineView:
-        return _view_with_poll(tx, patch_vm(tx, context, name, patch, options).name)
+        changed = patch_vm(tx, context, name, patch, options, new_host=new_host)
+        return _view_with_poll(tx, changed.name)
 
     return caller.write_once(
         key, VirtualMachineView, operation, current=lambda reading: _shown(reading, name)

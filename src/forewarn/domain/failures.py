@@ -7,7 +7,6 @@ has it tried again or passed over. Neither happens by itself, nor by resuming.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final, TypeAlias, TypeVar, assert_never
 
@@ -23,7 +22,7 @@ from forewarn.domain.maintenance import (
     own_events,
     own_operations,
 )
-from forewarn.domain.names import HostName, OperationId, ScopeId, VmName, name_key
+from forewarn.domain.names import HostName, OperationId, ScopeId, VmName, name_key, nearest_names
 from forewarn.domain.wording import say_names
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -46,13 +45,12 @@ class UnknownPlaceError(DomainError):
     def __init__(self, maintenance: Maintenance, place: str, known: Collection[str]) -> None:
         noun = "host" if maintenance.hosts else "scope"
         # Scopes are typed without their kind.
-        names = {name_key(each.rpartition("/")[2]): each.rpartition("/")[2] for each in known}
-        near = [names[key] for key in get_close_matches(name_key(place), names)]
+        near = nearest_names(place, (each.rpartition("/")[2] for each in known))
         hint = f"Did you mean {' or '.join(near)}?" if near else f"It has {say_names([*known])}."
         super().__init__(f"There is no {noun} {place!r} in this Maintenance. {hint}")
         self.maintenance_id = maintenance.maintenance_id
         self.place = place
-        self.near = tuple(near)
+        self.near = near
 
 
 class StillUnderWayError(DomainError):

@@ -1,6 +1,8 @@
 """The names of things, and what a name may look like."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final, NewType
 
 from forewarn.domain.errors import InvalidNameError
@@ -36,3 +38,9 @@ def names_scope(name: str, scope_id: ScopeId) -> bool:
 def name_key(name: str) -> str:
     """Return what two spellings of one name have in common: names are unique in any case."""
     return name.casefold()
+
+
+def nearest_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return which of *known* may have been meant by *name*, the nearest first."""
+    names = {name_key(each): each for each in known}
+    return tuple(names[key] for key in get_close_matches(name_key(name), names))

@@ -1,15 +1,29 @@
 """Hosts: what is on them, and whether they take more virtual machines."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from forewarn.domain.errors import UnknownHostError
+from forewarn.domain.errors import DomainError, UnknownHostError
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.maintenance import Maintenance, remaining_steps
 from forewarn.domain.names import HostName, VmName, name_key
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Closure, Host, Topology
+from forewarn.domain.wording import say_names
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
+from forewarn.operations.safeguards import HostBusyError, find_busy
+from forewarn.operations.snapshots import NOTHING, look
 from forewarn.ports.store import Reading, Transaction
+
+
+class HostInUseError(DomainError):
+    """A host that cannot be removed while it carries virtual machines."""
+
+    def __init__(self, host: HostName, vms: Sequence[VmName]) -> None:
+        super().__init__(f"{host} carries {say_names(vms)}; move or remove them first.")
+        self.host = host
+        self.vms = tuple(vms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +89,31 @@ def open_host(tx: Transaction, context: Context, name: str) -> Host:
     """Have a host take virtual machines again."""
     host = find_host(tx.topology().hosts.values(), name)
     return _put(tx, context, host, replace(host, closure=None), "host open")
+
+
+def remove_host(tx: Transaction, context: Context, name: str) -> None:
+    """Forget a host that carries no virtual machine and that no Maintenance needs."""
+    before = tx.topology()
+    load = find_loads(tx)[find_host(before.hosts.values(), name).name]
+    host = load.host.name
+    if load.virtual_machines:
+        raise HostInUseError(host, load.virtual_machines)
+    rest = {known: each for known, each in before.hosts.items() if known != host}
+    after = replace(before, hosts=rest)
+    find_busy(tx, before, after).refuse()
+    snapshot = look(tx, NOTHING, context.rules)
+    for maintenance in snapshot.maintenances.values():
+        if not maintenance.is_aborted and host in _hosts_ahead(maintenance, snapshot):
+            raise HostBusyError(host, maintenance.maintenance_id)
+    tx.put_topology(after)
+    record_audit(tx, context, "host remove", host)
+
+
+def _hosts_ahead(maintenance: Maintenance, snapshot: Snapshot) -> set[HostName | None]:
+    events, operations = snapshot.events.values(), snapshot.operations.values()
+    return {
+        step.host for step in remaining_steps(maintenance, snapshot.topology, events, operations)
+    }
 
 
 def _hosts_of(event: ScheduledEvent, topology: Topology) -> Iterable[HostName]:

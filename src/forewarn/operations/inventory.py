@@ -10,7 +10,7 @@ from forewarn.domain.errors import (
     TopologyError,
     UnknownVirtualMachineError,
 )
-from forewarn.domain.names import ScopeId, VmName, name_key
+from forewarn.domain.names import HostName, ScopeId, VmName, name_key
 from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
@@ -55,12 +55,14 @@ class FleetChange:
     """What a declaration changed, entry by entry; *changed_scopes* have other settings now.
 
     *needed_removals* is how many have to be allowed by number, 0 where they are few.
+    *undeclared_hosts* are new, though a declaration that has hosts does not have them.
     """
 
     differences: tuple[Difference, ...] = ()
     changed_scopes: tuple[ScopeId, ...] = ()
     skipped: tuple[SkippedEntry, ...] = ()
     needed_removals: int = 0
+    undeclared_hosts: tuple[HostName, ...] = ()
 
     @property
     def added(self) -> tuple[VmName, ...]:
@@ -162,8 +164,20 @@ def plan_fleet(
         after = declare(before, rest, context, prune=options.prune)
     change = _compare(before, after)
     needed = needed_removals(before, change.removed)
-    change = replace(change, skipped=skipped.skipped(), needed_removals=needed)
+    change = replace(
+        change,
+        skipped=skipped.skipped(),
+        needed_removals=needed,
+        undeclared_hosts=_undeclared_hosts(before, after, fleet),
+    )
     return FleetPlan(before=before, after=after, change=change)
+
+
+def _undeclared_hosts(before: Topology, after: Topology, fleet: Fleet) -> tuple[HostName, ...]:
+    if not fleet.hosts:  # all hosts are only implied
+        return ()
+    known = before.hosts.keys() | {host.name for host in fleet.hosts}
+    return tuple(name for name in after.hosts if name not in known)
 
 
 def _find_refused(

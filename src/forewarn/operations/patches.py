@@ -4,13 +4,14 @@ An entry is taken in the words of the fleet file, changed, and declared again, s
 patch may say and what refuses it is what a fleet file may say and what refuses that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pydantic import JsonValue
 
-from forewarn.domain.names import VmName
-from forewarn.domain.topology import DeliveryScope, Host, VirtualMachine
+from forewarn.domain.errors import DomainError
+from forewarn.domain.names import VmName, name_key, nearest_names
+from forewarn.domain.topology import DeliveryScope, Host, Topology, VirtualMachine
 from forewarn.operations.context import Context
 from forewarn.operations.declarations import DEFAULTS, SET_TABLES, Entry, declare_set, declare_vm
 from forewarn.operations.fleet import read_fleet
@@ -23,16 +24,33 @@ from forewarn.ports.store import Transaction
 _DOMAINS: Final = ("update_domain", "fault_domain")
 
 
+class NewHostError(DomainError):
+    """A virtual machine that is moved to a host nobody has named before, as by a typo."""
+
+    def __init__(self, host: str, known: Iterable[str]) -> None:
+        near = nearest_names(host, known)
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        super().__init__(f"There is no host called {host!r}.{meant}")
+        self.host = host
+
+
 def patch_vm(
     tx: Transaction,
     context: Context,
     name: str,
     patch: Mapping[str, JsonValue],
     options: ApplyOptions,
+    *,
+    new_host: bool = False,
 ) -> VirtualMachine:
-    """Change what *patch* names of a virtual machine, and nothing else."""
+    """Change what *patch* names of a virtual machine, and nothing else.
+
+    The host has to be one that a declaration or another machine names, unless it is a *new_host*.
+    """
     topology = tx.topology()
     vm = find_vm(topology, name)
+    if not new_host:
+        _check_host(topology, patch.get("host"))
     entry = declare_vm(vm, topology.scopes[vm.scope_id])
     # The domains stay as they are in the same scope, and are assigned anew in another one.
     dropped = set(_DOMAINS)
@@ -76,6 +94,11 @@ def patch_scope(
         entry = declare_set(scope)
     apply_fleet(tx, context, read_fleet({table: [_merge(entry, patch)]}), action="scope set")
     return tx.topology().scopes[scope.scope_id]
+
+
+def _check_host(topology: Topology, host: JsonValue) -> None:
+    if isinstance(host, str) and name_key(host) not in map(name_key, topology.hosts):
+        raise NewHostError(host, topology.hosts)
 
 
 def _merge(entry: Mapping[str, JsonValue], patch: Mapping[str, JsonValue]) -> Entry:

@@ -30,6 +30,8 @@ def _change_places(api: httpx2.Client) -> None:
     api.patch("scopes/solo", json={"approval": "all"})
     api.post("hosts/kvm-0/close")
     api.post("hosts/kvm-0/open")
+    api.post("fleet", json={"fleet": {"host": [{"name": "kvm-9"}]}})
+    api.delete("hosts/kvm-9")
     api.post("virtual-machines/new/restart")
     api.post("virtual-machines/solo/redeploy")
 

@@ -143,6 +143,7 @@ def test_description_tells_which_routes_take_conditions_and_have_tags(app: FastA
         "DELETE virtual-machines/{name}",
         "PATCH virtual-machines/{name}",
         "PATCH hosts/{name}",
+        "DELETE hosts/{name}",
         "PATCH scopes/{name}",
         "PATCH maintenances/{maintenance_id}",
     }

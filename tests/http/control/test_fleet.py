@@ -22,6 +22,7 @@ UNCHANGED: dict[str, object] = {
     "changed_scopes": [],
     "skipped": [],
     "needed_removals": 0,
+    "undeclared_hosts": [],
     "differences": [],
 }
 LINES = {"Accept": "application/x-ndjson"}

@@ -50,13 +50,15 @@ CHANGES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "virtual-machines/web-1/redeploy", None),
     ("POST", "hosts/kvm-0/close", {"reason": "new kernel"}),
     ("POST", "hosts/kvm-0/open", None),
+    ("DELETE", "hosts/kvm-9", None),
 ]
 
 
 @pytest.fixture
 def ids(api: httpx2.Client, store: Store) -> dict[str, str]:
-    """An event that is Scheduled, one that is Started, two Maintenances and a schedule."""
+    """A Scheduled event, a Started one, two Maintenances, a schedule, and an empty host."""
     assert api.post("schedules", json=TUESDAYS).status_code == 201
+    api.post("fleet", json={"fleet": {"host": [{"name": "kvm-9"}]}})
     orders = {"event": {}, "started": {"started": True}}
     events = {
         name: api.post("events", json={"event_type": "Reboot", "resources": [vm], **more}).json()[
