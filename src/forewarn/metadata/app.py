@@ -18,6 +18,7 @@ from forewarn.domain.errors import UnknownEventError
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import VirtualMachine
 from forewarn.metadata.asgi import (
+    CLOSE,
     REFUSALS,
     Answer,
     DisconnectedError,
@@ -54,7 +55,6 @@ _SCHEDULED_EVENTS: Final = "/metadata/scheduledevents"
 _INSTANCE: Final = "/metadata/instance"
 _EXTENSION: Final = "/metadata/forewarn/v1"
 _NOT_PLAIN: Final = frozenset({b"prefer", b"x-forwarded-for", b"x-instance-id"})
-_CLOSE: Final[Header] = (b"connection", b"close")
 _NO_FAULTS: Final = NoFaults()
 
 
@@ -89,6 +89,9 @@ class MetadataApp:
             _SCHEDULED_EVENTS: {**_for_reading(self._read), "POST": self._request_start},
             "/metadata/versions": _for_reading(self._list_versions),
             _INSTANCE: _for_reading(self._describe_instance),
+            "/metadata": _for_reading(self._refuse_root),
+            "/metadata/identity/oauth2/token": _for_reading(self._refuse_token),
+            "/metadata/attested/document": _for_reading(self._refuse_attestation),
             f"{_EXTENSION}/whoami": _for_reading(self._tell_who),
         }
         self._event = _for_reading(self._describe_event)
@@ -154,7 +157,7 @@ class MetadataApp:
         except RefusedError as refused:
             answer = REFUSALS[refused.refusal]
             if refused.refusal is Refusal.BODY_TOO_LARGE:
-                return replace(answer, headers=(*answer.headers, _CLOSE))
+                return replace(answer, headers=(*answer.headers, CLOSE))
             return answer
         except StoreUnavailableError:
             return REFUSALS[Refusal.UNAVAILABLE]
@@ -188,7 +191,7 @@ class MetadataApp:
         handler = handlers.get(request.method)
         if handler is None:
             answer = REFUSALS[Refusal.METHOD_NOT_ALLOWED]
-            allow = (b"allow", ", ".join(handlers).encode("ascii"))
+            allow = (b"Allow", ", ".join(handlers).encode("ascii"))
             return replace(answer, headers=(*answer.headers, allow))
         return await handler(request)
 
@@ -216,10 +219,10 @@ class MetadataApp:
         seconds = preferred_wait(request.headers.get(b"prefer", b""))
         applied: tuple[Header, ...] = ()
         if seconds is not None and if_none_match and request.method == "GET":
-            applied = ((b"preference-applied", f"wait={seconds}".encode("ascii")),)
+            applied = ((b"Preference-Applied", f"wait={seconds}".encode("ascii")),)
             if seconds and matches(if_none_match, page.etag):
                 page = await self._wait_for_change(request, page, version, seconds)
-                applied += (_CLOSE,) if self._is_stopping else ()
+                applied += (CLOSE,) if self._is_stopping else ()
         if vm.name in self._faults:  # perhaps since it began to wait
             return self._faulty.read(vm, version, if_none_match)
         if matches(if_none_match, page.etag):
@@ -273,6 +276,19 @@ class MetadataApp:
             path=request.path.split("/")[3:],
             form=parameters.get("format", "json").lower(),
         )
+
+    async def _refuse_root(self, request: Request) -> Answer:
+        self._require_caller(request)
+        _require_dated_version(request)
+        raise RefusedError(Refusal.NOT_FOUND)
+
+    async def _refuse_token(self, request: Request) -> Answer:
+        self._require_caller(request)
+        raise RefusedError(Refusal.IDENTITY_UNKNOWN)
+
+    async def _refuse_attestation(self, request: Request) -> Answer:
+        self._require_caller(request)
+        raise RefusedError(Refusal.NOT_ATTESTED)
 
     async def _tell_who(self, request: Request) -> Answer:
         return answer_whoami(self._require_caller(request))

@@ -12,7 +12,8 @@ from forewarn.protocol.errors import ERROR_ANSWERS, ForewarnError, Refusal
 
 Header: TypeAlias = tuple[bytes, bytes]
 
-CONTENT_TYPE_JSON: Final[Header] = (b"content-type", b"application/json; charset=utf-8")
+CONTENT_TYPE_JSON: Final[Header] = (b"Content-Type", b"application/json; charset=utf-8")
+CLOSE: Final[Header] = (b"Connection", b"close")
 LARGEST_BODY: Final = 64 * 1024
 LARGEST_DISCARDED_BODY: Final = 1024 * 1024
 
@@ -82,7 +83,7 @@ class Answer:
 
     status: int = 200
     body: bytes = b""
-    headers: tuple[Header, ...] = ((b"content-length", b"0"),)
+    headers: tuple[Header, ...] = ((b"Content-Length", b"0"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ def answer_bytes(
     body: bytes, *, status: int = 200, content_type: Header = CONTENT_TYPE_JSON
 ) -> Answer:
     """Return *body* with the headers that describe it."""
-    length = (b"content-length", str(len(body)).encode("ascii"))
+    length = (b"Content-Length", str(len(body)).encode("ascii"))
     return Answer(status=status, body=body, headers=(content_type, length))
 
 

@@ -147,7 +147,7 @@ def print_page(document: Document, version: ApiVersion) -> Page:
     body = encode_document(document, version)
     etag = str(document.document_incarnation).encode("ascii")
     length = str(len(body)).encode("ascii")
-    headers = (CONTENT_TYPE_JSON, (b"content-length", length), (b"etag", etag))
+    headers = (CONTENT_TYPE_JSON, (b"Content-Length", length), (b"ETag", etag))
     return Page(
         body=body,
         etag=etag,

@@ -91,7 +91,7 @@ def _refuse(fault: Fault) -> Answer:
     answer = answer_bytes(error_body(status.phrase.capitalize()), status=status)
     if fault.retry_after is None:
         return answer
-    retry_after: Header = (b"retry-after", str(fault.retry_after).encode("ascii"))
+    retry_after: Header = (b"Retry-After", str(fault.retry_after).encode("ascii"))
     return replace(answer, headers=(*answer.headers, retry_after))
 
 

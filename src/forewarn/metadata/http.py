@@ -18,9 +18,14 @@ from typing import Any, ClassVar, Final, Protocol, cast
 
 import httptools
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from forewarn.metadata.asgi import HttpScope, Receive, Send
+from forewarn.metadata.writing import shared_lines, written_by_us
 from forewarn.protocol.errors import ForewarnError
 
 SERVER: Final = "IMDS/150.870.65.1854"
@@ -302,6 +307,9 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_headers_complete()
             self._has_begun = True
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        super()._start_asgi_task(cycle, written_by_us(app, cycle))
+
     def on_message_complete(self) -> None:
         self._incomplete = None
         if not self._is_plain:
@@ -322,17 +330,15 @@ class GuardedProtocol(HttpToolsProtocol):
         if answer is None:
             return False
         head, body = answer
-        self.transport.write(b"".join((head, *self._shared_lines(), b"\r\n", body)))
+        self.transport.write(
+            b"".join((head, *shared_lines(self.server_state.default_headers), b"\r\n", body))
+        )
         self.server_state.total_requests += 1
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
         return True
-
-    def _shared_lines(self) -> Generator[bytes, None, None]:
-        for name, value in self.server_state.default_headers:
-            yield name + b": " + value + b"\r\n"
 
     def _count(self, more: int) -> None:
         self._head_bytes += more
@@ -381,8 +387,12 @@ class GuardedProtocol(HttpToolsProtocol):
             # The requests before the bad one get their answers, and then it is over.
             self.cycle.keep_alive = False
             return
-        ending = b"content-length: 0\r\nconnection: close\r\n\r\n"
-        self.transport.write(b"".join((STATUS_LINE[status], *self._shared_lines(), ending)))
+        ending = b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+        self.transport.write(
+            b"".join(
+                (STATUS_LINE[status], *shared_lines(self.server_state.default_headers), ending)
+            )
+        )
         # Closing now would reset the connection under a client that is still sending.
         self.transport.write_eof()
         self._await(_Awaited.FAREWELL)

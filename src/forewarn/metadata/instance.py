@@ -13,7 +13,7 @@ from forewarn.protocol.errors import Refusal
 
 Node: TypeAlias = str | Mapping[str, "Node"] | Sequence["Node"]
 
-_CONTENT_TYPE_TEXT: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
+_CONTENT_TYPE_TEXT: Final[Header] = (b"Content-Type", b"text/plain; charset=utf-8")
 _UNKNOWN: Final = ("azEnvironment", "offer", "osType", "publisher", "sku", "version", "vmSize")
 
 

@@ -42,6 +42,8 @@ class Refusal(Enum):
     BODY_TOO_LARGE = "POST body too large"
     EVENT_UNKNOWN = "EventId never existed in this scope"
     NOT_FOUND = "no such path, or no such virtual machine"
+    IDENTITY_UNKNOWN = "no managed identity"
+    NOT_ATTESTED = "no attested data"
     METHOD_NOT_ALLOWED = "method not allowed"
     SIGNATURE_INVALID = "signature of the proxy invalid"
     UNAVAILABLE = "the database cannot be written"
@@ -90,6 +92,13 @@ ERROR_ANSWERS: Final[Mapping[Refusal, ErrorAnswer]] = {
     Refusal.BODY_TOO_LARGE: ErrorAnswer(413, error_body("Request body too large")),
     Refusal.EVENT_UNKNOWN: ErrorAnswer(400, error_body("Bad request. EventId is unknown")),
     Refusal.NOT_FOUND: ErrorAnswer(404, error_body("Not found")),
+    # A 404 makes Azure's SDKs retry for 20 seconds: compatibility.md#other-categories.
+    Refusal.IDENTITY_UNKNOWN: ErrorAnswer(
+        400, b'{"error":"invalid_request","error_description":"Identity not found"}'
+    ),
+    Refusal.NOT_ATTESTED: ErrorAnswer(
+        404, error_body("Not found. This server signs no attested data")
+    ),
     Refusal.METHOD_NOT_ALLOWED: ErrorAnswer(405, error_body("Method not allowed")),
     Refusal.SIGNATURE_INVALID: ErrorAnswer(403, error_body("Forbidden. Invalid signature")),
     Refusal.UNAVAILABLE: ErrorAnswer(503, error_body("Service unavailable. Try again")),

@@ -57,7 +57,7 @@ def test_connection_close_is_answered_with_connection_close(
         received = read_all(connection).lower()
 
     assert received.startswith(b"http/1.1 200 ok\r\n")
-    assert b"\r\nconnection: close\r\n" in received
+    assert b"\r\nConnection: close\r\n" in received
 
 
 def test_http_1_0_is_answered_and_closed(quiet_service: Service) -> None:
@@ -66,7 +66,7 @@ def test_http_1_0_is_answered_and_closed(quiet_service: Service) -> None:
         received = read_all(connection)
 
     assert received.endswith(b'\r\n\r\n{"DocumentIncarnation":0,"Events":[]}')
-    assert b"\r\nconnection: close\r\n" in received
+    assert b"\r\nConnection: close\r\n" in received
 
 
 def test_pipelined_requests_are_answered_in_order(service: Service) -> None:
@@ -221,7 +221,7 @@ def test_flood_of_a_head_is_refused_and_closed(quiet_service: Service, head: byt
         received = read_all(connection)
 
     assert received.startswith(b"HTTP/1.1 431 ")
-    assert b"\r\nconnection: close\r\n" in received
+    assert b"\r\nConnection: close\r\n" in received
 
 
 def test_head_just_within_the_limits_is_read(quiet_service: Service) -> None:

@@ -1,4 +1,4 @@
-"""`/metadata/instance` and `/metadata/versions`."""
+"""`/metadata/instance`, `/metadata/versions`, and the categories that Azure has and we do not."""
 
 import pytest
 from tests.http.metadata.conftest import Service
@@ -89,6 +89,30 @@ def test_what_is_not_there_is_refused(quiet_service: Service, target: str, statu
     reply = quiet_service.request(target)
 
     assert (reply.status, "error" in reply.json) == (status, True)
+
+
+@pytest.mark.parametrize(
+    ("target", "refusal"),
+    [
+        ("/metadata", Refusal.API_VERSION_MISSING),
+        ("/metadata/", Refusal.API_VERSION_MISSING),
+        ("/metadata?api-version=2021-02-01", Refusal.NOT_FOUND),
+        (
+            "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://vault.azure.net",
+            Refusal.IDENTITY_UNKNOWN,
+        ),
+        ("/metadata/attested/document?api-version=2021-02-01", Refusal.NOT_ATTESTED),
+    ],
+)
+def test_other_categories_answer_as_clients_expect(
+    quiet_service: Service, target: str, refusal: Refusal
+) -> None:
+    reply = quiet_service.request(target)
+    without_header = quiet_service.request(target, metadata=None)
+
+    answer = ERROR_ANSWERS[refusal]
+    assert (reply.status, reply.body) == (answer.status, answer.body)
+    assert without_header.body == ERROR_ANSWERS[Refusal.METADATA_HEADER_MISSING].body
 
 
 @pytest.mark.parametrize(

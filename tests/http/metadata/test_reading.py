@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 import pytest
-from tests.http.metadata.conftest import POLL, WEB, Service, running
+from tests.http.metadata.conftest import POLL, WEB, Service, compose, read_all, running
 
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
 from forewarn.protocol.versions import API_VERSIONS, PreviewWire
@@ -34,6 +34,47 @@ def test_answer_has_the_headers_of_the_real_service(quiet_service: Service) -> N
     assert first.headers["date"].endswith(" GMT")
     assert GUID.fullmatch(first.headers["x-ms-request-id"])
     assert first.headers["x-ms-request-id"] != second.headers["x-ms-request-id"]
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "headers", "names"),
+    [
+        ("GET", POLL, {}, ["Content-Type", "Content-Length", "ETag"]),
+        ("GET", POLL, {"If-None-Match": "0"}, ["ETag"]),
+        ("GET", POLL, {"If-None-Match": "1", "Prefer": "wait=1"}, ["Preference-Applied"]),
+        ("HEAD", POLL, {}, ["Content-Type", "Content-Length", "ETag"]),
+        ("GET", "/metadata/nothing", {}, ["Content-Type", "Content-Length"]),
+        ("PUT", POLL, {}, ["Allow"]),
+        ("GET", POLL, {"X": "y" * 40_000}, ["Content-Length"]),
+    ],
+)
+def test_header_names_have_the_case_of_the_real_service(
+    quiet_service: Service, method: str, target: str, headers: Mapping[str, str], names: list[str]
+) -> None:
+    with quiet_service.connect() as connection:
+        request = compose(method, target, {"Metadata": "true", "Connection": "close", **headers})
+        connection.sendall(request)
+        head = read_all(connection).partition(b"\r\n\r\n")[0].decode("ascii")
+
+    written = [line.partition(":")[0] for line in head.splitlines()[1:]]
+    assert {*names, "Date", "Server", "Connection"} <= set(written)
+    assert [name for name in written if name.islower()] in ([], ["x-ms-request-id"])
+
+
+def test_plain_poll_has_the_same_header_names(quiet_service: Service) -> None:
+    with quiet_service.connect() as connection:
+        connection.sendall(compose("GET", POLL, {"Metadata": "true"}))
+        head = connection.recv(4096).partition(b"\r\n\r\n")[0].decode("ascii")
+
+    written = {line.partition(":")[0] for line in head.splitlines()[1:]}
+    assert written == {
+        "Content-Type",
+        "Content-Length",
+        "ETag",
+        "x-ms-request-id",
+        "Date",
+        "Server",
+    }
 
 
 def test_plain_poll_and_the_long_way_give_the_same_answer(service: Service) -> None:
@@ -132,7 +173,7 @@ REFUSED: Mapping[str, tuple[str, Refusal]] = {
     "of other categories": (f"{PATH}?api-version=2021-02-01", Refusal.API_VERSION_UNKNOWN),
     "latest in the path": ("/metadata/latest/scheduledevents", Refusal.NOT_FOUND),
     "version in the path": ("/metadata/2017-03-01/scheduledevents", Refusal.NOT_FOUND),
-    "attested document": ("/metadata/attested/document?api-version=x", Refusal.NOT_FOUND),
+    "attested document": ("/metadata/attested/document?api-version=x", Refusal.NOT_ATTESTED),
     "below": (f"{PATH}/x?api-version=2020-07-01", Refusal.NOT_FOUND),
     "elsewhere": ("/latest/meta-data/", Refusal.NOT_FOUND),
     "root": ("/", Refusal.NOT_FOUND),

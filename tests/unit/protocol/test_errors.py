@@ -30,6 +30,8 @@ def test_decoding_error_is_a_protocol_error_of_forewarn(error: type[Exception]) 
         (Refusal.BODY_TOO_LARGE, 413),
         (Refusal.EVENT_UNKNOWN, 400),
         (Refusal.NOT_FOUND, 404),
+        (Refusal.IDENTITY_UNKNOWN, 400),
+        (Refusal.NOT_ATTESTED, 404),
         (Refusal.METHOD_NOT_ALLOWED, 405),
         (Refusal.FAILED, 500),
         (Refusal.SIGNATURE_INVALID, 403),
@@ -47,6 +49,10 @@ def test_every_refusal_has_an_answer() -> None:
 @pytest.mark.parametrize(
     ("refusal", "body"),
     [
+        (
+            Refusal.IDENTITY_UNKNOWN,
+            b'{"error":"invalid_request","error_description":"Identity not found"}',
+        ),
         (
             Refusal.METADATA_HEADER_MISSING,
             b'{ "error": "Bad request: . Required metadata header not specified" }',
@@ -69,7 +75,12 @@ def test_captured_error_body_is_repeated_byte_for_byte(refusal: Refusal, body: b
 
 
 @pytest.mark.parametrize(
-    "refusal", [each for each in Refusal if each is not Refusal.API_VERSION_MISSING]
+    "refusal",
+    [
+        each
+        for each in Refusal
+        if each not in {Refusal.API_VERSION_MISSING, Refusal.IDENTITY_UNKNOWN}
+    ],
 )
 def test_error_body_has_a_blank_inside_each_brace(refusal: Refusal) -> None:
     body = ERROR_ANSWERS[refusal].body
