@@ -124,7 +124,13 @@ def _server(folder: Path) -> Iterator[tuple[int, int]]:
     (folder / "admin.token").chmod(0o600)
     process = subprocess.Popen(  # noqa: S603
         [
-            *(sys.executable, "-c", "from forewarn.cli import main; main()", "serve"),
+            *(
+                sys.executable,
+                "-c",
+                "from forewarn.cli import main; main()",
+                "serve",
+                "--trust-path",
+            ),
             *("--metadata", f"127.0.0.1:{metadata}", "--control", f"127.0.0.1:{control}"),
             *("--state-dir", str(folder), "--database", f"sqlite:///{folder}/forewarn.db"),
         ],

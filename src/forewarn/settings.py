@@ -205,6 +205,9 @@ class Settings(BaseSettings):
         default=None,
         description="The virtual machine that local callers are unless they name another.",
     )
+    trust_path: bool = Field(
+        default=False, description="Trust the path prefix /vm/NAME to say who calls."
+    )
     state_dir: Path | None = Field(
         default=None,
         description="Where the admin token and what executors remember are kept; "
@@ -267,8 +270,15 @@ class Settings(BaseSettings):
             raise ValueError(f"The executor {self.executor} cannot be used on Windows.")
         if self.executor_file is not None and os.name == "nt":
             raise ValueError("The setting executor_file cannot be used on Windows.")
+        return self
+
+    @model_validator(mode="after")
+    def _check_trust(self) -> Self:
         if self.trusted_proxies and self.proxy_secret is None:
             raise ValueError("The setting trusted_proxies needs proxy_secret.")
+        if self.trusted_proxies and self.trust_path:
+            # Guests choose the path that a proxy passes on.
+            raise ValueError("The setting trust_path cannot be used with trusted_proxies.")
         if (self.control_certificate is None) != (self.control_key is None):
             raise ValueError("The settings control_certificate and control_key need each other.")
         return self

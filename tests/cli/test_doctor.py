@@ -34,6 +34,7 @@ from forewarn.storage.sqlite import open_sqlite
 FOREWARN = Path(sys.executable).with_name("forewarn")
 TIMEOUT = 30
 UNSHARE = "/usr/bin/unshare"
+ANYBODY = "Trusted: /vm/NAME in the path, which lets any caller be any virtual machine."
 Found = Mapping[str, tuple[str, str, str]]
 
 
@@ -175,6 +176,33 @@ def test_token_that_others_can_read_fails(folder: Path) -> None:
         "Others on this machine can read admin.token, which lets them do everything.",
         "try: chmod 600 admin.token",
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict", "sentence"),
+    [
+        ({}, Verdict.OK, "Trusted: source addresses."),
+        (
+            {"trusted_proxies": ["10.0.0.1"], "proxy_secret": "x", "default_vm": "a"},
+            Verdict.OK,
+            "Trusted: source addresses; headers signed by 10.0.0.1; other local callers, as a.",
+        ),
+        (
+            {"trust_path": True, "metadata": ["127.0.0.1:1", "unix:x", "localhost:1"]},
+            Verdict.OK,
+            ANYBODY,
+        ),
+        ({"trust_path": True, "metadata": ["127.0.0.1:1", "192.0.2.1:80"]}, Verdict.WARN, ANYBODY),
+        ({"trust_path": True, "metadata": ["example.org:80"]}, Verdict.WARN, ANYBODY),
+    ],
+)
+def test_it_says_what_is_trusted(
+    values: dict[str, object], verdict: Verdict, sentence: str
+) -> None:
+    findings = examine_machine(make_settings(values))
+    (found,) = (each for each in findings if each.check == "callers")
+
+    assert (found.verdict, found.sentence) == (verdict, sentence)
 
 
 def test_network_disk_fails(folder: Path) -> None:

@@ -118,6 +118,10 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"user_initiated_limit": 0}, "The setting user_initiated_limit is wrong: "),
         ({"trusted_proxies": ["x"]}, "The setting trusted_proxies is wrong: 'x' is neither"),
         ({"trusted_proxies": ["10.0.0.0/8"]}, "The setting trusted_proxies needs proxy_secret."),
+        (
+            {"trusted_proxies": ["10.0.0.1"], "proxy_secret": "x", "trust_path": True},
+            "The setting trust_path cannot be used with trusted_proxies.",
+        ),
         ({"proxy_secret": ""}, "The setting proxy_secret is wrong: it is empty."),
         ({"executor": "magic"}, "The setting executor is wrong: "),
         (

@@ -287,7 +287,7 @@ class Server:
             "--fleet": str(self.fleet),
         }
         given = [word for name in where if name not in self.flags for word in (name, where[name])]
-        return [*self.prefix, str(FOREWARN), "serve", *given, *self.flags]
+        return [*self.prefix, str(FOREWARN), "serve", "--trust-path", *given, *self.flags]
 
     def _is_ready(self) -> bool:
         assert self.process is not None

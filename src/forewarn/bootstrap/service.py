@@ -121,6 +121,7 @@ class Service:
         identity = Identity(
             self.board,
             default_vm=self.settings.default_vm,
+            trust_path=self.settings.trust_path,
             trusted_proxies=self.settings.trusted_proxies,
             proxy_secret=self.settings.proxy_secret or "",
         )

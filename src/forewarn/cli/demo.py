@@ -128,6 +128,7 @@ def _settings_for(folder: Path, speed: float) -> Settings:
             "fleet": folder / _FLEET,
             "speed": speed,
             "executor": ExecutorKind.SIMULATED,
+            "trust_path": True,
             "log_level": LogLevel.WARNING,
         }
     )
@@ -165,7 +166,7 @@ def _serve_flags(folder: Path, speed: float) -> list[str]:
         "--executor": ExecutorKind.SIMULATED,
         "--speed": f"{speed:g}",
     }
-    return [word for flag in flags.items() for word in flag]
+    return [*(word for flag in flags.items() for word in flag), "--trust-path"]
 
 
 def _command() -> str:

@@ -76,6 +76,7 @@ def netns(
                 "database": f"sqlite:///{folder / 'forewarn.db'}",
                 "fleet": fleet or _declare_alone(vm, folder),
                 "default_vm": vm,
+                "trust_path": True,
                 "clock": clock,
                 "speed": speed,
                 "executor": ExecutorKind.SIMULATED,

@@ -110,7 +110,7 @@ class MetadataApp:
             return None
         if not _NOT_PLAIN.isdisjoint(headers):
             return None
-        vm = self._board.vm_at(client[0])
+        vm = self._identity.vm_at(client[0])
         if vm is None or vm.name in self._faults:
             return None
         page = self._board.page(vm, version)

@@ -1,12 +1,14 @@
-"""Who is calling: decided by where the connection comes from, never by what the caller claims.
+"""Who is calling.
 
-In this order: on local connections the path prefix `/vm/NAME/`; the source address; the header that
-a trusted proxy has signed; on local connections the default virtual machine.
+A trusted proxy speaks for the virtual machine whose id it has signed, and for nobody else. For any
+other caller, in this order: the path prefix `/vm/NAME/` where it is trusted; the source address; on
+local connections the default virtual machine. Without the prefix nothing a caller claims matters.
 """
 
 import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
 from typing import Final
@@ -19,6 +21,11 @@ from forewarn.metadata.board import Board
 from forewarn.protocol.errors import Refusal
 
 _PREFIX: Final = "/vm/"
+_FORWARDED_FOR: Final = b"x-forwarded-for"
+_FORWARDING: Final = frozenset(
+    {_FORWARDED_FOR, b"x-forwarded-host", b"x-real-ip", b"forwarded", b"via"}
+)
+"""What proxies add to a request; whoever sent it to them may have chosen its path."""
 _REMEMBERED_STRANGERS: Final = 10_000
 
 _log = structlog.get_logger(__name__)
@@ -49,31 +56,35 @@ class Identity:
         board: Board,
         *,
         default_vm: str | None = None,
+        trust_path: bool = False,
         trusted_proxies: Iterable[str] = (),
         proxy_secret: str = "",
     ) -> None:
         self._board = board
         self._default_vm = default_vm
-        self._trusted = tuple(ip_network(proxy, strict=False) for proxy in trusted_proxies)
+        self._trust_path = trust_path
+        self._proxies = tuple(ip_network(proxy, strict=False) for proxy in trusted_proxies)
+        self._is_proxy = lru_cache(maxsize=1024)(self._look_for_proxy)
         self._secret = proxy_secret.encode()
         self._strangers: set[str] = set()
 
     def identify(self, scope: HttpScope, headers: Mapping[bytes, bytes]) -> Caller:
         """Return who sent *scope*, or refuse what came by a way it may not come."""
-        peer = find_peer(scope)
-        signed_vm_id = self._signed_vm_id(peer, headers)
-        if b"x-forwarded-for" in headers and signed_vm_id is None:
+        peer, path = find_peer(scope), scope["path"]
+        if self._is_proxy(peer.address):
+            return Caller(vm=self._behind_proxy(headers), path=path, address=peer.address)
+        if _FORWARDED_FOR in headers:
             raise RefusedError(Refusal.FORWARDED)
-        path = scope["path"]
-        if peer.is_local and path[: len(_PREFIX)].lower() == _PREFIX:
-            name, _, rest = path[len(_PREFIX) :].partition("/")
-            return Caller(vm=self._board.vm_named(name), path=f"/{rest}", address=peer.address)
+        if path[: len(_PREFIX)].lower() == _PREFIX:
+            return self._named_by(path, peer, headers)
         vm = self._board.vm_at(peer.address)
-        if vm is None and signed_vm_id is not None:
-            vm = self._board.vm_with_id(signed_vm_id)
-        elif vm is None and peer.is_local and self._default_vm is not None:
+        if vm is None and peer.is_local and self._default_vm is not None:
             vm = self._board.vm_named(self._default_vm)
         return Caller(vm=vm, path=path, address=peer.address)
+
+    def vm_at(self, address: str) -> VirtualMachine | None:
+        """Return who has *address*; nobody, if it is that of a proxy."""
+        return None if self._is_proxy(address) else self._board.vm_at(address)
 
     def note_stranger(self, address: str) -> None:
         """Log an address that belongs to nobody, once, as long as there are not too many."""
@@ -84,21 +95,31 @@ class Identity:
         if len(self._strangers) == _REMEMBERED_STRANGERS:
             _log.warning("metadata_callers_no_longer_logged", addresses=_REMEMBERED_STRANGERS)
 
-    def _signed_vm_id(self, peer: Peer, headers: Mapping[bytes, bytes]) -> str | None:
+    def _named_by(self, path: str, peer: Peer, headers: Mapping[bytes, bytes]) -> Caller:
+        if not self._trust_path:
+            raise RefusedError(Refusal.PATH_UNTRUSTED)
+        if not _FORWARDING.isdisjoint(headers):
+            raise RefusedError(Refusal.PATH_FORWARDED)
+        name, _, rest = path[len(_PREFIX) :].partition("/")
+        return Caller(vm=self._board.vm_named(name), path=f"/{rest}", address=peer.address)
+
+    def _behind_proxy(self, headers: Mapping[bytes, bytes]) -> VirtualMachine | None:
         vm_id = headers.get(b"x-instance-id")
-        if vm_id is None or not self._is_trusted(peer):
+        if vm_id is None and _FORWARDED_FOR in headers:
+            raise RefusedError(Refusal.FORWARDED)
+        if vm_id is None:
             return None
         given = headers.get(b"x-instance-id-signature", b"").strip().lower()
         right = hmac.new(self._secret, vm_id, sha256).hexdigest().encode("ascii")
         if not self._secret or not hmac.compare_digest(given, right):
             raise RefusedError(Refusal.SIGNATURE_INVALID)
-        return vm_id.decode("latin-1")
+        return self._board.vm_with_id(vm_id.decode("latin-1"))
 
-    def _is_trusted(self, peer: Peer) -> bool:
-        if not self._trusted or not peer.address:
+    def _look_for_proxy(self, address: str) -> bool:
+        if not self._proxies or not address:
             return False
-        address = ip_address(peer.address)
-        return any(address in network for network in self._trusted)
+        parsed = ip_address(normalise_address(address))
+        return any(parsed in network for network in self._proxies)
 
 
 def find_peer(scope: HttpScope) -> Peer:

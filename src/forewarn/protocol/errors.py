@@ -35,6 +35,8 @@ class Refusal(Enum):
 
     METADATA_HEADER_MISSING = "metadata header missing"
     FORWARDED = "request was forwarded"
+    PATH_FORWARDED = "/vm/NAME in the path of a forwarded request"
+    PATH_UNTRUSTED = "/vm/NAME in the path where it is not trusted"
     API_VERSION_MISSING = "api-version missing, malformed or given twice"
     API_VERSION_LATEST = "api-version latest"
     API_VERSION_UNKNOWN = "api-version unknown"
@@ -78,6 +80,12 @@ ERROR_ANSWERS: Final[Mapping[Refusal, ErrorAnswer]] = {
     ),
     Refusal.FORWARDED: ErrorAnswer(
         400, error_body("Bad request. X-Forwarded-For header is not allowed")
+    ),
+    Refusal.PATH_FORWARDED: ErrorAnswer(
+        400, error_body("Bad request. A forwarded request cannot name its virtual machine")
+    ),
+    Refusal.PATH_UNTRUSTED: ErrorAnswer(
+        404, error_body("Not found. The path prefix /vm/NAME needs forewarn serve --trust-path")
     ),
     Refusal.API_VERSION_MISSING: ErrorAnswer(400, _newest_versions()),
     Refusal.API_VERSION_LATEST: ErrorAnswer(

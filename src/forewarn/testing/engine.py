@@ -118,7 +118,12 @@ def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -
         folder = closing.enter_context(TemporaryDirectory(prefix="forewarn-"))
         url = f"sqlite:///{Path(folder) / 'forewarn.db'}"
         # What a test prints is its own.
-        ours = {"database": url, "clock": ClockKind.VIRTUAL, "log_level": LogLevel.ERROR}
+        ours = {
+            "database": url,
+            "clock": ClockKind.VIRTUAL,
+            "log_level": LogLevel.ERROR,
+            "trust_path": True,
+        }
         chosen = make_settings({**ours, **settings})
         store = open_sqlite(chosen.database_path, is_durable=False)
         closing.callback(store.close)

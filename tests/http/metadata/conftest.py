@@ -131,6 +131,7 @@ class Service:
         *,
         unix_path: Path | None = None,
         default_vm: str | None = None,
+        trust_path: bool = True,
         trusted_proxies: tuple[str, ...] = (),
         preview_wire: PreviewWire = PreviewWire.DOCUMENTED,
         limits: Limits | None = None,
@@ -151,6 +152,7 @@ class Service:
         identity = Identity(
             self.board,
             default_vm=default_vm,
+            trust_path=trust_path,
             trusted_proxies=trusted_proxies,
             proxy_secret=SECRET,
         )

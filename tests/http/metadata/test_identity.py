@@ -77,6 +77,45 @@ def test_trusted_proxy_speaks_for_others_if_it_signs(trusted: str) -> None:
         assert ask(SOLO | forwarded, source="127.0.0.10") == (400, "")
 
 
+@pytest.mark.parametrize("trust_path", [False, True])
+@pytest.mark.parametrize("proxy", [STRANGER, "127.0.0.10"])
+def test_signed_identity_outranks_path_and_address(proxy: str, *, trust_path: bool) -> None:
+    with running(trusted_proxies=(proxy,), trust_path=trust_path, default_vm="here") as service:
+        event = service.create(resources=("web-0",))
+
+        def ask(target: str, headers: dict[str, str]) -> tuple[int, str]:
+            reply = service.request(target, headers=headers, source=proxy)
+            return reply.status, reply.json.get("name", "")
+
+        assert ask(WHOAMI, SOLO) == (200, "solo")
+        assert ask(f"/vm/web-0{WHOAMI}", SOLO)[0] == 404
+        assert ask(f"/vm/web-0{WHOAMI}", {})[0] == 404
+        assert ask(WHOAMI, {})[0] == ask(POLL, {})[0] == 404
+        assert service.approve(event, target=f"/vm/web-0{POLL}", source=proxy).status == 404
+        assert service.approvers(event) == ()
+        assert service.polls == []
+
+
+def test_path_says_nothing_where_it_is_not_trusted() -> None:
+    with running(trust_path=False, default_vm="here") as service:
+        for source in ("127.0.0.10", STRANGER, "::1"):
+            reply = service.request(f"/vm/solo{WHOAMI}", source=source)
+
+            assert (reply.status, reply.body) == (404, ERROR_ANSWERS[Refusal.PATH_UNTRUSTED].body)
+
+
+@pytest.mark.parametrize("name", ["Forwarded", "Via", "X-Real-IP", "X-Forwarded-Host"])
+def test_forwarded_request_cannot_say_in_its_path_who_it_is(
+    quiet_service: Service, name: str
+) -> None:
+    headers = {name: "10.0.0.5"}
+
+    reply = quiet_service.request(f"/vm/solo{WHOAMI}", headers=headers)
+
+    assert (reply.status, reply.body) == (400, ERROR_ANSWERS[Refusal.PATH_FORWARDED].body)
+    assert quiet_service.request(WHOAMI, headers=headers).json["name"] == "web-0"
+
+
 def test_signature_of_somebody_we_do_not_trust_means_nothing(quiet_service: Service) -> None:
     assert quiet_service.request(WHOAMI, headers=SOLO, source=STRANGER).status == 404
     assert quiet_service.request(WHOAMI, headers=SOLO).json["name"] == "web-0"
@@ -132,14 +171,21 @@ def test_local_is_who_connects_from_this_machine(
     assert find_peer(scope_of("/", client, server)).is_local is is_local
 
 
-def test_remote_caller_can_use_neither_prefix_nor_default() -> None:
+def test_remote_caller_is_never_the_default_machine() -> None:
     identity = Identity(
         board_with(VirtualMachine(name=VmName("a"), scope_id=SCOPE)), default_vm="a"
     )
 
-    for path in ("/vm/a/metadata/scheduledevents", "/metadata/scheduledevents"):
-        caller = identity.identify(scope_of(path, ("10.0.0.5", 5), ("10.0.0.1", 80)), {})
-        assert (caller.vm, caller.path) == (None, path)
+    assert identity.identify(scope_of("/metadata", *REMOTE), {}).vm is None
+
+
+def test_trusted_path_names_remote_callers_too() -> None:
+    vm = VirtualMachine(name=VmName("a"), scope_id=SCOPE)
+    identity = Identity(board_with(vm), trust_path=True)
+
+    caller = identity.identify(scope_of("/vm/a/metadata", *REMOTE), {})
+
+    assert (caller.vm, caller.path) == (vm, "/metadata")
 
 
 @pytest.mark.parametrize("spelling", ["fd00::a", "fd00:0:0::a", "FD00::A", "fd00::a%eth0"])
@@ -164,6 +210,7 @@ def test_log_of_strangers_is_bounded(capsys: pytest.CaptureFixture[str]) -> None
 
 
 SCOPE = ScopeId("virtual-machine/a")
+REMOTE = (("10.0.0.5", 5), ("10.0.0.1", 80))
 
 
 def board_with(vm: VirtualMachine) -> Board:

@@ -37,6 +37,7 @@ def examine_machine(settings: Settings, *, mounts: Path = MOUNTS) -> Iterator[Fi
     for address in settings.metadata:
         yield from _metadata_address(address)
         yield _listener("metadata port", address, is_ours=_is_metadata)
+    yield _callers(settings)
     yield _listener("control port", settings.control, is_ours=_control_asker(settings))
 
 
@@ -135,6 +136,34 @@ def _metadata_address(address: str) -> Iterator[Finding]:
         yield wrong(check, f"{where.host} is on no interface of this machine.", hint)
     else:
         yield fine(check, f"{where.host} is on an interface of this machine.")
+
+
+def _callers(settings: Settings) -> Finding:
+    """Say by what the metadata endpoint tells virtual machines apart."""
+    check = "callers"
+    if settings.trust_path:
+        sentence = "Trusted: /vm/NAME in the path, which lets any caller be any virtual machine."
+        if all(map(_is_on_this_machine, settings.metadata)):
+            return fine(check, sentence)
+        return doubtful(check, sentence, "remove trust_path, unless every caller is yours")
+    trusted = ["source addresses"]
+    if settings.trusted_proxies:
+        trusted.append(f"headers signed by {', '.join(settings.trusted_proxies)}")
+    if settings.default_vm is not None:
+        trusted.append(f"other local callers, as {settings.default_vm}")
+    return fine(check, f"Trusted: {'; '.join(trusted)}.")
+
+
+def _is_on_this_machine(address: str) -> bool:
+    where = parse_address(address)
+    return isinstance(where, UnixAddress) or _is_loopback(where.host)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _listener(check: str, address: str, *, is_ours: Callable[[TcpAddress], bool]) -> Finding:
