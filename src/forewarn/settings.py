@@ -29,6 +29,7 @@ from forewarn.operations.addresses import UnixAddress, parse_address
 from forewarn.operations.context import DOCUMENT_RETENTION
 from forewarn.operations.durations import DurationError, format_duration, parse_duration
 from forewarn.operations.invalid_values import say_invalid
+from forewarn.private_files import is_trusted
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import PreviewWire
 
@@ -357,7 +358,7 @@ def _sources(
 def read_settings_file(config: Path | None) -> dict[str, Any]:
     """Return what forewarn.toml says, or *config*; refuse what is not TOML."""
     path = config or CONFIG_FILE
-    if config is None and not path.exists():
+    if config is None and (not path.exists() or has_foreign_settings_file()):
         return {}
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -365,6 +366,11 @@ def read_settings_file(config: Path | None) -> dict[str, Any]:
         raise SettingsError(f"{path} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not TOML: {error}.") from error
+
+
+def has_foreign_settings_file() -> bool:
+    """Tell whether there is a forewarn.toml here that another user has put there."""
+    return CONFIG_FILE.exists() and not is_trusted(CONFIG_FILE)
 
 
 def _settings_error(error: ErrorDetails) -> SettingsError:

@@ -31,7 +31,7 @@ from forewarn.storage.sqlite import open_sqlite
 
 TIMEOUT = 10
 MORNING = datetime(2026, 1, 5, 8, tzinfo=UTC)
-TOKEN = "open-sesame"  # noqa: S105
+TOKEN = "open-sesame-for-tests"  # noqa: S105
 FLEET = """
 [[availability_set]]
 name = "web"

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.cli.settings import CliSettings
+from forewarn.private_files import write_secret
 from forewarn.settings import Settings
 
 Show = Callable[..., dict[str, dict[str, Any]]]
@@ -72,12 +73,12 @@ def test_address_of_commands_follows_from_that_of_the_server(folder: Path) -> No
 @pytest.mark.parametrize("output", ["table", "json", "yaml"])
 def test_secrets_are_masked(folder: Path, output: str) -> None:
     (folder / "forewarn.toml").write_text('proxy_secret = "hush"\n')
-    (folder / "admin.token").write_text("open-sesame\n")
+    write_secret(folder / "admin.token", "open-sesame-for-tests")
 
     printed = run("--effective", "-o", output)
 
     assert "hush" not in printed
-    assert "open-sesame" not in printed
+    assert "open-sesame-for-tests" not in printed
     assert printed.count("********") == 2
     assert "admin.token" in printed
 

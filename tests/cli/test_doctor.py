@@ -166,7 +166,7 @@ def test_database_that_others_can_read_is_doubtful(database: Path) -> None:
 
 
 def test_token_that_others_can_read_fails(folder: Path) -> None:
-    (folder / "admin.token").write_text("open-sesame")
+    (folder / "admin.token").write_text("open-sesame-for-tests")
     (folder / "admin.token").chmod(0o644)
 
     _, found = examine()

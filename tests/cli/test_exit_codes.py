@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from forewarn.private_files import write_secret
+
 Run = Callable[..., Result]
 FOREWARN = Path(sys.executable).with_name("forewarn")
 NOBODY = "00000000-0000-4000-8000-00000000dead"
@@ -192,9 +194,9 @@ def test_token_is_found_beside_the_database_or_in_the_state_directory(
     elsewhere = tmp_path / "state"
     elsewhere.mkdir()
     without = run("vm", "list", FOREWARN_TOKEN=None)
-    (elsewhere / "admin.token").write_text("open-sesame\n")
+    write_secret(elsewhere / "admin.token", "open-sesame-for-tests")
     in_state_dir = run("vm", "list", FOREWARN_TOKEN=None, FOREWARN_STATE_DIR=str(elsewhere))
-    (tmp_path / "admin.token").write_text("open-sesame\n")
+    write_secret(tmp_path / "admin.token", "open-sesame-for-tests")
     beside = run("vm", "list", FOREWARN_TOKEN=None)
 
     assert (without.exit_code, in_state_dir.exit_code, beside.exit_code) == (1, 0, 0)
@@ -254,7 +256,7 @@ def test_command_in_a_pipe_is_plain_and_without_traceback(
     environment = {
         "PATH": os.defpath,
         "FOREWARN_SERVER": server,
-        "FOREWARN_TOKEN": "open-sesame",
+        "FOREWARN_TOKEN": "open-sesame-for-tests",
     }
 
     listed, refused = (

@@ -16,6 +16,7 @@ from forewarn.settings import (
     make_settings,
 )
 
+SECRET = "a secret of more than twenty letters"  # noqa: S105  # noqa: S105
 Write = Callable[[str], Path]
 
 
@@ -190,7 +191,7 @@ def test_commands_take_server_and_token_from_the_environment(
 
     settings = CliSettings()
 
-    assert (settings.server, settings.find_token()) == ("http://h:1", "t")
+    assert (settings.server, settings.find_token("http://h:1")) == ("http://h:1", "t")
     assert "'t'" not in repr(settings)
 
 
@@ -198,14 +199,15 @@ def test_commands_find_the_server_by_the_settings_beside_them(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "admin.token").write_text("secret\n")
+    (tmp_path / "data" / "admin.token").touch(mode=0o600)
+    (tmp_path / "data" / "admin.token").write_text(SECRET)
     (tmp_path / "forewarn.toml").write_text(
         'database = "sqlite:///data/f.db"\ncontrol = "127.0.0.1:9"\n'
     )
 
     found = load_cli_settings()
 
-    assert (found.server, found.find_token()) == ("http://127.0.0.1:9", "secret")
+    assert (found.server, found.find_token(found.server)) == ("http://127.0.0.1:9", SECRET)
 
 
 @pytest.mark.parametrize(

@@ -29,3 +29,30 @@ def test_lost_admin_token_is_renewed_and_the_old_one_is_refused(start_server: Se
     assert "admin_token_renewed" in server.said()
     server.restart()
     assert (answer(server, new), answer(server, old)) == (200, 401)
+
+
+def test_server_does_not_start_with_a_token_that_others_can_read(make_server: ServerMaker) -> None:
+    server = make_server()
+    path = server.database.parent / "admin.token"
+    path.write_text("fw_written-by-somebody-else\n", encoding="ascii")
+    path.chmod(0o644)
+
+    refused = server.run_to_the_end()
+
+    assert refused.returncode == 1
+    assert f"Other users can access {path}; run: chmod 600 {path}" in refused.stderr
+    assert not server.database.exists()
+
+
+def test_running_server_does_not_take_a_token_that_others_can_read(
+    start_server: ServerMaker,
+) -> None:
+    server = start_server()
+    old, path = server.token(), server.database.parent / "admin.token"
+
+    path.chmod(0o644)
+    path.write_text("fw_written-by-somebody-else\n", encoding="ascii")
+
+    assert answer(server, "fw_written-by-somebody-else") == 401
+    assert answer(server, old) == 200
+    assert "admin_token_refused" in server.said()

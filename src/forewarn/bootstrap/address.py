@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from forewarn.operations.addresses import TcpAddress, parse_address
+from forewarn.private_files import create_private, draft_of
 from forewarn.settings import CONTROL_URL_FILE, Settings
 from forewarn.storage.lock import lock_file
 
@@ -22,15 +23,15 @@ def leave_address(settings: Settings, listener: socket.socket) -> Iterator[None]
     A file that nobody has locked was left by a server that was killed.
     """
     path = settings.state_directory / CONTROL_URL_FILE
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft = draft_of(path)
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        left = create_private(draft)
     except OSError as error:
         # Commands can be told where the server is; that is no reason not to serve.
         log.warning("control_url_not_left", path=str(path), error=error.strerror)
         yield
         return
-    with os.fdopen(descriptor, "wb") as file:
+    with left as file:
         if os.name == "posix":
             lock_file(file)
         file.write(f"{_url(settings, listener)}\n".encode())

@@ -4,7 +4,7 @@ import os
 import socket
 import uuid
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -36,6 +36,7 @@ from forewarn.operations.safeguards import ApplyOptions
 from forewarn.operations.toml_lines import place
 from forewarn.ports.clock import Clock
 from forewarn.ports.store import Store, StoreError, Transaction
+from forewarn.private_files import UnsafeFileError, read_secret, write_secret
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, event_id
@@ -45,7 +46,6 @@ from forewarn.settings import (
     ExecutorKind,
     Settings,
 )
-from forewarn.storage.ownership import give_to_owner_of
 
 log = structlog.get_logger()
 
@@ -246,10 +246,12 @@ def _admin_token(directory: Path) -> str:
     path = directory / ADMIN_TOKEN_FILE
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or not path.read_bytes().strip():
-            _write_privately(path, f"{new_secret()}\n")
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, ValueError) as error:
+        if not path.exists() or not path.stat().st_size:
+            write_secret(path, new_secret())
+        return read_secret(path)
+    except UnsafeFileError as error:
+        raise StartError(f"The admin token is not safe: {error}") from error
+    except OSError as error:
         raise StartError(f"The admin token {path} cannot be kept: {error}.") from error
 
 
@@ -257,7 +259,7 @@ def renew_admin_token(directory: Path) -> Path:
     """Put a new admin token into the state *directory*; a running server takes it from there."""
     path = directory / ADMIN_TOKEN_FILE
     try:
-        _write_privately(path, f"{new_secret()}\n")
+        write_secret(path, new_secret())
     except OSError as error:
         raise StartError(f"The admin token {path} cannot be written: {error.strerror}.") from error
     return path
@@ -272,36 +274,29 @@ class AdminToken:
         self._seen = self._look()
 
     def __call__(self) -> str:
-        """Return the secret; the last one that is known, if its file is gone."""
+        """Return the secret; the last one that is known, if its file is gone or not safe."""
         seen = self._look()
         if seen is not None and seen != self._seen:
             self._seen = seen
-            with suppress(OSError, ValueError):
-                self._secret = self._path.read_text(encoding="ascii").strip() or self._secret
-                log.warning("admin_token_renewed", path=str(self._path))
+            self._read()
         return self._secret
 
-    def _look(self) -> tuple[int, int] | None:
+    def _read(self) -> None:
+        try:
+            secret = read_secret(self._path)
+        except (UnsafeFileError, OSError) as error:
+            log.warning("admin_token_refused", problem=str(error))
+            return
+        if secret != self._secret:
+            self._secret = secret
+            log.warning("admin_token_renewed", path=str(self._path))
+
+    def _look(self) -> tuple[int, int, int] | None:
         try:
             found = self._path.stat()
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns
-
-
-def _write_privately(path: Path, text: str) -> None:
-    # A file that is there is complete, whenever we die.
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        give_to_owner_of(path.parent, draft)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _listen(address: str) -> socket.socket:

@@ -79,7 +79,7 @@ def _of_server(flags: dict[str, object], config: Path | None) -> Iterator[Settin
 
 def _of_commands() -> Iterator[SettingView]:
     settings = load_cli_settings()
-    settings = settings.model_copy(update={"token": settings.find_token()})
+    settings = settings.model_copy(update={"token": settings.find_token(settings.server)})
     for name, (origin, known_as) in find_cli_origins().items():
         file = settings.token_file if name == "token" else CONFIG_FILE
         if name == "server" and find_control_url(settings.control_url_file):

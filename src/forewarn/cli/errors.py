@@ -10,7 +10,7 @@ import typer
 
 from forewarn.cli.output import print_line
 from forewarn.protocol.errors import ForewarnError
-from forewarn.settings import SettingsError
+from forewarn.settings import CONFIG_FILE, SettingsError, has_foreign_settings_file
 
 
 class ExitCode(IntEnum):
@@ -131,6 +131,9 @@ def reported_errors(command: str = "serve") -> Generator[None]:
 
     The help of *command* says what can be set.
     """
+    if has_foreign_settings_file():
+        problem = f"{CONFIG_FILE} in this directory belongs to another user and is ignored."
+        _report(problem, "if you trust it, make a copy of your own")
     try:
         yield
     except CommandError as error:

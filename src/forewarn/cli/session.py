@@ -19,8 +19,8 @@ import httpx2
 import typer
 
 from forewarn.cli.errors import EXIT_CODES, CommandError, ExitCode, hint_for, reported_errors
-from forewarn.cli.output import Output, OutputOption, Row, print_answer, told_from
-from forewarn.cli.settings import load_cli_settings
+from forewarn.cli.output import Output, OutputOption, Row, print_answer, print_line, told_from
+from forewarn.cli.settings import is_loopback, load_cli_settings, url_of
 
 P = ParamSpec("P")
 
@@ -332,18 +332,36 @@ class Session:
         )
 
 
-def open_session(options: Mapping[str, Any], *, patience: float = _PATIENCE) -> Session:
+def open_session(
+    options: Mapping[str, Any],
+    *,
+    patience: float = _PATIENCE,
+    warn: Callable[[str], None] = lambda _: None,
+) -> Session:
     """Return the session that *options* ask for, and the environment where they do not."""
     settings = load_cli_settings()
-    server: str = options.get("server") or settings.server
+    server = url_of(options.get("server") or settings.server)
+    token = options.get("token") or settings.find_token(server, warn)
+    if token is not None and not settings.insecure_control:
+        _refuse_clear_text(server)
     return Session(
-        server=(server if "://" in server else f"http://{server}").rstrip("/"),
-        token=options.get("token") or settings.find_token(),
+        server=server,
+        token=token,
         output=options.get("output", Output.TABLE),
         ca_file=options.get("ca_file") or settings.ca_file,
         utc=options.get("utc", False),
         patience=patience,
     )
+
+
+def _refuse_clear_text(server: str) -> None:
+    """Refuse to send a token where others could read it on the way."""
+    if server.lower().startswith("http:") and not is_loopback(server):
+        raise CommandError(
+            f"{server} would receive the token over plain HTTP, which others can read.",
+            code=ExitCode.USAGE,
+            hint="try: https://, or set FOREWARN_INSECURE_CONTROL=true if the network encrypts",
+        )
 
 
 def command(
@@ -360,7 +378,7 @@ def command(
         def run(*_: Any, **given: Any) -> None:
             options = {option.name: given.pop(option.name) for option in _OPTIONS}
             with reported_errors():
-                verb(open_session(options), **given)
+                verb(open_session(options, warn=_warn), **given)
 
         own = list(inspect.signature(function).parameters.values())[1:]
         keywords = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own]
@@ -369,6 +387,10 @@ def command(
         return function
 
     return register
+
+
+def _warn(problem: str) -> None:
+    print_line(f"forewarn: {problem}", err=True)
 
 
 def noun(name: str, help_text: str) -> typer.Typer:

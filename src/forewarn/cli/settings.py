@@ -1,12 +1,16 @@
 """What commands that talk to a server take from the environment and from a server beside them."""
 
 import sys
+from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
+from forewarn.private_files import UnsafeFileError, is_trusted, read_secret
 from forewarn.settings import (
     ADMIN_TOKEN_FILE,
     CONTROL_ADDRESS,
@@ -43,6 +47,7 @@ class CliSettings(BaseSettings):
     token: str | None = Field(default=None, repr=False)
     state_dir: Path = Path()
     ca_file: Path | None = None
+    insecure_control: bool = False
 
     @property
     def token_file(self) -> Path:
@@ -54,15 +59,37 @@ class CliSettings(BaseSettings):
         """Where a running server on this machine leaves its address."""
         return self.state_dir / CONTROL_URL_FILE
 
-    def find_token(self) -> str | None:
-        """Return the token: the one given, else the one a server on this machine has left."""
+    def find_token(self, server: str, warn: Callable[[str], None] = lambda _: None) -> str | None:
+        """Return the token for *server*: the one given, else the one a server here has left.
+
+        That one is for the server that made it, and for loopback.
+        """
         if self.token is not None:
             return self.token
-        try:
-            text = self.token_file.read_text(encoding="ascii")
-        except (OSError, ValueError):
+        server = url_of(server)
+        if not (is_loopback(server) or server == find_control_url(self.control_url_file)):
             return None
-        return text.strip() or None
+        try:
+            return read_secret(self.token_file)
+        except UnsafeFileError as error:
+            warn(str(error))
+        except OSError:
+            pass
+        return None
+
+
+def url_of(server: str) -> str:
+    """Return the URL of *server*, which may be just HOST:PORT."""
+    return (server if "://" in server else f"http://{server}").rstrip("/")
+
+
+def is_loopback(server: str) -> bool:
+    """Tell whether requests to the URL *server* stay on this machine."""
+    try:
+        host = urlsplit(server).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def load_cli_settings() -> CliSettings:
@@ -76,6 +103,8 @@ def load_cli_settings() -> CliSettings:
         found["state_dir"] = Path(served["state_dir"])
     elif "database" in served:
         found["state_dir"] = Path(str(served["database"]).removeprefix(SQLITE)).parent
+    if "insecure_control" in served:
+        found["insecure_control"] = served["insecure_control"]
     settings = CliSettings(**found)
     if left := find_control_url(settings.control_url_file):
         found["server"] = left
@@ -84,7 +113,11 @@ def load_cli_settings() -> CliSettings:
 
 def find_control_url(path: Path) -> str | None:
     """Return the address that a running server has left at *path*; None if it runs no more."""
+    # In a directory that nobody has named, anybody may have left it.
+    directory = None if path.parent == Path() else path.parent
     try:
+        if not is_trusted(path, directory=directory):
+            return None
         with path.open("rb") as file:
             url = file.read().decode("ascii").strip()
             return url if url and _is_locked(file) else None
@@ -95,7 +128,7 @@ def find_control_url(path: Path) -> str | None:
 def find_cli_origins() -> dict[str, tuple[Origin, str]]:
     """Return where `load_cli_settings` has what only commands need from, and by which name."""
     settings = load_cli_settings()
-    has_token_file = settings.find_token() is not None
+    has_token_file = settings.find_token(settings.server) is not None
     is_left = find_control_url(settings.control_url_file) is not None
     found = {
         "server": (Origin.FILE if is_left else find_origins({})["control"], "control"),

@@ -12,6 +12,7 @@ from typing import Final
 from sqlalchemy.exc import DBAPIError
 
 from forewarn.operations.restoring import BACKUP_TAKEN_AT
+from forewarn.private_files import give_to_owner_of
 from forewarn.storage.connections import Connector
 from forewarn.storage.errors import (
     BackupRefusedError,
@@ -20,7 +21,6 @@ from forewarn.storage.errors import (
     DatabaseUnusableError,
 )
 from forewarn.storage.lock import DatabaseLock
-from forewarn.storage.ownership import give_to_owner_of
 from forewarn.storage.schema import (
     REVISIONS,
     check_file,

@@ -1,0 +1,85 @@
+"""Files that nobody else may write or read: secrets, and what commands follow unasked."""
+
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import IO, Final
+
+from forewarn.protocol.errors import ForewarnError
+
+SHORTEST_SECRET: Final = 20
+_LONGEST_SECRET: Final = 1024
+# Neither is there on Windows.
+_NOT_THROUGH_LINKS: Final[int] = getattr(os, "O_NOFOLLOW", 0)
+_WITHOUT_WAITING: Final[int] = getattr(os, "O_NONBLOCK", 0)
+
+
+class UnsafeFileError(ForewarnError):
+    """A file that another user could have written or read."""
+
+
+def is_trusted(path: Path, *, directory: Path | None = None) -> bool:
+    """Tell whether *path*, link and target, belongs to this user or to root.
+
+    The owner of *directory* is trusted as well where an operator has named it.
+    """
+    if os.name != "posix":
+        return True
+    trusted = {0, os.geteuid()} | ({directory.stat().st_uid} if directory is not None else set())
+    return {path.lstat().st_uid, path.stat().st_uid} <= trusted
+
+
+def read_secret(path: Path) -> str:
+    """Return the secret in *path*; refuse a file that is not private, or no secret."""
+    if not is_trusted(path, directory=path.parent if _is_root() else None):
+        raise UnsafeFileError(f"{path} belongs to another user; remove it.")
+    with os.fdopen(os.open(path, os.O_RDONLY | _WITHOUT_WAITING), "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise UnsafeFileError(f"{path} is not a regular file; remove it.")
+        if os.name == "posix" and mode & 0o077:
+            raise UnsafeFileError(f"Other users can access {path}; run: chmod 600 {path}")
+        content = file.read(_LONGEST_SECRET + 1).strip()
+    if not SHORTEST_SECRET <= len(content) <= _LONGEST_SECRET or not content.isascii():
+        raise UnsafeFileError(
+            f"{path} does not hold a token of {SHORTEST_SECRET} to {_LONGEST_SECRET} ASCII "
+            "characters; remove it, and the server makes a new one."
+        )
+    return content.decode("ascii")
+
+
+def write_secret(path: Path, secret: str) -> None:
+    """Put *secret* into *path*, complete or not at all, for the owner of its directory only."""
+    draft = draft_of(path)
+    try:
+        with create_private(draft) as file:
+            file.write(f"{secret}\n".encode("ascii"))
+            file.flush()
+            os.fsync(file.fileno())
+        give_to_owner_of(path.parent, draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def draft_of(path: Path) -> Path:
+    """Return a name beside *path* that nobody can have guessed."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+
+
+def create_private(path: Path) -> IO[bytes]:
+    """Create *path* for this user only; refuse one that exists, a link as well."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOT_THROUGH_LINKS
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
+def give_to_owner_of(directory: Path, path: Path) -> None:
+    """Let the owner of *directory*, whom the server runs as, own *path*; only root can."""
+    if _is_root():
+        owner = directory.stat()
+        os.chown(path, owner.st_uid, owner.st_gid)
+
+
+def _is_root() -> bool:
+    return os.name == "posix" and os.geteuid() == 0
