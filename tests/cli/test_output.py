@@ -226,6 +226,7 @@ def test_maintenance_is_started_listed_and_followed(run: Run) -> None:
         status:            running
         description:       Host server is undergoing maintenance.
         virtual machines:  2
+        duration:          9s
         started:           2026-01-05 08:00:00Z
         progress:          1 waiting
 
