@@ -4,7 +4,6 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final
 
 import uvicorn
 
@@ -18,12 +17,11 @@ from forewarn.control.app import create_app
 from forewarn.control.auditing import Refusals
 from forewarn.control.authentication import authenticator
 from forewarn.control.feed import Feed
+from forewarn.control.http import configure
 from forewarn.control.services import Services
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.pausing import find_pause
 from forewarn.telemetry.metrics import Sources, exporter
-
-_GRACE_SECONDS: Final = 5
 
 
 class ControlServer(uvicorn.Server):
@@ -104,16 +102,10 @@ def control_server(
         refused=refused,
     )
     app = create_app(services)
-    config = uvicorn.Config(
+    config = configure(
         app,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        # Where a caller comes from is where the connection comes from, whatever its headers claim.
-        proxy_headers=False,
-        ssl_certfile=service.settings.control_certificate,
-        ssl_keyfile=service.settings.control_key,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
+        certificate=service.settings.control_certificate,
+        key=service.settings.control_key,
     )
     return ControlServer(config, listeners, feed=feed, refusals=app.state.refusals)
 

@@ -3,17 +3,12 @@
 uvicorn would write them in lower case, and the head apart from the body.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from forewarn.metadata.asgi import CLOSE, Header, HttpScope, Receive, Send, SentMessage
-
-
-def shared_lines(headers: Iterable[Header]) -> Iterator[bytes]:
-    """Yield the lines of the headers that uvicorn gives to every answer: Date and Server."""
-    return (name.title() + b": " + value + b"\r\n" for name, value in headers)
+from forewarn.connections.guarded import shared_lines
+from forewarn.metadata.asgi import CLOSE, HttpScope, Receive, Send, SentMessage
 
 
 def written_by_us(app: Any, cycle: RequestResponseCycle) -> Any:

@@ -24,6 +24,7 @@ import pytest
 import uvloop
 
 from forewarn.clocks import VirtualClock
+from forewarn.connections.limits import Limits
 from forewarn.domain.event import Draft, Share, schedule
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.policy import Policy
@@ -37,7 +38,7 @@ from forewarn.domain.topology import (
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
-from forewarn.metadata.http import Limits, make_server, open_listener, open_unix_listener
+from forewarn.metadata.http import make_server, open_listener, open_unix_listener
 from forewarn.metadata.identity import Identity
 from forewarn.metadata.verbs import StoreVerbs
 from forewarn.operations.context import Context

@@ -22,7 +22,8 @@ from tests.http.metadata.conftest import (
     wait_until,
 )
 
-from forewarn.metadata.http import Limits, connections_within_open_files, open_unix_listener
+from forewarn.connections.limits import Limits, connections_within_open_files
+from forewarn.metadata.http import open_unix_listener
 
 GET = compose("GET", POLL, {"Metadata": "true"})
 IMPATIENT = Limits(head_seconds=0.3, body_seconds=0.3, write_seconds=0.3, connections=40)
@@ -54,9 +55,9 @@ def test_connection_close_is_answered_with_connection_close(
 ) -> None:
     with quiet_service.connect() as connection:
         connection.sendall(compose("GET", POLL, {"Metadata": "true", "Connection": value}))
-        received = read_all(connection).lower()
+        received = read_all(connection)
 
-    assert received.startswith(b"http/1.1 200 ok\r\n")
+    assert received.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"\r\nConnection: close\r\n" in received
 
 
@@ -159,13 +160,63 @@ def test_client_that_says_no_more_is_still_answered(service: Service) -> None:
         assert received.count(b"HTTP/1.1 200 OK") == request.count(b" HTTP/1.1\r\n")
 
 
+# What Java's HttpClient sends by default.
+UPGRADE = {
+    "Connection": "Upgrade, HTTP2-Settings",
+    "HTTP2-Settings": "AAEAAEAAAAIAAAAAAAMAAAAAAAQBAAAAAAUAAEAAAAYABgAA",
+    "Upgrade": "h2c",
+}
+
+
 def test_upgrade_is_declined_and_the_connection_goes_on(quiet_service: Service) -> None:
-    upgrade = {"Metadata": "true", "Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c"}
     with quiet_service.connect() as connection:
-        connection.sendall(compose("GET", POLL, upgrade) + GET)
+        connection.sendall(compose("GET", POLL, {"Metadata": "true", **UPGRADE}) + GET)
         replies = Replies(connection)
 
         assert [replies.next().status for _ in range(2)] == [200, 200]
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_upgrade_does_not_take_the_body(service: Service, is_chunked: bool) -> None:  # noqa: FBT001
+    identifier = service.create()
+    body = approval(identifier)
+    length = {"Transfer-Encoding": "chunked"} if is_chunked else {"Content-Length": str(len(body))}
+    head = compose("POST", POLL, {"Metadata": "true", **UPGRADE, **length})
+    sent = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if is_chunked else body
+    with service.connect() as connection:
+        replies = Replies(connection)
+        connection.sendall(head)
+        connection.sendall(sent[:10])
+        connection.sendall(sent[10:] + GET)
+
+        assert [replies.next().status for _ in range(2)] == [200, 200]
+    assert service.approvers(identifier) == ("web-0",)
+
+
+def test_body_of_an_upgrade_is_not_taken_for_a_request(service: Service) -> None:
+    hidden = compose("GET", "/nowhere", {"Metadata": "true"})
+    headers = {"Metadata": "true", **UPGRADE, "Content-Length": str(len(hidden))}
+    with service.connect() as connection:
+        replies = Replies(connection)
+        connection.sendall(compose("POST", POLL, headers) + hidden + GET)
+
+        assert [replies.next().status for _ in range(2)] == [400, 200]
+
+
+def test_many_upgrades_at_once_are_all_answered(quiet_service: Service) -> None:
+    upgrade = compose("GET", POLL, {"Metadata": "true", "Connection": "upgrade", "Upgrade": "x"})
+    with quiet_service.connect() as connection:
+        replies = Replies(connection)
+        connection.sendall(upgrade * 1500)
+
+        assert {replies.next().status for _ in range(1500)} == {200}
+
+
+def test_tunnel_is_refused(quiet_service: Service) -> None:
+    with quiet_service.connect() as connection:
+        connection.sendall(b"CONNECT 10.0.0.1:80 HTTP/1.1\r\nHost: x\r\n\r\n" + GET)
+
+        assert read_all(connection).count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize(

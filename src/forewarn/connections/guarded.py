@@ -1,0 +1,219 @@
+"""One connection with deadlines and limits.
+
+Idle connections may stay long, because pollers keep theirs. A request that has begun must arrive
+in time, heads are limited, and what cannot be read is answered once and drained.
+"""
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any, ClassVar, Final, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.protocols.utils import is_ssl
+
+from forewarn.connections.limits import CONNECTIONS_WITHOUT_LIMIT, Limits
+from forewarn.connections.upgrades import NoUpgradeProtocol
+from forewarn.protocol.errors import ForewarnError
+
+FAREWELL_SECONDS: Final = 1.0
+_LINGER_NOT: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
+
+
+def shared_lines(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
+    """Yield the lines of the headers that uvicorn gives to every answer: Date and Server."""
+    return (name.title() + b": " + value + b"\r\n" for name, value in headers)
+
+
+class _Awaited(Enum):
+    """What a connection owes us."""
+
+    HEAD = "the rest of a head"
+    BODY = "the rest of a body"
+    READING = "that it reads what we wrote"
+    FAREWELL = "nothing but its end"
+
+
+class _HeadTooLargeError(ForewarnError):
+    """A head with too many bytes or headers."""
+
+
+class GuardedProtocol(NoUpgradeProtocol):
+    """One connection, with deadlines and limits."""
+
+    limits: ClassVar[Limits] = Limits(connections=CONNECTIONS_WITHOUT_LIMIT)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # uvicorn's business
+        super().__init__(*args, **kwargs)
+        self.access_log = False
+        self._incomplete: _Awaited | None = None
+        self._awaited: _Awaited | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._lost = asyncio.Event()
+        self._has_begun = False
+        self._is_answered = False
+        self._is_refused = False
+        self._is_fresh_head = False
+        self._head_bytes = 0
+        self._unparsed_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast("asyncio.Transport", transport))
+        if len(self.connections) > self.limits.connections:
+            self.transport.abort()
+        else:
+            self._await(_Awaited.HEAD)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._await(None)
+        self._lost.set()
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        self._unset_keepalive_if_required()
+        self._is_fresh_head = False
+        try:
+            self.feed(data)
+        except httptools.HttpParserError as error:
+            self._refuse(431 if isinstance(error.__context__, _HeadTooLargeError) else 400)
+            return
+        if self._incomplete is _Awaited.HEAD and not self._is_fresh_head:
+            self._unparsed_bytes += len(data)
+            if self._unparsed_bytes > self.limits.head_bytes:
+                self._refuse(431)
+                return
+        self._await(self._owed())
+
+    def _stay_for_the_answer(self) -> bool:
+        # Somebody who has nothing more to say, as `nc` does, still wants to be answered. A parked
+        # poll whose client has gone looks the same, so there is an end to it.
+        if self._is_refused or self._incomplete or not self._is_answering():
+            return False
+        if is_ssl(self.transport):  # which cannot be half closed
+            return False
+        self.cycle.keep_alive = False
+        self._await(_Awaited.FAREWELL)
+        return True
+
+    eof_received: Any = _stay_for_the_answer  # uvicorn declares that it never stays
+
+    def shutdown(self) -> None:
+        if self._incomplete is _Awaited.BODY and not self.pipeline:
+            self.transport.close()  # half a request has no answer to wait for
+        else:
+            super().shutdown()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await(_Awaited.READING)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._await(self._owed())
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._await(None)  # each request has its own time
+        self._incomplete = _Awaited.HEAD
+        self._is_fresh_head = True
+        self._head_bytes = self._unparsed_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + 4)
+        if len(self.headers) >= self.limits.headers:
+            raise _HeadTooLargeError
+        super().on_header(name, value)
+
+    def on_head_complete(self) -> None:
+        self._incomplete = _Awaited.BODY
+        self._is_answered = not self._is_answering() and self.answer_at_once()
+        if not self._is_answered:
+            self.scope["extensions"] = {"connection": {"reset": self._reset, "lost": self._lost}}
+            super().on_head_complete()
+            self._has_begun = True
+
+    def on_request_complete(self) -> None:
+        self._incomplete = None
+        if not self._is_answered:
+            super().on_request_complete()
+
+    def answer_at_once(self) -> bool:
+        """Answer a request by its head alone, without an ASGI call; False sends it that way."""
+        return False
+
+    def write_at_once(self, head: bytes, body: bytes) -> None:
+        """Write an answer whose *head* lacks the headers that all share and the blank line."""
+        self.transport.write(b"".join((head, *self._shared_lines(), b"\r\n", body)))
+        self.server_state.total_requests += 1
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def _shared_lines(self) -> Iterator[bytes]:
+        return shared_lines(self.server_state.default_headers)
+
+    def _count(self, more: int) -> None:
+        self._head_bytes += more
+        if self._head_bytes > self.limits.head_bytes:
+            raise _HeadTooLargeError
+
+    def _is_answering(self) -> bool:
+        return self._has_begun and not self.cycle.response_complete
+
+    def _owed(self) -> _Awaited | None:
+        if self.flow.write_paused:
+            return _Awaited.READING
+        if self._incomplete or self._is_answering() or self.timeout_keep_alive_task:
+            return self._incomplete
+        return _Awaited.HEAD  # bytes came, but no request: blank lines, say
+
+    def _await(self, awaited: _Awaited | None) -> None:
+        if awaited is self._awaited:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._awaited = awaited
+        if awaited is not None:
+            seconds = {
+                _Awaited.HEAD: self.limits.head_seconds,
+                _Awaited.BODY: self.limits.body_seconds,
+                _Awaited.READING: self.limits.write_seconds,
+                _Awaited.FAREWELL: FAREWELL_SECONDS,
+            }[awaited]
+            self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _reset(self) -> None:
+        if self.transport.is_closing():
+            return
+        # Closed with nothing to linger for, TCP sends RST; other sockets just close.
+        connection = self.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+        self.transport.abort()
+
+    def _refuse(self, status: int) -> None:
+        self._is_refused = True
+        if self.transport.is_closing():
+            return
+        if self._is_answering() and self._incomplete is not _Awaited.BODY:
+            # The requests before the bad one get their answers, and then it is over.
+            self.cycle.keep_alive = False
+            return
+        ending = b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+        self.transport.write(b"".join((STATUS_LINE[status], *self._shared_lines(), ending)))
+        # Closing now would reset the connection under a client that is still sending.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._await(_Awaited.FAREWELL)

@@ -1,0 +1,31 @@
+"""How long we wait for what, and how much we take."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+CONNECTIONS_WITHOUT_LIMIT: Final = 100_000
+
+
+def connections_within_open_files() -> int:
+    """Return how many connections leave room for the files that everything else opens."""
+    try:
+        import resource  # noqa: PLC0415  not on Windows
+    except ImportError:
+        return CONNECTIONS_WITHOUT_LIMIT
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return CONNECTIONS_WITHOUT_LIMIT
+    return max(limit - max(limit // 10, 64), 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long we wait for what, in seconds, and how much we take."""
+
+    head_seconds: float = 10
+    body_seconds: float = 10
+    write_seconds: float = 30
+    idle_seconds: int = 300
+    head_bytes: int = 32 * 1024
+    headers: int = 100
+    connections: int = field(default_factory=connections_within_open_files)
