@@ -14,7 +14,7 @@ from typer.main import get_command
 from forewarn.cli.app import app
 from forewarn.cli.errors import ExitCode
 from forewarn.control.problems import STATUSES
-from forewarn.domain.event import TRANSITIONS
+from forewarn.domain.event import DESCRIPTIONS, TRANSITIONS
 from forewarn.domain.notice import MINIMUM_NOTICE
 from forewarn.protocol.errors import ERROR_ANSWERS
 from forewarn.protocol.schema import document_schema, openapi
@@ -92,6 +92,11 @@ def _tables() -> Iterator[str]:
         _version_rows(),
     )
     yield from _table("Minimum notice", ("EventType", "notice"), MINIMUM_NOTICE.items())
+    yield from _table(
+        "Default descriptions",
+        ("EventType", "EventSource", "Description"),
+        ((*pair, description) for pair, description in DESCRIPTIONS.items()),
+    )
     yield from _table(
         "The life of an event",
         ("from", "trigger", "to"),

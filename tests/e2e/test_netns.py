@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -61,6 +62,15 @@ def test_command_finds_the_service_at_the_built_in_address(netns: Netns, tmp_pat
     assert json.loads(done.stdout) == {"DocumentIncarnation": 0, "Events": []}, done.stderr
     assert "169.254.169.254 is ready for vm-0" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_host_name_is_that_of_the_machine(netns: Netns) -> None:
+    before = socket.gethostname()
+
+    done = netns("--vm", "web-0", "--", "uname", "--nodename")
+
+    assert done.stdout == "web-0\n", done.stderr
+    assert socket.gethostname() == before
 
 
 def test_command_can_restart_its_own_machine(netns: Netns) -> None:
@@ -214,10 +224,10 @@ def test_ordinary_user_needs_no_root() -> None:
         "import encodings.idna, os, socket\n"
         "from forewarn.emulator.netns import enter_network_namespace\n"
         "before = os.getuid()\n"
-        "enter_network_namespace()\n"
+        "enter_network_namespace('web-0')\n"
         "with socket.create_server(('169.254.169.254', 80)):\n"
         "    socket.create_connection(('169.254.169.254', 80), timeout=10).close()\n"
-        "print(before, os.getuid())\n"
+        "print(before, os.getuid(), socket.gethostname())\n"
     )
 
     done = subprocess.run(
@@ -228,8 +238,9 @@ def test_ordinary_user_needs_no_root() -> None:
         check=False,
     )
 
-    before, after = done.stdout.split() or pytest.fail(done.stderr)
+    before, after, name = done.stdout.split() or pytest.fail(done.stderr)
     assert before == after != "0"
+    assert name == "web-0"
 
 
 @pytest.mark.usefixtures("_user_namespaces_as_root")

@@ -117,6 +117,30 @@ def test_user_operation_says_what_azure_says(
     )
 
 
+@pytest.mark.parametrize(
+    ("event_type", "description"),
+    [
+        (EventType.FREEZE, "Host server is undergoing maintenance."),
+        (EventType.REBOOT, "Host server is undergoing maintenance."),
+        (EventType.REDEPLOY, "Virtual machine has encountered a failure."),
+        (EventType.PREEMPT, ""),
+        (EventType.TERMINATE, ""),
+    ],
+)
+def test_event_says_what_azure_says_unless_it_is_described(
+    fleet: Store, operator: Context, event_type: EventType, description: str
+) -> None:
+    (silent,) = create(fleet, operator, "web-0", event_type=event_type)
+    (described,) = create(fleet, operator, "web-0", event_type=event_type, description="Disk")
+    (blank,) = create(fleet, operator, "web-0", event_type=event_type, description="")
+
+    assert (silent.description, described.description, blank.description) == (
+        description,
+        "Disk",
+        "",
+    )
+
+
 def test_user_operations_are_limited(fleet: Store, operator: Context) -> None:
     two = replace(operator, rules=Rules(user_initiated_limit=2))
     for name in ("web-0", "web-1"):

@@ -47,7 +47,7 @@ def test_scenario_is_read_with_its_defaults() -> None:
                 label="1",
                 event_type=EventType.FREEZE,
                 event_source=EventSource.PLATFORM,
-                description="",
+                description="Host server is undergoing maintenance.",
                 duration_in_seconds=None,
                 notice=timedelta(minutes=15),
                 impact=timedelta(minutes=5),

@@ -57,9 +57,9 @@ def netns(
 ) -> None:
     """Run a command in a network of its own, where 169.254.169.254 is forewarn.
 
-    For programs that have the address built in. Nothing else can be reached from
-    there. Linux only; as root, or where user namespaces are allowed. Ends with the
-    command, and as it does.
+    For programs that have the address built in. The host name there is the name of
+    the virtual machine. Nothing else can be reached from there. Linux only; as root,
+    or where user namespaces are allowed. Ends with the command, and as it does.
 
     Example: forewarn emulator netns --speed 60 -- ./my-handler.sh
     """
@@ -122,7 +122,7 @@ def _run(
 
     if (declaration := read_fleet_declaration(settings.fleet)) is not None:
         declaration.check()  # before this process leaves its network
-    enter_network_namespace()
+    enter_network_namespace(settings.default_vm or "")
     ended_with = ExitCode.FAILED.value
     inside = open_listener(LOCALHOST, outside.getsockname()[1])
     with open_listener(METADATA_ADDRESS, 80) as metadata, inside:

@@ -98,8 +98,9 @@ def create(  # noqa: PLR0913 - one for each flag
         int | None, typer.Option(min=0, metavar="S", help="How long it takes, in seconds.")
     ] = None,
     description: Annotated[
-        str, typer.Option(metavar="TEXT", help="Description that virtual machines see.")
-    ] = "",
+        str | None,
+        typer.Option(metavar="TEXT", help="Description that virtual machines see."),
+    ] = None,
     started: Annotated[
         bool, typer.Option("--started", help="Start it at once, without notice.")
     ] = False,

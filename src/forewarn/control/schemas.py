@@ -55,7 +55,7 @@ class EventOrderRequest(_Request):
     resources: Annotated[Names, Field(min_length=1)]
     not_before: Moment | None = None
     duration_in_seconds: Seconds | None = None
-    description: Text = ""
+    description: Text | None = None
     started: StrictBool = False
 
     @model_validator(mode="after")

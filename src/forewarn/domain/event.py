@@ -31,6 +31,24 @@ TRANSITIONS: Final[Mapping[tuple[EventStatus, Trigger], EventStatus]] = {
 }
 """Every change of status there is; any other pair is refused."""
 
+DESCRIPTIONS: Final[Mapping[tuple[EventType, EventSource], str]] = {
+    (EventType.FREEZE, EventSource.PLATFORM): "Host server is undergoing maintenance.",
+    (EventType.REBOOT, EventSource.PLATFORM): "Host server is undergoing maintenance.",
+    (EventType.REBOOT, EventSource.USER): (
+        "Virtual machine is going to be restarted as requested by authorized user."
+    ),
+    (EventType.REDEPLOY, EventSource.PLATFORM): "Virtual machine has encountered a failure.",
+    (EventType.REDEPLOY, EventSource.USER): (
+        "Virtual machine is going to be redeployed as requested by authorized user."
+    ),
+}
+"""Descriptions in the words of Azure, by type and source: compatibility.md#description."""
+
+
+def usual_description(event_type: EventType, event_source: EventSource) -> str:
+    """Return the Description of an event for which nobody has written one."""
+    return DESCRIPTIONS.get((event_type, event_source), "")
+
 
 class Outcome(StrEnum):
     """How a completed event ended."""

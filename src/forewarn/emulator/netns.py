@@ -1,4 +1,4 @@
-"""A network namespace in which 169.254.169.254 is ours: as root, or with user namespaces."""
+"""Namespaces in which 169.254.169.254 is ours: as root, or with user namespaces."""
 
 import ctypes
 import fcntl
@@ -14,6 +14,7 @@ from forewarn.protocol.errors import ForewarnError
 METADATA_ADDRESS: Final = "169.254.169.254"
 
 # The numbers of linux/sched.h, linux/sockios.h and linux/if.h.
+_CLONE_NEWUTS: Final = 0x04000000
 _CLONE_NEWUSER: Final = 0x10000000
 _CLONE_NEWNET: Final = 0x40000000
 _SIOCSIFADDR: Final = 0x8916
@@ -26,6 +27,8 @@ _CAPABILITIES: Final[Mapping[str, int]] = {
     "CAP_SYS_ADMIN": 21,
 }
 """What it takes to do without a user namespace, in which we have everything."""
+_LONGEST_HOST_NAME: Final = 64
+"""What Linux takes."""
 _LOOPBACK: Final = "lo"
 _ALIAS: Final = "lo:0"
 
@@ -39,20 +42,22 @@ class NamespaceError(ForewarnError):
         self.missing = missing
 
 
-def enter_network_namespace() -> None:
+def enter_network_namespace(host_name: str) -> None:
     """Move this process, which has one thread, into a network with nothing but loopback.
 
     Sockets that are open already stay where they are. On loopback there is also 169.254.169.254.
+    The machine is called *host_name* there.
     """
     missing = _missing_capabilities()
     user, group = os.getuid(), os.getgid()
     try:
         if missing:
-            _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+            _unshare(_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWUTS)
             _keep_identity(user, group)
         else:
-            _unshare(_CLONE_NEWNET)
+            _unshare(_CLONE_NEWNET | _CLONE_NEWUTS)
         _set_up_loopback()
+        socket.sethostname(host_name[:_LONGEST_HOST_NAME])
     except OSError as error:
         raise NamespaceError(error.strerror or str(error), missing) from error
 

@@ -18,6 +18,7 @@ from forewarn.domain.event import (
     schedule,
     start,
     start_unannounced,
+    usual_description,
 )
 from forewarn.domain.notice import is_enabled, minimum_notice
 from forewarn.domain.policy import (
@@ -66,7 +67,7 @@ class EventOrder:
     resources: tuple[str, ...]
     not_before: datetime | timedelta | None = None
     duration_in_seconds: int | None = None
-    description: str = ""
+    description: str | None = None
     started: bool = False
 
 
@@ -84,6 +85,7 @@ def create_events(
     """Announce *order*, in as many events as it takes to name one update domain in each."""
     topology = tx.topology()
     names = [vm.name for vm in find_vms(topology, order.resources)]
+    usual = usual_description(order.event_type, EventSource.PLATFORM)
     events = tuple(
         _create(
             tx,
@@ -93,7 +95,7 @@ def create_events(
                 event_type=order.event_type,
                 event_source=EventSource.PLATFORM,
                 share=share,
-                description=order.description,
+                description=usual if order.description is None else order.description,
                 duration_in_seconds=order.duration_in_seconds,
             ),
         )
@@ -117,9 +119,7 @@ def operate(tx: Transaction, context: Context, name: str, event_type: EventType)
         event_type=event_type,
         event_source=EventSource.USER,
         share=share,
-        # The sentence Azure shows: compatibility.md#user-operations.
-        description=f"Virtual machine is going to be {_USER_VERBS[event_type]}ed "
-        "as requested by authorized user.",
+        description=usual_description(event_type, EventSource.USER),
     )
     policy = topology.scopes[vm.scope_id].policy
     how = how_to_begin(

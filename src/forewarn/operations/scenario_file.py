@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from forewarn.domain.errors import InvalidNameError
-from forewarn.domain.event import Trigger
+from forewarn.domain.event import Trigger, usual_description
 from forewarn.domain.names import check_name
 from forewarn.domain.notice import MINIMUM_NOTICE
 from forewarn.domain.scenario import (
@@ -184,14 +184,14 @@ def _read_announcement(
     verb = "announce" if "announce" in entry else "begin"
     event_type = EventType(_choice(place, entry, verb, tuple(EventType)))
     notice = _time(place, entry, "notice", MINIMUM_NOTICE[event_type])
+    source = EventSource(_choice(place, entry, "source", tuple(EventSource), EventSource.PLATFORM))
+    usual = usual_description(event_type, source)
     return Announcement(
         at=at,
         label=_label(place, entry, before),
         event_type=event_type,
-        event_source=EventSource(
-            _choice(place, entry, "source", tuple(EventSource), EventSource.PLATFORM)
-        ),
-        description=_text(place, entry, "description"),
+        event_source=source,
+        description=_text(place, entry, "description", usual),
         duration_in_seconds=_seconds(place, entry, "duration"),
         notice=notice if verb == "announce" else None,
         impact=_time(place, entry, "impact", USUAL_IMPACT[event_type]),
@@ -235,8 +235,8 @@ def _name(place: _Place, table: Mapping[str, Any], key: str, noun: str) -> str:
     return name
 
 
-def _text(place: _Place, table: Mapping[str, Any], key: str) -> str:
-    text: str = table.get(key, "")
+def _text(place: _Place, table: Mapping[str, Any], key: str, default: str = "") -> str:
+    text: str = table.get(key, default)
     if len(text) > 4096:
         raise place.error(f"{key} has more than 4096 characters.", key)
     return text

@@ -320,7 +320,7 @@ def announce(
         resources=vms,
         not_before=details.get("notice"),
         duration_in_seconds=details.get("duration"),
-        description=details.get("description", ""),
+        description=details.get("description"),
         started=details.get("started", False),
     )
     created = engine.write(lambda tx, context: create_events(tx, context, order))
