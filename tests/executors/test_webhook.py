@@ -331,6 +331,14 @@ def test_json_is_read_whatever_the_content_type_says(
     assert ended == Impact(status=ImpactStatus.FAILED, reason="défaut")
 
 
+def test_answer_is_read_as_utf_8_with_replacements(target: OrderTarget, make: Maker) -> None:
+    said = '{"status": "failed", "message": "défaut"}'
+    kind = {"Content-Type": "application/json; charset=iso-8859-1"}
+    target.on_get = lambda _: (200, kind, said.encode("iso-8859-1"))
+
+    assert wait_for(begin(make()), is_over).reason == "d\ufffdfaut"
+
+
 @pytest.mark.parametrize("headers", OTHER_TYPES, ids=str)
 def test_answer_to_the_order_is_read_whatever_the_content_type_says(
     target: OrderTarget, make: Maker, headers: dict[str, str]

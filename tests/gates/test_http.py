@@ -53,6 +53,16 @@ def test_status_and_text_decide(
     assert (request.path, request.headers["x-key"]) == ("/ready?full=1", "k")
 
 
+def test_body_is_utf_8_whatever_the_header_says(question: Question, site: Site) -> None:
+    site.headers = {"Content-Type": "text/plain; charset=utf-16"}
+    site.body = "geprüft \N{CHECK MARK}".encode() + b"\xff"
+
+    verdict = ask(question, site.url, contains="geprüft")
+
+    assert verdict.is_open
+    assert verdict.output.endswith("geprüft \N{CHECK MARK}\ufffd")
+
+
 def test_it_follows_nobody_elsewhere(question: Question, site: Site) -> None:
     site.status, site.headers = 302, {"Location": f"{site.url}/elsewhere"}
 

@@ -76,6 +76,13 @@ def test_answer_is_read_whatever_the_content_type_says(
     assert ask(question, site.url) == Verdict(is_open=True, output="fertig geprüft")
 
 
+def test_answer_is_read_as_utf_8_with_replacements(question: Question, site: Site) -> None:
+    site.headers = {"Content-Type": "application/json; charset=iso-8859-1"}
+    site.body = '{"open": true, "message": "geprüft"}'.encode("iso-8859-1")
+
+    assert ask(question, site.url) == Verdict(is_open=True, output="gepr\ufffdft")
+
+
 @pytest.mark.parametrize(
     "body",
     [

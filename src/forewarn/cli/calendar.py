@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli.output import print_text
 from forewarn.cli.session import Session
 
 
@@ -19,4 +20,4 @@ def calendar(
     Example: forewarn calendar --scope web
     """
     query = {} if scope is None else {"scope": scope}
-    session.show(session.text("calendar.ics", **query), lambda text: typer.echo(text, nl=False))
+    session.show(session.text("calendar.ics", **query), print_text)

@@ -7,7 +7,7 @@ import typer
 
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.examination.findings import print_findings
-from forewarn.cli.output import Output, OutputOption
+from forewarn.cli.output import Output, OutputOption, print_line
 from forewarn.cli.session import noun
 from forewarn.clocks import SystemClock
 from forewarn.settings import load_settings
@@ -49,7 +49,7 @@ def backup(
         settings = load_settings({"database": database}, config)
         at = SystemClock().now()
         backups.back_up(settings.database_path, file, at=at, overwrite=overwrite)
-        typer.echo(f"{settings.database_path} is backed up as {file}")
+        print_line(f"{settings.database_path} is backed up as {file}")
 
 
 @app.command("check")
@@ -103,10 +103,10 @@ def restore(
 
         path = load_settings({"database": database}, config).database_path
         aside = backups.restore(file, path, at=SystemClock().now())
-        typer.echo(f"{path} is restored from {file}")
+        print_line(f"{path} is restored from {file}")
         if aside is not None:
-            typer.echo(f"The old database is {aside}")
-        typer.echo("The server will start paused; continue with: forewarn resume", err=True)
+            print_line(f"The old database is {aside}")
+        print_line("The server will start paused; continue with: forewarn resume", err=True)
 
 
 @app.command("upgrade")
@@ -120,4 +120,4 @@ def upgrade(*, database: DatabaseOption = None, config: ConfigOption = None) -> 
 
         settings = load_settings({"database": database}, config)
         sqlite.upgrade(settings.database_path)
-        typer.echo(f"{settings.database_path} is up to date")
+        print_line(f"{settings.database_path} is up to date")

@@ -17,6 +17,7 @@ import typer
 from forewarn.cli.demonstration.fleet import fleet_file
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, METADATA_PORT, listen_locally
+from forewarn.cli.output import print_line
 from forewarn.cli.signals import StopSignals, stop_signals
 from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, LogLevel, Settings, make_settings
 
@@ -56,8 +57,8 @@ def demo(
         with suppress(KeyboardInterrupt):  # before the service runs; then it is no exception
             _perform(_make_folder(keep, closing), speed, closing, signals)
         if keep is not None and (keep / _DATABASE).exists():
-            typer.echo(f"Kept in {keep}. Serve it again:")
-            typer.echo(f"  {_command()} serve {shlex.join(_serve_flags(keep, speed))}")
+            print_line(f"Kept in {keep}. Serve it again:")
+            print_line(f"  {_command()} serve {shlex.join(_serve_flags(keep, speed))}")
 
 
 def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
@@ -79,7 +80,7 @@ def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
 
 
 def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignals) -> None:
-    typer.echo("Starting a service and its fleet ...")
+    print_line("Starting a service and its fleet ...")
     from forewarn.bootstrap.serving import serve_during  # noqa: PLC0415 - needs the server install
     from forewarn.bootstrap.starting import Listeners  # noqa: PLC0415
     from forewarn.cli.demonstration.performance import (  # noqa: PLC0415 - only the demo pays for it

@@ -15,6 +15,7 @@ import typer
 
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, listen_locally
+from forewarn.cli.output import print_line
 from forewarn.cli.session import noun
 from forewarn.cli.signals import KILLED, StopSignals, stop_signals
 from forewarn.domain.errors import InvalidNameError
@@ -139,8 +140,8 @@ def _run(
 
 def _say_where_things_are(settings: Settings, environment: Mapping[str, str]) -> None:
     words = " ".join(f"{name}={value}" for name, value in environment.items())
-    typer.echo(f"forewarn: 169.254.169.254 is ready for {settings.default_vm}.", err=True)
-    typer.echo(f"  elsewhere: {words} forewarn vm restart {settings.default_vm}", err=True)
+    print_line(f"forewarn: 169.254.169.254 is ready for {settings.default_vm}.", err=True)
+    print_line(f"  elsewhere: {words} forewarn vm restart {settings.default_vm}", err=True)
 
 
 async def _run_to_the_end(
@@ -151,7 +152,7 @@ async def _run_to_the_end(
     try:
         process = await asyncio.create_subprocess_exec(*command, env=environment)
     except OSError as error:
-        typer.echo(f"forewarn: {command[0]} cannot be run: {error.strerror}.", err=True)
+        print_line(f"forewarn: {command[0]} cannot be run: {error.strerror}.", err=True)
         return _CANNOT_RUN
     signals.hand_to(lambda number: _send(process, number))
     for number in early:

@@ -9,6 +9,7 @@ from typing import Final
 import typer
 
 from forewarn.cli.output import print_line
+from forewarn.protocol.controls import printable
 from forewarn.protocol.errors import ForewarnError
 from forewarn.settings import CONFIG_FILE, SettingsError, has_foreign_settings_file
 
@@ -160,7 +161,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         message = f"{question} Cannot ask without a terminal."
         raise CommandError(message, code=ExitCode.USAGE, hint="add --yes if you mean it")
-    if not typer.confirm(question, err=True):
+    if not typer.confirm(printable(question), err=True):
         raise CommandError("Nothing was done.", code=ExitCode.FAILED)
 
 

@@ -19,6 +19,7 @@ from forewarn.cli.output import (
     Columns,
     Output,
     Row,
+    print_bytes,
     print_line,
     print_one_of_many,
     print_table,
@@ -259,7 +260,7 @@ def seen(
     Example: forewarn event seen --vm web-0 --at 14:05
     """
     query = _given(**{"at": at, "api-version": api_version})
-    typer.echo(session.get_bytes("virtual-machines", vm, "seen", **query), nl=False)
+    print_bytes(session.get_bytes("virtual-machines", vm, "seen", **query))
 
 
 @command(app, "approve")

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import typer
-
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 
 _COLUMNS: Final[Columns] = {
@@ -67,19 +65,19 @@ def say_how_split(events: Sequence[Row]) -> None:
     """Say that what was asked for has become several *events*, if it has."""
     if len(events) > 1:
         said = f"Split into {len(events)} events: no event spans two update domains or scopes."
-        typer.echo(said, err=True)
+        print_line(said, err=True)
 
 
 def print_event(event: Row) -> None:
     """Print everything about *event*."""
     print_fields(event, _FIELDS)
-    typer.echo()
+    print_line()
     print_table(event["ledger"], _LEDGER)
 
 
 def print_reasons(explanation: Row) -> None:
     """Print why an event is where it is; what it waits for has a dash."""
-    typer.echo(f"{explanation['event_id']} is {explanation['event_status']}.")
+    print_line(f"{explanation['event_id']} is {explanation['event_status']}.")
     for reason in explanation["reasons"]:
         print_line(f"{'-' if reason['holds'] else ' '} {reason['sentence']}")
 

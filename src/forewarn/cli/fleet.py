@@ -14,7 +14,7 @@ from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event import Yes
 from forewarn.cli.files import name_file, read_text
 from forewarn.cli.fleet_changes import print_change, print_rehearsed_change
-from forewarn.cli.output import Row, print_table
+from forewarn.cli.output import Row, print_table, print_toml
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import RefusedError, Session, command, noun
 from forewarn.cli.vm import COLUMNS, AsIs
@@ -83,7 +83,7 @@ def export(session: Session) -> None:
 
     Example: forewarn fleet export > fleet.toml
     """
-    session.show(session.get("fleet"), lambda fleet: typer.echo(write_fleet_file(fleet), nl=False))
+    session.show(session.get("fleet"), lambda fleet: print_toml(write_fleet_file(fleet)))
 
 
 @command(app, "show")

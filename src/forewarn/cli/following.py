@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import httpx2
-import typer
 
 from forewarn.cli.errors import CommandError
+from forewarn.cli.output import print_line
 from forewarn.cli.session import RefusedError, Session
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ def _follow_once(
             trouble = "the server has ended the connection"
         except httpx2.TransportError as error:
             trouble = f"the connection broke off ({error})"
-    typer.echo(f"forewarn: {trouble}; waiting for it to come back", err=True)
+    print_line(f"forewarn: {trouble}; waiting for it to come back", err=True)
 
 
 class Persistent(Generic[T]):
@@ -77,7 +77,7 @@ class Persistent(Generic[T]):
             if not self._is_known or is_final(error):
                 raise
             if not self._is_away:
-                typer.echo(f"forewarn: {error} Waiting for it to come back.", err=True)
+                print_line(f"forewarn: {error} Waiting for it to come back.", err=True)
             self._is_away = True
             return None
         self._is_known, self._is_away = True, False

@@ -152,8 +152,8 @@ def _print_change(host: Row, verb: str) -> None:
 def _print_host(host: Row) -> None:
     print_fields(host, _FIELDS)
     if host["shares"]:
-        typer.echo()
+        print_line()
         print_table(host["shares"], _SHARES)
     if host["events"]:
-        typer.echo()
+        print_line()
         print_events(host["events"])

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-import typer
-
 from forewarn.cli.event_tables import print_events
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.place_tables import (
@@ -90,7 +88,7 @@ def print_plan(made: Row, by: Detail = Detail.PLACE) -> None:
         else:
             columns, lines = plan_lines(made)
             print_table(lines, columns)
-        typer.echo()
+        print_line()
     _print_lines("", made["summary"])
     _print_lines("Warning: ", made["warnings"])
     _print_lines("Conflict: ", (conflict["sentence"] for conflict in made["conflicts"]))
@@ -106,13 +104,13 @@ def print_maintenance(maintenance: Row, by: Detail = Detail.PLACE) -> None:
     print_fields(maintenance, {**_FIELDS, **_COUNTS})
     columns, lines = status_lines(maintenance)
     if lines:
-        typer.echo()
+        print_line()
         print_table(lines, columns)
 
 
 def print_blockers(found: Row, by: Detail = Detail.PLACE) -> None:
     """Print what holds a Maintenance, then what becomes of it."""
-    typer.echo(f"{found['maintenance_id']} is {found['status']}.")
+    print_line(f"{found['maintenance_id']} is {found['status']}.")
     said = _each if by is Detail.VM else _once
     _print_lines("- ", said(found["blockers"]))
     _print_lines("", say_not_done(found["not_done"]))
@@ -132,10 +130,10 @@ def count_names(names: Sequence[str], noun: str) -> str:
 def _print_by_vm(maintenance: Row) -> None:
     print_fields(maintenance, _FIELDS)
     if maintenance["events"]:
-        typer.echo()
+        print_line()
         print_events(maintenance["events"])
     if maintenance["remaining"]:
-        typer.echo()
+        print_line()
         print_table(_shares(maintenance["remaining"]), _REMAINING)
 
 

@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from forewarn.protocol.controls import escape_controls, printable, without_controls
+
 Row = Mapping[str, Any]
 """One object as the control API answers it."""
 Columns = Mapping[str, str | Callable[[Row], object]]
@@ -78,7 +80,7 @@ def print_answer(answer: Any, output: Output, print_it: Callable[[Any], None]) -
 def print_one_of_many(answer: Row, output: Output, print_it: Callable[[Any], None]) -> None:
     """Print *answer* as one of those that come one after the other, to be read as they come."""
     if output is Output.JSON:
-        typer.echo(json.dumps(answer))
+        typer.echo(escape_controls(json.dumps(answer)))
     elif output is Output.YAML:
         typer.echo("---")
         print_yaml(answer)
@@ -88,24 +90,40 @@ def print_one_of_many(answer: Row, output: Output, print_it: Callable[[Any], Non
 
 def print_json(answer: object) -> None:
     """Print *answer* for a program."""
-    typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+    typer.echo(escape_controls(json.dumps(answer, indent=2, ensure_ascii=False)))
 
 
 def print_yaml(answer: object) -> None:
     """Print *answer* for a program, or for a person who wants all of it."""
     import yaml  # noqa: PLC0415 - slow to load, and few ask for it
 
-    typer.echo(yaml.safe_dump(answer, sort_keys=False, allow_unicode=True), nl=False)
+    # Quoted, so that NEL can be written as an escape, which YAML takes for a line break.
+    has_break = "\x85" in json.dumps(answer, ensure_ascii=False)
+    style = {"default_style": '"', "allow_unicode": False} if has_break else {"allow_unicode": True}
+    typer.echo(yaml.safe_dump(answer, sort_keys=False, **style), nl=False)
 
 
-def print_line(text: str, *, err: bool = False) -> None:
+def print_line(text: str = "", *, err: bool = False) -> None:
     """Print one line, whatever is in *text*."""
     typer.echo(printable(text), err=err)
 
 
-def printable(text: str) -> str:
-    """Return *text* without line breaks and escape sequences: strangers have chosen words of it."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+def print_text(text: str) -> None:
+    """Print the lines of *text*, which ends with a line break."""
+    typer.echo(without_controls(text), nl=False)
+
+
+def print_toml(text: str) -> None:
+    """Print *text*, a TOML file."""
+    typer.echo(escape_controls(text), nl=False)
+
+
+def print_bytes(content: bytes) -> None:
+    """Print *content* as it is to a file or a program, and without control characters to people."""
+    if sys.stdout.isatty():
+        print_text(content.decode(errors="replace"))
+    else:
+        typer.echo(content, nl=False)
 
 
 def print_table(rows: Iterable[Row], columns: Columns) -> None:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from forewarn.cli.output import Row
+from forewarn.protocol.controls import printable
 
 _MOST_BARS: Final = 12
 """More would not fit on a small terminal."""
@@ -70,7 +72,11 @@ def shown_as_bars(console: Console) -> Generator[Teller]:
                 if number < len(shown):
                     it = shown[number]
                     progress.update(
-                        bar, description=it.title, completed=it.done, total=it.total, visible=True
+                        bar,
+                        description=escape(printable(it.title)),
+                        completed=it.done,
+                        total=it.total,
+                        visible=True,
                     )
                 else:
                     progress.update(bar, visible=False)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from forewarn.cli.output import print_line
 from forewarn.cli.session import Session
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
@@ -25,6 +26,6 @@ def show_rehearsed(session: Session, answer: Any, print_it: Callable[[Any], None
 
     def print_and_say(got: Any) -> None:
         print_it(got)
-        typer.echo("Nothing was written.")
+        print_line("Nothing was written.")
 
     session.show(answer, print_and_say)

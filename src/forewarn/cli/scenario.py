@@ -12,15 +12,7 @@ import typer
 from forewarn.cli.completing import vm_names
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.files import read_text
-from forewarn.cli.output import (
-    Columns,
-    Output,
-    Row,
-    print_fields,
-    print_line,
-    print_table,
-    time_of,
-)
+from forewarn.cli.output import Columns, Output, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.session import RefusedError, Session, command, noun
 from forewarn.operations.durations import format_duration
 from forewarn.operations.scenario_file import STEP_KEYS
@@ -217,5 +209,5 @@ def _offset(run: Row, moment: str) -> str:
 def _print_one(run: Row) -> None:
     print_fields(run, _FIELDS)
     if run["log"]:
-        typer.echo()
+        print_line()
     _Narrator(is_silent=False).tell(run)

@@ -205,10 +205,10 @@ def _steer(session: Session, name: str, verb: str, *, dry_run: bool) -> None:
 def _print_one(schedule: Row) -> None:
     print_fields({**schedule["order"], **schedule}, _FIELDS)
     if schedule["upcoming"]:
-        typer.echo()
+        print_line()
         print_table(schedule["upcoming"], _DATES)
     if schedule["occurrences"]:
-        typer.echo()
+        print_line()
         print_table(schedule["occurrences"], _OCCURRENCES)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
-from forewarn.cli.output import Columns, Row, print_fields, print_table, wall_time_of
+from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, wall_time_of
 from forewarn.cli.session import Session, command, noun
 from forewarn.domain.access import MAY, Role
 from forewarn.settings import ADMIN_TOKEN_FILE, load_settings
@@ -102,9 +102,9 @@ def renew_admin(
             message = f"No server keeps its admin token in {directory}."
             hint = "try: --state-dir DIR, or --config FILE"
             raise CommandError(message, code=ExitCode.NOT_FOUND, hint=hint)
-        typer.echo(f"{renew_admin_token(directory)} has a new admin token")
+        print_line(f"{renew_admin_token(directory)} has a new admin token")
 
 
 def _print_new(token: Row) -> None:
     print_fields(token, _FIELDS)
-    typer.echo("Keep it: it is not shown again.", err=True)
+    print_line("Keep it: it is not shown again.", err=True)

@@ -170,7 +170,7 @@ class _Patience:
 
     def _warn_of_virtual_clock(self) -> None:
         if self._session.get("clock")["kind"] == "virtual":
-            typer.echo(
+            print_line(
                 "The clock is virtual and stands still; advance it in another terminal "
                 "with: forewarn clock advance 15m",
                 err=True,

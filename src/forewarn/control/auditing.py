@@ -27,6 +27,7 @@ from forewarn.ports.store import (
     StoreError,
     Transaction,
 )
+from forewarn.protocol.controls import printable
 
 NOBODY: Final = "-"
 """Who it was, or what it was about, when that is not known."""
@@ -229,5 +230,5 @@ def _warn(lines: Sequence[AuditEntry], error: StoreError) -> None:
 
 def _printable(text: str, longest: int) -> str:
     # Strangers choose it, and terminals show it.
-    plain = "".join(letter if letter.isprintable() else "?" for letter in redact(text))
+    plain = printable(redact(text))
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"

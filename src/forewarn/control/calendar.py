@@ -21,6 +21,7 @@ from forewarn.ports.entries import LedgerEntry
 from forewarn.ports.store import (
     Reading,
 )
+from forewarn.protocol.controls import without_controls
 from forewarn.protocol.vocabulary import EventStatus
 
 router = APIRouter(tags=["calendar"])
@@ -69,8 +70,7 @@ def _calendar(reading: Reading, scope: str | None, context: Context) -> bytes:
         if not schedule.is_paused:
             for opening in upcoming(schedule, context.now, _DATES):
                 calendar.add_component(_opening_entry(schedule, opening, context.now))
-    body: bytes = calendar.to_ical()
-    return body
+    return without_controls(calendar.to_ical().decode()).encode()
 
 
 def _gone(reading: Reading, now: datetime) -> list[ScheduledEvent]:

@@ -35,7 +35,7 @@ class Answer:
 
     code: int
     said: str
-    body: bytes | None = None
+    body: str | None = None
     status_url: str | None = None
     retry_after: timedelta = timedelta(0)
 
@@ -74,7 +74,7 @@ def judge_status(answer: Answer) -> Impact:
     return _NONSENSE if answer.body is None else _read(answer.body)
 
 
-def _read(body: bytes) -> Impact:
+def _read(body: str) -> Impact:
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):

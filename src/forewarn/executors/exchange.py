@@ -95,10 +95,12 @@ class Exchange:
             return Answer(code=0, said="it does not answer in time")
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, CancelledError) as error:
             return Answer(code=0, said=f"the request failed: {error}")
+        # As UTF-8, whatever the header says.
+        text = body.decode("utf-8-sig", errors="replace")
         return Answer(
             code=answer.status_code,
             said=f"{answer.status_code} {answer.reason_phrase}".strip(),
-            body=body if _is_json(answer, body) else None,
+            body=text if _is_json(answer, text) else None,
             status_url=_status_url(target, answer),
             retry_after=retry_after(answer.headers.get("Retry-After", ""), now),
         )
@@ -140,7 +142,7 @@ async def _read(answer: httpx2.Response, deadline: float | None) -> bytes:
     return body[:_LARGEST_BODY]
 
 
-def _is_json(answer: httpx2.Response, body: bytes) -> bool:
+def _is_json(answer: httpx2.Response, body: str) -> bool:
     """Tell whether *body* is said to be JSON, or is an object of it, whatever it is said to be."""
     if "json" in answer.headers.get("Content-Type", ""):
         return True

@@ -38,15 +38,11 @@ class Reply:
     status: int
     said: str
     content: bytes
-    encoding: str | None
 
     @property
     def body(self) -> str:
-        """The content for people, in the encoding it is said to have if there is such a one."""
-        try:
-            return self.content.decode(self.encoding or "utf-8", errors="replace")
-        except LookupError:
-            return self.content.decode("utf-8", errors="replace")
+        """The content as UTF-8, whatever the header says; what is not has replacements."""
+        return self.content.decode("utf-8-sig", errors="replace")
 
     @property
     def is_success(self) -> bool:
@@ -96,5 +92,4 @@ async def _send(request: Request) -> Reply:
             status=answer.status_code,
             said=f"{answer.status_code} {answer.reason_phrase}".strip(),
             content=body[:_LARGEST_BODY],
-            encoding=answer.encoding,
         )

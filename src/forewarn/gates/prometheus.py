@@ -108,7 +108,7 @@ def _refuse(text: str) -> Expectation:
 
 def _values(reply: Reply) -> Iterator[tuple[str, float]]:
     """Yield each value of an instant vector or scalar, and a line that shows it."""
-    content: Any = json.loads(reply.content)
+    content: Any = json.loads(reply.body)
     if content["status"] != "success":
         raise ValueError(content)
     kind, result = content["data"]["resultType"], content["data"]["result"]

@@ -61,8 +61,7 @@ class WebhookGate:
 
 def _read(reply: Reply) -> Verdict:
     try:
-        # The bytes, because JSON has an encoding of its own, whatever the header says.
-        answer = WebhookAnswer.model_validate(json.loads(reply.content))
+        answer = WebhookAnswer.model_validate(json.loads(reply.body))
     except (ValidationError, ValueError, RecursionError):
         return shut(f'The answer is not {{"open": true}} or {{"open": false}}: {reply.body}')
     seconds = answer.retry_after

@@ -7,6 +7,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from forewarn.operations.access import redact
+from forewarn.protocol.controls import without_controls
 
 
 def configure_logging(log_format: str, level: str) -> None:
@@ -19,6 +20,7 @@ def configure_logging(log_format: str, level: str) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        _without_controls,
     ]
     structlog.configure(
         processors=[*shared, renderer, _redact],
@@ -53,6 +55,15 @@ def logger_above(level: str) -> FilteringBoundLogger:
 
 def _number(level: str) -> int:
     return logging.getLevelNamesMapping()[level.upper()]
+
+
+def _without_controls(
+    _logger: object, _method: str, line: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return {
+        key: without_controls(value) if isinstance(value, str) else value
+        for key, value in line.items()
+    }
 
 
 def _redact(_logger: object, _method: str, line: object) -> str:

@@ -189,5 +189,15 @@ def test_calendar_of_a_host_calls_its_steps_by_it(api: httpx2.Client) -> None:
     assert entries(api, scope="solo") == {}
 
 
+def test_calendar_has_no_control_characters_but_line_breaks(api: httpx2.Client) -> None:
+    words = "a\x1b]0;b\x07\x9bc\x7fd\x85e\rf"
+    create(api, "web-0", description=words)
+
+    calendar = api.get("calendar.ics").content.decode()
+
+    assert "DESCRIPTION:a?]0\\;b??c?d?e" in calendar
+    assert all(letter.isprintable() for letter in calendar.replace("\r\n", ""))
+
+
 def test_calendar_needs_a_token(anonymous: httpx2.Client) -> None:
     assert anonymous.get("http://control/api/v1/calendar.ics").status_code == 401

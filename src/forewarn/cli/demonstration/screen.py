@@ -14,6 +14,7 @@ from rich.text import Text
 from forewarn.cli.demonstration.narration import Line
 from forewarn.cli.demonstration.picture import Picture
 from forewarn.cli.demonstration.table import Row, reasons, rows
+from forewarn.protocol.controls import printable
 
 _WIDE: Final = 100
 _REASONS: Final = 2
@@ -84,7 +85,7 @@ class Pipe:
 
     def hear(self, lines: Iterable[Line]) -> None:
         for line in lines:
-            print(line, flush=True)  # noqa: T201 - this is where the demo speaks
+            print(printable(str(line)), flush=True)  # noqa: T201 - this is where the demo speaks
 
     def see(self, picture: Picture) -> None:
         """Lines say it all."""
@@ -133,7 +134,7 @@ class Screen:
         self._farewell = self._lines[-1].text
 
     def part(self) -> None:
-        print(self._farewell)  # noqa: T201 - the screen is gone
+        print(printable(self._farewell))  # noqa: T201 - the screen is gone
 
 
 class Scene:
@@ -203,6 +204,6 @@ def _last_lines(lines: Sequence[Line], console: Console, width: int, height: int
 
 def _fold(line: Line, console: Console, width: int) -> Iterator[Text]:
     time = f"{line.at:%H:%M:%S}  "
-    parts = Text(line.text).wrap(console, max(width - len(time), 10))
+    parts = Text(printable(line.text)).wrap(console, max(width - len(time), 10))
     for number, part in enumerate(parts):
         yield Text.assemble((time if number == 0 else " " * len(time), "dim"), part)

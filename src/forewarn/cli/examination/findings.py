@@ -70,4 +70,4 @@ def _print(answer: Row) -> None:
     for finding in answer["findings"]:
         print_line(f"{finding['verdict']:<4}  {finding['check']:<16}  {finding['sentence']}")
         if finding["hint"]:
-            typer.echo(f"{'':<24}{finding['hint']}")
+            print_line(f"{'':<24}{finding['hint']}")
