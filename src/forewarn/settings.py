@@ -42,6 +42,7 @@ SQLITE: Final = "sqlite:///"
 """How the URL of a database begins."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """How a URL begins; one letter alone is a drive."""
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 _LONGEST_DURATION: Final = timedelta(days=3660)
 
 
@@ -127,6 +128,12 @@ def _check_network(text: str) -> str:
     return text
 
 
+def _check_host_name(text: str) -> str:
+    if _HOST_NAME.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not a host name; write NAME, without scheme and port")
+    return text
+
+
 def _check_duration(text: str) -> str:
     try:
         duration = parse_duration(text)
@@ -145,6 +152,7 @@ def _split(value: object) -> object:
 
 
 _Listener = Annotated[str, AfterValidator(_check_listener)]
+_HostName = Annotated[str, AfterValidator(_check_host_name)]
 _Network = Annotated[str, AfterValidator(_check_network)]
 
 
@@ -169,6 +177,9 @@ class Settings(BaseSettings):
     )
     control: Annotated[str, AfterValidator(_check_control)] = Field(
         default=CONTROL_ADDRESS, description="Where operators connect: HOST:PORT."
+    )
+    control_host: Annotated[tuple[_HostName, ...], NoDecode, BeforeValidator(_split)] = Field(
+        default=(), description="Names of the control API in URLs, besides its address."
     )
     control_certificate: Path | None = Field(
         default=None, description="The TLS certificate of the control API: a PEM file."

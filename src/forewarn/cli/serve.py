@@ -18,6 +18,7 @@ _METAVARS: Final = {
     "database": "FILE",
     "metadata": "HOST:PORT",
     "control": "HOST:PORT",
+    "control_host": "NAME",
     "control_certificate": "FILE",
     "control_key": "FILE",
     "fleet": "FILE",

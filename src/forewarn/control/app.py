@@ -1,6 +1,6 @@
 """The control API as one application: routes by noun, a token before each, problems for answers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI
@@ -35,7 +35,12 @@ from forewarn.control import (
 )
 from forewarn.control.arm import add_arm_route
 from forewarn.control.auditing import Auditing, Refusals
-from forewarn.control.authentication import API_PREFIX, Authentication
+from forewarn.control.authentication import (
+    API_PREFIX,
+    OPENAPI_PATH,
+    Authentication,
+    OriginCheck,
+)
 from forewarn.control.parameters import refuse_unknown_parameters
 from forewarn.control.problems import handle_problems
 from forewarn.control.schemas import ProblemDocument
@@ -73,13 +78,13 @@ _PROBLEM: Final[dict[str, Any]] = {
 }
 
 
-def create_app(services: Services) -> FastAPI:
-    """Return the control API on top of *services*."""
+def create_app(services: Services, names: Iterable[str] = ()) -> FastAPI:
+    """Return the control API on top of *services*, which browsers may call by *names*, too."""
     app = FastAPI(
         title="forewarn",
         version=forewarn.__version__,
         summary="Scheduled Events, self-hosted: the control API.",
-        openapi_url="/api/openapi.json",
+        openapi_url=OPENAPI_PATH,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -91,7 +96,8 @@ def create_app(services: Services) -> FastAPI:
     app.include_router(_api())
     arm_route = add_arm_route(app)
     app.add_middleware(Authentication, authenticate=services.authenticate)
-    # Around it, because a caller without a token is refused too.
+    app.add_middleware(OriginCheck, names=names)
+    # Around them, because a caller without a token is refused too.
     app.state.refusals = Refusals(services)
     app.add_middleware(Auditing, refusals=app.state.refusals, routes=(*api_routes(), arm_route))
     handle_problems(app)

@@ -57,7 +57,8 @@ def add_arm_route(app: FastAPI) -> APIRoute:
     )
     routes = (route for route in app.routes if isinstance(route, APIRoute))
     (own,) = (route for route in routes if route.path == ARM_PATH)
-    own.path_regex = re.compile(own.path_regex.pattern, re.IGNORECASE)
+    # ASCII only: under Unicode's rules a long s is an s, too, to this pattern and to nobody else.
+    own.path_regex = re.compile(own.path_regex.pattern, re.IGNORECASE | re.ASCII)
     return own
 
 

@@ -1,9 +1,8 @@
-"""Who is calling: a bearer token on everything under the API, looked at before the body is."""
+"""Who is calling: a bearer token on everything but what is open, looked at before the body is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
-from ipaddress import ip_address
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
@@ -11,14 +10,18 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forewarn.control.problems import UnauthorizedError, is_arm_path, problem_of, respond
+from forewarn.control.origins import check_origin, is_loopback
+from forewarn.control.problems import UnauthorizedError, problem_of, respond
 from forewarn.domain.access import Principal, Role, TokenExpiredError, TokenRevokedError
 from forewarn.operations.access import find_token, is_secret, needs_noting, note_use
 from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 
 API_PREFIX: Final = "/api/v1"
+OPENAPI_PATH: Final = "/api/openapi.json"
 METRICS_PATH: Final = "/metrics"
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/readyz/write", OPENAPI_PATH})
+"""What needs no token. Everything else does, whether there is anything at that path or not."""
 LARGEST_BODY: Final = 32 * 1024 * 1024
 """A hundred thousand virtual machines fit, also with everything that can be said of them."""
 
@@ -46,8 +49,26 @@ def authenticator(
     return authenticate
 
 
+class OriginCheck:
+    """ASGI middleware that refuses browsers who were sent here under somebody else's name."""
+
+    def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
+        self._app = app
+        self._names = frozenset(name.lower() for name in names)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 421 or 403."""
+        try:
+            if scope["type"] == "http":
+                check_origin(scope, self._names)
+        except ForewarnError as refusal:
+            await _refuse(refusal, scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
 class Authentication:
-    """ASGI middleware that lets only callers with a token reach the API, and tells who it is."""
+    """ASGI middleware that lets only callers with a token pass, and tells who it is."""
 
     def __init__(self, app: ASGIApp, authenticate: Callable[[str], Principal | None]) -> None:
         self._app = app
@@ -68,8 +89,7 @@ class Authentication:
         except ForewarnError as refusal:
             if isinstance(refusal, TokenExpiredError | TokenRevokedError):
                 state["who"] = refusal.name
-            state["problem"] = problem_of(refusal)
-            await respond(state["problem"], scope["path"])(scope, receive, send)
+            await _refuse(refusal, scope, receive, send)
             return
         state["principal"], state["who"] = principal, principal.name
         state["identify"] = partial(self._identify, token)
@@ -84,23 +104,21 @@ class Authentication:
         return principal
 
 
+async def _refuse(refusal: ForewarnError, scope: Scope, receive: Receive, send: Send) -> None:
+    problem = scope.setdefault("state", {})["problem"] = problem_of(refusal)
+    await respond(problem, scope["path"])(scope, receive, send)
+
+
 def is_protected(path: str) -> bool:
     """Tell whether what is at *path* needs a token."""
-    return path == API_PREFIX or path.startswith(f"{API_PREFIX}/") or is_arm_path(path)
+    return path not in OPEN_PATHS
 
 
 def _needs_token(scope: Scope) -> bool:
     if scope["path"] != METRICS_PATH:
         return is_protected(scope["path"])
     # Who is on the machine itself is nobody from outside.
-    return scope["client"] is None or not _is_loopback(scope["client"][0])
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False
+    return scope["client"] is None or not is_loopback(scope["client"][0])
 
 
 def _bearer_token(headers: Headers) -> str | None:

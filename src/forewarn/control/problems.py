@@ -16,6 +16,7 @@ from starlette.routing import Match
 
 from forewarn.control.conditional import PreconditionFailedError
 from forewarn.control.idempotency import IdempotencyKeyNotTakenError
+from forewarn.control.origins import HostRefusedError, OriginRefusedError
 from forewarn.control.services import ClockError
 from forewarn.domain.access import (
     AccessError,
@@ -50,10 +51,7 @@ from forewarn.operations.fleet import FleetError
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.holidays import HolidaysError
 from forewarn.operations.hosts import HostInUseError
-from forewarn.operations.maintenances import (
-    UnknownLabelsError,
-    UnknownMaintenanceError,
-)
+from forewarn.operations.maintenances import UnknownLabelsError, UnknownMaintenanceError
 from forewarn.operations.notifications import (
     NotificationNotFailedError,
     UnknownNotificationError,
@@ -140,6 +138,8 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     TokenExpiredError: HTTPStatus.UNAUTHORIZED,
     TokenRevokedError: HTTPStatus.UNAUTHORIZED,
     AccessError: HTTPStatus.FORBIDDEN,
+    OriginRefusedError: HTTPStatus.FORBIDDEN,
+    HostRefusedError: HTTPStatus.MISDIRECTED_REQUEST,
     UnknownTokenError: HTTPStatus.NOT_FOUND,
     TokenNameTakenError: HTTPStatus.CONFLICT,
     TokenOrderError: HTTPStatus.UNPROCESSABLE_ENTITY,

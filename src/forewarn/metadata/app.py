@@ -54,7 +54,7 @@ Handler: TypeAlias = Callable[[Request], Awaitable[Answer]]
 _SCHEDULED_EVENTS: Final = "/metadata/scheduledevents"
 _INSTANCE: Final = "/metadata/instance"
 _EXTENSION: Final = "/metadata/forewarn/v1"
-_NOT_PLAIN: Final = frozenset({b"prefer", b"x-forwarded-for", b"x-instance-id"})
+_NOT_PLAIN: Final = frozenset({b"origin", b"prefer", b"x-forwarded-for", b"x-instance-id"})
 _NO_FAULTS: Final = NoFaults()
 
 

@@ -70,6 +70,8 @@ class Identity:
 
     def identify(self, scope: HttpScope, headers: Mapping[bytes, bytes]) -> Caller:
         """Return who sent *scope*, or refuse what came by a way it may not come."""
+        if b"origin" in headers:
+            raise RefusedError(Refusal.ORIGIN)
         peer, path = find_peer(scope), scope["path"]
         if self._is_proxy(peer.address):
             return Caller(vm=self._behind_proxy(headers), path=path, address=peer.address)

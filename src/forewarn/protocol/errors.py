@@ -35,6 +35,7 @@ class Refusal(Enum):
 
     METADATA_HEADER_MISSING = "metadata header missing"
     FORWARDED = "request was forwarded"
+    ORIGIN = "request by a page in a browser"
     PATH_FORWARDED = "/vm/NAME in the path of a forwarded request"
     PATH_UNTRUSTED = "/vm/NAME in the path where it is not trusted"
     API_VERSION_MISSING = "api-version missing, malformed or given twice"
@@ -81,6 +82,7 @@ ERROR_ANSWERS: Final[Mapping[Refusal, ErrorAnswer]] = {
     Refusal.FORWARDED: ErrorAnswer(
         400, error_body("Bad request. X-Forwarded-For header is not allowed")
     ),
+    Refusal.ORIGIN: ErrorAnswer(400, error_body("Bad request. Origin header is not allowed")),
     Refusal.PATH_FORWARDED: ErrorAnswer(
         400, error_body("Bad request. A forwarded request cannot name its virtual machine")
     ),

@@ -1,10 +1,17 @@
 """Nobody gets past without a token, and health needs none."""
 
+import re
+
 import httpx2
 import pytest
 from fastapi import FastAPI
 from openapi_spec_validator import validate
+from starlette.routing import Route
 from starlette.testclient import TestClient
+
+from forewarn.control.app import api_routes
+from forewarn.control.arm import ARM_PATH
+from forewarn.control.authentication import API_PREFIX, OPEN_PATHS
 
 PATHS = ("/api/v1", "/api/v1/", "/api/v1/events", "/api/v1/fleet", "/api/v1/no-such-thing")
 BAD_TOKENS = {
@@ -39,6 +46,56 @@ def test_scheme_is_read_in_any_case(anonymous: httpx2.Client, scheme: str) -> No
     headers = {"Authorization": f"{scheme} open-sesame"}
 
     assert anonymous.get("/api/v1/clock", headers=headers).status_code == 200
+
+
+def test_every_route_but_the_open_ones_needs_a_token(
+    app: FastAPI, anonymous: httpx2.Client
+) -> None:
+    operations = {(path, verb) for path, verbs in app.openapi()["paths"].items() for verb in verbs}
+    operations |= {
+        (f"{API_PREFIX}{route.path}", method)
+        for route in api_routes()
+        for method in route.methods or ()
+    }
+    operations |= {
+        (route.path, method)
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+    }
+    answers = {
+        (path, method): anonymous.request(method, re.sub(r"{.*?}", "x", path))
+        for path, method in operations
+    }
+
+    assert len(operations) > 100
+    assert {path for path, _ in operations} >= OPEN_PATHS
+    for (path, method), answer in answers.items():
+        assert (answer.status_code == 401) is (path not in OPEN_PATHS), (path, method)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/API/v1/events",
+        "/api//v1/events",
+        "/healthz/",
+        "/healthz%20",
+        "/\N{LATIN SMALL LETTER LONG S}ubscriptions/a",
+        ARM_PATH.replace("subscriptions", "\N{LATIN SMALL LETTER LONG S}ubscriptions"),
+        ARM_PATH.replace("acknowledge", "ac\N{KELVIN SIGN}nowledge"),
+        ARM_PATH.upper(),
+    ],
+)
+def test_no_spelling_of_a_path_gets_round_the_token(anonymous: httpx2.Client, path: str) -> None:
+    path = re.sub(r"{.*?}", "x", path)
+    anonymous.headers["Host"] = "localhost"
+
+    assert anonymous.post(path).status_code == 401
+    if not path.isascii():
+        known = anonymous.post(path, headers={"Authorization": "Bearer open-sesame"})
+        assert known.status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/readyz/write"])

@@ -128,6 +128,14 @@ def test_forwarded_requests_are_refused(quiet_service: Service, target: str) -> 
     assert (reply.status, reply.body) == (400, ERROR_ANSWERS[Refusal.FORWARDED].body)
 
 
+@pytest.mark.parametrize("target", [POLL, WHOAMI, f"/vm/solo{POLL}", "/metadata/instance", "/"])
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", ""])
+def test_pages_in_browsers_are_refused(quiet_service: Service, target: str, origin: str) -> None:
+    reply = quiet_service.request(target, headers={"Origin": origin})
+
+    assert (reply.status, reply.body) == (400, ERROR_ANSWERS[Refusal.ORIGIN].body)
+
+
 def test_ipv6_is_local_and_mapped_ipv4_is_ipv4(quiet_service: Service) -> None:
     request = compose("GET", f"/vm/solo{WHOAMI}", {"Metadata": "true"})
     with quiet_service.connect("::1") as connection:
