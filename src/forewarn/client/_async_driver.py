@@ -2,10 +2,14 @@
 
 import asyncio
 import contextlib
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from typing import TypeVar
 
 from forewarn.client._errors import ClosedError
+from forewarn.client._forking import renew_after_fork
 from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
 from forewarn.client._transport import Transport
 
@@ -13,13 +17,16 @@ _T = TypeVar("_T")
 
 
 class AsyncDriver:
-    """Carries out conversations as `Driver` does, its connection in a thread of its own."""
+    """Carries out conversations as `Driver` does, each request in a thread that nobody waits for.
+
+    A pool of threads would hold up the end of the process until the last poll is answered.
+    """
 
     def __init__(self) -> None:
         self._transport = Transport()
-        self._thread = ThreadPoolExecutor(1, "forewarn-client")
         self._turn = asyncio.Lock()
         self._closing = asyncio.Event()
+        renew_after_fork(self)
 
     async def run(self, conversation: Conversation[_T]) -> _T:
         """Return what comes of *conversation*."""
@@ -31,7 +38,15 @@ class AsyncDriver:
         """Let nothing go on or begin."""
         self._closing.set()
         self._transport.close()
-        self._thread.shutdown(wait=False)
+
+    def renew(self) -> None:
+        """Begin anew in a forked child."""
+        is_closed = self._closing.is_set()
+        self._transport.abandon()
+        self._transport, self._turn = Transport(), asyncio.Lock()
+        self._closing = asyncio.Event()
+        if is_closed:
+            self.close()
 
     async def _carry_out(self, conversation: Conversation[_T]) -> _T:
         answer: Response | Failure | None = None
@@ -58,11 +73,32 @@ class AsyncDriver:
         return answer
 
     async def _send(self, request: Request) -> Response | Failure:
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._thread, self._transport.send, request)
+            return await _call_in_thread(partial(self._transport.send, request))
         except asyncio.CancelledError:
             # The thread would wait for an answer that nobody wants any more.
             self._transport.close()
             self._transport = Transport()
             raise
+
+
+async def _call_in_thread(call: Callable[[], _T]) -> _T:
+    loop = asyncio.get_running_loop()
+    awaited: asyncio.Future[_T] = loop.create_future()
+
+    def settle(done: Future[_T]) -> None:
+        if not awaited.done():  # or nobody wants it any more
+            error = done.exception()
+            awaited.set_result(done.result()) if error is None else awaited.set_exception(error)
+
+    def work() -> None:
+        done: Future[_T] = Future()
+        try:
+            done.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - it belongs to who awaits it
+            done.set_exception(error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, done)
+
+    threading.Thread(target=work, name="forewarn-client", daemon=True).start()
+    return await awaited

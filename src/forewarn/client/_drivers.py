@@ -5,6 +5,7 @@ import threading
 from typing import TypeVar
 
 from forewarn.client._errors import ClosedError
+from forewarn.client._forking import renew_after_fork
 from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
 from forewarn.client._transport import Transport
 
@@ -18,6 +19,7 @@ class Driver:
         self._transport = Transport()
         self._turn = threading.Lock()
         self._closing = threading.Event()
+        renew_after_fork(self)
 
     def run(self, conversation: Conversation[_T]) -> _T:
         """Return what comes of *conversation*."""
@@ -35,6 +37,15 @@ class Driver:
         """Let nothing go on or begin; for any thread."""
         self._closing.set()
         self._transport.close()
+
+    def renew(self) -> None:
+        """Begin anew in a forked child."""
+        is_closed = self._closing.is_set()
+        self._transport.abandon()
+        self._transport, self._turn = Transport(), threading.Lock()
+        self._closing = threading.Event()
+        if is_closed:
+            self.close()
 
     def _perform(self, step: Request | Pause) -> Response | Failure | None:
         answer = None

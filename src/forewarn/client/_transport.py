@@ -1,6 +1,7 @@
 """HTTP on one connection, by the standard library."""
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Mapping
@@ -63,6 +64,11 @@ class Transport:
                 self._connection.cut()
             else:
                 self._connection.close()
+
+    def abandon(self) -> None:
+        """Let go of the connection without a word: in a forked child it is the parent's."""
+        if self._connection is not None:
+            self._connection.abandon()
 
     def _take_connection(self, endpoint: Endpoint) -> "_Connection | None":
         with self._lock:
@@ -154,6 +160,13 @@ class _Connection(HTTPConnection):
             if self._socket is not None:
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
+
+    def abandon(self) -> None:
+        """Close only our number of the socket, and take no lock: its holder may be no more."""
+        if self._socket is not None:
+            number = self._socket.detach()
+            if number >= 0:
+                os.close(number)
 
     def _read_response(self) -> Response:
         answer = self.getresponse()
