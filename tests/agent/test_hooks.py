@@ -20,6 +20,7 @@ from forewarn.agent import processes
 from forewarn.agent.decisions import RunHook
 from forewarn.agent.hooks import (
     Hook,
+    HookFinder,
     describe,
     find_hooks,
     find_misfits,
@@ -111,6 +112,31 @@ def test_folder_that_is_a_link_to_nothing_is_a_hook_that_fails(tmp_path: Path, n
 
     assert (found.name, found.is_runnable) == (link.name, False)
     assert find_misfits(tmp_path / "hooks.d", platform="linux") == (link,)
+
+
+@pytest.mark.parametrize("name", ["hooks.d", "hooks.d/scheduled.d"])
+def test_folder_that_was_there_and_is_gone_is_a_hook_that_fails_until_it_is_back(
+    tmp_path: Path, name: str
+) -> None:
+    hooks = tmp_path / "hooks.d"
+    hooks.mkdir()
+    put(hooks, "10-a")
+    finder = HookFinder(hooks, {Phase.SCHEDULED: ("sync",)})
+
+    (tmp_path / name).rename(tmp_path / "aside")
+    gone, *others = finder.find()[Phase.SCHEDULED]
+    (tmp_path / "aside").rename(tmp_path / name)
+
+    assert (gone.name, gone.is_runnable) == (Path(name).name, False)
+    assert [hook.name for hook in others] == ["/bin/sh -c sync"]
+    assert finder.find()[Phase.SCHEDULED][0].name == "10-a"
+    assert finder.find()[Phase.STARTED] == ()
+
+
+def test_folder_that_never_was_there_has_no_hooks(tmp_path: Path) -> None:
+    finder = HookFinder(tmp_path / "hooks.d", {})
+
+    assert set(finder.find().values()) == {()}
 
 
 def test_hooks_folder_that_is_a_file_is_a_hook_that_fails(tmp_path: Path) -> None:

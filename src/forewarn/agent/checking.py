@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from forewarn.agent.cases import Case
-from forewarn.agent.composing import find_all_hooks
+from forewarn.agent.composing import make_finder
 from forewarn.agent.errors import StateError
 from forewarn.agent.hooks import find_misfits, find_strays
 from forewarn.agent.logs import make_printable
@@ -29,7 +29,7 @@ def _check(file: Path | None) -> int:
     settings, _ = prepare(file)
     _print("rules", f"{len(settings.rules)} of the configuration, then the default ones")
     _print("approval", settings.approval)
-    for phase, hooks in find_all_hooks(settings).items():
+    for phase, hooks in make_finder(settings).find().items():
         _print(f"{phase} hooks", ", ".join(hook.name for hook in hooks) or "none")
     problems = tuple(_find_problems(settings))
     try:

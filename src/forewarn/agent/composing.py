@@ -4,12 +4,11 @@ from typing import Final
 
 from forewarn.agent.agent import Agent, Memory, Ways
 from forewarn.agent.cases import Cases
-from forewarn.agent.decisions import Conduct, Hooks
-from forewarn.agent.hooks import find_hooks
+from forewarn.agent.decisions import Conduct
+from forewarn.agent.hooks import HookFinder
 from forewarn.agent.performing import DryPerformer, Performer, RealPerformer
 from forewarn.agent.running import Inbox
 from forewarn.agent.settings import Settings, Surroundings
-from forewarn.agent.vocabulary import Phase
 from forewarn.client import Client
 from forewarn.protocol.identity import Identity
 
@@ -30,7 +29,7 @@ def compose_agent(
     ways = Ways(
         conduct=conduct,
         rules=settings.rules,
-        find_hooks=lambda: find_all_hooks(settings),
+        find_hooks=make_finder(settings).find,
         ask_again=settings.ask_again.total_seconds(),
     )
     return Agent(ways=ways, cases=cases, memory=memory, performer=performer)
@@ -49,9 +48,6 @@ def make_performer(
     return RealPerformer(connect, surroundings.variables, inbox.put)
 
 
-def find_all_hooks(settings: Settings) -> Hooks:
-    """Return the hooks there are now."""
-    return {
-        phase: find_hooks(settings.hooks_dir, phase, settings.hooks.get(phase, ()))
-        for phase in Phase
-    }
+def make_finder(settings: Settings) -> HookFinder:
+    """Return who finds the hooks of the configuration."""
+    return HookFinder(settings.hooks_dir, settings.hooks)

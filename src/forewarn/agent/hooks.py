@@ -9,7 +9,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -49,13 +49,44 @@ class Hook:
     is_runnable: bool = True
 
 
+class HookFinder:
+    """Finds the hooks there are now. A folder that was there once and is gone fails as a hook.
+
+    To overlook it would be to approve without what was in it.
+    """
+
+    def __init__(self, folder: Path, commands: Mapping[Phase, tuple[str, ...]]) -> None:
+        self._commands = commands
+        self._folder = folder
+        self._known: frozenset[Path] = frozenset()
+        self.find()
+
+    def find(self) -> Mapping[Phase, tuple[Hook, ...]]:
+        """Return the hooks of every phase."""
+        found = {
+            phase: find_hooks(self._folder, phase, self._commands.get(phase, ()), known=self._known)
+            for phase in Phase
+        }
+        folders = (self._folder, *(_phase_folder(self._folder, phase) for phase in Phase))
+        self._known |= {folder for folder in folders if os.path.lexists(folder)}
+        return found
+
+
 def find_hooks(
-    folder: Path, phase: Phase, commands: tuple[str, ...] = (), *, platform: str = sys.platform
+    folder: Path,
+    phase: Phase,
+    commands: tuple[str, ...] = (),
+    *,
+    known: Collection[Path] = (),
+    platform: str = sys.platform,
 ) -> tuple[Hook, ...]:
-    """Return the hooks of *phase* in *folder* by name, then the *commands* as they were given."""
+    """Return the hooks of *phase* in *folder* by name, then the *commands* as they were given.
+
+    A folder that is *known* and not there any more is a hook that cannot be run.
+    """
     is_windows = platform == "win32"
     return (
-        *(_make_hook(path, is_windows=is_windows) for path in _list_files(folder, phase)),
+        *(_make_hook(path, is_windows=is_windows) for path in _list_files(folder, phase, known)),
         *_make_inline_hooks(commands, is_windows=is_windows),
     )
 
@@ -71,8 +102,8 @@ def find_strays(folder: Path) -> tuple[Path, ...]:
     """Return what is in *folder* beside the folders of the phases, and so is never run."""
     if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir may raise
         return ()
-    folders = {f"{phase}.d" for phase in Phase}
-    return tuple(path for path in _list_entries(folder) if path.name not in folders)
+    folders = {_phase_folder(folder, phase) for phase in Phase}
+    return tuple(path for path in _list_entries(folder) if path not in folders)
 
 
 def describe(
@@ -108,18 +139,23 @@ def read_status(status: int) -> Outcome:
     return {0: Outcome.READY, NOT_YET: Outcome.NOT_YET}.get(status, Outcome.FAILED)
 
 
-def _list_files(folder: Path, phase: Phase) -> tuple[Path, ...]:
-    if os.path.lexists(folder) and not os.path.exists(folder):  # noqa: PTH110 - Path.exists may raise
-        return (folder,)  # it is a link to nothing
-    return _list_entries(folder / f"{phase}.d")
+def _phase_folder(folder: Path, phase: Phase) -> Path:
+    return folder / f"{phase}.d"
 
 
-def _list_entries(folder: Path) -> tuple[Path, ...]:
+def _list_files(folder: Path, phase: Phase, known: Collection[Path] = ()) -> tuple[Path, ...]:
+    is_expected = folder in known or os.path.lexists(folder)
+    if is_expected and not os.path.exists(folder):  # noqa: PTH110 - Path.exists may raise
+        return (folder,)  # it is gone, or a link to nothing
+    return _list_entries(_phase_folder(folder, phase), known)
+
+
+def _list_entries(folder: Path, known: Collection[Path] = ()) -> tuple[Path, ...]:
     """Return what is in *folder*, or the folder itself if nobody can tell: it fails as a hook."""
     try:
         found = sorted(folder.iterdir(), key=lambda path: path.name)
     except FileNotFoundError:
-        return (folder,) if os.path.lexists(folder) else ()
+        return (folder,) if folder in known or os.path.lexists(folder) else ()
     except OSError:
         return (folder,)
     return tuple(path for path in found if not path.name.startswith(".") and path.name[-1] != "~")

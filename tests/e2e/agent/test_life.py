@@ -67,6 +67,21 @@ def test_failed_hook_approves_nothing(
     assert server.event(event["event_id"])["approvals"] == []
 
 
+def test_hooks_that_vanished_approve_nothing(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server("--speed", "300")
+    machine = make_machine(server)
+    machine.start()
+    (machine.folder / "hooks.d").rename(machine.folder / "aside")
+
+    (event,) = server.create("Reboot", "solo-0")
+    machine.wait_for_log("hook_unstartable")
+    server.wait_for(event["event_id"], "Started")
+
+    assert server.event(event["event_id"])["approvals"] == []
+
+
 def test_canceled_event_is_undone(start_server: ServerMaker, make_machine: MachineMaker) -> None:
     server = start_server()
     machine = make_machine(server, approval="never")
