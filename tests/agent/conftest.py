@@ -121,8 +121,8 @@ class Stage:
         self.begun.append(f"{action.phase} {action.hook.name}")
         return self.process
 
-    def approve(self, event: Event) -> None:
-        self.asked.append(f"approve {event.event_id[-1]}")
+    def approve(self, events: tuple[Event, ...]) -> None:
+        self.asked.append(" ".join(("approve", *(event.event_id[-1] for event in events))))
 
     def postpone(self, event: Event, not_before: datetime) -> None:
         self.asked.append(f"postpone {event.event_id[-1]} to {not_before:%H:%M:%S}")

@@ -1,5 +1,6 @@
 """The agent, step by step: what it records, begins, stops and asks for."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -456,7 +457,8 @@ def test_agent_that_is_killed_between_steps_does_nothing_twice(
     stage.tell(agent, make_change(ChangeKind.GONE))
     stage.end_hook(agent)
 
-    assert len(stage.begun) == len(set(stage.begun))
+    once = [hook for hook in stage.begun if hook != "recovered back"]
+    assert len(once) == len(set(once))
     assert stage.begun[-1] == "recovered back"
     assert stage.saved == {}
 
@@ -490,9 +492,167 @@ def test_restarted_agent_goes_on_to_put_things_back_whether_or_not_the_server_an
     stage.tell(agent, make_change())
     stage.tell(agent, make_change(ChangeKind.COMPLETED))
 
+    stage.end_hook(agent)
     stage.start(has_looked=False).act(stage.now)
 
-    assert stage.begun == ["recovered one", "recovered two"]
+    assert stage.begun == ["recovered one", "recovered two", "recovered two"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "hook"), [(ChangeKind.GONE, "recovered back"), (ChangeKind.CANCELED, "canceled undo")]
+)
+def test_agent_that_is_killed_while_it_puts_things_back_does_so_again(
+    stage: Stage, caplog: pytest.LogCaptureFixture, kind: ChangeKind, hook: str
+) -> None:
+    stage.hooks = make_hooks(recovered="back", canceled="undo")
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.tell(agent, make_change(kind))
+
+    agent = stage.start(has_looked=False)
+    agent.act(stage.now)
+    stage.end_hook(agent)
+
+    assert stage.begun == [hook, hook]
+    assert "hook_interrupted" in caplog.text
+    assert stage.saved == {}
+
+
+def test_hook_that_fails_to_put_things_back_is_repeated_less_and_less_often(stage: Stage) -> None:
+    stage.hooks = make_hooks(recovered="back more")
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.tell(agent, make_change(ChangeKind.GONE))
+
+    rests = []
+    for _ in range(8):
+        stage.end_hook(agent, status=1)
+        if stage.begun[-1] == "recovered more":
+            stage.end_hook(agent, status=0)
+        rests.append(agent.next_moment() - stage.now.steady)
+        stage.pass_time(rests[-1])
+        agent.act(stage.now)
+    assert list(stage.saved) == [ID], "it is still out"
+    stage.end_hook(agent)
+
+    assert rests == [10, 20, 40, 80, 160, 300, 300, 300]
+    assert stage.begun == ["recovered back", "recovered more", *["recovered back"] * 8]
+    assert stage.saved == {}
+    assert agent.next_moment() == inf
+
+
+def test_two_hooks_that_fail_to_put_things_back_are_repeated_together(stage: Stage) -> None:
+    stage.hooks = make_hooks(recovered="back more")
+    agent = stage.start()
+    stage.tell(agent, make_change())
+    stage.tell(agent, make_change(ChangeKind.GONE))
+
+    stage.end_hook(agent, status=1)
+    stage.end_hook(agent, status=1)
+    stage.pass_time(10)
+    agent.act(stage.now)
+    stage.end_hook(agent)
+    stage.end_hook(agent)
+
+    assert stage.begun == ["recovered back", "recovered more"] * 2
+    assert stage.saved == {}
+
+
+def test_things_are_put_back_when_the_last_event_is_over(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(ChangeKind.STARTED, number=1))
+    stage.end_hook(agent, number=1)
+    stage.tell(agent, make_change(ChangeKind.STARTED, number=2))
+    stage.end_hook(agent, number=2)
+
+    stage.tell(agent, make_change(ChangeKind.GONE, number=1))
+    assert stage.begun == ["started go"] * 2
+    assert len(agent.cases) == 2
+    stage.tell(agent, make_change(ChangeKind.GONE, number=2))
+
+    assert stage.begun == [*["started go"] * 2, *["recovered back"] * 2]
+
+
+def test_event_that_another_one_replaces_puts_nothing_back_in_between(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(number=1))
+    stage.end_hook(agent, number=1)
+    stage.end_hook(agent, number=1)
+
+    stage.tell(agent, make_change(number=2))
+    stage.tell(agent, make_change(ChangeKind.CANCELED, number=1))
+    stage.end_hook(agent, number=2)
+    stage.end_hook(agent, number=2)
+
+    assert stage.begun == ["scheduled first", "scheduled second"] * 2
+    assert stage.asked == ["approve 1", "approve 2"]
+
+
+def test_event_that_comes_while_things_are_put_back_stops_that_first(stage: Stage) -> None:
+    stage.hooks = make_hooks(scheduled="first", recovered="back")
+    agent = stage.start()
+    stage.tell(agent, make_change(number=1))
+    stage.end_hook(agent, number=1)
+    stage.tell(agent, make_change(ChangeKind.GONE, number=1))
+
+    stage.tell(agent, make_change(number=2))
+    assert stage.begun == ["scheduled first", "recovered back"]
+    assert stage.process.signals == ["terminate"]
+    stage.end_hook(agent, status=-15, number=1)
+    assert stage.begun == ["scheduled first", "recovered back", "scheduled first"]
+    stage.end_hook(agent, number=2)
+    stage.tell(agent, make_change(ChangeKind.GONE, number=2))
+
+    assert stage.begun[3:] == ["recovered back"] * 2
+
+
+def test_event_that_is_ignored_keeps_nobody_out(stage: Stage) -> None:
+    agent = stage.start()
+    stage.tell(agent, make_change(ChangeKind.STARTED, number=1))
+    stage.end_hook(agent, number=1)
+    stage.tell(agent, make_change(number=2, event_type="Freeze", duration_in_seconds=5))
+
+    stage.tell(agent, make_change(ChangeKind.GONE, number=1))
+
+    assert stage.begun == ["started go", "recovered back"]
+
+
+def test_no_more_than_four_hooks_run_at_a_time(stage: Stage) -> None:
+    agent = stage.start()
+
+    for number in range(1, 7):
+        stage.tell(agent, make_change(ChangeKind.STARTED, number=number))
+    assert stage.begun == ["started go"] * 4
+    stage.end_hook(agent, number=1)
+
+    assert stage.begun == ["started go"] * 5
+
+
+def test_events_that_are_ready_at_once_are_approved_in_one(stage: Stage) -> None:
+    approving(stage)
+    agent = stage.start()
+
+    for number in (1, 2, 3):
+        agent.take(make_change(number=number), stage.now)
+    agent.act(stage.now)
+    agent.act(stage.now)
+
+    assert stage.asked == ["approve 1 2 3"]
+
+
+def test_event_that_does_not_name_us_is_said_once(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "forewarn.agent")
+    agent = stage.start()
+    others = ("web-1", "web-2")
+
+    stage.tell(agent, make_change(resources=others))
+    stage.tell(agent, make_change(ChangeKind.STARTED, resources=others))
+    stage.tell(agent, make_change(ChangeKind.GONE, resources=others))
+
+    (line,) = caplog.messages
+    assert line == f"event_of_others event={ID} resources=web-1,web-2 name=web-0"
 
 
 def test_what_cannot_be_recorded_is_not_begun(stage: Stage) -> None:

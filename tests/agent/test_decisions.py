@@ -16,10 +16,12 @@ from forewarn.agent.cases import Case
 from forewarn.agent.decisions import (
     Action,
     Approve,
+    Circumstances,
     Close,
     Conduct,
     Now,
     Postpone,
+    Repeat,
     RunHook,
     StopHook,
     decide,
@@ -33,11 +35,18 @@ READY, NOT_YET, FAILED = Outcome.READY, Outcome.NOT_YET, Outcome.FAILED
 
 
 def choose(
-    case: Case, conduct: Conduct | None = None, *, wall: datetime = NOON, rest: float = 0
+    case: Case,
+    conduct: Conduct | None = None,
+    *,
+    wall: datetime = NOON,
+    rest: float = 0,
+    **circumstances: bool,
 ) -> Action | None:
     """Return what is decided at noon, in steady time 1000 seconds."""
-    now = Now(wall=wall, steady=1000)
-    return decide(case, HOOKS, conduct or make_conduct(), now, resting_until=1000 + rest)
+    moment = Circumstances(
+        now=Now(wall=wall, steady=1000), resting_until=1000 + rest, **circumstances
+    )
+    return decide(case, HOOKS, conduct or make_conduct(), moment)
 
 
 def run(action: Action | None) -> tuple[str, float]:
@@ -111,7 +120,78 @@ def test_hook_of_a_phase_that_is_over_is_stopped() -> None:
 def test_case_is_closed_when_the_last_hook_has_run(phase: Phase) -> None:
     (hook,) = HOOKS[phase]
 
-    assert choose(after(phase, **{hook.name: FAILED})) == Close()
+    assert choose(after(phase, **{hook.name: READY})) == Close()
+
+
+FAILURES = [FAILED, Outcome.TIMED_OUT, Outcome.INTERRUPTED]
+
+
+@pytest.mark.parametrize("bad", FAILURES)
+@pytest.mark.parametrize("phase", Phase)
+def test_only_what_puts_things_back_is_repeated_after_a_failure(phase: Phase, bad: Outcome) -> None:
+    failed = {hook.name: bad for hook in HOOKS[phase]}
+    repeated = {Phase.RECOVERED, Phase.CANCELED}
+
+    assert choose(after(phase, **failed)) == (Repeat() if phase in repeated else None)
+
+
+def test_hook_that_failed_to_put_things_back_and_was_taken_away_holds_nobody() -> None:
+    assert choose(after(Phase.RECOVERED, gone=FAILED, back=READY)) == Close()
+
+
+TO_BEGIN, WAITS, STOPS = "begins", "waits", "stops"
+OTHERS = {
+    # phase, runs already: while another event is open, while another's hook puts things back
+    (Phase.SCHEDULED, False): (TO_BEGIN, WAITS),
+    (Phase.STARTED, False): (TO_BEGIN, WAITS),
+    (Phase.RECOVERED, False): (WAITS, TO_BEGIN),
+    (Phase.CANCELED, False): (WAITS, TO_BEGIN),
+    (Phase.SCHEDULED, True): (WAITS, WAITS),
+    (Phase.STARTED, True): (WAITS, WAITS),
+    (Phase.RECOVERED, True): (STOPS, WAITS),
+    (Phase.CANCELED, True): (STOPS, WAITS),
+}
+
+
+def name_action(action: Action | None) -> str:
+    if isinstance(action, StopHook):
+        return STOPS
+    return TO_BEGIN if isinstance(action, RunHook) else WAITS
+
+
+@pytest.mark.parametrize(("phase", "is_running"), OTHERS)
+def test_events_that_overlap_are_one_absence(phase: Phase, is_running: bool) -> None:  # noqa: FBT001
+    hook = HOOKS[phase][0].name
+    case = after(phase, **({hook: Outcome.RUNNING} if is_running else {}))
+
+    chosen = (
+        name_action(choose(case, is_out=True)),
+        name_action(choose(case, is_returning=True)),
+    )
+
+    assert chosen == OTHERS[phase, is_running]
+
+
+def test_nothing_is_approved_while_things_are_put_back_for_another_event() -> None:
+    case = after(first=READY, second=READY)
+
+    assert choose(case, is_returning=True) is None
+    assert choose(case, is_out=True) == Approve()
+
+
+def test_notification_waits_for_nobody() -> None:
+    case = make_case(verdict=Verdict.NOTIFY)
+
+    assert run(choose(case, is_out=True, is_returning=True))[0] == "tell"
+
+
+def test_case_with_nothing_left_to_run_is_closed_whatever_else_there_is() -> None:
+    assert choose(after(Phase.RECOVERED, back=READY), is_out=True) == Close()
+
+
+def test_hook_waits_for_room() -> None:
+    assert choose(after(), has_room=False) is None
+    assert choose(after(first=READY, second=READY), has_room=False) == Approve()
 
 
 def test_nothing_is_done_between_started_and_gone() -> None:

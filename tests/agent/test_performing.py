@@ -46,10 +46,10 @@ def test_question_without_an_answer_holds_up_no_other(metadata: Metadata, asking
     metadata.script = [say_nothing, answer_with()]
     silent, answered = make_event(1), make_event(2)
 
-    asking.performer.approve(silent)
+    asking.performer.approve((silent,))
     while not metadata.seen:
         pass
-    asking.performer.approve(answered)
+    asking.performer.approve((answered,))
 
     assert asking.next_answer() == Answered(event=answered)
 
@@ -71,7 +71,7 @@ def test_mistake_is_a_question_that_was_not_answered(caplog: pytest.LogCaptureFi
     def connect() -> Client:
         raise ZeroDivisionError
 
-    RealPerformer(connect, {}, answers.put).approve(make_event())
+    RealPerformer(connect, {}, answers.put).approve((make_event(),))
     answer = answers.get(timeout=SECONDS)
 
     assert isinstance(answer, Answered)

@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 from forewarn.agent.cases import (
     Case,
     Cases,
     follow,
+    forget_failures,
     open_case,
     record_outcome,
     record_postponement,
@@ -22,11 +23,13 @@ from forewarn.agent.cases import (
 from forewarn.agent.decisions import (
     Action,
     Approve,
+    Circumstances,
     Close,
     Conduct,
     Hooks,
     Now,
     Postpone,
+    Repeat,
     RunHook,
     StopHook,
     decide,
@@ -36,21 +39,20 @@ from forewarn.agent.errors import StateError
 from forewarn.agent.performing import Answered, HookEnded, Performer, Stoppable
 from forewarn.agent.processes import GRACE_SECONDS
 from forewarn.agent.rules import Rule, judge
-from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
+from forewarn.agent.telling import tell_ended, tell_of_others, tell_opened
+from forewarn.agent.vocabulary import ENDS, Consent, Outcome, Phase
 from forewarn.client import Change, ChangeKind
 from forewarn.protocol.document import Event
 from forewarn.protocol.vocabulary import EventId
 
+MOST_HOOKS: Final = 4
+"""How many run at a time, whatever number of events there is."""
+LONGEST_REST: Final = 300.0
+"""How long a hook that fails to put things back is left alone at most."""
+
 _log = logging.getLogger("forewarn.agent")
 
 _OPENING = frozenset({ChangeKind.SCHEDULED, ChangeKind.STARTED})
-_LEVELS = {
-    Outcome.READY: logging.INFO,
-    Outcome.NOT_YET: logging.INFO,
-    Outcome.FAILED: logging.ERROR,
-    Outcome.TIMED_OUT: logging.ERROR,
-    Outcome.STOPPED: logging.WARNING,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,11 @@ class Agent:
     _moved: set[EventId] = field(default_factory=set)
     """Which events a later time was asked for since their last hook ended."""
     _rests: dict[EventId, float] = field(default_factory=dict)
+    _repeats: dict[EventId, int] = field(default_factory=dict)
+    """How often the hooks of an event's end have been run again."""
+    _strangers: set[EventId] = field(default_factory=set)
+    """Which events were said not to be ours."""
+    _to_approve: list[Event] = field(default_factory=list)
     _is_saved: bool = True
     _has_looked: bool = False
 
@@ -153,6 +160,9 @@ class Agent:
             for case in tuple(self.cases.values()):
                 if self._has_looked or case.is_over:
                     self._pursue(case, hooks, now, may_begin=may_begin)
+        if self._to_approve:
+            approved, self._to_approve = tuple(self._to_approve), []
+            self.performer.approve(approved)
 
     def next_moment(self) -> float:
         """Return when `act` has something to do even if nothing happens, in steady seconds."""
@@ -168,7 +178,7 @@ class Agent:
                 change = replace(change, kind=ChangeKind.GONE)
             followed = follow(case, change)
             if followed.phase is not case.phase:
-                self._rests.pop(event.event_id, None)
+                self._forget_rest(event.event_id)
                 _log.info("event_moved event=%s phase=%s", event.event_id, followed.phase)
             self._put(followed)
             if followed.event.not_before != case.event.not_before:
@@ -176,24 +186,27 @@ class Agent:
         elif is_open:
             verdict = judge(event, me, self.ways.rules)
             opened = reopen(case, change, verdict) if case else open_case(change, verdict)
-            _log_opened(opened)
-            self._rests.pop(event.event_id, None)
+            tell_opened(opened)
+            self._forget_rest(event.event_id)
             self._put(opened)
+        else:
+            self._note_stranger(change)
+
+    def _note_stranger(self, change: Change) -> None:
+        """Say once of each event that it does not name this machine: its name may be wrong."""
+        event_id = change.event.event_id
+        if change.kind not in _OPENING:
+            self._strangers.discard(event_id)
+        elif event_id not in self._strangers:
+            self._strangers.add(event_id)
+            tell_of_others(change.event, self.ways.conduct.me)
 
     def _take_end(self, ended: HookEnded, now: Now) -> None:
         run = self._runs.pop(ended.event_id)
         self._moved.discard(ended.event_id)
         outcome = run.ending or ended.outcome
         self._count(ended.phase, outcome)
-        _log.log(
-            _LEVELS[outcome],
-            "hook_ended event=%s phase=%s hook=%r outcome=%s status=%d",
-            ended.event_id,
-            ended.phase,
-            ended.hook,
-            outcome,
-            ended.status,
-        )
+        tell_ended(ended, outcome)
         if outcome is Outcome.NOT_YET:
             self._rests[ended.event_id] = now.steady + self.ways.ask_again
         case = self.cases[ended.event_id]
@@ -222,19 +235,24 @@ class Agent:
 
     def _pursue(self, case: Case, hooks: Hooks, now: Now, *, may_begin: bool) -> None:
         event_id = case.event.event_id
-        resting_until = self._rests.get(event_id, -inf)
-        action = decide(
-            case,
-            hooks,
-            self.ways.conduct,
-            now,
-            resting_until=resting_until,
-            may_postpone=event_id not in self._moved,
-        )
-        if now.steady >= resting_until:
+        circumstances = self._find_circumstances(event_id, now)
+        action = decide(case, hooks, self.ways.conduct, circumstances)
+        if circumstances.is_rested:
             self._rests.pop(event_id, None)
         if may_begin or isinstance(action, StopHook):
             self._begin(case, action, now)
+
+    def _find_circumstances(self, event_id: EventId, now: Now) -> Circumstances:
+        others = (case for key, case in self.cases.items() if key != event_id)
+        runs = (run for key, run in self._runs.items() if key != event_id)
+        return Circumstances(
+            now=now,
+            resting_until=self._rests.get(event_id, -inf),
+            may_postpone=event_id not in self._moved,
+            is_out=any(other.is_open for other in others),
+            is_returning=any(run.phase in ENDS for run in runs),
+            has_room=len(self._runs) < MOST_HOOKS,
+        )
 
     def _begin(self, case: Case, action: Action | None, now: Now) -> None:
         event_id = case.event.event_id
@@ -246,9 +264,11 @@ class Agent:
             case Approve() | Postpone():
                 if event_id not in self._asking:
                     self._ask(case.event, action)
+            case Repeat():
+                self._repeat(case, now)
             case Close():
                 _log.info("event_closed event=%s", event_id)
-                self._rests.pop(event_id, None)
+                self._forget_rest(event_id)
                 self._moved.discard(event_id)
                 self.cases = {key: kept for key, kept in self.cases.items() if key != event_id}
                 self._save()
@@ -279,11 +299,26 @@ class Agent:
             deadline=now.steady + action.seconds,
         )
 
+    def _repeat(self, case: Case, now: Now) -> None:
+        event_id = case.event.event_id
+        times = self._repeats.get(event_id, 0)
+        shortest = self.ways.ask_again
+        rest = min(shortest * 2 ** min(times, 10), max(shortest, LONGEST_REST))
+        _log.warning("hooks_to_repeat event=%s phase=%s seconds=%.0f", event_id, case.phase, rest)
+        self._repeats[event_id] = times + 1
+        self._rests[event_id] = now.steady + rest
+        self._put(forget_failures(case))
+        self._save()
+
+    def _forget_rest(self, event_id: EventId) -> None:
+        self._rests.pop(event_id, None)
+        self._repeats.pop(event_id, None)
+
     def _ask(self, event: Event, action: Approve | Postpone) -> None:
         self._asking.add(event.event_id)
         match action:
             case Approve():
-                self.performer.approve(event)
+                self._to_approve.append(event)
             case Postpone():
                 self._moved.add(event.event_id)
                 self.performer.postpone(event, action.not_before)
@@ -348,17 +383,3 @@ def _settle(case: Case, answer: Answered) -> Case:
     if answer.is_refused:
         return replace(case, consent=Consent.REFUSED)
     return case if answer.error else replace(case, consent=Consent.GIVEN)
-
-
-def _log_opened(case: Case) -> None:
-    _log.log(
-        logging.WARNING if case.verdict is Verdict.NOTIFY else logging.INFO,
-        "event_seen event=%s type=%s status=%s source=%s not_before=%s duration=%s verdict=%s",
-        case.event.event_id,
-        case.event.event_type,
-        case.event.event_status,
-        case.event.event_source,
-        case.event.not_before,
-        case.event.duration_in_seconds,
-        case.verdict,
-    )

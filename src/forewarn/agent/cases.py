@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
+from forewarn.agent.vocabulary import ENDS, FAILURES, Consent, Outcome, Phase, Verdict
 from forewarn.client import Change, ChangeKind
 from forewarn.protocol.document import Event, write_event
 from forewarn.protocol.versions import NEWEST
@@ -30,7 +30,12 @@ class Case:
     @property
     def is_over(self) -> bool:
         """Whether the event is gone."""
-        return self.phase in _ENDS
+        return self.phase in ENDS
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this machine is out, or about to be, because of the event."""
+        return self.verdict is Verdict.HANDLE and not self.is_over
 
     def outcome(self, phase: Phase, hook: str) -> Outcome | None:
         """Return what came of *hook* in *phase*, None if it was not begun."""
@@ -39,7 +44,6 @@ class Case:
 
 Cases: TypeAlias = Mapping[EventId, Case]
 
-_ENDS: Final = frozenset({Phase.RECOVERED, Phase.CANCELED})
 _PHASES: Final[Mapping[ChangeKind, Phase]] = {
     ChangeKind.SCHEDULED: Phase.SCHEDULED,
     ChangeKind.STARTED: Phase.STARTED,
@@ -70,7 +74,7 @@ def follow(case: Case, change: Change) -> Case:
     is_waiting = change.kind is ChangeKind.SCHEDULED
     phase = _PHASES[change.kind]
     outcomes = case.outcomes
-    if not case.is_over and phase in _ENDS:  # it may have ended, and come back, before
+    if not case.is_over and phase in ENDS:  # it may have ended, and come back, before
         outcomes = {**outcomes, phase: _find_running(outcomes.get(phase, {}))}
     return replace(
         case,
@@ -94,13 +98,24 @@ def record_postponement(case: Case, not_before: datetime) -> Case:
 
 def resume(case: Case) -> Case:
     """Return *case* as a new process finds it: whatever was running has been interrupted."""
-    return replace(
-        case,
-        outcomes={
-            phase: {hook: _resume_outcome(outcome) for hook, outcome in outcomes.items()}
-            for phase, outcomes in case.outcomes.items()
-        },
-    )
+    interrupted = {
+        phase: {hook: _resume_outcome(outcome) for hook, outcome in outcomes.items()}
+        for phase, outcomes in case.outcomes.items()
+    }
+    return forget_failures(replace(case, outcomes=interrupted))
+
+
+def forget_failures(case: Case) -> Case:
+    """Return *case* as if the hooks that failed to put things back had not been run yet."""
+    outcomes = {
+        phase: {
+            hook: outcome
+            for hook, outcome in found.items()
+            if phase not in ENDS or outcome not in FAILURES
+        }
+        for phase, found in case.outcomes.items()
+    }
+    return replace(case, outcomes=outcomes)
 
 
 def write_item(event: Event) -> dict[str, object]:

@@ -3,16 +3,29 @@
 Rules of this file: hooks of one phase run one after the other, in their order, each at most once.
 One that says "not yet" is asked again, and holds those after it. One that fails does not, but then
 there is no approval. When an event enters another phase, what still runs for the last is stopped.
+
+Those that put things back are run again until they succeed, and only while none of this machine's
+events is open: several events that overlap are one absence. What takes things out begins after what
+still puts them back has been stopped.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import inf
 from typing import Final, TypeAlias
 
 from forewarn.agent.cases import Case
 from forewarn.agent.hooks import Hook
-from forewarn.agent.vocabulary import Approval, Consent, Outcome, Phase, Verdict
+from forewarn.agent.vocabulary import (
+    ENDS,
+    FAILURES,
+    Approval,
+    Consent,
+    Outcome,
+    Phase,
+    Verdict,
+)
 from forewarn.protocol.identity import Identity, names, spell
 
 
@@ -22,6 +35,27 @@ class Now:
 
     wall: datetime
     steady: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What counts beside a case itself."""
+
+    now: Now
+    resting_until: float = -inf
+    may_postpone: bool = True
+    """Whether no later time was asked for since the last hook ended."""
+    is_out: bool = False
+    """Whether another event is handled and not over."""
+    is_returning: bool = False
+    """Whether a hook for another event is putting things back."""
+    has_room: bool = True
+    """Whether one more hook may run."""
+
+    @property
+    def is_rested(self) -> bool:
+        """Whether there is no need to wait any longer."""
+        return self.now.steady >= self.resting_until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,45 +95,43 @@ class Postpone:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeat:
+    """Run the hooks that failed to put things back again, after a while."""
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Forget the case: nothing is left to do."""
 
 
-Action: TypeAlias = RunHook | StopHook | Approve | Postpone | Close
+Action: TypeAlias = RunHook | StopHook | Approve | Postpone | Repeat | Close
 Hooks: TypeAlias = Mapping[Phase, tuple[Hook, ...]]
 
 _TO_RUN: Final = frozenset({None, Outcome.NOT_YET, Outcome.STOPPED})
 
 
 def decide(
-    case: Case,
-    hooks: Hooks,
-    conduct: Conduct,
-    now: Now,
-    *,
-    resting_until: float,
-    may_postpone: bool = True,
+    case: Case, hooks: Hooks, conduct: Conduct, circumstances: Circumstances
 ) -> Action | None:
-    """Return what to do next, None if there is nothing to do before *resting_until*, or at all.
+    """Return what to do next, None if there is nothing to do for now, or at all.
 
     A later time is asked for once each time a hook says "not yet", whatever comes of it.
     """
     running = _find_running(case)
     phase = _current_phase(case)
     if running is not None:
-        return StopHook() if running is not phase else None
+        has_to_end = running is not phase or (running in ENDS and circumstances.is_out)
+        return StopHook() if has_to_end else None
     if phase is None:
         return Close() if case.is_over else None
     hook = _find_next(case, phase, hooks[phase])
-    if hook is None:
-        return _conclude(case, conduct, is_rested=now.steady >= resting_until)
-    if may_postpone and case.outcome(phase, hook.name) is Outcome.NOT_YET:
-        not_before = _find_later(case, phase, conduct, now)
-        if not_before is not None:
-            return Postpone(not_before)
-    if now.steady < resting_until:
+    if hook is None and case.is_over:
+        return Repeat() if _has_failed(case, phase, hooks[phase]) else Close()
+    if _is_held(phase, circumstances):
         return None
-    return RunHook(phase=phase, hook=hook, seconds=find_time(case, phase, conduct, now))
+    if hook is None:
+        return _conclude(case, conduct) if circumstances.is_rested else None
+    return _run(case, phase, hook, conduct, circumstances)
 
 
 def find_time(case: Case, phase: Phase, conduct: Conduct, now: Now) -> float:
@@ -135,10 +167,36 @@ def _find_next(case: Case, phase: Phase, hooks: tuple[Hook, ...]) -> Hook | None
     return None
 
 
-def _conclude(case: Case, conduct: Conduct, *, is_rested: bool) -> Action | None:
-    if case.is_over:
-        return Close()
-    if not (is_rested and _is_awaited(case)):
+def _has_failed(case: Case, phase: Phase, hooks: tuple[Hook, ...]) -> bool:
+    """Tell whether a hook that is still there has to be run again; one taken away has not."""
+    return phase in ENDS and any(case.outcome(phase, hook.name) in FAILURES for hook in hooks)
+
+
+def _is_held(phase: Phase, circumstances: Circumstances) -> bool:
+    match phase:
+        case Phase.RECOVERED | Phase.CANCELED:
+            return circumstances.is_out
+        case Phase.SCHEDULED | Phase.STARTED:
+            return circumstances.is_returning
+        case Phase.NOTIFY:
+            return False
+
+
+def _run(
+    case: Case, phase: Phase, hook: Hook, conduct: Conduct, circumstances: Circumstances
+) -> Action | None:
+    now = circumstances.now
+    if circumstances.may_postpone and case.outcome(phase, hook.name) is Outcome.NOT_YET:
+        not_before = _find_later(case, phase, conduct, now)
+        if not_before is not None:
+            return Postpone(not_before)
+    if not (circumstances.is_rested and circumstances.has_room):
+        return None
+    return RunHook(phase=phase, hook=hook, seconds=find_time(case, phase, conduct, now))
+
+
+def _conclude(case: Case, conduct: Conduct) -> Action | None:
+    if not _is_awaited(case):
         return None
     # What is still to be run belongs to a hook that was taken away, or it would be next.
     outcomes = set(case.outcomes.get(Phase.SCHEDULED, {}).values()) - _TO_RUN

@@ -80,8 +80,8 @@ class Performer(Protocol):
     def run_hook(self, event: Event, action: RunHook) -> Stoppable | None:
         """Begin a hook, and report how it ended; None if it had ended before it began."""
 
-    def approve(self, event: Event) -> None:
-        """Request the start of *event*, and report the answer."""
+    def approve(self, events: tuple[Event, ...]) -> None:
+        """Request the start of *events*, and report the answer for each."""
 
     def postpone(self, event: Event, not_before: datetime) -> None:
         """Ask for a later NotBefore, and report the answer."""
@@ -126,30 +126,39 @@ class RealPerformer:
             report(NOT_YET if is_passing else _UNRUNNABLE)
             return None
 
-    def approve(self, event: Event) -> None:
-        """Request the start of *event*, and report the answer."""
-        self._ask(lambda client: client.approve(event), event, None)
+    def approve(self, events: tuple[Event, ...]) -> None:
+        """Request the start of *events* in one, and report the answer for each."""
+
+        def ask() -> None:
+            error = self._try(lambda client: client.approve(*events))
+            if isinstance(error, RefusedError) and len(events) > 1:
+                for event in events:  # it may be about one of them
+                    self.approve((event,))
+                return
+            for event in events:
+                self._report(Answered(event=event, error=error))
+
+        threading.Thread(target=ask, daemon=True).start()
 
     def postpone(self, event: Event, not_before: datetime) -> None:
         """Ask for a later NotBefore, and report the answer."""
-        self._ask(lambda client: client.postpone(event, not_before), event, not_before)
 
-    def _ask(
-        self, call: Callable[[Client], None], event: Event, not_before: datetime | None
-    ) -> None:
         def ask() -> None:
-            error = None
-            try:
-                with self._connect() as client:
-                    call(client)
-            except ClientError as failed:
-                error = failed
-            except Exception as failed:  # noqa: BLE001 - or nobody would ever ask again
-                _log.exception("request_broken event=%s", event.event_id)
-                error = ClientError(f"The agent has made a mistake: {failed!r}.")
+            error = self._try(lambda client: client.postpone(event, not_before))
             self._report(Answered(event=event, not_before=not_before, error=error))
 
         threading.Thread(target=ask, daemon=True).start()
+
+    def _try(self, call: Callable[[Client], None]) -> ClientError | None:
+        try:
+            with self._connect() as client:
+                call(client)
+        except ClientError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - or nobody would ever ask again
+            _log.exception("request_broken")
+            return ClientError(f"The agent has made a mistake: {error!r}.")
+        return None
 
 
 class DryPerformer:
@@ -166,10 +175,11 @@ class DryPerformer:
         self._report(_ended(event, action, 0 if action.hook.is_runnable else _UNRUNNABLE))
         return None
 
-    def approve(self, event: Event) -> None:
+    def approve(self, events: tuple[Event, ...]) -> None:
         """Say that the start would be requested."""
-        _log.info("would_approve event=%s", event.event_id)
-        self._report(Answered(event=event))
+        for event in events:
+            _log.info("would_approve event=%s", event.event_id)
+            self._report(Answered(event=event))
 
     def postpone(self, event: Event, not_before: datetime) -> None:
         """Say that a later time would be asked for."""

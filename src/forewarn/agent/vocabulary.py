@@ -1,6 +1,7 @@
 """The agent's own words. Those of the wire are in `forewarn.protocol.vocabulary`."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class Verdict(StrEnum):
@@ -24,6 +25,10 @@ class Phase(StrEnum):
     NOTIFY = "notify"
 
 
+ENDS: Final = frozenset({Phase.RECOVERED, Phase.CANCELED})
+"""The phases in which things are put back: an event that is in one of them is gone."""
+
+
 class Outcome(StrEnum):
     """What came of a hook."""
 
@@ -36,6 +41,9 @@ class Outcome(StrEnum):
     """It was ended because its phase was over; if the phase comes back, it is run again."""
     INTERRUPTED = "interrupted"
     """It was running when the agent was killed; nobody knows how far it got."""
+
+
+FAILURES: Final = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.INTERRUPTED})
 
 
 class Approval(StrEnum):
