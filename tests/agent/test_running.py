@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Generator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +18,7 @@ from forewarn.agent.performing import Answered, HookEnded
 from forewarn.agent.preparing import find_identity
 from forewarn.agent.running import Stop, make_inbox, run_agent, settle_agent, watch
 from forewarn.agent.settings import Settings, read_settings, read_surroundings
+from forewarn.agent.state import StateFile
 from forewarn.agent.status import Status
 from forewarn.agent.vocabulary import Outcome, Phase
 from forewarn.client import Change, Client, UnavailableError
@@ -86,7 +88,7 @@ def test_watch_leaves_a_server_that_refuses_alone_for_longer_each_time(
             assert isinstance(inbox.get(timeout=SECONDS), Looked)
 
     watcher.join(SECONDS)
-    assert pauses[:8] == [1, 2, 4, 8, 10, 10, 1, 2]
+    assert pauses[:8] == [1, 2, 3, 3, 3, 3, 1, 2]
     assert caplog.text.count("watch_refused") == 2
 
 
@@ -114,83 +116,101 @@ def test_watch_survives_a_mistake(
     assert "watch_failed" in caplog.text
 
 
-@pytest.mark.parametrize("status", [400, 404])
-def test_machine_that_is_not_told_its_name_goes_by_its_host_name(
-    metadata: Metadata, settings: Settings, status: int
+@pytest.fixture
+def state(tmp_path: Path) -> Generator[StateFile]:
+    with StateFile(tmp_path) as state:
+        yield state
+
+
+@pytest.mark.parametrize("last", [None, "web-6"])
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_machine_that_is_not_told_its_name_goes_by_its_last_or_its_host_name(
+    metadata: Metadata,
+    settings: Settings,
+    state: StateFile,
+    caplog: pytest.LogCaptureFixture,
+    status: int,
+    last: str | None,
 ) -> None:
-    metadata.script = [answer_with(b"", status)] * 2
+    metadata.script = [answer_with(b"", status)] * (1 if status == 500 else 2)
+    if last:
+        state.keep_name(last)
 
     with Client(metadata.endpoint, patience=0) as client:
-        me = find_identity(settings, client)
+        me = find_identity(settings, client, state)
 
-    assert me.name == socket.gethostname()
+    assert me.name == (last or socket.gethostname())
+    assert "name_not_told" in caplog.text
 
 
-def test_machine_that_the_server_does_not_know_yet_is_not_named(
-    metadata: Metadata, settings: Settings
+@pytest.mark.parametrize("status", [404, 503])
+def test_machine_is_not_named_by_a_server_that_answers_nothing(
+    metadata: Metadata, settings: Settings, state: StateFile, status: int
 ) -> None:
-    metadata.script = [answer_with(b"", 404)] * 3
+    metadata.script = [answer_with(b"", status)] * 3
 
     with Client(metadata.endpoint, patience=0) as client, pytest.raises(UnavailableError):
-        find_identity(settings, client)
-
-
-def test_server_in_trouble_is_not_taken_for_one_that_knows_no_names(
-    metadata: Metadata, settings: Settings
-) -> None:
-    metadata.script = [answer_with(b"", 503)]
-
-    with Client(metadata.endpoint, patience=0) as client, pytest.raises(UnavailableError):
-        find_identity(settings, client)
+        find_identity(settings, client, state)
 
 
 @pytest.mark.parametrize("trouble", [403, 503])
 def test_agent_asks_until_it_is_told_who_it_is(
-    metadata: Metadata, settings: Settings, monkeypatch: pytest.MonkeyPatch, trouble: int
+    metadata: Metadata,
+    settings: Settings,
+    state: StateFile,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: int,
 ) -> None:
     monkeypatch.setattr(service, "IDENTITY_SECONDS", 0)
     metadata.script = [answer_with(b"", trouble)] * 4 + [answer_with(b'{"name": "web-7"}')]
     status = Status()
 
     with Client(metadata.endpoint, patience=0) as client:
-        me = service.wait_for_identity(settings, client, status, NOBODY)
+        me = service.wait_for_identity(settings, client, state, status, NOBODY)
 
     assert me.name == "web-7"
+    assert state.recall_name() == "web-7"
     assert status.troubles > 0
 
 
-def test_agent_that_is_refused_for_long_goes_by_its_host_name(
-    metadata: Metadata, settings: Settings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("trouble", [403, 500])
+def test_agent_that_is_not_told_its_name_for_long_goes_on(
+    metadata: Metadata,
+    settings: Settings,
+    state: StateFile,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: int,
 ) -> None:
     monkeypatch.setattr(service, "IDENTITY_SECONDS", 0)
-    metadata.script = [answer_with(b"", 403)] * 99
+    refusal = answer_with(b"", trouble)
+    metadata.script = [refusal] * 99 if trouble == 403 else [refusal, answer_well] * 99
     status = Status()
 
     with Client(metadata.endpoint, patience=0) as client:
-        me = service.wait_for_identity(settings, client, status, NOBODY)
+        me = service.wait_for_identity(settings, client, state, status, NOBODY)
 
     assert me.name == socket.gethostname()
-    assert status.troubles == service.MOST_REFUSALS
+    assert status.troubles == service.MOST_TRIES
 
 
 @pytest.mark.parametrize("name", [None, "web-7"])
 def test_machine_that_is_told_its_name_does_not_go_by_its_host_name(
-    metadata: Metadata, settings: Settings, name: str | None
+    metadata: Metadata, settings: Settings, state: StateFile, name: str | None
 ) -> None:
     metadata.script = [answer_with(b'{"name": "web-7"}')]
 
     with Client(metadata.endpoint) as client:
-        me = find_identity(replace(settings, name=name), client)
+        me = find_identity(replace(settings, name=name), client, state)
 
     assert make_event(resources=("web-7",)).affects(me)
     assert not make_event(resources=(socket.gethostname(),)).affects(me)
 
 
 def test_name_of_the_configuration_is_asked_of_nobody(
-    metadata: Metadata, settings: Settings
+    metadata: Metadata, settings: Settings, state: StateFile
 ) -> None:
     with Client(metadata.endpoint) as client:
-        me = find_identity(replace(settings, name="web-7"), client)
+        me = find_identity(replace(settings, name="web-7"), client, state)
 
     assert me.name == "web-7"
     assert metadata.seen == []

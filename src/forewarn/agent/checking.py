@@ -41,13 +41,14 @@ def _check(file: Path | None) -> int:
 
 
 def _show_events(settings: Settings) -> None:
+    state = StateFile(settings.state_dir)
     with contextlib.suppress(StateError):  # which is one of the problems
-        cases = StateFile(settings.state_dir).read()
+        cases = state.read()
         _print("state", f"{settings.state_dir}, {len(cases)} events known")
         for case in cases.values():
             _print("known event", _describe_case(case))
     with make_client(settings) as client:
-        me = find_identity(settings, client)
+        me = find_identity(settings, client, state)
         document = client.document()
         _print("server", f"{client.endpoint}, incarnation {document.document_incarnation}")
     _print("this machine", me.name)

@@ -36,7 +36,7 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
 
         inbox = make_inbox()
         performer = make_performer(client, surroundings, inbox, is_dry=is_dry)
-        me = find_identity(settings, client)
+        me = find_identity(settings, client, state)
         patient = replace(settings, ask_again=timedelta.max)  # nobody is asked twice at one look
         agent = compose_agent(patient, me, cases, state, performer)
         for change in changes:

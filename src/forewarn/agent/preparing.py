@@ -11,6 +11,7 @@ from typing import Final
 from forewarn.agent.errors import SettingsError
 from forewarn.agent.logs import start_logging
 from forewarn.agent.settings import Settings, Surroundings, read_settings, read_surroundings
+from forewarn.agent.state import StateFile
 from forewarn.client import Client, EndpointError, RefusedError, UnavailableError
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.identity import Identity
@@ -48,38 +49,43 @@ def prepare(file: Path | None) -> tuple[Settings, Surroundings]:
     return read_settings(file, surroundings), surroundings
 
 
-def make_client(settings: Settings, *, patience: float = 5) -> Client:
+def make_client(settings: Settings, *, patience: float = 5, timeout: float = 10) -> Client:
     """Return a client for the server of the configuration, or whichever it finds."""
-    return Client(settings.endpoint, patience=patience)
+    return Client(settings.endpoint, patience=patience, timeout=timeout)
 
 
-def find_identity(settings: Settings, client: Client) -> Identity:
-    """Return who this machine is, by its host name if the server does not say."""
+def find_identity(settings: Settings, client: Client, state: StateFile) -> Identity:
+    """Return who this machine is, by a name that may be wrong if the server does not say.
+
+    One that does not answer anything else either is away: UnavailableError.
+    """
     try:
-        return ask_identity(settings, client)
+        return ask_identity(settings, client, state)
     except RefusedError:
-        return guess_identity()
+        return guess_identity(state)
+    except UnavailableError:
+        client.document()
+        return guess_identity(state)
 
 
-def ask_identity(settings: Settings, client: Client) -> Identity:
+def ask_identity(settings: Settings, client: Client, state: StateFile) -> Identity:
     """Return who this machine is, as configured or as the server says.
 
-    The host name counts only with a server that knows no such question: it may be the name of
-    another machine. One that has no document for us either may not know us yet: UnavailableError.
+    The host name does not count beside that: it may be the name of another machine.
     """
     if settings.name is not None:
         return Identity(name=settings.name)
-    try:
-        return replace(client.whoami(), host_name="")
-    except UnavailableError as error:
-        if error.status != 404:
-            raise
-        client.document()
-    return guess_identity()
+    me = replace(client.whoami(), host_name="")
+    state.keep_name(me.name)
+    return me
 
 
-def guess_identity() -> Identity:
-    """Return who this machine is if it has the name of its host."""
+def guess_identity(state: StateFile) -> Identity:
+    """Return who this machine is if it has the name it had last, or else that of its host."""
+    last = state.recall_name()
+    if last is not None:
+        _log.warning("name_not_told last_name=%s hint='set name if Resources differ'", last)
+        return Identity(name=last)
     host_name = socket.gethostname()
     _log.warning("name_not_told host_name=%s hint='set name if Resources differ'", host_name)
     return Identity(name=host_name, host_name=host_name)

@@ -23,7 +23,7 @@ from forewarn.protocol.document import Event
 from forewarn.systemd import Notifier
 
 LONGEST_SLEEP: Final = 20.0
-LONGEST_PAUSE: Final = 10.0
+LONGEST_PAUSE: Final = 3.0
 """How long a server that refuses is left alone at most: an event may be announced 30 s before."""
 
 _log = logging.getLogger("forewarn.agent")

@@ -4,6 +4,7 @@ import gc
 import logging
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -26,12 +27,16 @@ from forewarn.client import Client, RefusedError, UnavailableError
 from forewarn.protocol.identity import Identity
 from forewarn.systemd import Notifier
 
-IDENTITY_SECONDS: Final = 5.0
+IDENTITY_SECONDS: Final = 3.0
 """When to ask again who we are."""
-MOST_REFUSALS: Final = 3
+MOST_TRIES: Final = 3
+"""How often a server that answers other questions is asked who we are."""
 
 _PATIENCE: Final = 10.0
 """Questions that nobody answers must not take so long that the agent counts as dead."""
+_IDENTITY_TIMEOUT: Final = 3.0
+_IDENTITY_PATIENCE: Final = 2.0
+"""A Preempt is announced half a minute before, and it takes a name to know that it means us."""
 
 _log = logging.getLogger("forewarn.agent")
 
@@ -48,10 +53,7 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
     inbox = make_inbox()
     gc.enable()
     gc.freeze()  # what was imported is never garbage, and a process for years should not look at it
-    with (
-        StateFile(settings.state_dir, is_dry=is_dry) as state,
-        make_client(settings, patience=_PATIENCE) as client,
-    ):
+    with StateFile(settings.state_dir, is_dry=is_dry) as state:
         cases = state.load()
         # Before anybody can ask: what was drained stays so, however long the server is away.
         status.restore(cases)
@@ -60,35 +62,52 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
 
             start_listener(settings.listen, status)
         notifier.tell("READY=1")
-        me = wait_for_identity(settings, client, status, notifier)
-        _log.info("agent_runs name=%s server=%s dry_run=%s", me.name, client.endpoint, is_dry)
-        performer = make_performer(client, surroundings, inbox, is_dry=is_dry)
-        agent = compose_agent(settings, me, cases, state, performer)
-        take_signals(inbox)
-        watching = (client, lambda: agent.events, inbox, status)
-        threading.Thread(target=watch, args=watching, daemon=True).start()
-        run_agent(agent, inbox, status, notifier)
+        hasty = make_client(settings, patience=_IDENTITY_PATIENCE, timeout=_IDENTITY_TIMEOUT)
+        with hasty:
+            me = wait_for_identity(settings, hasty, state, status, notifier)
+        found = replace(settings, endpoint=hasty.endpoint)
+        with make_client(found, patience=_PATIENCE) as client:
+            _log.info("agent_runs name=%s server=%s dry_run=%s", me.name, client.endpoint, is_dry)
+            performer = make_performer(client, surroundings, inbox, is_dry=is_dry)
+            agent = compose_agent(settings, me, cases, state, performer)
+            take_signals(inbox)
+            watching = (client, lambda: agent.events, inbox, status)
+            threading.Thread(target=watch, args=watching, daemon=True).start()
+            run_agent(agent, inbox, status, notifier)
     return DONE
 
 
 def wait_for_identity(
-    settings: Settings, client: Client, status: Status, notifier: Notifier
+    settings: Settings, client: Client, state: StateFile, status: Status, notifier: Notifier
 ) -> Identity:
     """Return who this machine is, however long the server takes to come up.
 
-    One that refuses to say is asked a few times: what it is told here holds until the agent ends.
+    One that answers, but not this, is asked a few times: what we take for our name here holds until
+    the agent ends.
     """
-    refusals = 0
-    while refusals < MOST_REFUSALS:
+    tries = 0
+    while tries < MOST_TRIES:
+        if tries or status.troubles:
+            time.sleep(IDENTITY_SECONDS)
         status.heartbeat = read_clock().steady
         notifier.tell("WATCHDOG=1")
         try:
-            return ask_identity(settings, client)
-        except UnavailableError as error:
-            status.note_trouble(error.trouble)  # which the client has logged
+            return ask_identity(settings, client, state)
+        except UnavailableError as error:  # which the client has logged
+            status.note_trouble(error.trouble)
+            tries += _is_answering(client)
         except RefusedError as error:
-            refusals += 1
             _log.error("identity_refused error=%s", error)
             status.note_trouble(str(error))
-        time.sleep(IDENTITY_SECONDS)
-    return guess_identity()
+            tries += 1
+    return guess_identity(state)
+
+
+def _is_answering(client: Client) -> bool:
+    try:
+        client.document()
+    except UnavailableError:
+        return False
+    except RefusedError:
+        pass  # which is an answer
+    return True

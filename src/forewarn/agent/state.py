@@ -25,6 +25,8 @@ _log = logging.getLogger("forewarn.agent")
 class StateFile:
     """The file `state.json` in a folder that only one agent at a time may use.
 
+    Beside it is the file `name`, with the name that the server has given this machine last.
+
     It is locked inside `with`. One that is dry is only read, and locked by nobody.
     """
 
@@ -104,6 +106,24 @@ class StateFile:
             _sync_folder(self.path.parent)
         except OSError as error:
             raise StateError(f"{self.path} cannot be written: {error}.") from error
+
+    def keep_name(self, name: str) -> None:
+        """Keep what the server calls this machine; it is only of use, so trouble is no trouble."""
+        if self._is_dry or self._lock is None or self.recall_name() == name:
+            return
+        with contextlib.suppress(OSError, UnicodeEncodeError):
+            self._name_path.write_text(name, encoding="utf-8")
+
+    def recall_name(self) -> str | None:
+        """Return what the server has called this machine, None if nobody knows."""
+        try:
+            return self._name_path.read_text(encoding="utf-8") or None
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    @property
+    def _name_path(self) -> Path:
+        return self.path.with_name("name")
 
 
 def check_folder(folder: Path) -> None:

@@ -115,7 +115,7 @@ class Conversations:
 
     def _request_start(self, event_ids: tuple[EventId, ...]) -> Conversation[None]:
         endpoint = yield from self._locate()
-        yield from exchange(
+        yield from _post(
             Request(
                 endpoint=endpoint,
                 path=self._scheduled_events(),
@@ -140,7 +140,7 @@ class Conversations:
             body=json.dumps({"not_before": not_before.isoformat()}).encode(),
         )
         try:
-            yield from exchange(request)
+            yield from _post(request)
         except UnavailableError as error:
             if error.status != 404:
                 raise
@@ -188,6 +188,14 @@ class Conversations:
         if not isinstance(content, dict):
             raise UnavailableError(str(endpoint), "its answer is not a JSON object")
         return content
+
+
+def _post(request: Request) -> Conversation[None]:
+    """Send *request*; a page of HTML is a proxy's or a portal's, and grants nothing."""
+    answer = yield from exchange(request)
+    if answer.body.lstrip().startswith(b"<"):
+        trouble = f"it answers {answer.status} with a page of HTML"
+        raise UnavailableError(str(request.endpoint), trouble)
 
 
 def _decode(endpoint: Endpoint, answer: Response) -> Document:

@@ -2,7 +2,8 @@
 
 Rules of this file: events are compared by their content and found by their EventId. Incarnations
 are never compared, because a server may begin to count anew. Trouble ends no watch. A status that
-we do not know is no change: nobody should drain or approve for what nobody understands.
+we do not know is no change: nobody should drain or approve for what nobody understands. An event is
+gone when two documents in a row lack it, unless the server says what has become of it.
 """
 
 from collections import deque
@@ -117,6 +118,7 @@ class Watch:
         self._incarnation = 0
         self._news: deque[Change] = deque()
         self._departed: deque[Event] = deque()
+        self._missed: set[EventId] = set()
         self._etag: str | None = None
         self._etag_expires = -inf
         self._is_waited_for = False
@@ -129,18 +131,22 @@ class Watch:
             if self._news:
                 return self._news.popleft()
             if self._departed:
-                kind = yield from self._find_end(self._departed[0])
-                return self._change(kind, self._departed.popleft())
-            yield from self._look()
+                yield from self._say_farewell()
+            else:
+                yield from self._look()
 
     def all_changes(self) -> Conversation[tuple[Change, ...]]:
         """Read the document, and return all that has changed."""
+        yield from self._look_once()
+        if self._missed:
+            yield Pause(POLL_SECONDS)
+            yield from self._look_once()
+        return tuple(self._news)
+
+    def _look_once(self) -> Conversation[None]:
         self._compare((yield from self._conversations.document()))
-        changes = [self._news.popleft() for _ in range(len(self._news))]
         while self._departed:
-            kind = yield from self._find_end(self._departed[0])
-            changes.append(self._change(kind, self._departed.popleft()))
-        return tuple(changes)
+            yield from self._say_farewell()
 
     def _look(self) -> Conversation[None]:
         left = self._next_poll - self._conduct.monotonic()
@@ -193,6 +199,7 @@ class Watch:
     def _compare(self, document: Document) -> None:
         before, self._known = self._known, {event.event_id: event for event in document.events}
         self._incarnation = document.document_incarnation
+        self._missed -= self._known.keys()
         for event_id, event in self._known.items():
             kind = _KINDS.get(event.event_status)
             if kind is not None and _is_news(self._told.get(event_id), kind, event):
@@ -203,9 +210,29 @@ class Watch:
                 self._take_leave(event)
 
     def _take_leave(self, event: Event) -> None:
-        told = self._told.pop(event.event_id, None)
+        told = self._told.get(event.event_id)
         if told is not None and told.kind not in _ENDED:
             self._departed.append(event)
+        else:
+            self._told.pop(event.event_id, None)
+
+    def _say_farewell(self) -> Conversation[None]:
+        """Tell the end of the first event that has left, if it is known or was looked for twice."""
+        event = self._departed[0]
+        kind = yield from self._find_end(event)
+        self._departed.popleft()
+        if kind is ChangeKind.GONE and event.event_id not in self._missed:
+            self._look_again_for(event)
+        else:
+            self._missed.discard(event.event_id)
+            del self._told[event.event_id]
+            self._news.append(self._change(kind, event))
+
+    def _look_again_for(self, event: Event) -> None:
+        self._missed.add(event.event_id)
+        self._known = {**self._known, event.event_id: event}
+        self._etag = None  # or the server might wait, and say nothing about it
+        self._next_poll = self._conduct.monotonic() + POLL_SECONDS
 
     def _find_end(self, event: Event) -> Conversation[ChangeKind]:
         if self._conduct.monotonic() < self._is_plain_until:

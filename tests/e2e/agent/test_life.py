@@ -133,6 +133,29 @@ def test_two_events_are_handled_at_once(
     machine.wait_for_phase("end recovered", times=2)
     begun = [line for line in machine.journal if line.startswith("begin")]
     assert len(begun) == len(set(begun)) == 6
+    assert [line.split()[1] for line in begun[-3:]] == ["started", "recovered", "recovered"]
+
+
+def test_machine_stays_out_until_it_could_be_put_back(
+    start_server: ServerMaker, make_machine: MachineMaker
+) -> None:
+    server = start_server()
+    port = free_port()
+    machine = make_machine(server, listen=f"127.0.0.1:{port}")
+    machine.answer("recovered", 1)
+    machine.start()
+
+    (event,) = server.create("Reboot", "solo-0", started=True)
+    machine.wait_for_phase("end started")
+    server.complete(event["event_id"])
+    machine.wait_for_phase("end recovered", times=2)
+    assert ask(port, "/drainz") == (503, "draining\n")
+    machine.answer("recovered", 0)
+    machine.wait_until_closed()
+
+    wait_until(lambda: ask(port, "/drainz") == (200, "ok\n"), "it is still out", 20)
+    assert machine.phases[:2] == WHOLE_LIFE[2:4]
+    assert set(machine.phases[2:]) == set(WHOLE_LIFE[4:])
 
 
 def test_short_freeze_is_only_logged(start_server: ServerMaker, make_machine: MachineMaker) -> None:
@@ -197,6 +220,31 @@ def test_scope_that_does_not_postpone_is_asked_once(
     server.wait_for(event["event_id"], "Started")
 
     assert machine.said().count("request_failed request=postpone") == 1
+
+
+def test_event_that_another_one_replaces_puts_nothing_back_in_between(
+    tmp_path: Path, environment: Mapping[str, str]
+) -> None:
+    with plain_azure() as azure:
+        machine = Machine(
+            name="WestNO_0", folder=tmp_path, endpoint=azure.endpoint, environment=environment
+        )
+        machine.start()
+        try:
+            first = {**EVENT, "EventType": "Reboot", "NotBefore": ""}
+            second = {**first, "EventId": "D7061BAC-AFDC-4513-B24B-AA5F13A16123"}
+            azure.show(first)
+            machine.wait_for_phase("end scheduled")
+            azure.show(second)
+            machine.wait_for_log(f"event_moved event={first['EventId']} phase=recovered")
+            wait_until(lambda: len(azure.approved) == 2, "it was not approved", 20)
+            assert machine.phases == WHOLE_LIFE[:2] * 2
+            azure.show()
+            machine.wait_for_log("event_closed", times=2)
+        finally:
+            machine.cut_power()
+
+    assert sorted(machine.phases[4:]) == sorted(WHOLE_LIFE[4:] * 2)
 
 
 def test_life_of_an_event_on_plain_azure(tmp_path: Path, environment: Mapping[str, str]) -> None:

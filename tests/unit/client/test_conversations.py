@@ -52,22 +52,21 @@ def test_trouble_is_overcome_by_asking_again(scene: Scene, trouble: Answer) -> N
     assert scene.pauses == [1, 2]
 
 
-def test_pauses_double_up_to_16_seconds_until_patience_ends(scene: Scene) -> None:
-    conversations = scene.conversations(patience=60)
+def test_pauses_grow_to_3_seconds_until_patience_ends(scene: Scene) -> None:
+    conversations = scene.conversations(patience=14)
 
     with pytest.raises(UnavailableError):
-        scene.play(conversations.document(), *[REFUSED] * 8)
+        scene.play(conversations.document(), *[REFUSED] * 7)
 
-    assert scene.pauses == [1, 2, 4, 8, 16, 16, 13]
+    assert scene.pauses == [1, 2, 3, 3, 3, 2]
 
 
 def test_pauses_are_never_the_same_for_a_whole_fleet(scene: Scene) -> None:
     with pytest.raises(UnavailableError):
-        scene.play(scene.conversations(random=seeded(1)).document(), *[REFUSED] * 6)
+        scene.play(scene.conversations(patience=8, random=seeded(1)).document(), *[REFUSED] * 5)
 
-    first, second, third, fourth, _ = scene.pauses
-    assert [first, second, third, fourth] == pytest.approx([1, 2, 4, 8], rel=0.2)
-    assert [first, second, third, fourth] != pytest.approx([1, 2, 4, 8], rel=0.01)
+    assert scene.pauses[:3] == pytest.approx([1, 2, 3], rel=0.2)
+    assert scene.pauses[:3] != pytest.approx([1, 2, 3], rel=0.01)
 
 
 def test_error_tells_the_endpoint_and_the_last_trouble(scene: Scene) -> None:
@@ -224,6 +223,20 @@ def test_approval_is_repeated_like_everything(scene: Scene) -> None:
     scene.play(scene.conversations().approve((ID,)), REFUSED, Response(status=200))
 
     assert [request.method for request in scene.requests] == ["POST", "POST"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"OK"])
+def test_approval_is_taken_whatever_a_server_says_about_it(scene: Scene, body: bytes) -> None:
+    scene.play(scene.conversations().approve((ID,)), Response(status=200, body=body))
+
+    assert len(scene.requests) == 1
+
+
+def test_page_of_a_portal_is_no_approval(scene: Scene) -> None:
+    portal = Response(status=200, body=b"\n<!DOCTYPE html><title>Log in</title>")
+
+    with pytest.raises(UnavailableError, match="with a page of HTML"):
+        scene.play(scene.conversations(patience=0).approve((ID,)), portal)
 
 
 def test_approval_of_an_unknown_event_is_refused(scene: Scene) -> None:

@@ -12,6 +12,8 @@ from forewarn.protocol.document import read_event
 
 REFUSED = Failure("it refuses connections")
 NOT_MODIFIED = Response(status=304)
+STARTED = reply({"event_status": "Started"})
+COMPLETED = reply({"event_status": "Completed"})
 
 
 class Watched:
@@ -72,22 +74,65 @@ def test_event_is_followed_from_scheduled_to_completed(watched: Watched) -> None
 
 
 @pytest.mark.parametrize(
-    ("description", "kind"),
+    ("answers", "kind"),
     [
-        (reply({"event_status": "Canceled"}), ChangeKind.CANCELED),
-        (reply({"event_status": "Started"}), ChangeKind.GONE),
-        (reply({"event_status": None}), ChangeKind.GONE),
-        (Response(status=404), ChangeKind.GONE),
-        (Response(status=400), ChangeKind.GONE),
+        ([reply({"event_status": "Canceled"})], ChangeKind.CANCELED),
+        ([reply({"event_status": "Started"}), document(2), STARTED], ChangeKind.GONE),
+        ([reply({"event_status": None}), document(2), COMPLETED], ChangeKind.COMPLETED),
+        ([Response(status=404), document(2)], ChangeKind.GONE),
+        ([Response(status=400), document(2)], ChangeKind.GONE),
     ],
     ids=str,
 )
 def test_event_that_left_is_told_as_well_as_the_server_can(
-    watched: Watched, description: Answer, kind: ChangeKind
+    watched: Watched, answers: list[Answer], kind: ChangeKind
 ) -> None:
     watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)]))
 
-    watched.expect(kind, 1, document(2), description)
+    watched.expect(kind, 1, document(2), *answers)
+
+
+def test_event_that_one_document_lacks_is_not_gone(watched: Watched) -> None:
+    unknown = Response(status=404)
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)]))
+
+    watched.expect(
+        ChangeKind.STARTED,
+        1,
+        document(2),
+        unknown,
+        document(3, [event(1)]),
+        document(4),
+        document(5, [event(1, "Started")]),
+    )
+    watched.expect(ChangeKind.GONE, 1, document(6), document(7))
+
+
+def test_event_that_is_missed_is_looked_for_without_waiting_for_a_change(watched: Watched) -> None:
+    scene = watched.scene
+    watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)], etag="1"))
+    watched.expect(
+        ChangeKind.GONE,
+        1,
+        parked(scene, NOT_MODIFIED, 1),
+        parked(scene, document(2, etag="2"), 9),
+        Response(status=404),
+        document(2, etag="2"),
+    )
+
+    assert scene.pauses == [1]
+    assert "If-None-Match" not in scene.requests[-1].headers
+
+
+def test_one_look_is_two_if_an_event_is_missed(scene: Scene) -> None:
+    watch = Watch(scene.conversations(), known(event(1), event(2)))
+    first, second = document(1), document(2, [event(2), event(3)])
+
+    changes = scene.play(watch.all_changes(), first, Response(status=404), second)
+
+    told = [(change.kind, int(change.event.event_id[-12:], 16)) for change in changes]
+    assert told == [(ChangeKind.SCHEDULED, 3), (ChangeKind.GONE, 1)]
+    assert scene.pauses == [1]
 
 
 @pytest.mark.parametrize("trouble", [reply([]), Response(status=503), REFUSED], ids=str)
@@ -97,7 +142,8 @@ def test_end_is_asked_for_again_for_five_seconds(watched: Watched, trouble: Answ
 
     canceled = reply({"event_status": "Canceled"})
     watched.expect(ChangeKind.CANCELED, 1, document(2, [event(2)]), trouble, trouble, canceled)
-    watched.expect(ChangeKind.GONE, 2, document(3), *([trouble] * 4))
+    asked = [trouble] * 4
+    watched.expect(ChangeKind.GONE, 2, document(3), *asked, document(3), *asked)
 
 
 def test_plain_azure_is_not_asked_about_every_event(watched: Watched) -> None:
@@ -105,7 +151,8 @@ def test_plain_azure_is_not_asked_about_every_event(watched: Watched) -> None:
     watched.expect(ChangeKind.SCHEDULED, 2)
     watched.expect(ChangeKind.SCHEDULED, 3)
 
-    watched.expect(ChangeKind.GONE, 1, document(2, [event(3)]), Response(status=404))
+    left = document(2, [event(3)])
+    watched.expect(ChangeKind.GONE, 1, left, Response(status=404), left)
     watched.expect(ChangeKind.GONE, 2)
     watched.scene.now += 60
     watched.expect(ChangeKind.CANCELED, 3, document(3), reply({"event_status": "Canceled"}))
@@ -114,8 +161,9 @@ def test_plain_azure_is_not_asked_about_every_event(watched: Watched) -> None:
 def test_news_come_before_what_needs_another_question(watched: Watched) -> None:
     watched.expect(ChangeKind.SCHEDULED, 1, document(1, [event(1)]))
 
-    watched.expect(ChangeKind.SCHEDULED, 2, document(2, [event(2)]))
-    watched.expect(ChangeKind.GONE, 1, Response(status=404))
+    replaced = document(2, [event(2)])
+    watched.expect(ChangeKind.SCHEDULED, 2, replaced)
+    watched.expect(ChangeKind.GONE, 1, Response(status=404), replaced)
 
 
 def test_event_whose_date_moved_is_scheduled_again(watched: Watched) -> None:
@@ -335,7 +383,8 @@ def test_trouble_never_ends_a_watch(watched: Watched) -> None:
         document(1, [event(1, "Started")], etag="1"),
     )
 
-    assert sum(watched.scene.pauses) > 600
+    assert sum(watched.scene.pauses) > 140
+    assert max(watched.scene.pauses) == 3
     assert "If-None-Match" not in watched.scene.requests[-1].headers
 
 
@@ -391,7 +440,7 @@ def test_events_that_are_known_are_told_only_if_they_have_changed(scene: Scene) 
 def test_watch_goes_on_from_the_events_that_are_known(scene: Scene) -> None:
     watch = Watch(scene.conversations(), known(event(1)))
 
-    change = scene.play(watch.next_change(), document(1), Response(status=404))
+    change = scene.play(watch.next_change(), document(1), Response(status=404), document(1))
 
     assert (change.kind, change.event) == (ChangeKind.GONE, *known(event(1)))
 
