@@ -3,8 +3,6 @@
 It needs nothing but the standard library. What is not listed here is not for others.
 """
 
-import logging
-
 from forewarn.client._async_client import AsyncClient
 from forewarn.client._client import Client
 from forewarn.client._errors import (
@@ -38,6 +36,3 @@ __all__ = [
     "RefusedError",
     "UnavailableError",
 ]
-
-# Whoever wants to read what the client says sets up logging; nobody else is written to.
-logging.getLogger("forewarn.client").addHandler(logging.NullHandler())

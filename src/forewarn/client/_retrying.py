@@ -30,6 +30,7 @@ LONGEST_RETRY_AFTER: Final = 60.0
 _JITTER: Final = 0.2
 
 _log = logging.getLogger("forewarn.client")
+_log.addHandler(logging.NullHandler())  # or what nobody set up logging for goes to standard error
 _T = TypeVar("_T")
 
 
