@@ -42,6 +42,7 @@ SQLITE: Final = "sqlite:///"
 """How the URL of a database begins."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """How a URL begins; one letter alone is a drive."""
+_MODE: Final = re.compile(r"0[0-7]{3}")
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 _LONGEST_DURATION: Final = timedelta(days=3660)
 
@@ -128,6 +129,12 @@ def _check_network(text: str) -> str:
     return text
 
 
+def _check_mode(text: str) -> str:
+    if _MODE.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not the mode of a socket; write four digits, such as 0660")
+    return text
+
+
 def _check_host_name(text: str) -> str:
     if _HOST_NAME.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a host name; write NAME, without scheme and port")
@@ -174,6 +181,9 @@ class Settings(BaseSettings):
         default=("127.0.0.1:8169",),
         min_length=1,
         description="Where virtual machines poll: HOST:PORT, [::1]:PORT or unix:PATH.",
+    )
+    metadata_socket_mode: Annotated[str, AfterValidator(_check_mode)] = Field(
+        default="0660", description="The mode of unix sockets that virtual machines poll."
     )
     control: Annotated[str, AfterValidator(_check_control)] = Field(
         default=CONTROL_ADDRESS, description="Where operators connect: HOST:PORT."
@@ -259,6 +269,11 @@ class Settings(BaseSettings):
     def database_path(self) -> Path:
         """The SQLite file."""
         return Path(self.database.removeprefix(SQLITE))
+
+    @property
+    def socket_mode(self) -> int:
+        """The mode of unix sockets that virtual machines poll."""
+        return int(self.metadata_socket_mode, 8)
 
     @property
     def longest_delay(self) -> timedelta:

@@ -117,6 +117,7 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ({"database": ""}, "The setting database is wrong: '' names no SQLite file"),
         ({"user_initiated_limit": 0}, "The setting user_initiated_limit is wrong: "),
+        ({"metadata_socket_mode": "0999"}, "The setting metadata_socket_mode is wrong: '0999' is"),
         ({"control_host": ["http://x"]}, "The setting control_host is wrong: 'http://x' is not a"),
         ({"trusted_proxies": ["x"]}, "The setting trusted_proxies is wrong: 'x' is neither"),
         ({"trusted_proxies": ["10.0.0.0/8"]}, "The setting trusted_proxies needs proxy_secret."),

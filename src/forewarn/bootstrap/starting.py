@@ -121,7 +121,10 @@ def read_fleet_declaration(path: Path | None) -> FleetDeclaration | None:
 def open_listeners(settings: Settings, closing: ExitStack) -> Listeners:
     """Listen where *settings* say; the sockets are closed with *closing*."""
     return Listeners(
-        metadata=tuple(closing.enter_context(_listen(address)) for address in settings.metadata),
+        metadata=tuple(
+            closing.enter_context(_listen(address, settings.socket_mode))
+            for address in settings.metadata
+        ),
         control=(closing.enter_context(_listen(settings.control)),),
     )
 
@@ -299,11 +302,11 @@ class AdminToken:
         return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _listen(address: str) -> socket.socket:
+def _listen(address: str, mode: int = 0o660) -> socket.socket:
     where = parse_address(address)
     try:
         if isinstance(where, UnixAddress):
-            return open_unix_listener(where.path)
+            return open_unix_listener(where.path, mode)
         return open_listener(where.host, where.port)
     except OSError as error:
         problem = os.strerror(error.errno) if error.errno else str(error)

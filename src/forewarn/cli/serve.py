@@ -17,6 +17,7 @@ _WITHOUT_FLAG: Final = {"proxy_secret"}
 _METAVARS: Final = {
     "database": "FILE",
     "metadata": "HOST:PORT",
+    "metadata_socket_mode": "MODE",
     "control": "HOST:PORT",
     "control_host": "NAME",
     "control_certificate": "FILE",

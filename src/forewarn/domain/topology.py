@@ -150,6 +150,11 @@ def normalise_address(address: str) -> str:
     return str(parsed.ipv4_mapped or parsed)
 
 
+def is_link_local(address: str) -> bool:
+    """Tell whether another network can have the same *address*, as with fe80::1."""
+    return ":" in address and IPv6Address(address.partition("%")[0]).is_link_local
+
+
 def standalone(name: VmName, policy: Policy | None = None) -> DeliveryScope:
     """Return the delivery scope of a virtual machine that is in no set."""
     return DeliveryScope(
@@ -341,6 +346,8 @@ def _address_mistakes(vms: Iterable[VirtualMachine]) -> Iterator[AddressError]:
             except ValueError:
                 yield AddressError(address, vm.name, "is not an IP address")
                 continue
+            if is_link_local(address):
+                yield AddressError(address, vm.name, "is link-local, so others can have it, too")
             owner = owners.setdefault(key, vm.name)
             if owner != vm.name:
                 yield AddressError(address, vm.name, f"belongs to {owner} already")

@@ -17,6 +17,7 @@ from forewarn.domain.topology import (
     DeliveryScope,
     Topology,
     VirtualMachine,
+    is_link_local,
     normalise_address,
 )
 from forewarn.metadata.asgi import CONTENT_TYPE_JSON, Header
@@ -128,7 +129,12 @@ class _Directory:
 
 
 def _addresses(vms: Iterable[VirtualMachine]) -> Iterable[tuple[str, VirtualMachine]]:
-    return ((normalise_address(address), vm) for vm in vms for address in vm.addresses)
+    return (
+        (normalise_address(address), vm)
+        for vm in vms
+        for address in vm.addresses
+        if not is_link_local(address)
+    )
 
 
 def _look(document: Document, version: ApiVersion) -> object:

@@ -32,7 +32,7 @@ class Verbs(Protocol):
         ...
 
     async def describe_event(self, vm: VmName, event_id: EventId) -> Mapping[str, object]:
-        """Return status, outcome, reason and ledger of an event of *vm*'s scope, as JSON can."""
+        """Return status, outcome and ledger of an event of *vm*'s scope, as JSON can."""
         ...
 
     async def postpone(

@@ -111,15 +111,15 @@ def open_listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-def open_unix_listener(path: Path) -> socket.socket:
-    """Listen on the unix socket *path*, in place of one that was left behind."""
+def open_unix_listener(path: Path, mode: int = 0o660) -> socket.socket:
+    """Listen on the unix socket *path* with *mode*, in place of one that was left behind."""
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.stat().st_mode) and not _is_listened_on(path):
             path.unlink()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(os.fspath(path))
-        path.chmod(0o666)
+        path.chmod(mode)  # before anybody can connect
         listener.listen(2048)
     except OSError:
         listener.close()

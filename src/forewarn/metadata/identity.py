@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from forewarn.domain.topology import VirtualMachine, normalise_address
+from forewarn.domain.topology import VirtualMachine, is_link_local, normalise_address
 from forewarn.metadata.asgi import HttpScope, RefusedError
 from forewarn.metadata.board import Board
 from forewarn.protocol.errors import Refusal
@@ -132,6 +132,6 @@ def find_peer(scope: HttpScope) -> Peer:
         return Peer(address="", is_local=server is not None and server[1] is None)
     address = normalise_address(client[0])
     is_local = address == "::1" or address.startswith("127.")
-    if not is_local and server is not None:
+    if not is_local and server is not None and not is_link_local(address):
         is_local = address == normalise_address(server[0])
     return Peer(address=address, is_local=is_local)

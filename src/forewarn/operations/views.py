@@ -12,7 +12,10 @@ from forewarn.ports.entries import LedgerEntry
 
 
 def describe_event(event: ScheduledEvent, ledger: Iterable[LedgerEntry]) -> dict[str, object]:
-    """Return what became of *event*, and how, with the names that its virtual machines know."""
+    """Return what became of *event*, with the names that its virtual machines know.
+
+    Who did it and why is for operators: reasons may quote them, or what their scripts wrote.
+    """
     return {
         "event_id": event.event_id,
         "event_type": event.event_type,
@@ -23,11 +26,7 @@ def describe_event(event: ScheduledEvent, ledger: Iterable[LedgerEntry]) -> dict
         "started_at": _moment(event.started_at),
         "ended_at": _moment(event.ended_at),
         "outcome": event.outcome,
-        "reason": event.reason,
-        "ledger": [
-            {"at": _moment(entry.at), "what": entry.what, "who": entry.who, "detail": entry.detail}
-            for entry in ledger
-        ],
+        "ledger": [{"at": _moment(entry.at), "what": entry.what} for entry in ledger],
     }
 
 

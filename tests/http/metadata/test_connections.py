@@ -2,6 +2,7 @@
 
 import json
 import socket
+import stat
 import threading
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +23,10 @@ from tests.http.metadata.conftest import (
     wait_until,
 )
 
+from forewarn.bootstrap.starting import open_listeners
 from forewarn.connections.limits import Limits, connections_within_open_files
 from forewarn.metadata.http import open_unix_listener
+from forewarn.settings import make_settings
 
 GET = compose("GET", POLL, {"Metadata": "true"})
 IMPATIENT = Limits(head_seconds=0.3, body_seconds=0.3, write_seconds=0.3, connections=40)
@@ -393,6 +396,21 @@ def test_unix_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
         dead.bind(str(path))
 
     open_unix_listener(path).close()
+
+
+@pytest.mark.parametrize(
+    ("given", "mode"), [({}, 0o660), ({"metadata_socket_mode": "0606"}, 0o606)]
+)
+def test_unix_socket_has_the_mode_that_is_set(
+    tmp_path: Path, given: dict[str, str], mode: int
+) -> None:
+    path = tmp_path / "m.sock"
+    settings = make_settings({"metadata": [f"unix:{path}"], "control": "127.0.0.1:0", **given})
+
+    with ExitStack() as closing:
+        open_listeners(settings, closing)
+
+        assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
 def test_each_pipelined_request_has_its_own_time(impatient: Service) -> None:

@@ -3,7 +3,10 @@
 import json
 
 import pytest
-from tests.http.metadata.conftest import Service
+from tests.http.metadata.conftest import Service, context
+
+from forewarn.domain.event import Outcome
+from forewarn.operations.events import complete_event
 
 EVENTS = "/metadata/forewarn/v1/events"
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -31,6 +34,21 @@ def test_event_is_told_after_it_left_the_document(service: Service) -> None:
     assert (told["event_id"], told["event_status"]) == (identifier, "Completed")
     assert told["outcome"] == "succeeded"
     assert [entry["what"] for entry in told["ledger"]] == ["scheduled", "started", "completed"]
+
+
+def test_guests_are_told_neither_who_nor_why(service: Service) -> None:
+    identifier = service.create()
+    service.start(identifier)
+    reason = "hunter2: /opt/secret.sh said no"
+    service.store.write(
+        lambda tx: complete_event(tx, context("mallory"), identifier, Outcome.FAILED, reason)
+    )
+
+    reply = service.request(f"{EVENTS}/{identifier}")
+
+    assert reply.json["outcome"] == "failed"
+    assert [set(line) for line in reply.json["ledger"]] == [{"at", "what"}] * 3
+    assert not any(word in reply.body for word in (b"hunter2", b"mallory", b"test", b"reason"))
 
 
 @pytest.mark.parametrize("not_before", ["2026-03-02T12:45:00Z", "Mon, 02 Mar 2026 12:45:00 GMT"])

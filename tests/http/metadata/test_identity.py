@@ -8,7 +8,7 @@ import pytest
 from tests.http.metadata.conftest import POLL, Service, compose, read_reply, running, sign
 
 from forewarn.domain.names import ScopeId, VmName
-from forewarn.domain.topology import VirtualMachine, build_topology, standalone
+from forewarn.domain.topology import Topology, VirtualMachine, build_topology, standalone
 from forewarn.metadata.asgi import HttpScope
 from forewarn.metadata.board import Board
 from forewarn.metadata.identity import Identity, find_peer
@@ -169,6 +169,8 @@ def test_unix_socket_is_local(tmp_path: Path) -> None:
         (("::ffff:10.0.0.5", 5), ("::ffff:10.0.0.5", 80), True),
         (("10.0.0.5", 5), ("169.254.169.254", 80), False),
         (("fe80::1%eth0", 5), ("fe80::2%eth0", 80), False),
+        (("fe80::1%eth1", 5), ("fe80::1%eth0", 80), False),
+        (("fe80::1", 5), ("fe80::1", 80), False),
         (("1270.0.0.1", 5), ("169.254.169.254", 80), False),
         (None, ("169.254.169.254", 80), False),
     ],
@@ -204,6 +206,19 @@ def test_address_is_found_in_any_spelling(spelling: str) -> None:
     caller = identity.identify(scope_of("/", (spelling, 5), ("fd00::1", 80)), {})
 
     assert caller.vm == vm
+
+
+@pytest.mark.parametrize("caller", ["fe80::a", "fe80::a%eth0", "fe80::a%eth1"])
+def test_link_local_address_is_nobodys(caller: str) -> None:
+    vm = VirtualMachine(name=VmName("a"), scope_id=SCOPE, addresses=("fe80::a%eth0", "fd00::a"))
+    board = Board(served_versions(PreviewWire.DOCUMENTED))
+    topology = Topology(virtual_machines={vm.name: vm}, scopes={}, hosts={})  # of an old database
+    board.take(Change(topology=topology))
+
+    caller_of = Identity(board).identify(scope_of("/", (caller, 5), ("fe80::1", 80)), {})
+
+    assert caller_of.vm is None
+    assert board.vm_at("fd00::a") is vm
 
 
 def test_log_of_strangers_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:

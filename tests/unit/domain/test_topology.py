@@ -296,6 +296,14 @@ def test_address_of_another_vm_is_refused_in_any_spelling(first: str, second: st
         build_topology(scopes=[WEB], virtual_machines=vms)
 
 
+@pytest.mark.parametrize("address", ["fe80::1", "FE80::1%eth0", "febf::1"])
+def test_link_local_address_is_refused(address: str) -> None:
+    vm = replace(WEB_0, addresses=(address,))
+
+    with pytest.raises(AddressError, match="is link-local, so others can have it, too"):
+        build_topology(scopes=[WEB], virtual_machines=[vm])
+
+
 def test_address_that_is_none_is_refused() -> None:
     vm = replace(WEB_0, addresses=("web-0_lan",))
 
@@ -380,7 +388,7 @@ def test_unknown_vm_is_refused(fleet: Topology) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("127.0.0.7", "::ffff:127.0.0.7"), ("fe80::1", "fe80::1%eth0"), ("fd00::a", "FD00:0::A")],
+    [("127.0.0.7", "::ffff:127.0.0.7"), ("fd00::1", "fd00::1%eth0"), ("fd00::a", "FD00:0::A")],
 )
 def test_address_is_taken_however_it_is_written(one: str, other: str) -> None:
     vms = [
