@@ -80,6 +80,7 @@ zone = "2"
 location = "west"
 resource_group = "rg"
 subscription_id = "5a"
+profile = { vm_size = "Standard_D2s_v5", mac_address = "00:0d:3a:12:34:56", subnet = "10.0.0.0/24" }
 vm_id = "5F1B6D0E-0000-4000-8000-00000000000A"
 """
 

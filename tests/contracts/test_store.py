@@ -33,6 +33,7 @@ from forewarn.domain.names import (
 from forewarn.domain.news import Told
 from forewarn.domain.notification import Phase
 from forewarn.domain.policy import ApprovalPolicy, Policy
+from forewarn.domain.profile import Profile
 from forewarn.domain.publication import FIRST_DOCUMENT, show
 from forewarn.domain.scenario import Announcement, Intervention, ScenarioRun
 from forewarn.domain.topology import (
@@ -188,6 +189,7 @@ def _fleet(*names: str) -> Topology:
             subscription_id="8d10da13-8125-4ba9-a717-bf7490507b3d",
             tags={"tier": "Ä", "a": ""},
             labels={"rack": "r1"},
+            profile=Profile(vm_size="Standard_D2s_v5", user_data="aGVsbG8="),
         )
         for name in names[:1]
     ]

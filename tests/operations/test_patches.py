@@ -31,6 +31,7 @@ addresses = ["10.0.0.9"]
 zone = "1"
 labels = { rack = "a", row = "7" }
 tags = { team = "shop" }
+profile = { vm_size = "D2", os_type = "Linux" }
 """
 
 
@@ -59,7 +60,7 @@ def test_only_the_named_field_changes(rich: Store, operator: Context) -> None:
 
     assert after == shown(rich, "solo")
     assert (before.host, after.host) == ("kvm-1", "kvm-0")
-    kept = ("scope_id", "addresses", "zone", "labels", "tags", "vm_id")
+    kept = ("scope_id", "addresses", "zone", "labels", "tags", "vm_id", "profile")
     assert [getattr(after, each) for each in kept] == [getattr(before, each) for each in kept]
     scope = rich.read(lambda reading: reading.topology()).scopes[after.scope_id]
     assert scope.policy.approval is ApprovalPolicy.ALL
@@ -73,6 +74,12 @@ def test_null_clears_and_labels_change_one_by_one(rich: Store, operator: Context
     assert (after.host, after.zone, after.tags) == (None, "", {})
     assert after.labels == {"row": "7", "room": "b"}
     assert patch(rich, operator, "solo", tags={"a": "b"}).tags == {"a": "b"}
+
+
+def test_profile_changes_key_by_key(rich: Store, operator: Context) -> None:
+    after = patch(rich, operator, "solo", profile={"vm_size": None, "sku": "12-gen2"})
+
+    assert after.profile.known == {"os_type": "Linux", "sku": "12-gen2"}
 
 
 def test_update_domain_stays_in_the_scope_and_is_assigned_in_another(

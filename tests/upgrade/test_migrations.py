@@ -14,6 +14,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 from forewarn.domain.course import Course
+from forewarn.domain.profile import NO_PROFILE
 from forewarn.storage.errors import DatabaseOutdatedError
 from forewarn.storage.schema import REVISIONS
 from forewarn.storage.sqlite import open_sqlite, upgrade
@@ -132,6 +133,7 @@ INSERT INTO delivery_scopes VALUES ('virtual-machine/Web-0', 0, 'virtual-machine
 INSERT INTO virtual_machines VALUES ('Web-0', 0, 'virtual-machine/Web-0', 0, 0, NULL, '[]', '', '',
     '', '', '', '{}', '{}');
 INSERT INTO settings VALUES ('preview_wire', 'observed');
+INSERT INTO settings VALUES ('topology_version', '1');
 """
 VIRTUAL_NOW = "INSERT INTO settings VALUES ('virtual_now', '2026-01-05T08:00:00+00:00');"
 
@@ -151,7 +153,9 @@ def test_where_machines_were_is_known_from_the_upgrade_on(
     store = open_sqlite(path, migrate=False)
     (membership,) = store.read(lambda reading: reading.memberships("WEB-0"))
     ((_, wire),) = store.read(lambda reading: reading.preview_wires())
+    (vm,) = store.read(lambda reading: reading.topology()).virtual_machines.values()
     store.close()
+    assert vm.profile == NO_PROFILE
     assert (membership.scope_id, wire) == ("virtual-machine/Web-0", "observed")
     is_of_the_test = membership.since > datetime(2026, 1, 5, 9, tzinfo=UTC)
     assert is_of_the_test is not is_virtual

@@ -56,6 +56,7 @@ _FIELDS: Final[Columns] = {
     "subscription": "subscription_id",
     "tags": "tags",
     "labels": "labels",
+    "profile": "profile",
     "last poll": _last_poll,
 }
 
@@ -182,6 +183,10 @@ def set_fields(  # noqa: PLR0913 - one for each flag
     tag: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A tag; KEY= removes it.")
     ] = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Such as vm_size=D2; KEY= removes it."),
+    ] = None,
     zone: Annotated[str | None, typer.Option(help="Its zone.")] = None,
     location: Annotated[str | None, typer.Option(help="Its location.")] = None,
     resource_group: Annotated[str | None, typer.Option(help="Its resource group.")] = None,
@@ -198,6 +203,7 @@ def set_fields(  # noqa: PLR0913 - one for each flag
         addresses=address or None,
         labels=read_pairs("--label", label),
         tags=read_pairs("--tag", tag),
+        profile=read_pairs("--profile", profile),
         zone=zone,
         location=location,
         resource_group=resource_group,

@@ -29,5 +29,6 @@ def virtual_machine_view(
         subscription_id=vm.subscription_id,
         tags=vm.tags,
         labels=vm.labels,
+        profile=vm.profile.known,
         last_polled_at=last_polled_at,
     )

@@ -145,6 +145,7 @@ class VirtualMachineRequest(_VirtualMachineFields):
     name: Text
     tags: dict[Text, Text] | None = None
     labels: dict[Text, Text] | None = None
+    profile: dict[Text, Text] | None = None
 
 
 class VirtualMachinePatch(_VirtualMachineFields):
@@ -152,6 +153,7 @@ class VirtualMachinePatch(_VirtualMachineFields):
 
     tags: dict[Text, Text | None] | None = None
     labels: dict[Text, Text | None] | None = None
+    profile: dict[Text, Text | None] | None = None
 
 
 class HostPatch(_Request):
@@ -302,6 +304,7 @@ class VirtualMachineView(View):
     subscription_id: str
     tags: Mapping[str, str]
     labels: Mapping[str, str]
+    profile: Mapping[str, str]
     last_polled_at: datetime | None
 
 

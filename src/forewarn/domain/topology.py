@@ -24,6 +24,7 @@ from forewarn.domain.event import Share
 from forewarn.domain.names import HostName, ScopeId, VmName, is_name, name_key
 from forewarn.domain.notice import LONGEST_TERMINATE_NOTICE, MINIMUM_NOTICE
 from forewarn.domain.policy import Policy
+from forewarn.domain.profile import NO_PROFILE, Profile
 from forewarn.protocol.vocabulary import EventType, role_of
 
 UPDATE_DOMAINS: Final = 5
@@ -101,6 +102,7 @@ class VirtualMachine:
     subscription_id: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    profile: Profile = NO_PROFILE
 
     @property
     def resource_name(self) -> str:

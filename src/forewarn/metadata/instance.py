@@ -1,9 +1,11 @@
 """`/metadata/instance`: what a virtual machine may ask about itself.
 
-Every scalar is a string, as with Azure, and what we do not know is the empty string.
+Every scalar is a string, as with Azure. What we do not know of `compute` is the empty string.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from typing import Final, TypeAlias
 
 from forewarn.domain.topology import DeliveryScope, ScopeKind, VirtualMachine
@@ -13,8 +15,19 @@ from forewarn.protocol.errors import Refusal
 
 Node: TypeAlias = str | Mapping[str, "Node"] | Sequence["Node"]
 
+_SEPARATORS: Final = re.compile("[:-]")
 _CONTENT_TYPE_TEXT: Final[Header] = (b"Content-Type", b"text/plain; charset=utf-8")
-_UNKNOWN: Final = ("azEnvironment", "offer", "osType", "publisher", "sku", "version", "vmSize")
+_COMPUTE: Final = {
+    "azEnvironment": "az_environment",
+    "offer": "offer",
+    "osType": "os_type",
+    "publisher": "publisher",
+    "sku": "sku",
+    "userData": "user_data",
+    "version": "version",
+    "vmSize": "vm_size",
+}
+"""What the profile of a virtual machine has a key for."""
 
 
 def answer_instance(
@@ -37,7 +50,9 @@ def _describe(vm: VirtualMachine, scope: DeliveryScope | None) -> Node:
 
 def _describe_compute(vm: VirtualMachine, scope: DeliveryScope | None) -> Node:
     is_scale_set = scope is not None and scope.kind is ScopeKind.SCALE_SET
-    compute: dict[str, Node] = dict.fromkeys(_UNKNOWN, "")
+    compute: dict[str, Node] = {word: getattr(vm.profile, key) for word, key in _COMPUTE.items()}
+    if vm.profile.computer_name:
+        compute["osProfile"] = {"computerName": vm.profile.computer_name}
     compute |= {
         "location": vm.location,
         "name": vm.resource_name,
@@ -47,7 +62,7 @@ def _describe_compute(vm: VirtualMachine, scope: DeliveryScope | None) -> Node:
         "provider": "Microsoft.Compute",
         "resourceGroupName": vm.resource_group,
         "resourceId": f"/subscriptions/{vm.subscription_id}/resourceGroups/{vm.resource_group}"
-        f"/providers/Microsoft.Compute/virtualMachines/{vm.name}",
+        f"/providers/Microsoft.Compute/{_resource(vm, scope if is_scale_set else None)}",
         "subscriptionId": vm.subscription_id,
         "tags": ";".join(f"{name}:{value}" for name, value in vm.tags.items()),
         "tagsList": [{"name": name, "value": value} for name, value in vm.tags.items()],
@@ -58,6 +73,14 @@ def _describe_compute(vm: VirtualMachine, scope: DeliveryScope | None) -> Node:
     return dict(sorted(compute.items()))
 
 
+def _resource(vm: VirtualMachine, scale_set: DeliveryScope | None) -> str:
+    if scale_set is None:
+        return f"virtualMachines/{vm.name}"
+    # An instance is called SET_NUMBER, and by its number inside its scale set.
+    number = vm.name.removeprefix(f"{scale_set.name}_")
+    return f"virtualMachineScaleSets/{scale_set.name}/virtualMachines/{number}"
+
+
 def _interface(vm: VirtualMachine) -> Node:
     addresses: dict[str, list[Node]] = {"ipv4": [], "ipv6": []}
     for address in vm.addresses:
@@ -65,11 +88,22 @@ def _interface(vm: VirtualMachine) -> Node:
             addresses["ipv6"].append({"privateIpAddress": address})
         else:
             addresses["ipv4"].append({"privateIpAddress": address, "publicIpAddress": ""})
-    return {
-        "ipv4": {"ipAddress": addresses["ipv4"], "subnet": []},
-        "ipv6": {"ipAddress": addresses["ipv6"]},
-        "macAddress": "",
+    interface: dict[str, Node] = {
+        family: {"ipAddress": addresses[family], **_subnet(vm, family)} for family in addresses
     }
+    # Clients take an empty macAddress for one; what is not known is left out.
+    if vm.profile.mac_address:
+        interface["macAddress"] = _SEPARATORS.sub("", vm.profile.mac_address).upper()
+    return interface
+
+
+def _subnet(vm: VirtualMachine, family: str) -> Mapping[str, Node]:
+    if not vm.profile.subnet:
+        return {}
+    network = ip_network(vm.profile.subnet)
+    if family != f"ipv{network.version}":
+        return {}
+    return {"subnet": [{"address": str(network.network_address), "prefix": str(network.prefixlen)}]}
 
 
 def _find(node: Node, path: Sequence[str]) -> Node:

@@ -71,6 +71,7 @@ def declare_vm(vm: VirtualMachine, scope: DeliveryScope) -> Entry:
         "subscription_id": vm.subscription_id,
         "tags": dict(vm.tags),
         "labels": dict(vm.labels),
+        "profile": dict(vm.profile.known),
     }
     return {key: value for key, value in entry.items() if value not in (None, "", [], {})}
 

@@ -109,7 +109,7 @@ def _compare_fields(before: Entry, after: Entry) -> Iterator[FieldDifference]:
 
 
 def _flatten(entry: Entry) -> Entry:
-    """Return *entry* with a key for each of its labels and tags."""
+    """Return *entry* with a key for each of its labels, tags and the like."""
     flat: Entry = {}
     for key, value in entry.items():
         if isinstance(value, dict):

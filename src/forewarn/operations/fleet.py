@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
+from forewarn.domain.profile import NO_PROFILE, PROFILE_KEYS, Profile, profile_mistakes
 from forewarn.domain.topology import (
     FAULT_DOMAINS,
     UPDATE_DOMAINS,
@@ -81,6 +82,7 @@ class DeclaredVirtualMachine:
     subscription_id: str
     tags: Mapping[str, str]
     labels: Mapping[str, str]
+    profile: Profile
     scope_id: ScopeId
 
 
@@ -124,6 +126,7 @@ _VM_KEYS: Final = {
     "subscription_id": str,
     "tags": dict,
     "labels": dict,
+    "profile": dict,
     **_POLICY_KEYS,
 }
 _HOST_KEYS: Final = {"name": str, "labels": dict}
@@ -301,8 +304,23 @@ def _read_vm(entry: _Entry) -> DeclaredVirtualMachine:
         subscription_id=values.get("subscription_id", ""),
         tags=_texts(entry, "tags"),
         labels=_texts(entry, "labels"),
+        profile=_read_profile(entry),
         scope_id=scope_id,
     )
+
+
+def _read_profile(entry: _Entry) -> Profile:
+    texts = _texts(entry, "profile")
+    if not texts:
+        return NO_PROFILE
+    for key in texts:
+        if key not in PROFILE_KEYS:
+            known = ", ".join(PROFILE_KEYS)
+            entry.blame(f"profile of {entry.name}: {key!r} is not one of {known}.", "profile")
+    profile = Profile(**{key: text for key, text in texts.items() if key in PROFILE_KEYS})
+    for mistake in profile_mistakes(profile):
+        entry.blame(f"profile of {entry.name}: {mistake}.", "profile")
+    return profile
 
 
 def _membership(entry: _Entry) -> tuple[ScopeKind, str]:

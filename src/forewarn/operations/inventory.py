@@ -334,6 +334,7 @@ def _virtual_machine(
         subscription_id=declared.subscription_id,
         tags=declared.tags,
         labels=declared.labels,
+        profile=declared.profile,
     )
 
 

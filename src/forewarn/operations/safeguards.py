@@ -222,5 +222,6 @@ def _as_declared(vm: VirtualMachine, scope: DeliveryScope) -> DeclaredVirtualMac
         subscription_id=vm.subscription_id,
         tags=vm.tags,
         labels=vm.labels,
+        profile=vm.profile,
         scope_id=vm.scope_id,
     )

@@ -12,6 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Delete, Select, Table, bindparam, delete, select
 
 from forewarn.domain.policy import Policy
+from forewarn.domain.profile import NO_PROFILE, Profile
 from forewarn.domain.topology import Closure, DeliveryScope, Host, Topology, VirtualMachine
 from forewarn.storage.statements import PUT_SETTING, SETTING, PreparedInsert, upsert
 from forewarn.storage.tables import delivery_scopes, hosts, virtual_machines
@@ -205,11 +206,14 @@ def _vm_row(vm: VirtualMachine) -> dict[str, object]:
         "subscription_id": vm.subscription_id,
         "tags": vm.tags,
         "labels": vm.labels,
+        "profile": vm.profile.known,
     }
 
 
 def _read_vm(row: Mapping[str, Any]) -> VirtualMachine:
-    return VirtualMachine(**{name: value for name, value in row.items() if name != "position"})
+    fields = {name: value for name, value in row.items() if name != "position"}
+    known = row["profile"]
+    return VirtualMachine(**fields | {"profile": Profile(**known) if known else NO_PROFILE})
 
 
 class _Part:

@@ -42,6 +42,7 @@ REVISIONS: Final = (
     "0012",
     "0013",
     "0014",
+    "0015",
 )
 """Every migration, oldest first; a test compares it with the scripts."""
 

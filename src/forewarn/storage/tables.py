@@ -104,6 +104,7 @@ virtual_machines: Final = Table(
     Column("subscription_id", String, nullable=False),
     Column("tags", Labels, nullable=False),
     Column("labels", Labels, nullable=False),
+    Column("profile", Labels),
 )
 
 # History outlives the fleet: an event keeps the names of scopes and machines that are gone.

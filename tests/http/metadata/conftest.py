@@ -28,6 +28,7 @@ from forewarn.connections.limits import Limits
 from forewarn.domain.event import Draft, Share, schedule
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.policy import Policy
+from forewarn.domain.profile import Profile
 from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
@@ -80,6 +81,19 @@ FLEET = build_topology(
             resource_group="shop",
             subscription_id="s-1",
             tags={"tier": "web", "owner": "ann"},
+            profile=Profile(
+                vm_size="Standard_D2s_v5",
+                os_type="Linux",
+                publisher="Debian",
+                offer="debian-12",
+                sku="12-gen2",
+                version="0.20260101.1",
+                az_environment="AzurePublicCloud",
+                user_data="aGVsbG8=",
+                computer_name="web-zero",
+                mac_address="00:0d:3a-12:34:56",
+                subnet="10.1.1.0/24",
+            ),
         ),
         VirtualMachine(name=VmName("Web-1"), scope_id=WEB, addresses=("127.0.0.11",)),
         VirtualMachine(

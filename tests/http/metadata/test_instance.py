@@ -18,6 +18,21 @@ LEAVES = {
     "compute/zone": "2",
     "compute/vmScaleSetName": "",
     "COMPUTE/NAME": "web-0",
+    "compute/vmSize": "Standard_D2s_v5",
+    "compute/osType": "Linux",
+    "compute/publisher": "Debian",
+    "compute/offer": "debian-12",
+    "compute/sku": "12-gen2",
+    "compute/version": "0.20260101.1",
+    "compute/azEnvironment": "AzurePublicCloud",
+    "compute/userData": "aGVsbG8=",
+    "compute/osProfile/computerName": "web-zero",
+    "compute/resourceId": (
+        "/subscriptions/s-1/resourceGroups/shop/providers/Microsoft.Compute/virtualMachines/web-0"
+    ),
+    "network/interface/0/macAddress": "000D3A123456",
+    "network/interface/0/ipv4/subnet/0/address": "10.1.1.0",
+    "network/interface/0/ipv4/subnet/0/prefix": "24",
     "network/interface/0/ipv4/ipAddress/0/privateIpAddress": "127.0.0.10",
     "network/interface/0/ipv4/ipAddress/1/privateIpAddress": "10.1.1.1",
     "network/interface/0/ipv6/ipAddress/0/privateIpAddress": "FD00:0::A",
@@ -70,6 +85,24 @@ def test_machine_of_a_scale_set_knows_it(quiet_service: Service) -> None:
     compute = quiet_service.request(target, source="127.0.0.12").json
 
     assert (compute["vmScaleSetName"], compute["placementGroupId"]) == ("batch", "pg-1")
+    assert compute["resourceId"].endswith(
+        "/providers/Microsoft.Compute/virtualMachineScaleSets/batch/virtualMachines/0"
+    )
+
+
+def test_what_is_not_known_is_empty_or_left_out(quiet_service: Service) -> None:
+    target = "/metadata/instance?api-version=2021-02-01"
+
+    content = quiet_service.request(target, source="127.0.0.11").json
+
+    assert (content["compute"]["vmSize"], content["compute"]["userData"]) == ("", "")
+    assert "osProfile" not in content["compute"]
+    assert content["network"]["interface"] == [
+        {
+            "ipv4": {"ipAddress": [{"privateIpAddress": "127.0.0.11", "publicIpAddress": ""}]},
+            "ipv6": {"ipAddress": []},
+        }
+    ]
 
 
 @pytest.mark.parametrize(
