@@ -13,14 +13,19 @@ from enum import Enum
 from typing import Any, ClassVar, Final, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 from uvicorn.protocols.utils import is_ssl
 
-from forewarn.connections.limits import CONNECTIONS_WITHOUT_LIMIT, Limits
+from forewarn.connections.crowd import NOBODY, Crowd
+from forewarn.connections.limits import Limits
 from forewarn.connections.upgrades import NoUpgradeProtocol
 from forewarn.protocol.errors import ForewarnError
 
 FAREWELL_SECONDS: Final = 1.0
+_SLICE: Final = 1024
+"""How much of what came in at once is parsed in one go; most requests are shorter."""
+_EFFORT_OF_A_TASK: Final = 8
 _LINGER_NOT: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 
 
@@ -45,7 +50,8 @@ class _HeadTooLargeError(ForewarnError):
 class GuardedProtocol(NoUpgradeProtocol):
     """One connection, with deadlines and limits."""
 
-    limits: ClassVar[Limits] = Limits(connections=CONNECTIONS_WITHOUT_LIMIT)
+    limits: ClassVar[Limits]
+    crowd: ClassVar[Crowd]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # uvicorn's business
         super().__init__(*args, **kwargs)
@@ -58,25 +64,82 @@ class GuardedProtocol(NoUpgradeProtocol):
         self._is_answered = False
         self._is_refused = False
         self._is_fresh_head = False
+        self._is_behind = False
+        self._has_ended = False
+        self._is_waiting = False
         self._head_bytes = 0
         self._unparsed_bytes = 0
+        self._held = bytearray()
+        self._holder = NOBODY
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast("asyncio.Transport", transport))
-        if len(self.connections) > self.limits.connections:
+        holder = self.crowd.admit(self, self.client[0] if self.client else None)
+        if holder is None:
+            self._is_refused = True
             self.transport.abort()
         else:
+            self._holder = holder
             self._await(_Awaited.HEAD)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._await(None)
         self._lost.set()
+        self._held.clear()
+        self.pipeline.clear()
+        self.crowd.leave(self, self._holder)
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
+
+    def is_idle(self) -> bool:
+        return not self._held and not self._is_answering()
+
+    def drop(self) -> None:
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
             return
+        if self._held or len(data) > _SLICE or self._holder.waiting or not self._holder.spend(1):
+            self._held += data
+            self._go_on_in_turn()
+        else:
+            self._take(data)
+
+    def _go_on_in_turn(self) -> None:
+        """Take in more of what is held when it is this connection's turn, if it has room then."""
+        if len(self._held) > self.limits.held_bytes:
+            self._is_behind = True
+            self.flow.pause_reading()
+        if self._held and not self._is_waiting and not self._is_full():
+            self._is_waiting = True
+            self._holder.waiting.append(self._go_on)
+            self._holder.spend(0)
+
+    def _go_on(self) -> None:
+        self._is_waiting = False
+        if self._is_refused or self.transport.is_closing():
+            self._held.clear()
+            return
+        part = bytes(self._held[:_SLICE])
+        del self._held[:_SLICE]
+        self._take(part)
+        if self._held:
+            self._go_on_in_turn()
+        elif self._has_ended and not self._stay_for_the_answer():
+            self.transport.close()
+        elif self._is_behind:
+            self._is_behind = False
+            if not self.pipeline and not self._has_unread_body():
+                self.flow.resume_reading()
+
+    def _has_unread_body(self) -> bool:
+        return self._has_begun and len(self.cycle.body) > HIGH_WATER_LIMIT
+
+    def _is_full(self) -> bool:
+        return len(self.pipeline) >= self.limits.queued_requests or self.flow.write_paused
+
+    def _take(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
         self._is_fresh_head = False
         try:
@@ -94,11 +157,13 @@ class GuardedProtocol(NoUpgradeProtocol):
     def _stay_for_the_answer(self) -> bool:
         # Somebody who has nothing more to say, as `nc` does, still wants to be answered. A parked
         # poll whose client has gone looks the same, so there is an end to it.
-        if self._is_refused or self._incomplete or not self._is_answering():
+        if self._is_refused or is_ssl(self.transport):  # which cannot be half closed
             return False
-        if is_ssl(self.transport):  # which cannot be half closed
-            return False
-        self.cycle.keep_alive = False
+        self._has_ended = True
+        if not self._held:
+            if self._incomplete or not self._is_answering():
+                return False
+            self.cycle.keep_alive = False
         self._await(_Awaited.FAREWELL)
         return True
 
@@ -117,6 +182,23 @@ class GuardedProtocol(NoUpgradeProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._await(self._owed())
+        self._go_on_in_turn()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._go_on_in_turn()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if not self._holder.waiting and self._holder.spend(_EFFORT_OF_A_TASK):
+            super()._start_asgi_task(cycle, app)
+        else:
+            self._holder.waiting.append(lambda: self._start_in_turn(cycle, app))
+            self._holder.spend(0)
+
+    def _start_in_turn(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if not self.transport.is_closing():
+            self._holder.spend(_EFFORT_OF_A_TASK)
+            super()._start_asgi_task(cycle, app)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -154,6 +236,7 @@ class GuardedProtocol(NoUpgradeProtocol):
 
     def write_at_once(self, head: bytes, body: bytes) -> None:
         """Write an answer whose *head* lacks the headers that all share and the blank line."""
+        self._holder.left -= 1
         self.transport.write(b"".join((head, *self._shared_lines(), b"\r\n", body)))
         self.server_state.total_requests += 1
         self._unset_keepalive_if_required()

@@ -28,4 +28,9 @@ class Limits:
     idle_seconds: int = 300
     head_bytes: int = 32 * 1024
     headers: int = 100
+    queued_requests: int = 8
+    held_bytes: int = 64 * 1024
     connections: int = field(default_factory=connections_within_open_files)
+    connections_per_origin: int = field(
+        default_factory=lambda: max(connections_within_open_files() // 4, 64)
+    )

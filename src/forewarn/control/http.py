@@ -6,6 +6,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
+from forewarn.connections.crowd import Crowd
 from forewarn.connections.guarded import GuardedProtocol
 from forewarn.connections.limits import Limits
 
@@ -23,7 +24,7 @@ def configure(
     kept = limits or Limits()
     return uvicorn.Config(
         app,
-        http=type("OperatorProtocol", (GuardedProtocol,), {"limits": kept}),
+        http=type("OperatorProtocol", (GuardedProtocol,), {"limits": kept, "crowd": Crowd(kept)}),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -7,6 +7,7 @@ the long way: who is calling, which path, which method, then its handler.
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
@@ -14,6 +15,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
+from forewarn.connections.crowd import Origin
 from forewarn.domain.errors import UnknownEventError
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import VirtualMachine
@@ -56,6 +58,13 @@ _INSTANCE: Final = "/metadata/instance"
 _EXTENSION: Final = "/metadata/forewarn/v1"
 _NOT_PLAIN: Final = frozenset({b"origin", b"prefer", b"x-forwarded-for", b"x-instance-id"})
 _NO_FAULTS: Final = NoFaults()
+_ADDED: Final[Mapping[Refusal, tuple[Header, ...]]] = {
+    Refusal.BODY_TOO_LARGE: (CLOSE,),
+    Refusal.TOO_MANY_WAITING: ((b"Retry-After", b"1"),),
+}
+
+PARKED_PER_VM: Final = 64
+"""How many polls of one virtual machine wait for a change; one more is refused with 429."""
 
 
 class MetadataApp:
@@ -79,6 +88,7 @@ class MetadataApp:
         self._polls = self._tally.polls
         self._faults = faults
         self._faulty = Faulty(faults, board)
+        self._parked = Counter[VmName]()
         self._is_stopping = False
         self._request_ids = _request_ids()
         self._plain_polls = {
@@ -145,6 +155,10 @@ class MetadataApp:
     def _request_id_line(self) -> bytes:
         return b"x-ms-request-id: " + next(self._request_ids) + b"\r\n"
 
+    def find_origin(self, address: str | None) -> Origin:
+        """Return with whom a connection from *address* counts."""
+        return self._identity.find_origin(address)
+
     def stop_waiting(self) -> None:
         """Answer every parked poll now, and park no more."""
         self._is_stopping = True
@@ -156,9 +170,7 @@ class MetadataApp:
             return await self._handle(scope, receive)
         except RefusedError as refused:
             answer = REFUSALS[refused.refusal]
-            if refused.refusal is Refusal.BODY_TOO_LARGE:
-                return replace(answer, headers=(*answer.headers, CLOSE))
-            return answer
+            return replace(answer, headers=answer.headers + _ADDED.get(refused.refusal, ()))
         except StoreUnavailableError:
             return REFUSALS[Refusal.UNAVAILABLE]
         except DisconnectedError:
@@ -240,7 +252,15 @@ class MetadataApp:
                 return None
             return known.scope_id if self._board.page(known, version).etag == page.etag else None
 
-        await self._board.waiters.wait(where_to_wait, receive=request.receive, seconds=seconds)
+        if self._parked[vm.name] >= PARKED_PER_VM:
+            raise RefusedError(Refusal.TOO_MANY_WAITING)
+        self._parked[vm.name] += 1
+        try:
+            await self._board.waiters.wait(where_to_wait, receive=request.receive, seconds=seconds)
+        finally:
+            self._parked[vm.name] -= 1
+            if not self._parked[vm.name]:
+                del self._parked[vm.name]
         known = self._board.vm_named(vm.name)
         if known is None:
             raise RefusedError(Refusal.NOT_FOUND)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Protocol
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from forewarn.connections.crowd import Crowd, Origin
 from forewarn.connections.guarded import FAREWELL_SECONDS, GuardedProtocol
 from forewarn.connections.limits import Limits
 from forewarn.metadata.asgi import HttpScope, Receive, Send
@@ -32,6 +33,10 @@ class App(Protocol):
         self, target: bytes, headers: dict[bytes, bytes], client: tuple[str, int] | None
     ) -> tuple[bytes, bytes] | None:
         """Answer a GET without an ASGI call; None sends it through `__call__`."""
+        ...
+
+    def find_origin(self, address: str | None) -> Origin:
+        """Return whose connection it is that comes from *address*; None is a unix socket."""
         ...
 
     def stop_waiting(self) -> None:
@@ -134,7 +139,9 @@ def _is_listened_on(path: Path) -> bool:
 
 
 def _configure(app: App, limits: Limits) -> uvicorn.Config:
-    protocol = type("LimitedProtocol", (PollProtocol,), {"limits": limits, "plain_polls": app})
+    crowd = Crowd(limits, app.find_origin)
+    members = {"limits": limits, "crowd": crowd, "plain_polls": app}
+    protocol = type("LimitedProtocol", (PollProtocol,), members)
     return uvicorn.Config(
         app,
         http=protocol,

@@ -7,7 +7,7 @@ local connections the default virtual machine. Without the prefix nothing a call
 
 import hmac
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from forewarn.connections.crowd import LOCAL_SOCKET, Origin, origin_of
 from forewarn.domain.topology import VirtualMachine, is_link_local, normalise_address
 from forewarn.metadata.asgi import HttpScope, RefusedError
 from forewarn.metadata.board import Board
@@ -87,6 +88,20 @@ class Identity:
     def vm_at(self, address: str) -> VirtualMachine | None:
         """Return who has *address*; nobody, if it is that of a proxy."""
         return None if self._is_proxy(address) else self._board.vm_at(address)
+
+    def find_origin(self, address: str | None) -> Origin:
+        """Return with whom a connection from *address* counts; None is a unix socket.
+
+        An address that many virtual machines may come from has no share that it cannot exceed.
+        """
+        if address is None:
+            return LOCAL_SOCKET
+        if self._is_proxy(address):
+            return Origin(name=address, is_known=True, has_share=False)
+        vm = self._board.vm_at(address)
+        if vm is not None:
+            return Origin(name=f"vm {vm.name}", is_known=True, has_share=not self._trust_path)
+        return replace(origin_of(address), has_share=not self._trust_path)
 
     def note_stranger(self, address: str) -> None:
         """Log an address that belongs to nobody, once, as long as there are not too many."""

@@ -49,6 +49,7 @@ class Refusal(Enum):
     NOT_ATTESTED = "no attested data"
     METHOD_NOT_ALLOWED = "method not allowed"
     SIGNATURE_INVALID = "signature of the proxy invalid"
+    TOO_MANY_WAITING = "too many polls of one virtual machine wait for a change"
     UNAVAILABLE = "the database cannot be written"
     FAILED = "a mistake of ours, which is in the log"
 
@@ -111,6 +112,7 @@ ERROR_ANSWERS: Final[Mapping[Refusal, ErrorAnswer]] = {
     ),
     Refusal.METHOD_NOT_ALLOWED: ErrorAnswer(405, error_body("Method not allowed")),
     Refusal.SIGNATURE_INVALID: ErrorAnswer(403, error_body("Forbidden. Invalid signature")),
+    Refusal.TOO_MANY_WAITING: ErrorAnswer(429, error_body("Too many requests")),
     Refusal.UNAVAILABLE: ErrorAnswer(503, error_body("Service unavailable. Try again")),
     Refusal.FAILED: ErrorAnswer(500, error_body("Internal server error. Try again")),
 }

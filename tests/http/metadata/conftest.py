@@ -24,6 +24,7 @@ import pytest
 import uvloop
 
 from forewarn.clocks import VirtualClock
+from forewarn.connections.guarded import GuardedProtocol
 from forewarn.connections.limits import Limits
 from forewarn.domain.event import Draft, Share, schedule
 from forewarn.domain.names import ScopeId, VmName
@@ -210,6 +211,12 @@ class Service:
     @property
     def connections(self) -> int:
         return len(self._server.server_state.connections)
+
+    @property
+    def queued(self) -> int:
+        """How many requests wait behind another of their connection."""
+        connections = tuple(self._server.server_state.connections)
+        return sum(len(each.pipeline) for each in connections if isinstance(each, GuardedProtocol))
 
     @property
     def requests(self) -> int:

@@ -358,9 +358,10 @@ def test_connections_are_capped_and_freed(impatient: Service) -> None:
             connection.sendall(GET)
             assert read_reply(connection).status == 200
         extra = stack.enter_context(impatient.connect())
-        assert read_all(extra) == b""
-        polite[0].sendall(GET)
-        assert read_reply(polite[0]).status == 200
+        extra.sendall(GET)
+        assert read_reply(extra).status == 200
+        assert read_all(polite[0]) == b"", "the oldest idle one has gone"
+        assert impatient.connections == 40
     wait_until(lambda: impatient.connections == 0, "all are freed")
 
     assert impatient.request().status == 200

@@ -16,6 +16,8 @@ from tests.http.metadata.conftest import (
     wait_until,
 )
 
+from forewarn.metadata.app import PARKED_PER_VM
+
 
 def park(service: Service, seconds: int = 30, *, source: str = "127.0.0.10") -> socket.socket:
     headers = {"Metadata": "true", "If-None-Match": "0", "Prefer": f"wait={seconds}"}
@@ -120,8 +122,9 @@ def test_client_that_goes_while_waiting_is_forgotten(service: Service, *, linger
 
 def test_many_waiting_polls_are_all_answered_by_one_change(service: Service) -> None:
     with ExitStack() as stack:
-        connections = [stack.enter_context(park(service)) for _ in range(500)]
-        wait_until(lambda: service.parked == 500, "all polls are parked")
+        sources = ["127.0.0.10", "127.0.0.11"] * 60
+        connections = [stack.enter_context(park(service, source=source)) for source in sources]
+        wait_until(lambda: service.parked == len(sources), "all polls are parked")
         service.create()
 
         bodies = {read_reply(connection).body for connection in connections}
@@ -164,3 +167,20 @@ def test_waiting_polls_are_answered_when_the_server_stops() -> None:
     with connection:
         reply = read_reply(connection)
     assert (reply.status, reply.headers["connection"]) == (304, "close")
+
+
+def test_machine_with_too_many_waiting_polls_is_told_so(service: Service) -> None:
+    with ExitStack() as stack:
+        first = [stack.enter_context(park(service)) for _ in range(PARKED_PER_VM)]
+        wait_until(lambda: service.parked == PARKED_PER_VM, "the polls are parked")
+
+        refused = read_reply(stack.enter_context(park(service)))
+        stack.enter_context(park(service, source="127.0.0.11"))
+        wait_until(lambda: service.parked == PARKED_PER_VM + 1, "the neighbour's poll is parked")
+
+        first[0].close()
+        wait_until(lambda: service.parked == PARKED_PER_VM, "one has gone")
+        stack.enter_context(park(service))
+        wait_until(lambda: service.parked == PARKED_PER_VM + 1, "there is room again")
+
+    assert (refused.status, refused.headers["retry-after"]) == (429, "1")

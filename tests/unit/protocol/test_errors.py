@@ -29,6 +29,7 @@ def test_decoding_error_is_a_protocol_error_of_forewarn(error: type[Exception]) 
         (Refusal.BODY_MALFORMED, 400),
         (Refusal.BODY_TOO_LARGE, 413),
         (Refusal.EVENT_UNKNOWN, 400),
+        (Refusal.TOO_MANY_WAITING, 429),
         (Refusal.NOT_FOUND, 404),
         (Refusal.IDENTITY_UNKNOWN, 400),
         (Refusal.NOT_ATTESTED, 404),

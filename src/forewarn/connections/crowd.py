@@ -1,0 +1,172 @@
+"""Who holds how many connections, and whose turn it is.
+
+Connections count together by origin: a virtual machine, an address, a network. Nobody holds more
+than a share. When all are taken, idle connections go: those of strangers first, then those of the
+biggest holder. In each turn of the event loop an origin gets so much done and no more; the rest of
+what it asks for waits, while others are answered.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address, ip_network
+from itertools import islice
+from typing import Final, Protocol
+
+from forewarn.connections.limits import Limits
+
+EFFORT_PER_TURN: Final = 32
+"""What an origin may have done in one turn of the event loop; a plain poll counts as one."""
+_LOOKED_AT: Final = 256
+_TRIED: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where connections come from that count together."""
+
+    name: str
+    is_known: bool = False
+    has_share: bool = True
+
+
+LOCAL_SOCKET: Final = Origin(name="unix socket", is_known=True, has_share=False)
+
+
+def origin_of(address: str | None) -> Origin:
+    """Return the origin of a stranger: an IPv4 address, or the /64 of an IPv6 address."""
+    if address is None:
+        return LOCAL_SOCKET
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return Origin(name=address)
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
+        return Origin(name=str(ip_network((parsed, 64), strict=False)))
+    return Origin(name=str(getattr(parsed, "ipv4_mapped", parsed)))
+
+
+class Member(Protocol):
+    """A connection, as the crowd sees it."""
+
+    def is_idle(self) -> bool:
+        """Tell whether nothing that it asked for is being answered."""
+        ...
+
+    def drop(self) -> None:
+        """End the connection at once."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Holder:
+    """Somebody with connections, and what is left to do for them in this turn."""
+
+    origin: Origin
+    note: Callable[["Holder"], None]
+    members: dict[Member, None] = field(default_factory=dict)
+    waiting: deque[Callable[[], None]] = field(default_factory=deque)
+    left: int = EFFORT_PER_TURN
+    is_noted: bool = False
+
+    def spend(self, effort: int) -> bool:
+        """Take *effort* out of this turn; False if nothing is left of it."""
+        if not self.is_noted:
+            self.is_noted = True
+            self.note(self)
+        if self.left <= 0:
+            return False
+        self.left -= effort
+        return True
+
+    def go_on(self) -> None:
+        """Do what waits, as far as this turn goes."""
+        self.left, self.is_noted = EFFORT_PER_TURN, False
+        while self.waiting and self.spend(1):
+            self.waiting.popleft()()
+
+
+NOBODY: Final = Holder(Origin(name=""), lambda _: None)
+"""Who holds a connection before it is admitted."""
+
+
+class Crowd:
+    """All connections of one listener."""
+
+    def __init__(
+        self, limits: Limits, find_origin: Callable[[str | None], Origin] = origin_of
+    ) -> None:
+        self._limits = limits
+        self._find_origin = find_origin
+        self._holders: dict[str, Holder] = {}
+        self._strangers: dict[str, Holder] = {}
+        self._number = 0
+        self._noted: list[Holder] = []
+
+    def admit(self, member: Member, address: str | None) -> Holder | None:
+        """Count *member*, if need be in place of an idle one; None if there is no room."""
+        holder = self._holder(self._find_origin(address))
+        holder.members[member] = None
+        self._number += 1
+        share = self._limits.connections_per_origin
+        if holder.origin.has_share and len(holder.members) > share:
+            has_room = self._drop_one(holder, member)
+        else:
+            has_room = self._number <= self._limits.connections or self._make_room(holder, member)
+        if has_room:
+            return holder
+        self.leave(member, holder)
+        return None
+
+    def leave(self, member: Member, holder: Holder) -> None:
+        """Count *member* no longer."""
+        if member not in holder.members:
+            return
+        del holder.members[member]
+        self._number -= 1
+        if not holder.members:
+            self._holders.pop(holder.origin.name, None)
+            self._strangers.pop(holder.origin.name, None)
+
+    def _holder(self, origin: Origin) -> Holder:
+        holder = self._holders.get(origin.name)
+        if holder is None:
+            holder = self._holders[origin.name] = Holder(origin, self._note)
+            if not origin.is_known:
+                self._strangers[origin.name] = holder
+        return holder
+
+    def _make_room(self, holder: Holder, newcomer: Member) -> bool:
+        """Drop somebody's idle connection; strangers never take the place of those we know."""
+        crowds = (self._strangers, self._holders) if holder.origin.is_known else (self._strangers,)
+        for crowd in crowds:
+            # Looking at all of them each time would be a way to keep us busy.
+            some = {id(each): each for each in (*islice(crowd.values(), _LOOKED_AT), holder)}
+            biggest = sorted(some.values(), key=_size, reverse=True)[:_TRIED]
+            if any(self._drop_one(each, newcomer) for each in biggest):
+                return True
+        return False
+
+    def _drop_one(self, holder: Holder, newcomer: Member) -> bool:
+        """Drop the oldest idle connection of *holder*, if there is one beside the *newcomer*."""
+        for member in holder.members:
+            if member is not newcomer and member.is_idle():
+                self.leave(member, holder)
+                member.drop()
+                return True
+        return False
+
+    def _note(self, holder: Holder) -> None:
+        if not self._noted:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self._noted.append(holder)
+
+    def _next_turn(self) -> None:
+        noted, self._noted = self._noted, []
+        for holder in noted:
+            holder.go_on()
+
+
+def _size(holder: Holder) -> int:
+    return len(holder.members)

@@ -1,0 +1,175 @@
+"""Many connections and many requests of one caller, and what is left for its neighbours."""
+
+import socket
+import threading
+from contextlib import ExitStack, suppress
+
+import pytest
+from tests.http.metadata.conftest import (
+    POLL,
+    Replies,
+    Service,
+    compose,
+    read_all,
+    read_reply,
+    running,
+    wait_until,
+)
+from tests.http.metadata.test_long_poll import park
+
+from forewarn.connections.crowd import Origin, origin_of
+from forewarn.connections.limits import Limits
+
+GET = compose("GET", POLL, {"Metadata": "true"})
+NOWHERE = compose("GET", "/nowhere", {})
+GREEDY, NEIGHBOUR, STRANGER = "127.0.0.10", "127.0.0.11", "127.0.0.66"
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("fd00:0:0:1:2::3", "fd00:0:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("somewhere", "somewhere"),
+    ],
+)
+def test_strangers_count_by_address_or_network(address: str, name: str) -> None:
+    assert origin_of(address) == Origin(name=name)
+
+
+def poll(connection: socket.socket) -> int:
+    connection.sendall(GET)
+    return read_reply(connection).status
+
+
+def test_nobody_holds_more_than_a_share() -> None:
+    with (
+        running(
+            trust_path=False, limits=Limits(connections=20, connections_per_origin=5)
+        ) as service,
+        ExitStack() as stack,
+    ):
+        neighbour = stack.enter_context(service.connect(NEIGHBOUR))
+        assert poll(neighbour) == 200
+        many = [stack.enter_context(service.connect(GREEDY)) for _ in range(12)]
+
+        assert all(read_all(early) == b"" for early in many[:7])
+        assert {poll(late) for late in many[7:]} == {200}
+        assert poll(neighbour) == 200
+
+
+def test_caller_whose_connections_are_all_busy_gets_no_more() -> None:
+    with (
+        running(
+            trust_path=False, limits=Limits(connections=20, connections_per_origin=2)
+        ) as service,
+        ExitStack() as stack,
+    ):
+        for _ in range(2):
+            stack.enter_context(park(service, source=GREEDY))
+        wait_until(lambda: service.parked == 2, "the polls are parked")
+
+        extra = stack.enter_context(service.connect(GREEDY))
+
+        assert read_all(extra) == b""
+        assert service.parked == 2
+
+
+@pytest.mark.parametrize("idle", [GREEDY, STRANGER])
+def test_idle_connections_of_the_biggest_holder_and_of_strangers_go_first(idle: str) -> None:
+    with running(limits=Limits(connections=10)) as service, ExitStack() as stack:
+        small = stack.enter_context(service.connect("127.0.0.12"))
+        assert poll(small) == 200
+        many = [stack.enter_context(service.connect(idle)) for _ in range(9)]
+        wait_until(lambda: service.connections == 10, "all connections are taken")
+
+        neighbour = stack.enter_context(service.connect(NEIGHBOUR))
+
+        assert poll(neighbour) == 200
+        assert read_all(many[0]) == b""
+        assert poll(small) == 200
+
+
+def test_stranger_does_not_take_the_place_of_a_virtual_machine() -> None:
+    with running(limits=Limits(connections=4)) as service, ExitStack() as stack:
+        known = [stack.enter_context(service.connect(GREEDY)) for _ in range(4)]
+        assert {poll(connection) for connection in known} == {200}
+
+        stranger = stack.enter_context(service.connect(STRANGER))
+
+        assert read_all(stranger) == b""
+        assert {poll(connection) for connection in known} == {200}
+
+
+def flood(connection: socket.socket, request: bytes, megabytes: int) -> int:
+    """Send requests without reading an answer until nobody takes them; return how many bytes."""
+    connection.settimeout(1)
+    block, sent = request * (65_536 // len(request)), 0
+    with suppress(OSError):
+        while sent < megabytes * 1_000_000:
+            sent += connection.send(block)
+    return sent
+
+
+def test_requests_behind_a_parked_poll_are_not_all_taken_in(service: Service) -> None:
+    with park(service) as connection:
+        wait_until(lambda: service.parked == 1, "the poll is parked")
+
+        sent = flood(connection, NOWHERE, 40)
+
+        assert sent < 20_000_000
+        assert service.queued < 100
+        assert service.request(source=NEIGHBOUR).status == 200
+
+
+def test_pipelined_requests_are_answered_in_order_however_many(service: Service) -> None:
+    body = b'{"StartRequests":[{"EventId":"unknown"}]}'
+    post = compose("POST", POLL, {"Metadata": "true", "Content-Length": str(len(body))}) + body
+    with service.connect() as connection:
+        sending = threading.Thread(
+            target=connection.sendall, args=((GET + NOWHERE + post) * 200,), daemon=True
+        )
+        sending.start()
+        replies = Replies(connection)
+
+        statuses = [replies.next().status for _ in range(600)]
+
+        sending.join()
+    assert statuses == [200, 404, 400] * 200
+
+
+def test_many_requests_and_then_no_more_are_all_answered(quiet_service: Service) -> None:
+    with quiet_service.connect() as connection:
+        connection.sendall(GET * 40 + NOWHERE * 40)
+        connection.shutdown(socket.SHUT_WR)
+
+        received = read_all(connection)
+
+    assert (received.count(b" 200 OK\r\n"), received.count(b" 404 Not")) == (40, 40)
+
+
+def test_neighbour_is_answered_while_somebody_floods(service: Service) -> None:
+    with ExitStack() as stack:
+        flooding = [stack.enter_context(service.connect(GREEDY)) for _ in range(10)]
+        threads = [
+            threading.Thread(target=flood, args=(connection, NOWHERE, 5), daemon=True)
+            for connection in flooding
+        ]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: service.queued > 0, "the flood has begun")
+
+        with service.connect(NEIGHBOUR) as neighbour:
+            neighbour.settimeout(1)  # ten times what it may take, and more
+            replies = Replies(neighbour)
+            for _ in range(50):
+                neighbour.sendall(GET)
+                assert replies.next().status == 200
+
+        for connection in flooding:
+            connection.close()
+        for thread in threads:
+            thread.join()
+    wait_until(lambda: service.queued == 0, "what nobody waits for is forgotten")
