@@ -47,8 +47,9 @@ bench: .venv/.dev  ## print the figures
 	@$(BIN)/python bench/rollout.py
 	@$(BIN)/python bench/agent.py
 
-soak: .venv/.dev  ## run the properties for long, and kill the server 200 times
+soak: .venv/.dev  ## run the properties for long, and kill the server 200 and the agent 300 times
 	@$(PYTEST) tests/e2e/test_crash.py --kills 200
+	@$(PYTEST) tests/e2e/agent/test_many_kills.py --agent-kills 300
 	@$(PYTEST) tests/properties --hypothesis-profile=soak
 
 reference: .venv/.dev  ## rewrite what docs/ takes from the tables in the code

@@ -22,6 +22,7 @@ ANSWER_SECONDS = 20.0
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 KILLS = 20
+AGENT_KILLS = 5
 
 FLEET = """
 [[availability_set]]
@@ -52,12 +53,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--kills", type=int, default=KILLS, help="how often the server under load is killed"
     )
+    parser.addoption(
+        "--agent-kills", type=int, default=AGENT_KILLS, help="how often the agent is killed"
+    )
 
 
 @pytest.fixture
 def kills(pytestconfig: pytest.Config) -> int:
     # Without tests/e2e on the command line the option is declared after it was read.
     return int(pytestconfig.getoption("kills", default=KILLS))
+
+
+@pytest.fixture
+def agent_kills(pytestconfig: pytest.Config) -> int:
+    return int(pytestconfig.getoption("agent_kills", default=AGENT_KILLS))
 
 
 def wait_until(is_so: Callable[[], bool], reason: str, seconds: float, pause: float = 0.02) -> None:
