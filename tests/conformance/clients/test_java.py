@@ -1,0 +1,17 @@
+"""Java's HttpClient at its defaults, which offers `Upgrade: h2c` with every request."""
+
+import json
+
+from tests.conformance.clients.conftest import PROGRAMS, THIS_HOST, Server, need, run
+
+
+def test_java_approves_an_event(server: Server) -> None:
+    need("java")
+    event = server.restart(THIS_HOST)
+
+    document = json.loads(run("java", PROGRAMS / "Approve.java", server.metadata))
+
+    assert [(each["EventId"], each["EventStatus"]) for each in document["Events"]] == [
+        (event["event_id"], "Started")
+    ]
+    assert server.approvers(event) == [THIS_HOST]
