@@ -47,7 +47,7 @@ name = "spare"
 [[virtual_machine]]
 name = "Solo"
 host = "Kvm-1"
-addresses = ["10.0.0.1", "fe80::1"]
+addresses = ["10.0.0.1", "fd00::1"]
 approval = "leader"
 postpone_until = "1h30m"
 auto_approve_user = true

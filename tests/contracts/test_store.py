@@ -49,6 +49,7 @@ from forewarn.domain.topology import (
 from forewarn.domain.windows import Blackout, Calendar, Window
 from forewarn.ports.changes import Change
 from forewarn.ports.entries import (
+    Actor,
     AuditEntry,
     KeptAnswer,
     LedgerEntry,
@@ -443,6 +444,7 @@ def test_ledger_and_audit_are_read_in_the_order_they_were_written(store: Store) 
             at=NOW,
             maintenance_time=NOW + timedelta(days=1),
             who="ada",
+            actor=Actor.VIRTUAL_MACHINE,
             where="::1",
             action=action,
             subject="web-0",

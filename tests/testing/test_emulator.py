@@ -565,3 +565,20 @@ def test_log_of_the_program_under_test_has_nothing_of_ours(emulator: Emulator) -
         emulator.clock.advance(hours=2)
 
     assert logs == []
+
+
+def test_audit_tells_machines_from_operators_of_the_same_name() -> None:
+    with Emulator({"virtual_machine": [{"name": "admin"}]}) as emulator:
+        machine = emulator.vm("admin")
+        machine.reboot()
+        with machine.client() as client:
+            client.approve(client.document().events[0].event_id)
+        asking = urllib.request.Request(f"{emulator.control_url}/api/v1/audit")
+        asking.add_header("Authorization", f"Bearer {emulator.token}")
+        with urllib.request.urlopen(asking) as answer:
+            entries = json.load(answer)["audit"]
+
+    lines = [(entry["who"], entry["actor"], entry["action"]) for entry in entries]
+    assert ("admin", "server", "fleet apply") in lines
+    assert ("admin", "operator", "event create") in lines
+    assert ("admin", "vm", "event approve") in lines

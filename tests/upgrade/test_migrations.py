@@ -123,6 +123,7 @@ def test_database_of_the_first_release_is_upgraded_with_what_is_in_it(tmp_path: 
     (line,) = store.read(lambda reading: reading.ledger(event.event_id))
     (entry,) = store.read(lambda reading: reading.audit())
     assert (line.who, line.where) == (entry.who, entry.where) == ("admin", "")
+    assert entry.actor == "unknown"
     assert store.read(lambda reading: reading.tokens()) == ()
     store.close()
 

@@ -24,6 +24,7 @@ from forewarn.notifications.outbox import Courier, Notifications
 from forewarn.operations.context import Context
 from forewarn.ports.changes import Change
 from forewarn.ports.clock import Clock, WallClock
+from forewarn.ports.entries import Actor
 from forewarn.ports.metrics import Tally
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import Store
@@ -57,13 +58,18 @@ def assemble(
         rules = replace(fixed, host_works=tuple(works)) if works else fixed
         return Context(who=who, now=clock.now(), at=wall.now(), new_id=new_id, rules=rules)
 
+    def scheduling() -> Context:
+        return replace(context(SCHEDULER), actor=Actor.SCHEDULER)
+
     board = _make_board(settings, store)
     showings = Showings(store, clock)
     store.listen(showings.note)  # after the board
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     store.listen(faults.note)
     reports = logger_above(settings.log_level)
-    asked, scheduler = _make_scheduler(store, workforce, gates or {}, beginning, context, reports)
+    asked, scheduler = _make_scheduler(
+        store, workforce, gates or {}, beginning, scheduling, reports
+    )
     return Service(
         settings=settings,
         store=store,
@@ -77,7 +83,7 @@ def assemble(
         showings=showings,
         notifiers=told.notifiers,
         couriers=_make_couriers(told, store, wall, beginning.epoch),
-        upkeep=Upkeep(store, lambda: context(SCHEDULER)),
+        upkeep=Upkeep(store, scheduling),
         clock_watch=ClockWatch(wall),
         event_log=_make_event_log(store),
         tally=Tally(board.versions),
@@ -151,7 +157,7 @@ def _make_scheduler(
     workforce: Employer,
     gates: Mapping[str, KnownGate],
     beginning: Beginning,
-    context: Callable[[str], Context],
+    context: Callable[[], Context],
     reports: FilteringBoundLogger,
 ) -> tuple[AskedGates, Scheduler]:
     asked = AskedGates(
@@ -164,7 +170,7 @@ def _make_scheduler(
     scheduler = Scheduler(
         store=store,
         executor=workforce.executor,
-        context=lambda: context(SCHEDULER),
+        context=context,
         epoch=beginning.epoch,
         gates=asked,
         reports=reports,

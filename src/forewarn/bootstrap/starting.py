@@ -35,6 +35,7 @@ from forewarn.operations.restoring import AHEAD, take_over_backup
 from forewarn.operations.safeguards import ApplyOptions
 from forewarn.operations.toml_lines import place
 from forewarn.ports.clock import Clock
+from forewarn.ports.entries import Actor
 from forewarn.ports.store import Store, StoreError, Transaction
 from forewarn.private_files import UnsafeFileError, read_secret, write_secret
 from forewarn.protocol.errors import ForewarnError
@@ -170,7 +171,14 @@ def new_id() -> EventId:
 def _begin(tx: Transaction, settings: Settings, fleet: Fleet | None, now: datetime) -> Beginning:
     clock = _take_over_clock(tx, settings, now)
     _take_over_wire(tx, settings.preview_wire, clock.now())
-    context = Context(who=ADMIN, now=clock.now(), at=now, new_id=new_id, rules=make_rules(settings))
+    context = Context(
+        who=ADMIN,
+        now=clock.now(),
+        at=now,
+        new_id=new_id,
+        rules=make_rules(settings),
+        actor=Actor.SERVER,
+    )
     is_restored = take_over_backup(tx, context)
     change = FleetChange() if fleet is None else _apply(tx, context, fleet)
     if settings.paused:

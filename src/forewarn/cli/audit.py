@@ -10,6 +10,7 @@ from forewarn.cli.session import Session
 _COLUMNS: Final[Columns] = {
     "AT": lambda entry: wall_time_of(entry["at"]),
     "WHO": "who",
+    "ACTOR": "actor",
     "WHERE": "where",
     "ACTION": "action",
     "SUBJECT": "subject",

@@ -11,6 +11,7 @@ from forewarn.control.caller import Administering
 from forewarn.control.moments import parse_past
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.schemas import View
+from forewarn.ports.entries import Actor
 
 router = APIRouter(prefix="/audit", tags=["audit"])
 
@@ -23,6 +24,7 @@ class AuditEntryView(View):
     at: datetime
     maintenance_time: datetime
     who: str
+    actor: Actor
     where: str
     action: str
     subject: str

@@ -22,7 +22,7 @@ from forewarn.control.problems import Problem
 from forewarn.control.services import Services
 from forewarn.operations.access import redact
 from forewarn.operations.context import Context
-from forewarn.ports.entries import REFUSED, AuditEntry
+from forewarn.ports.entries import REFUSED, Actor, AuditEntry
 from forewarn.ports.store import (
     StoreError,
     Transaction,
@@ -215,6 +215,7 @@ def _entry(context: Context, refusal: Refusal) -> AuditEntry:
         at=context.at,
         maintenance_time=context.now,
         who=refusal.who,
+        actor=Actor.UNKNOWN if refusal.who == NOBODY else Actor.OPERATOR,
         where=refusal.where,
         action=refusal.action,
         subject=refusal.subject,

@@ -20,6 +20,7 @@ from forewarn.control.services import Services
 from forewarn.domain.access import MAY, Principal, Role
 from forewarn.operations.context import Context
 from forewarn.operations.repeats import RequestKey, do_once
+from forewarn.ports.entries import Actor
 from forewarn.ports.store import Reading, Transaction
 
 T = TypeVar("T")
@@ -59,7 +60,9 @@ class Caller:
 
         def work(tx: Transaction) -> T:
             # The time is taken inside the transaction, so that it never runs backwards between two.
-            context = replace(self.services.context(self.principal.name), where=self.where)
+            context = replace(
+                self.services.context(self.principal.name), where=self.where, actor=Actor.OPERATOR
+            )
             confined = confine_transaction(tx, self.principal)
             self._require_match(confined, current)
             return operation(confined, context)

@@ -10,6 +10,7 @@ from forewarn.domain.names import VmName
 from forewarn.operations.approvals import event_in_scope, postpone_from_vm, request_starts
 from forewarn.operations.context import Context
 from forewarn.operations.views import describe_event
+from forewarn.ports.entries import Actor
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventId
 
@@ -53,7 +54,7 @@ class StoreVerbs:
         return await self._write(work)
 
     def _asked(self, vm: VmName, where: str) -> Context:
-        return replace(self._context(vm), where=where)
+        return replace(self._context(vm), where=where, actor=Actor.VIRTUAL_MACHINE)
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         result = await asyncio.wrap_future(self._store.submit(work))

@@ -9,6 +9,7 @@ from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.notification import Target
 from forewarn.domain.policy import USER_INITIATED_LIMIT
+from forewarn.ports.entries import Actor
 from forewarn.protocol.vocabulary import EventId
 
 DOCUMENT_RETENTION: Final = timedelta(days=30)
@@ -37,7 +38,8 @@ class Rules:
 class Context:
     """Who asks and when: *now* in maintenance time, *at* in real time.
 
-    *where* is the address they ask from, if they came over a network.
+    *where* is the address they ask from, if they came over a network. An *actor* is unknown until
+    somebody has found out.
     """
 
     who: str
@@ -46,3 +48,4 @@ class Context:
     new_id: Callable[[], EventId]
     rules: Rules = field(default_factory=Rules)
     where: str = ""
+    actor: Actor = Actor.UNKNOWN

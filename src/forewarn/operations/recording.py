@@ -109,6 +109,7 @@ def record_audit(
             at=context.at,
             maintenance_time=context.now,
             who=context.who,
+            actor=context.actor,
             where=context.where,
             action=action,
             subject=subject,

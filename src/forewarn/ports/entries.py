@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Final, TypeAlias
 
 from forewarn.domain.event import Outcome
@@ -13,6 +14,16 @@ from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 DONE: Final = "done"
 REFUSED: Final = "refused"
 """The outcomes of an audit entry."""
+
+
+class Actor(StrEnum):
+    """What kind of actor is answerable; names alone do not tell, as a machine may be an `admin`."""
+
+    OPERATOR = "operator"
+    VIRTUAL_MACHINE = "vm"
+    SERVER = "server"
+    SCHEDULER = "scheduler"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +91,7 @@ class AuditEntry:
     at: datetime
     maintenance_time: datetime
     who: str
+    actor: Actor = Actor.UNKNOWN
     where: str = ""
     action: str
     subject: str

@@ -24,6 +24,7 @@ from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.notification import NotificationStatus, Phase
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import ScopeKind
+from forewarn.ports.entries import Actor
 from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
 from forewarn.storage.columns import (
@@ -223,6 +224,7 @@ audit: Final = Table(
     Column("outcome", String, nullable=False),
     Column("detail", String, nullable=False),
     Column("where", String, nullable=False, server_default=""),
+    Column("actor", Word(Actor), nullable=False, server_default=Actor.UNKNOWN.value),
 )
 
 APPEND_ONLY: Final = tuple(

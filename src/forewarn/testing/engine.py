@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from forewarn.bootstrap.starting import ADMIN, begin
 from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.operations.context import Context
 from forewarn.operations.fleet import Fleet
+from forewarn.ports.entries import Actor
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
 from forewarn.settings import ClockKind, LogLevel, make_settings
@@ -79,7 +81,9 @@ class Engine:
     def write(self, work: Callable[[Transaction, Context], T]) -> T:
         """Do *work*, and then everything that it makes due."""
         service = self.service
-        result = service.store.write(lambda tx: work(tx, service.context(ADMIN)))
+        result = service.store.write(
+            lambda tx: work(tx, replace(service.context(ADMIN), actor=Actor.OPERATOR))
+        )
         service.changed()
         return result
 

@@ -129,6 +129,7 @@ def test_who_it_was_is_written_down(api: httpx2.Client) -> None:
 
     (*_, last) = api.get("audit").json()["audit"]
     assert (last["who"], last["subject"], last["outcome"]) == ("alice", "solo", "done")
+    assert last["actor"] == "operator"
 
 
 def test_metrics_need_a_token_unless_asked_for_on_the_machine_itself(

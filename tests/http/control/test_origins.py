@@ -102,5 +102,5 @@ def test_refused_change_is_in_the_audit(api: httpx2.Client) -> None:
     api.post("virtual-machines/solo/restart", headers={"Origin": "http://evil.example"})
 
     (*_, last) = api.get("audit").json()["audit"]
-    assert (last["who"], last["outcome"]) == ("-", "refused")
+    assert (last["who"], last["actor"], last["outcome"]) == ("-", "unknown", "refused")
     assert "evil.example" in last["detail"]
