@@ -207,7 +207,7 @@ class Settings(BaseSettings):
         ge=1,
         le=1_000_000,
         allow_inf_nan=False,
-        description="Divide notice, soak, simulated impact and postponement by this.",
+        description="Divide notice, soak, simulated impact, postponement; not --not-before.",
     )
     executor: ExecutorKind = Field(
         default=ExecutorKind.MANUAL, description="What carries out impacts."

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from typer.testing import Result
 
 Run = Callable[..., Result]
@@ -25,19 +24,19 @@ def test_scenarios_are_listed_with_their_steps(run: Run) -> None:
     assert lines[2].startswith("hardware-failure        0s begin Reboot (10m)  ")
 
 
-@pytest.mark.parametrize(
-    ("flags", "hint"),
-    [
-        ((), "Time is virtual here: let it pass with forewarn clock advance 15m\n"),
-        (("--no-wait",), ""),
-    ],
-)
-def test_run_does_not_wait_where_time_does_not_pass(
-    run: Run, flags: tuple[str, ...], hint: str
-) -> None:
-    said = shown(run("scenario", "run", "redeploy", "--vm", "solo", *flags))
+def test_run_that_has_not_ended_is_five_where_time_does_not_pass(run: Run) -> None:
+    told = run("scenario", "run", "redeploy", "--vm", "solo")
 
-    assert said == f"Run {RUN_ID} of redeploy has begun.\n{hint}"
+    assert told.exit_code == 5
+    assert told.stdout == f"Run {RUN_ID} of redeploy has begun.\n"
+    assert f"Run {RUN_ID} has not ended: the clock is virtual and stands still." in told.stderr
+    assert f"forewarn clock advance 15m, then forewarn scenario status {RUN_ID}" in told.stderr
+
+
+def test_run_that_nobody_waits_for_need_not_end(run: Run) -> None:
+    said = shown(run("scenario", "run", "redeploy", "--vm", "solo", "--no-wait"))
+
+    assert said == f"Run {RUN_ID} of redeploy has begun.\n"
 
 
 def test_run_is_shown_and_listed_and_stopped(run: Run) -> None:
@@ -47,7 +46,7 @@ def test_run_is_shown_and_listed_and_stopped(run: Run) -> None:
     one = shown(run("scenario", "status", RUN_ID))
     stopped = shown(run("scenario", "stop", RUN_ID))
 
-    assert json.loads(shown(begun))["run_id"] == RUN_ID
+    assert (begun.exit_code, json.loads(begun.stdout)["run_id"]) == (5, RUN_ID)
     assert listed[:3] == [RUN_ID, "redeploy", "running"]
     assert "status:            running\n" in one
     assert "speed:             60.0\n" in one

@@ -45,8 +45,8 @@ _SWITCH_SECONDS: Final = 0.001
 _READY_SECONDS: Final = 0.02
 
 
-def serve(settings: Settings) -> None:
-    """Run a server until it is told to stop.
+def serve(settings: Settings, ready: Callable[[], None] = lambda: None) -> None:
+    """Run a server until it is told to stop; call *ready* when everybody is answered.
 
     Whatever can be wrong is found before anything is written, or written in one transaction.
     """
@@ -57,7 +57,7 @@ def serve(settings: Settings) -> None:
         listeners = open_listeners(settings, stack)
         check_control(settings, listeners.control)
         service = stack.enter_context(_service(settings, fleet, parts))
-        _run(service, listeners, _until_signalled, hears_signals=True)
+        _run(service, listeners, _until_signalled, ready=ready)
 
 
 def serve_during(
@@ -132,7 +132,7 @@ def _run(
     listeners: Listeners,
     errand: Callable[[], Awaitable[None]],
     *,
-    hears_signals: bool = False,
+    ready: Callable[[], None] | None = None,
 ) -> None:
     # A poll waits this long at most for a thread that has much to do.
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -140,7 +140,7 @@ def _run(
         leave_address(service.settings, listeners.control[0]),
         asyncio.Runner(loop_factory=fastest_loop()) as runner,
     ):
-        runner.run(_serve(service, listeners, errand, hears_signals=hears_signals))
+        runner.run(_serve(service, listeners, errand, ready=ready))
 
 
 async def _serve(
@@ -148,9 +148,9 @@ async def _serve(
     listeners: Listeners,
     errand: Callable[[], Awaitable[None]],
     *,
-    hears_signals: bool,
+    ready: Callable[[], None] | None,
 ) -> None:
-    """Serve until *errand* is done, then let everything finish."""
+    """Serve until *errand* is done, then let everything finish; one that is alone obeys signals."""
     metadata = service.metadata_server(listeners.metadata)
     control = control_server(
         service, listeners.control, is_ready=lambda: metadata.started and not metadata.should_exit
@@ -170,8 +170,8 @@ async def _serve(
         async with asyncio.TaskGroup() as group:
             group.create_task(metadata.run_until_stopped())
             group.create_task(control.serve())
-            if hears_signals:
-                _obey(group, service, metadata, control)
+            if ready is not None:
+                _obey(group, service, (metadata, control), ready)
             try:
                 await errand()
             finally:
@@ -212,10 +212,14 @@ def _loops(service: Service) -> dict[str, _Loop]:
 
 
 def _obey(
-    group: asyncio.TaskGroup, service: Service, metadata: MetadataServer, control: ControlServer
+    group: asyncio.TaskGroup,
+    service: Service,
+    servers: tuple[MetadataServer, ControlServer],
+    ready: Callable[[], None],
 ) -> None:
-    """Tell whoever supervises this process when it is ready, and reload when told to."""
-    group.create_task(_tell_systemd(metadata, control))
+    """Tell whoever started this process when it is ready, and reload when told to."""
+    metadata, control = servers
+    group.create_task(_tell_ready(metadata, control, ready))
     if not hasattr(signal, "SIGHUP"):
         return
     asyncio.get_running_loop().add_signal_handler(
@@ -223,14 +227,17 @@ def _obey(
     )
 
 
-async def _tell_systemd(metadata: MetadataServer, control: ControlServer) -> None:
-    """Say when virtual machines and operators are answered, if systemd has asked for it."""
+async def _tell_ready(
+    metadata: MetadataServer, control: ControlServer, ready: Callable[[], None]
+) -> None:
+    """Tell *ready*, and systemd if it has asked for it, when everybody is answered."""
     notifier = Notifier(notify_socket(), None)
     while not (metadata.started and control.started):
         if metadata.should_exit:
             return
         await asyncio.sleep(_READY_SECONDS)
     notifier.tell("READY=1")
+    ready()
 
 
 def _reload(service: Service, control: ControlServer) -> None:

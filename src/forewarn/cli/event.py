@@ -39,7 +39,7 @@ EventIdArgument = Annotated[
 ]
 NotBefore = Annotated[
     str | None,
-    typer.Option(metavar="20m|TIME", help="Time from now, or such as 2026-01-05T08:15:00Z."),
+    typer.Option(metavar="20m|TIME", help="From now, or a time; --speed does not divide it."),
 ]
 TypeOption = Annotated[
     EventType,
@@ -287,7 +287,7 @@ def postpone(
     *,
     not_before: Annotated[
         str,
-        typer.Option(metavar="20m|TIME", help="Time from now, or such as 2026-01-05T08:15:00Z."),
+        typer.Option(metavar="20m|TIME", help="From now, or a time; --speed does not divide it."),
     ],
     dry_run: DryRun = False,
 ) -> None:

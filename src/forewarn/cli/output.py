@@ -108,9 +108,9 @@ def print_line(text: str = "", *, err: bool = False) -> None:
     typer.echo(printable(text), err=err)
 
 
-def print_text(text: str) -> None:
+def print_text(text: str, *, err: bool = False) -> None:
     """Print the lines of *text*, which ends with a line break."""
-    typer.echo(without_controls(text), nl=False)
+    typer.echo(without_controls(text), nl=False, err=err)
 
 
 def print_toml(text: str) -> None:

@@ -86,6 +86,8 @@ def run(
 ) -> None:
     """Run a scenario, and follow it until it is over.
 
+    Under a virtual clock it does not wait, and exits with 5 if the run has not ended.
+
     Example: forewarn scenario run live-migration --vm web-0 --speed 60
     """
     begun = _begin(session, scenario, {"virtual_machines": vm, "speed": speed})
@@ -99,6 +101,8 @@ def run(
             begun = _follow(session, begun, narrator)
     if session.output is not Output.TABLE:
         session.show(begun, _print_one)
+    if not no_wait:
+        _require_end(begun)
 
 
 @command(app, "status")
@@ -167,14 +171,20 @@ class _Narrator:
 
 
 def _follow(session: Session, run: Row, narrator: _Narrator) -> Row:
-    if session.get("clock")["kind"] == "virtual":
-        narrator.say("Time is virtual here: let it pass with forewarn clock advance 15m")
-        return run
-    while run["finished_at"] is None:
+    is_still = session.get("clock")["kind"] == "virtual"
+    while run["finished_at"] is None and not is_still:
         time.sleep(_ASK_EVERY)
         run = session.get("scenario-runs", run["run_id"])
         narrator.tell(run)
     return run
+
+
+def _require_end(run: Row) -> None:
+    """Fail if *run* has not ended, which is so where the clock stands still."""
+    if run["finished_at"] is None:
+        message = f"Run {run['run_id']} has not ended: the clock is virtual and stands still."
+        hint = f"try: forewarn clock advance 15m, then forewarn scenario status {run['run_id']}"
+        raise CommandError(message, code=ExitCode.TIMED_OUT, hint=hint)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 from forewarn.cli.errors import reported_errors
+from forewarn.cli.starting import detach, marked_as_starting
 from forewarn.settings import Settings, load_settings
 
 _WITHOUT_FLAG: Final = {"proxy_secret"}
@@ -36,18 +37,40 @@ _METAVARS: Final = {
 }
 
 
-def serve(config: Path | None = None, **flags: object) -> None:
+def serve(
+    *,
+    is_detached: Annotated[
+        bool, typer.Option("--detach", help="Return when ready, and keep running.")
+    ] = False,
+    config: Path | None = None,
+    **flags: object,
+) -> None:
     """Serve virtual machines and operators until stopped.
 
     Each flag is also a variable (--state-dir: FOREWARN_STATE_DIR) and a key of
     forewarn.toml (state_dir); a flag wins over a variable, a variable over the file.
+    With --detach the log is server.log in the state directory.
 
     Example: forewarn serve --fleet fleet.toml --executor simulated
     """
     with reported_errors():
+        settings = load_settings(given(flags), config)
+        if is_detached:
+            detach(settings, lambda tell: _run(settings, tell))
+        else:
+            _run(settings, lambda: None)
+
+
+def _run(settings: Settings, tell: Callable[[], None]) -> None:
+    """Run a server, and *tell* when it is ready."""
+    with marked_as_starting(settings.state_directory) as remove_mark:
         from forewarn.bootstrap.serving import serve as run  # noqa: PLC0415 - needs the server install
 
-        run(load_settings(given(flags), config))
+        def ready() -> None:
+            remove_mark()
+            tell()
+
+        run(settings, ready)
 
 
 def given(flags: Mapping[str, object]) -> dict[str, object]:

@@ -21,6 +21,7 @@ import typer
 from forewarn.cli.errors import EXIT_CODES, CommandError, ExitCode, hint_for, reported_errors
 from forewarn.cli.output import Output, OutputOption, Row, print_answer, print_line, told_from
 from forewarn.cli.settings import is_loopback, load_cli_settings, url_of
+from forewarn.cli.starting import await_start, is_starting
 
 P = ParamSpec("P")
 
@@ -35,6 +36,8 @@ _BROKEN: Final = (
 """How a connection ends on which something was sent."""
 _PATIENCE: Final = 60.0
 _CONNECTING: Final = 5.0
+_STARTING: Final = 60.0
+"""How long a server may take to start; if it dies, nobody waits for it."""
 _OPTIONS: Final = (
     inspect.Parameter(
         "output",
@@ -337,9 +340,17 @@ def open_session(
     *,
     patience: float = _PATIENCE,
     warn: Callable[[str], None] = lambda _: None,
+    start_seconds: float = 0,
 ) -> Session:
-    """Return the session that *options* ask for, and the environment where they do not."""
+    """Return the session that *options* ask for, and the environment where they do not.
+
+    A server that is starting in the state directory has *start_seconds* to be ready.
+    """
     settings = load_cli_settings()
+    is_named = options.get("server") or settings.is_server_given
+    if not is_named and is_starting(settings.state_dir):
+        await_start(settings.state_dir, start_seconds)
+        settings = load_cli_settings()
     server = url_of(options.get("server") or settings.server)
     token = options.get("token") or settings.find_token(server, warn)
     if token is not None and not settings.insecure_control:
@@ -378,7 +389,7 @@ def command(
         def run(*_: Any, **given: Any) -> None:
             options = {option.name: given.pop(option.name) for option in _OPTIONS}
             with reported_errors():
-                verb(open_session(options, warn=_warn), **given)
+                verb(open_session(options, warn=_warn, start_seconds=_STARTING), **given)
 
         own = list(inspect.signature(function).parameters.values())[1:]
         keywords = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own]

@@ -24,18 +24,32 @@ from forewarn.settings import (
 
 if sys.platform == "win32":
 
-    def _is_locked(file: IO[bytes]) -> bool:
+    def is_locked(file: IO[bytes]) -> bool:
+        """Tell whether another process has locked *file*; unknown here, so assume it."""
         return not file.closed
+
+    def lock(file: IO[bytes]) -> bool:
+        """Lock *file* until it is closed, if no other process has; not here."""
+        return file.closed
 
 else:
     import fcntl
 
-    def _is_locked(file: IO[bytes]) -> bool:
+    def is_locked(file: IO[bytes]) -> bool:
+        """Tell whether another process has locked *file*."""
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         return False
+
+    def lock(file: IO[bytes]) -> bool:
+        """Lock *file* until it is closed, if no other process has."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 class CliSettings(BaseSettings):
@@ -48,6 +62,11 @@ class CliSettings(BaseSettings):
     state_dir: Path = Path()
     ca_file: Path | None = None
     insecure_control: bool = False
+
+    @property
+    def is_server_given(self) -> bool:
+        """Whether the environment names the server."""
+        return "server" in EnvSettingsSource(type(self))()
 
     @property
     def token_file(self) -> Path:
@@ -120,7 +139,7 @@ def find_control_url(path: Path) -> str | None:
             return None
         with path.open("rb") as file:
             url = file.read().decode("ascii").strip()
-            return url if url and _is_locked(file) else None
+            return url if url and is_locked(file) else None
     except (OSError, ValueError):
         return None
 

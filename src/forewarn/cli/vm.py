@@ -223,7 +223,11 @@ def restart(
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> None:
-    """Restart as its owner would: announce a Reboot and wait for its approval or NotBefore.
+    """Restart a virtual machine as its owner would: announce a Reboot.
+
+    The command returns once the event is announced; with --wait, when it has ended.
+    The Reboot starts when the machine approves it, and at NotBefore at the latest. The
+    server's executor then carries it out; with the manual one, that is up to you.
 
     Example: forewarn vm restart web-0
     """
@@ -240,7 +244,9 @@ def redeploy(
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> None:
-    """Redeploy as its owner would: announce a Redeploy.
+    """Redeploy a virtual machine as its owner would: announce a Redeploy.
+
+    It takes the same course as a restart: forewarn vm restart --help.
 
     Example: forewarn vm redeploy web-0
     """
