@@ -1,11 +1,14 @@
 """Which tests there are, without running or importing any of them."""
 
 import ast
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent.parent
+NAMED: Final = re.compile(r"`([\w/]+\.py::\w+)`")
+"""How a page names a test, below tests/."""
 
 
 def find_tests(paths: Iterable[str]) -> set[str]:

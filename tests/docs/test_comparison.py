@@ -1,11 +1,8 @@
 """Every claim of the comparison has a test behind it."""
 
-import re
-
-from tests.docs.named_tests import ROOT, find_tests
+from tests.docs.named_tests import NAMED, ROOT, find_tests
 
 HEADING = ("Microsoft's mock", "AEMM", "forewarn")
-NAMED = re.compile(r"`([\w/]+\.py::\w+)`")
 
 
 def rows() -> list[list[str]]:

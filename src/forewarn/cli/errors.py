@@ -53,12 +53,14 @@ EXIT_CODES: Final[Mapping[int, ExitCode]] = {
     403: ExitCode.REFUSED,
     404: ExitCode.NOT_FOUND,
     409: ExitCode.REFUSED,
+    421: ExitCode.REFUSED,
     422: ExitCode.REFUSED,
 }
 """The exit code for each status the control API refuses with; any other means failed."""
 
 HINTS: Final[Mapping[str, str]] = {
     "unauthorized": "set FOREWARN_TOKEN, or FOREWARN_STATE_DIR to the server's state directory",
+    "host-refused": "try: --server with an address of the server, or serve --control-host NAME",
     "token-expired": "ask an admin for: forewarn token create NAME --role ROLE",
     "token-revoked": "ask an admin for: forewarn token create NAME --role ROLE",
     "role-too-low": "ask an admin for: forewarn token create NAME --role {needed}",
