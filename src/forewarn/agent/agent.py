@@ -304,7 +304,7 @@ class Agent:
         times = self._repeats.get(event_id, 0)
         shortest = self.ways.ask_again
         rest = min(shortest * 2 ** min(times, 10), max(shortest, LONGEST_REST))
-        _log.warning("hooks_to_repeat event=%s phase=%s seconds=%.0f", event_id, case.phase, rest)
+        _log.warning("hooks_to_repeat event=%s phase=%s times=%d", event_id, case.phase, times + 1)
         self._repeats[event_id] = times + 1
         self._rests[event_id] = now.steady + rest
         self._put(forget_failures(case))

@@ -24,7 +24,7 @@ TROUBLED_STATUSES: Final = frozenset({404, 408, 410, 429})
 BACK_OFF: Final = (1.0, 2.0, 3.0)
 """No longer: a Preempt is announced 30 seconds before, and a server is no use before it is back."""
 
-LONGEST_RETRY_AFTER: Final = 60.0
+LONGEST_RETRY_AFTER: Final = 10.0
 """However long a server wants to be left alone: events may have less notice than that."""
 
 _JITTER: Final = 0.2

@@ -60,9 +60,12 @@ def test_once_does_what_is_due_each_time_it_is_run(
     assert server.operate("POST", f"events/{event['event_id']}/start").status == 200
     assert machine.run("once").returncode == 0
     server.complete(event["event_id"])
+    machine.answer("recovered", 1)
+    assert machine.run("once").returncode == 1
+    machine.answer("recovered", 0)
     assert machine.run("once").returncode == 0
 
-    assert machine.phases == [*WHOLE_LIFE[:2], *WHOLE_LIFE]
+    assert machine.phases == [*WHOLE_LIFE[:2], *WHOLE_LIFE, *WHOLE_LIFE[4:]]
     assert '"cases": []' in (machine.folder / "state" / "state.json").read_text()
 
 

@@ -392,12 +392,12 @@ def test_first_document_may_be_long_in_coming(watched: Watched) -> None:
     watched.expect(ChangeKind.SCHEDULED, 1, *[REFUSED] * 20, document(1, [event(1)]))
 
 
-def test_retry_after_of_an_hour_is_cut_to_a_minute(watched: Watched) -> None:
+def test_retry_after_of_an_hour_is_cut_to_ten_seconds(watched: Watched) -> None:
     busy = Response(status=429, headers={"retry-after": "3600"})
 
     watched.expect(ChangeKind.SCHEDULED, 1, busy, document(1, [event(1)]))
 
-    assert watched.scene.pauses[0] == 60
+    assert watched.scene.pauses[0] == 10
 
 
 def test_refusal_ends_a_watch(watched: Watched) -> None:
