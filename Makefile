@@ -46,6 +46,7 @@ bench: .venv/.dev  ## print the figures
 	@$(BIN)/python bench/emulator.py
 	@$(BIN)/python bench/rollout.py
 	@$(BIN)/python bench/agent.py
+	@$(BIN)/python bench/cli.py
 
 soak: .venv/.dev  ## run the properties for long, and kill the server 200 and the agent 300 times
 	@$(PYTEST) tests/e2e/test_crash.py --kills 200

@@ -1,11 +1,11 @@
 """What the operator has set: flag > environment (FOREWARN_…) > forewarn.toml > default.
 
-The only module that reads the environment. Everything else is handed the values it needs.
+Only this module and `environment` read the environment. Everything else is handed the values it
+needs.
 """
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -25,34 +24,25 @@ from pydantic_settings import (
 
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.policy import USER_INITIATED_LIMIT
+from forewarn.environment import (
+    CONFIG_FILE,
+    CONTROL_ADDRESS,
+    PREFIX,
+    SQLITE,
+    SettingsError,
+    read_settings_file,
+)
 from forewarn.operations.addresses import UnixAddress, parse_address
 from forewarn.operations.context import DOCUMENT_RETENTION
 from forewarn.operations.durations import DurationError, format_duration, parse_duration
 from forewarn.operations.invalid_values import say_invalid
-from forewarn.private_files import is_trusted
-from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import PreviewWire
 
-CONFIG_FILE: Final = Path("forewarn.toml")
-CONTROL_URL_FILE: Final = "control.url"
-ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file, not what is in it
-
-CONTROL_ADDRESS: Final = "127.0.0.1:8170"
-SQLITE: Final = "sqlite:///"
-"""How the URL of a database begins."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """How a URL begins; one letter alone is a drive."""
 _MODE: Final = re.compile(r"0[0-7]{3}")
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 _LONGEST_DURATION: Final = timedelta(days=3660)
-
-
-class SettingsError(ForewarnError):
-    """A setting that cannot be as it was given. *setting* names it, if it is about one."""
-
-    def __init__(self, problem: str, setting: str | None = None) -> None:
-        super().__init__(problem)
-        self.setting = setting
 
 
 class ClockKind(StrEnum):
@@ -171,7 +161,7 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="FOREWARN_", frozen=True, extra="forbid", validate_default=True
+        env_prefix=PREFIX, frozen=True, extra="forbid", validate_default=True
     )
 
     database: Annotated[str, AfterValidator(_check_database)] = Field(
@@ -347,25 +337,6 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
         raise _settings_error(error.errors()[0]) from error
 
 
-def environment_with(more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a process that is started here, with *more* in it.
-
-    What it says of other servers stays outside.
-    """
-    kept = {name: value for name, value in os.environ.items() if not _is_about_us(name)}
-    return {**kept, **more}
-
-
-def notify_socket() -> str | None:
-    """Return where systemd wants to be told how a service is, if it started this one."""
-    return os.environ.get("NOTIFY_SOCKET")
-
-
-def _is_about_us(name: str) -> bool:
-    # Settings are found in any case; the other one the client has from Microsoft's sample.
-    return name.upper().startswith("FOREWARN_") or name in {"SCHEDULEDEVENTSIP", "NOTIFY_SOCKET"}
-
-
 def _sources(
     flags: Mapping[str, object], config: Path | None
 ) -> dict[Origin, Mapping[str, object]]:
@@ -381,25 +352,7 @@ def _sources(
     }
 
 
-def read_settings_file(config: Path | None) -> dict[str, Any]:
-    """Return what forewarn.toml says, or *config*; refuse what is not TOML."""
-    path = config or CONFIG_FILE
-    if config is None and (not path.exists() or has_foreign_settings_file()):
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not TOML: {error}.") from error
-
-
-def has_foreign_settings_file() -> bool:
-    """Tell whether there is a forewarn.toml here that another user has put there."""
-    return CONFIG_FILE.exists() and not is_trusted(CONFIG_FILE)
-
-
-def _settings_error(error: ErrorDetails) -> SettingsError:
+def _settings_error(error: Mapping[str, Any]) -> SettingsError:
     problem = say_invalid(error)
     if not error["loc"]:
         return SettingsError(f"{problem}.")

@@ -22,11 +22,11 @@ from forewarn.control.services import Services
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
+from forewarn.environment import environment_with
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.snapshots import Knowledge
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
-from forewarn.settings import environment_with
 from forewarn.storage.sqlite import open_sqlite
 
 TIMEOUT = 10

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ Show = Callable[..., dict[str, dict[str, Any]]]
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in (*Settings.model_fields, *CliSettings.model_fields):
+    for name in (*Settings.model_fields, *(each.name for each in fields(CliSettings))):
         monkeypatch.delenv(f"FOREWARN_{name.upper()}", raising=False)
     return tmp_path
 

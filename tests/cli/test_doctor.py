@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,9 +27,10 @@ from forewarn.cli.examination.findings import Verdict
 from forewarn.cli.examination.machine import examine_machine
 from forewarn.cli.settings import CliSettings
 from forewarn.domain.notification import Notification
+from forewarn.environment import environment_with
 from forewarn.operations.notifications import example_notification
 from forewarn.ports.store import Transaction
-from forewarn.settings import ClockKind, Settings, environment_with, make_settings
+from forewarn.settings import ClockKind, Settings, make_settings
 from forewarn.storage.sqlite import open_sqlite
 
 FOREWARN = Path(sys.executable).with_name("forewarn")
@@ -41,7 +43,7 @@ Found = Mapping[str, tuple[str, str, str]]
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in (*Settings.model_fields, *CliSettings.model_fields):
+    for name in (*Settings.model_fields, *(each.name for each in fields(CliSettings))):
         monkeypatch.delenv(f"FOREWARN_{name.upper()}", raising=False)
     monkeypatch.setenv("FOREWARN_METADATA", f"127.0.0.1:{free_port()}")
     monkeypatch.setenv("FOREWARN_CONTROL", f"127.0.0.1:{free_port()}")

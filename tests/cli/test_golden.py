@@ -51,6 +51,7 @@ ALIKE = {
     "event seen",
     "calendar",
     "completion",
+    "version",
     "db upgrade",
     "db backup",
     "db restore",

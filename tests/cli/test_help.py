@@ -56,6 +56,7 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield ("audit",)
     yield ("calendar",)
     yield ("completion",)
+    yield ("version",)
     yield ("doctor",)
     yield ("pause",)
     yield ("resume",)

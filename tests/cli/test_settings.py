@@ -6,15 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from forewarn.cli.settings import CliSettings, load_cli_settings
-from forewarn.settings import (
-    ClockKind,
-    Settings,
-    SettingsError,
-    environment_with,
-    load_settings,
-    make_settings,
-)
+from forewarn.cli.settings import load_cli_settings
+from forewarn.environment import SettingsError, environment_with
+from forewarn.settings import ClockKind, Settings, load_settings, make_settings
 
 SECRET = "a secret of more than twenty letters"  # noqa: S105  # noqa: S105
 Write = Callable[[str], Path]
@@ -191,7 +185,7 @@ def test_commands_take_server_and_token_from_the_environment(
     monkeypatch.setenv("FOREWARN_SERVER", "http://h:1")
     monkeypatch.setenv("FOREWARN_TOKEN", "t")
 
-    settings = CliSettings()
+    settings = load_cli_settings()
 
     assert (settings.server, settings.find_token("http://h:1")) == ("http://h:1", "t")
     assert "'t'" not in repr(settings)

@@ -19,6 +19,7 @@ from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.notification import Retrying
 from forewarn.domain.topology import Host
+from forewarn.environment import environment_with
 from forewarn.executors.command import Command, ScriptContractor
 from forewarn.executors.configuration import (
     ExecutorFileError,
@@ -50,7 +51,7 @@ from forewarn.ports.executor import Executor
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.store import Reading, Store
 from forewarn.protocol.vocabulary import EventId
-from forewarn.settings import ClockKind, Settings, environment_with
+from forewarn.settings import ClockKind, Settings
 
 log = structlog.get_logger()
 

@@ -24,6 +24,7 @@ from forewarn.bootstrap.starting import (
 )
 from forewarn.bootstrap.tls import check_control
 from forewarn.clocks import SystemClock, VirtualClock
+from forewarn.environment import environment_with, notify_socket
 from forewarn.gates.asking import KnownGate
 from forewarn.gates.configuration import read_gates
 from forewarn.metadata.http import MetadataServer
@@ -32,7 +33,7 @@ from forewarn.notifications.outbox import Notifications
 from forewarn.operations.notifications import give_up_orphans
 from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
-from forewarn.settings import Settings, environment_with, notify_socket
+from forewarn.settings import Settings
 from forewarn.storage.schema import remove_files
 from forewarn.storage.sqlite import open_sqlite
 from forewarn.systemd import Notifier

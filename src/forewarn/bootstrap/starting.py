@@ -14,6 +14,7 @@ import structlog
 
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.domain.publication import republish
+from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.metadata.http import open_listener, open_unix_listener
 from forewarn.operations.access import new_secret
 from forewarn.operations.addresses import UnixAddress, parse_address
@@ -41,12 +42,7 @@ from forewarn.private_files import UnsafeFileError, read_secret, write_secret
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, event_id
-from forewarn.settings import (
-    ADMIN_TOKEN_FILE,
-    ClockKind,
-    ExecutorKind,
-    Settings,
-)
+from forewarn.settings import ClockKind, ExecutorKind, Settings
 
 log = structlog.get_logger()
 

@@ -20,4 +20,4 @@ def _run() -> None:
         print("This is the base install; get the command with:", file=sys.stderr)
         print("  pip install 'forewarn[server]'", file=sys.stderr)
         sys.exit(2)
-    app()
+    app(prog_name="forewarn")

@@ -4,8 +4,11 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.catalogue import alone
 from forewarn.cli.output import Columns, print_table, wall_time_of
-from forewarn.cli.session import Session
+from forewarn.cli.session import Session, command
+
+app = alone()
 
 _COLUMNS: Final[Columns] = {
     "AT": lambda entry: wall_time_of(entry["at"]),
@@ -19,6 +22,7 @@ _COLUMNS: Final[Columns] = {
 }
 
 
+@command(app, "audit")
 def audit(
     session: Session,
     *,

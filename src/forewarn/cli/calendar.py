@@ -4,10 +4,14 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli.catalogue import alone
 from forewarn.cli.output import print_text
-from forewarn.cli.session import Session
+from forewarn.cli.session import Session, command
+
+app = alone()
 
 
+@command(app, "calendar")
 def calendar(
     session: Session,
     *,

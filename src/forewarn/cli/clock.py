@@ -2,14 +2,14 @@
 
 from typing import Annotated
 
-import httpx2
 import typer
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.output import Row, print_fields, time_of
-from forewarn.cli.session import Session, command, noun
+from forewarn.cli.session import Session, command
 from forewarn.operations.durations import DurationError, parse_duration
 
-app = noun("clock", "Show maintenance time, or advance it.")
+app = noun("clock")
 
 
 @command(app, "show")
@@ -35,9 +35,8 @@ def advance(
     except DurationError as error:
         raise typer.BadParameter(str(error)) from error
     # However much falls due in it has to be waited for.
-    patient = httpx2.Timeout(None, connect=5)
     body = {"duration": duration}
-    answer = session.post("clock", "advance", body=body, timeout=patient, takes_key=False)
+    answer = session.post("clock", "advance", body=body, patience=None, takes_key=False)
     session.show(answer, _print)
 
 

@@ -4,13 +4,13 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
-from typer._completion_classes import completion_init
-from typer._completion_shared import get_completion_script
+
+from forewarn.cli.catalogue import alone
+from forewarn.cli.framework import completion_script
+
+app = alone()
 
 _PROGRAM: Final = "forewarn"
-
-# Without this the framework offers its options for it, and does not understand its own scripts.
-completion_init()
 
 
 class Shell(StrEnum):
@@ -21,6 +21,7 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
+@app.command("completion")
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell.")],
 ) -> None:
@@ -33,6 +34,4 @@ def completion(
 
     Example: forewarn completion bash
     """  # noqa: D301 - it has to be a backspace, which keeps these lines as they are
-    variable = f"_{_PROGRAM.upper()}_COMPLETE"
-    script = get_completion_script(prog_name=_PROGRAM, complete_var=variable, shell=shell)
-    typer.echo(script.strip())
+    typer.echo(completion_script(_PROGRAM, shell))

@@ -6,16 +6,21 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from pydantic_settings import BaseSettings
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import reported_errors
 from forewarn.cli.output import Columns, Output, OutputOption, print_answer, print_table
 from forewarn.cli.serve import given, take_flags
-from forewarn.cli.session import noun
-from forewarn.cli.settings import find_cli_origins, find_control_url, load_cli_settings
-from forewarn.settings import CONFIG_FILE, Origin, find_origins, load_settings
+from forewarn.cli.settings import (
+    CliSettings,
+    find_control_url,
+    load_cli_settings,
+    read_cli_variables,
+)
+from forewarn.environment import CONFIG_FILE
+from forewarn.settings import Origin, Settings, find_origins, load_settings
 
-app = noun("config", "Show settings, and where they come from.")
+app = noun("config")
 
 _MASK: Final = "********"
 _COLUMNS: Final[Columns] = {
@@ -79,23 +84,41 @@ def _of_server(flags: dict[str, object], config: Path | None) -> Iterator[Settin
 
 def _of_commands() -> Iterator[SettingView]:
     settings = load_cli_settings()
-    settings = settings.model_copy(update={"token": settings.find_token(settings.server)})
-    for name, (origin, known_as) in find_cli_origins().items():
+    token = settings.find_token(settings.server)
+    values = {
+        "server": settings.server,
+        "token": None if token is None else _MASK,
+        "ca_file": settings.ca_file and str(settings.ca_file),
+    }
+    for name, (origin, known_as) in _find_origins(settings).items():
         file = settings.token_file if name == "token" else CONFIG_FILE
         if name == "server" and find_control_url(settings.control_url_file):
             file = settings.control_url_file
         yield SettingView(
             name=name,
-            value=_plain(settings, name),
+            value=values[name],
             origin=str(origin),
             place=_place(known_as, origin, file),
             used_by="commands",
         )
 
 
-def _plain(settings: BaseSettings, name: str) -> object:
+def _find_origins(settings: CliSettings) -> dict[str, tuple[Origin, str]]:
+    """Return where what only commands need is from, and by which name."""
+    has_token_file = settings.find_token(settings.server) is not None
+    is_left = find_control_url(settings.control_url_file) is not None
+    found = {
+        "server": (Origin.FILE if is_left else find_origins({})["control"], "control"),
+        "token": (Origin.FILE if has_token_file else Origin.DEFAULT, "token"),
+        "ca_file": (Origin.DEFAULT, "ca_file"),
+    }
+    given = read_cli_variables()
+    return found | {name: (Origin.ENVIRONMENT, name) for name in found if name in given}
+
+
+def _plain(settings: Settings, name: str) -> object:
     value = settings.model_dump(mode="json")[name]
-    is_secret = not type(settings).model_fields[name].repr
+    is_secret = not Settings.model_fields[name].repr
     return _MASK if is_secret and value is not None else value
 
 

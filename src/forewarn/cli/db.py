@@ -5,14 +5,13 @@ from typing import Annotated
 
 import typer
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.examination.findings import print_findings
 from forewarn.cli.output import Output, OutputOption, print_line
-from forewarn.cli.session import noun
 from forewarn.clocks import SystemClock
-from forewarn.settings import load_settings
 
-app = noun("db", "Back up, check, restore and upgrade the database.")
+app = noun("db")
 
 DatabaseOption = Annotated[
     str | None, typer.Option(metavar="FILE", help="The database (default: as set).")
@@ -44,6 +43,7 @@ def backup(
     Example: forewarn db backup /var/backups/forewarn.db
     """
     with reported_errors("db backup"):
+        from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
         from forewarn.storage import backups  # noqa: PLC0415 - needs the server install
 
         settings = load_settings({"database": database}, config)
@@ -73,6 +73,7 @@ def check(
         from forewarn.cli.examination.database import (  # noqa: PLC0415 - needs the server install
             examine_database,
         )
+        from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
 
         if file is not None and database is not None:
             raise CommandError(
@@ -99,6 +100,7 @@ def restore(
     Example: forewarn db restore /var/backups/forewarn.db
     """
     with reported_errors("db restore"):
+        from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
         from forewarn.storage import backups  # noqa: PLC0415 - needs the server install
 
         path = load_settings({"database": database}, config).database_path
@@ -116,6 +118,7 @@ def upgrade(*, database: DatabaseOption = None, config: ConfigOption = None) -> 
     Example: forewarn db upgrade --database forewarn.db
     """
     with reported_errors("db upgrade"):
+        from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
         from forewarn.storage import sqlite  # noqa: PLC0415 - needs the server install
 
         settings = load_settings({"database": database}, config)

@@ -14,12 +14,14 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.catalogue import alone
 from forewarn.cli.demonstration.fleet import fleet_file
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, METADATA_PORT, listen_locally
 from forewarn.cli.output import print_line
 from forewarn.cli.signals import StopSignals, stop_signals
-from forewarn.settings import ADMIN_TOKEN_FILE, ExecutorKind, LogLevel, Settings, make_settings
+from forewarn.environment import ADMIN_TOKEN_FILE
+from forewarn.settings import ExecutorKind, LogLevel, Settings, make_settings
 
 _DATABASE: Final = "forewarn.db"
 _FLEET: Final = "fleet.toml"
@@ -30,6 +32,10 @@ _COMMANDS: Final = (
 )
 
 
+app = alone()
+
+
+@app.command("demo")
 def demo(
     *,
     speed: Annotated[

@@ -7,17 +7,22 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.catalogue import alone
 from forewarn.cli.examination.findings import Finding, fine, print_findings, wrong
 from forewarn.cli.examination.machine import examine_machine
 from forewarn.cli.examination.server import examine_server
-from forewarn.cli.session import Session
+from forewarn.cli.session import Session, command
 from forewarn.clocks import SystemClock
-from forewarn.settings import CONFIG_FILE, SettingsError, load_settings
+from forewarn.environment import CONFIG_FILE, SettingsError
+from forewarn.settings import load_settings
+
+app = alone()
 
 PATIENCE: Final = 5.0
 """How many seconds a server has: one that takes longer is a finding."""
 
 
+@command(app, "doctor")
 def doctor(
     session: Session,
     *,

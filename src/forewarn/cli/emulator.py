@@ -13,24 +13,18 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, listen_locally
 from forewarn.cli.output import print_line
-from forewarn.cli.session import noun
 from forewarn.cli.signals import KILLED, StopSignals, stop_signals
 from forewarn.domain.errors import InvalidNameError
 from forewarn.domain.names import check_name
-from forewarn.operations.scenarios import FASTEST
-from forewarn.settings import (
-    ClockKind,
-    ExecutorKind,
-    LogLevel,
-    Settings,
-    environment_with,
-    make_settings,
-)
+from forewarn.domain.scenario import FASTEST
+from forewarn.environment import environment_with
+from forewarn.settings import ClockKind, ExecutorKind, LogLevel, Settings, make_settings
 
-app = noun("emulator", "Run programs as if they were in a virtual machine.")
+app = noun("emulator")
 
 _CANNOT_RUN: Final = 127
 

@@ -9,9 +9,9 @@ from typing import Final
 import typer
 
 from forewarn.cli.output import print_line
+from forewarn.environment import CONFIG_FILE, SettingsError, has_foreign_settings_file
 from forewarn.protocol.controls import printable
 from forewarn.protocol.errors import ForewarnError
-from forewarn.settings import CONFIG_FILE, SettingsError, has_foreign_settings_file
 
 
 class ExitCode(IntEnum):

@@ -4,6 +4,7 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import event_ids, vm_names
 from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event_tables import (
@@ -26,13 +27,13 @@ from forewarn.cli.output import (
     time_of,
 )
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
-from forewarn.cli.session import Session, command, noun
+from forewarn.cli.session import Session, command
 from forewarn.cli.waiting import Timeout, Wait, require_success, wait_for_events
 from forewarn.protocol.vocabulary import EventStatus, EventType
 
 T = TypeVar("T")
 
-app = noun("event", "Announce, follow and change events.")
+app = noun("event")
 
 EventIdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The EventId.", autocompletion=event_ids)

@@ -5,12 +5,13 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import vm_names
 from forewarn.cli.output import Columns, Row, print_table
-from forewarn.cli.session import Session, command, noun
+from forewarn.cli.session import Session, command
 from forewarn.ports.faults import UNKNOWN_TYPE, Fault, FaultError, FaultKind
 
-app = noun("fault", "Inject faults for a virtual machine, to test its clients.")
+app = noun("fault")
 
 Vm = Annotated[
     str, typer.Argument(metavar="VM", help="The virtual machine.", autocompletion=vm_names)

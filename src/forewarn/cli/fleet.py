@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event import Yes
 from forewarn.cli.files import name_file, read_text
 from forewarn.cli.fleet_changes import print_change, print_rehearsed_change
 from forewarn.cli.output import Row, print_table, print_toml
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
-from forewarn.cli.session import RefusedError, Session, command, noun
+from forewarn.cli.session import RefusedError, Session, command
 from forewarn.cli.vm import COLUMNS, AsIs
 from forewarn.operations.fleet import write_fleet_file
 from forewarn.operations.fleet_lines import FleetLines
 from forewarn.operations.toml_lines import syntax_line
 
-app = noun("fleet", "Apply, export or show the fleet.")
+app = noun("fleet")
 
 _SKIPPED: Final = (":virtual-machine-busy", ":host-busy", ":host-closed", ":host-under-way")
 """The problems that --skip-busy avoids."""
@@ -102,6 +102,8 @@ def _print_fleet(session: Session) -> None:
 @contextmanager
 def _shown_progress() -> Iterator[Callable[[Row], None]]:
     """Give what shows how far it is, on a terminal, and take it away at the end."""
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and not for scripts
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
-import httpx2
-
 from forewarn.cli.errors import CommandError
 from forewarn.cli.output import print_line
 from forewarn.cli.session import RefusedError, Session
@@ -53,6 +51,8 @@ def read_events(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 def _follow_once(
     session: Session, path: tuple[str, ...], query: Mapping[str, str | int]
 ) -> Iterator[tuple[int, str]]:
+    import httpx2
+
     with session.stream(*path, **query) as lines:
         try:
             yield from read_events(lines)

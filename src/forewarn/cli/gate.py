@@ -2,16 +2,16 @@
 
 from typing import Annotated, Final
 
-import httpx2
 import typer
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import ExitCode
 from forewarn.cli.output import Columns, Row, print_line, print_table
-from forewarn.cli.session import Session, command, noun
+from forewarn.cli.session import Session, command
 
-app = noun("gate", "List and test the gates between steps.")
+app = noun("gate")
 
-_TEST_TIMEOUT: Final = httpx2.Timeout(150, connect=5)
+_TEST_PATIENCE: Final = 150.0
 """Longer than any gate may take."""
 _COLUMNS: Final[Columns] = {"GATE": "name", "KIND": "kind"}
 
@@ -34,7 +34,7 @@ def test(
 
     Example: forewarn gate test smoke
     """
-    answer = session.post("gates", gate, "test", timeout=_TEST_TIMEOUT, takes_key=False)
+    answer = session.post("gates", gate, "test", patience=_TEST_PATIENCE, takes_key=False)
     session.show(answer, _print)
     if answer["status"] != "open":
         raise typer.Exit(ExitCode.FAILED)

@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import host_names
 from forewarn.cli.errors import confirm
 from forewarn.cli.event import Yes
@@ -11,9 +12,9 @@ from forewarn.cli.event_tables import print_events
 from forewarn.cli.output import Columns, Moment, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.patches import Labels, make_patch, read_pairs
 from forewarn.cli.rehearsal import DryRun, show_changed
-from forewarn.cli.session import Session, command, noun
+from forewarn.cli.session import Session, command
 
-app = noun("host", "See, label, close and remove hosts.")
+app = noun("host")
 
 Name = Annotated[str, typer.Argument(metavar="HOST", help="The host.", autocompletion=host_names)]
 

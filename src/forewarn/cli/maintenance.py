@@ -5,6 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from forewarn.cli import maintenance_options as options
+from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import maintenance_ids
 from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event import Yes
@@ -15,17 +16,18 @@ from forewarn.cli.maintenance_tables import (
     print_maintenance,
     print_plan,
 )
+from forewarn.cli.maintenance_waiting import require_walked, wait_for_maintenance
 from forewarn.cli.maintenance_watch import watch_maintenance
 from forewarn.cli.output import Columns, print_line, print_table
 from forewarn.cli.patches import make_patch
 from forewarn.cli.place_tables import By, Detail
 from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
-from forewarn.cli.session import Session, command, noun
-from forewarn.cli.waiting import Timeout, Wait, require_walked, wait_for_maintenance
+from forewarn.cli.session import Session, command
+from forewarn.cli.waiting import Timeout, Wait
 from forewarn.domain.failures import NOT_DONE, Standing
 from forewarn.domain.wording import count_of, say_names
 
-app = noun("maintenance", "Plan, start and steer maintenance of many virtual machines.")
+app = noun("maintenance")
 
 _COLUMNS: Final[Columns] = {
     "MAINTENANCE": "maintenance_id",

@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 from typing import Annotated, Final
 
-import httpx2
 import typer
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, wall_time_of
-from forewarn.cli.session import Session, command, noun
+from forewarn.cli.session import Session, command
 
-app = noun("notification", "List notifications and their targets.")
+app = noun("notification")
 
-_TEST_TIMEOUT: Final = httpx2.Timeout(150, connect=5)
+_TEST_PATIENCE: Final = 150.0
 """Longer than any target may take."""
 
 
@@ -91,7 +91,7 @@ def test(
     Example: forewarn notification test ops
     """
     answer = session.post(
-        "notification-targets", target, "test", timeout=_TEST_TIMEOUT, takes_key=False
+        "notification-targets", target, "test", patience=_TEST_PATIENCE, takes_key=False
     )
     if not answer["is_delivered"]:
         raise CommandError(f"{target} was not reached: {answer['answer']}", code=ExitCode.FAILED)

@@ -11,9 +11,6 @@ from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from forewarn.protocol.controls import escape_controls, printable, without_controls
 
@@ -146,17 +143,25 @@ def print_lines(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     """Print *lines* below *titles*: as a table on a terminal, else in plain columns."""
     lines = [tuple(map(printable, line)) for line in lines]
     if sys.stdout.isatty():
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in titles:
-            table.add_column(title, overflow="fold")
-        for line in lines:
-            table.add_row(*map(Text, line))
-        Console().print(table)
+        _draw_table(titles, lines)
         return
     widths = [max(map(len, column)) for column in zip(titles, *lines, strict=True)]
     for line in (titles, *lines):
         padded = (f"{text:<{width}}" for text, width in zip(line, widths, strict=True))
         typer.echo("  ".join(padded).rstrip())
+
+
+def _draw_table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and not for scripts
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for line in lines:
+        table.add_row(*map(Text, line))
+    Console().print(table)
 
 
 def time_of(value: str | None) -> Moment | None:

@@ -1,9 +1,9 @@
 """How far a Maintenance has come, as bars that move while somebody looks."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,14 +14,6 @@ from forewarn.protocol.controls import printable
 
 _MOST_BARS: Final = 12
 """More would not fit on a small terminal."""
-
-
-class Teller(Protocol):
-    """Whoever is told each time something is different."""
-
-    def __call__(self, row: Row) -> None:
-        """Show where the Maintenance is."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +50,7 @@ def stretches(row: Row) -> list[Stretch]:
 
 
 @contextmanager
-def shown_as_bars(console: Console) -> Generator[Teller]:
+def shown_as_bars(console: Console) -> Generator[Callable[[Row], None]]:
     """Draw a bar for all of it and for each scope that is under way."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True) as progress:

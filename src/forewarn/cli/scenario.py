@@ -9,16 +9,17 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import vm_names
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.files import read_text
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_line, print_table, time_of
-from forewarn.cli.session import RefusedError, Session, command, noun
+from forewarn.cli.session import RefusedError, Session, command
+from forewarn.domain.scenario import FASTEST
 from forewarn.operations.durations import format_duration
 from forewarn.operations.scenario_file import STEP_KEYS
-from forewarn.operations.scenarios import FASTEST
 
-app = noun("scenario", "Run a timeline of events, to test a workload.")
+app = noun("scenario")
 
 _ASK_EVERY: Final = 0.5
 _SCENARIOS: Final[Columns] = {

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from forewarn.cli import maintenance_options as options
+from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import schedule_names
 from forewarn.cli.errors import confirm
 from forewarn.cli.event import Yes
@@ -13,10 +14,10 @@ from forewarn.cli.maintenance_tables import COURSE
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.patches import make_patch
 from forewarn.cli.rehearsal import DryRun, show_changed
-from forewarn.cli.session import Session, command, noun
+from forewarn.cli.session import Session, command
 from forewarn.domain.recurrence import read_recurrence
 
-app = noun("schedule", "Start Maintenances automatically on recurring dates.")
+app = noun("schedule")
 
 
 def _check_date(text: str | None) -> str | None:

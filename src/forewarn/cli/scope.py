@@ -4,13 +4,14 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import scope_names
 from forewarn.cli.output import Columns, Row, print_fields
 from forewarn.cli.patches import make_patch
 from forewarn.cli.rehearsal import DryRun, show_changed
-from forewarn.cli.session import Session, command, noun
+from forewarn.cli.session import Session, command
 
-app = noun("scope", "See and change how events are approved and announced.")
+app = noun("scope")
 
 Name = Annotated[
     str,

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from forewarn.cli.catalogue import alone
 from forewarn.cli.errors import reported_errors
 from forewarn.cli.starting import detach, marked_as_starting
 from forewarn.settings import Settings, load_settings
@@ -56,7 +57,7 @@ def serve(
     with reported_errors():
         settings = load_settings(given(flags), config)
         if is_detached:
-            detach(settings, lambda tell: _run(settings, tell))
+            detach(settings.state_directory, lambda tell: _run(settings, tell))
         else:
             _run(settings, lambda: None)
 
@@ -142,3 +143,5 @@ _FLAGS: Final = (
     _CONFIG,
 )
 take_flags(serve)
+app = alone()
+app.command("serve")(serve)

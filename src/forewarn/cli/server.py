@@ -4,8 +4,11 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.catalogue import alone
 from forewarn.cli.output import Columns, print_fields, time_of
-from forewarn.cli.session import Session
+from forewarn.cli.session import Session, command
+
+app = alone()
 
 _FIELDS: Final[Columns] = {
     "paused": lambda server: "yes" if server["is_paused"] else "no",
@@ -15,6 +18,7 @@ _FIELDS: Final[Columns] = {
 }
 
 
+@command(app, "pause")
 def pause(
     session: Session,
     *,
@@ -34,6 +38,7 @@ def pause(
     session.show(answer, lambda server: print_fields(server, _FIELDS))
 
 
+@command(app, "resume")
 def resume(session: Session) -> None:
     """Resume a paused server, with everything due by now.
 

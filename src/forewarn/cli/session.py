@@ -1,5 +1,7 @@
 """A command's conversation with the control API, and the options every such command has."""
 
+from __future__ import annotations
+
 import inspect
 import json
 import secrets
@@ -12,10 +14,9 @@ from datetime import datetime
 from functools import wraps
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Final, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec
 from urllib.parse import parse_qsl, quote, urlsplit
 
-import httpx2
 import typer
 
 from forewarn.cli.errors import EXIT_CODES, CommandError, ExitCode, hint_for, reported_errors
@@ -23,17 +24,13 @@ from forewarn.cli.output import Output, OutputOption, Row, print_answer, print_l
 from forewarn.cli.settings import is_loopback, load_cli_settings, url_of
 from forewarn.cli.starting import await_start, is_starting
 
+if TYPE_CHECKING:
+    import httpx2  # costs more than all else here, and is not used for help and completion
+
 P = ParamSpec("P")
 
 _ONWARD: Final = frozenset({"virtual_machines", "hosts"})
 """The lists that are in fleet order."""
-_BROKEN: Final = (
-    httpx2.ReadError,
-    httpx2.WriteError,
-    httpx2.CloseError,
-    httpx2.RemoteProtocolError,
-)
-"""How a connection ends on which something was sent."""
 _PATIENCE: Final = 60.0
 _CONNECTING: Final = 5.0
 _STARTING: Final = 60.0
@@ -139,7 +136,7 @@ class Session:
         self,
         *path: str,
         body: object = None,
-        timeout: httpx2.Timeout | None = None,
+        patience: float | None = _PATIENCE,
         dry_run: bool = False,
         takes_key: bool = True,
         as_is: bool = False,
@@ -149,7 +146,8 @@ class Session:
         What *takes_key* is asked for again if the connection breaks, and done once all the same.
         """
         key = secrets.token_hex(16) if takes_key else None
-        request = {"json": body, "timeout": timeout or self._timeout(), "key": key}
+        timeout = self._timeout() if patience == _PATIENCE else _wait_up_to(patience)
+        request = {"json": body, "timeout": timeout, "key": key}
         return self._ask("POST", path, params=_flags(dry_run=dry_run, as_is=as_is), **request)
 
     def post_followed(self, *path: str, body: object, note: Callable[[Row], None]) -> Any:
@@ -228,6 +226,8 @@ class Session:
     def _send(
         self, method: str, path: tuple[str, ...], *, key: str | None = None, **request: Any
     ) -> httpx2.Response:
+        import httpx2
+
         url, headers = self._address(path)
         if key is not None:
             headers["Idempotency-Key"] = key
@@ -235,7 +235,12 @@ class Session:
             asked = client.build_request(method, url, headers=headers, **request)
             try:
                 answer = client.send(asked)
-            except _BROKEN as error:
+            except (
+                httpx2.ReadError,
+                httpx2.WriteError,
+                httpx2.CloseError,
+                httpx2.RemoteProtocolError,
+            ) as error:  # something was sent
                 if key is None:
                     raise
                 answer = _send_again(client, asked, error)
@@ -243,11 +248,13 @@ class Session:
         return answer
 
     def _client(self) -> httpx2.Client:
+        import httpx2
+
         # No proxies or credentials from the environment: only settings.py reads that.
         return httpx2.Client(trust_env=False, timeout=self._timeout(), verify=self._trusted())
 
     def _timeout(self) -> httpx2.Timeout:
-        return httpx2.Timeout(self.patience, connect=min(_CONNECTING, self.patience))
+        return _wait_up_to(self.patience)
 
     def _address(self, path: tuple[str, ...]) -> tuple[str, dict[str, str]]:
         if "" in path:
@@ -259,6 +266,8 @@ class Session:
 
     @contextmanager
     def _reported(self, *, is_change: bool = False) -> Generator[None]:
+        import httpx2
+
         try:
             yield
         except httpx2.TimeoutException as error:
@@ -284,7 +293,9 @@ class Session:
         raise RefusedError(problem, self.server)
 
     def _trusted(self) -> ssl.SSLContext | bool:
-        if self.ca_file is None or not self.server.startswith("https:"):
+        if not self.server.startswith("https:"):
+            return False  # to read the certificates of this machine would be for nothing
+        if self.ca_file is None:
             return True
         try:
             return ssl.create_default_context(cafile=self.ca_file)
@@ -313,6 +324,8 @@ class Session:
         return CommandError(message, code=ExitCode.FAILED, hint=hint)
 
     def _timed_out(self, error: httpx2.TimeoutException) -> CommandError:
+        import httpx2
+
         if isinstance(error, httpx2.ConnectTimeout):
             return self._unreachable()
         message = f"{self.server} has not answered in time; it may still do what was asked."
@@ -404,18 +417,16 @@ def _warn(problem: str) -> None:
     print_line(f"forewarn: {problem}", err=True)
 
 
-def noun(name: str, help_text: str) -> typer.Typer:
-    """Return an empty group of verbs."""
-    return typer.Typer(
-        name=name,
-        help=help_text,
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-    )
+def _wait_up_to(patience: float | None) -> httpx2.Timeout:
+    import httpx2
+
+    connecting = _CONNECTING if patience is None else min(_CONNECTING, patience)
+    return httpx2.Timeout(patience, connect=connecting)
 
 
 def _send_again(client: httpx2.Client, asked: httpx2.Request, broken: Exception) -> httpx2.Response:
+    import httpx2
+
     try:
         return client.send(asked)
     except httpx2.TransportError:

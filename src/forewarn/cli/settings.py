@@ -2,25 +2,21 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
-
-from forewarn.private_files import UnsafeFileError, is_trusted, read_secret
-from forewarn.settings import (
+from forewarn.environment import (
     ADMIN_TOKEN_FILE,
     CONTROL_ADDRESS,
     CONTROL_URL_FILE,
     SQLITE,
-    Origin,
-    Settings,
-    find_origins,
     read_settings_file,
+    read_variables,
 )
+from forewarn.private_files import UnsafeFileError, is_trusted, read_secret
 
 if sys.platform == "win32":
 
@@ -52,13 +48,19 @@ else:
         return True
 
 
-class CliSettings(BaseSettings):
+_YES: Final = frozenset({"1", "on", "t", "true", "y", "yes"})
+_OF_SERVER: Final = (
+    "control", "control_certificate", "state_dir", "database", "insecure_control",
+)  # fmt: skip
+"""The settings of a server that say where it is, and where it leaves what commands need."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CliSettings:
     """Where the server is, and who is asking."""
 
-    model_config = SettingsConfigDict(env_prefix="FOREWARN_", frozen=True, env_ignore_empty=True)
-
     server: str = f"http://{CONTROL_ADDRESS}"
-    token: str | None = Field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
     state_dir: Path = Path()
     ca_file: Path | None = None
     insecure_control: bool = False
@@ -66,7 +68,7 @@ class CliSettings(BaseSettings):
     @property
     def is_server_given(self) -> bool:
         """Whether the environment names the server."""
-        return "server" in EnvSettingsSource(type(self))()
+        return "server" in read_cli_variables()
 
     @property
     def token_file(self) -> Path:
@@ -113,21 +115,29 @@ def is_loopback(server: str) -> bool:
 
 def load_cli_settings() -> CliSettings:
     """Return what commands need, from where a server that is started here would take it."""
-    served = {**read_settings_file(None), **EnvSettingsSource(Settings)()}
-    found: dict[str, Any] = {}
+    served = read_settings_file(None) | read_variables(_OF_SERVER)
+    found = CliSettings(state_dir=_find_state_dir(served))
     if "control" in served or "control_certificate" in served:
         scheme = "https" if "control_certificate" in served else "http"
-        found["server"] = f"{scheme}://{served.get('control', CONTROL_ADDRESS)}"
+        found = replace(found, server=f"{scheme}://{served.get('control', CONTROL_ADDRESS)}")
+    if left := find_control_url(found.control_url_file):
+        found = replace(found, server=left)
+    given = read_cli_variables()
+    for name in {"state_dir", "ca_file"} & given.keys():
+        given[name] = Path(given[name])
+    is_insecure = str(served.get("insecure_control", "")).lower() in _YES
+    return replace(found, **{**given, "insecure_control": is_insecure})
+
+
+def read_cli_variables() -> dict[str, Any]:
+    """Return what variables say to commands."""
+    return read_variables(each.name for each in fields(CliSettings))
+
+
+def _find_state_dir(served: dict[str, Any]) -> Path:
     if "state_dir" in served:
-        found["state_dir"] = Path(served["state_dir"])
-    elif "database" in served:
-        found["state_dir"] = Path(str(served["database"]).removeprefix(SQLITE)).parent
-    if "insecure_control" in served:
-        found["insecure_control"] = served["insecure_control"]
-    settings = CliSettings(**found)
-    if left := find_control_url(settings.control_url_file):
-        found["server"] = left
-    return CliSettings(**{**found, **EnvSettingsSource(CliSettings)()})
+        return Path(served["state_dir"])
+    return Path(str(served.get("database", "")).removeprefix(SQLITE)).parent
 
 
 def find_control_url(path: Path) -> str | None:
@@ -142,17 +152,3 @@ def find_control_url(path: Path) -> str | None:
             return url if url and is_locked(file) else None
     except (OSError, ValueError):
         return None
-
-
-def find_cli_origins() -> dict[str, tuple[Origin, str]]:
-    """Return where `load_cli_settings` has what only commands need from, and by which name."""
-    settings = load_cli_settings()
-    has_token_file = settings.find_token(settings.server) is not None
-    is_left = find_control_url(settings.control_url_file) is not None
-    found = {
-        "server": (Origin.FILE if is_left else find_origins({})["control"], "control"),
-        "token": (Origin.FILE if has_token_file else Origin.DEFAULT, "token"),
-        "ca_file": (Origin.DEFAULT, "ca_file"),
-    }
-    given = EnvSettingsSource(CliSettings)()
-    return found | {name: (Origin.ENVIRONMENT, name) for name in found if name in given}

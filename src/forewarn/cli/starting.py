@@ -14,7 +14,7 @@ import typer
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.output import print_line, print_text
 from forewarn.cli.settings import find_control_url, is_locked, lock
-from forewarn.settings import CONTROL_URL_FILE, Settings
+from forewarn.environment import CONTROL_URL_FILE
 
 LOG_FILE: Final = "server.log"
 _STARTING_FILE: Final = "control.starting"
@@ -54,12 +54,11 @@ def await_start(directory: Path, seconds: float) -> None:
         time.sleep(_LOOK_EVERY)
 
 
-def detach(settings: Settings, run: Callable[[Callable[[], None]], None]) -> None:
+def detach(directory: Path, run: Callable[[Callable[[], None]], None]) -> None:
     """Have *run* run in a process of its own; return when it calls what it is given.
 
     A server that does not start says why, and this command ends as it does.
     """
-    directory = settings.state_directory
     _refuse_second(directory)
     path = directory / LOG_FILE
     with _open_log(path) as log:

@@ -5,13 +5,14 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, wall_time_of
-from forewarn.cli.session import Session, command, noun
+from forewarn.cli.session import Session, command
 from forewarn.domain.access import MAY, Role
-from forewarn.settings import ADMIN_TOKEN_FILE, load_settings
+from forewarn.environment import ADMIN_TOKEN_FILE
 
-app = noun("token", "Create, list and revoke access tokens.")
+app = noun("token")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of its owner, for the audit.")]
 
@@ -94,6 +95,7 @@ def renew_admin(
     """
     with reported_errors("token renew-admin"):
         from forewarn.bootstrap.starting import renew_admin_token  # noqa: PLC0415 - server install
+        from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
 
         settings = load_settings({"state_dir": state_dir, "database": database}, config)
         directory = settings.state_directory

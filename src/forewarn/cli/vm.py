@@ -5,16 +5,17 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import host_names, vm_names
 from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event import Yes, show_begun
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.patches import Labels, make_patch, read_pairs
 from forewarn.cli.rehearsal import DryRun, show_changed
-from forewarn.cli.session import Session, command, noun
+from forewarn.cli.session import Session, command
 from forewarn.cli.waiting import Timeout, Wait
 
-app = noun("vm", "Add, change, move, remove and restart virtual machines.")
+app = noun("vm")
 
 AvailabilitySet = Annotated[str | None, typer.Option(help="Its availability set.")]
 CloudService = Annotated[str | None, typer.Option(help="Its cloud service.")]

@@ -1,22 +1,17 @@
 """Waiting for what a command has begun. Whoever stops waiting stops nothing else."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.following import Persistent
 from forewarn.cli.output import Row, print_line
-from forewarn.cli.place_tables import say_not_done, say_standings
-from forewarn.cli.progress import Teller, shown_as_bars
 from forewarn.cli.session import Session
 from forewarn.domain.event import Outcome
-from forewarn.domain.maintenance import MaintenanceStatus
-from forewarn.domain.wording import count_of
 from forewarn.operations.durations import DurationError, parse_duration
 
 
@@ -44,37 +39,8 @@ _ASK_EVERY: Final = 0.5
 
 def wait_for_events(session: Session, events: Sequence[Row], timeout: str | None) -> list[Row]:
     """Return *events* as they are when all have ended."""
-    patience = _Patience(session, timeout, f"forewarn event explain {events[0]['event_id']}")
+    patience = Patience(session, timeout, f"forewarn event explain {events[0]['event_id']}")
     return [_wait_for_event(session, event, patience) for event in events]
-
-
-def wait_for_maintenance(session: Session, name: str, timeout: str | None) -> Row:
-    """Return the Maintenance *name* as it is when it is over, or does not go on by itself."""
-    patience = _Patience(session, timeout, f"forewarn maintenance status {name}")
-    console = Console(stderr=True)
-    with ExitStack() as drawing:
-        tell = drawing.enter_context(shown_as_bars(console)) if console.is_terminal else None
-        return patience.wait(
-            lambda: session.get("maintenances", name),
-            is_over=lambda row: (
-                row["finished_at"] is not None or row["status"] == MaintenanceStatus.HELD
-            ),
-            describe=say_progress,
-            tell=tell,
-        )
-
-
-def say_progress(maintenance: Row) -> str:
-    """Say how many of its hosts, or scopes, are where, and how many steps are not begun."""
-    name, places = maintenance["maintenance_id"], maintenance["places"]
-    noun = "host" if maintenance["hosts"] else "scope"
-    said = [
-        f"Maintenance {name}: {maintenance['status']}",
-        f"{count_of(sum(places.values()), noun)} ({say_standings(places)})",
-    ]
-    if maintenance["steps_remaining"]:
-        said.append(f"{count_of(maintenance['steps_remaining'], 'step')} to announce")
-    return ", ".join(said)
 
 
 def require_success(events: Sequence[Row]) -> None:
@@ -84,37 +50,21 @@ def require_success(events: Sequence[Row]) -> None:
         raise CommandError(_say_what(event), code=ExitCode.FAILED, hint=hint)
 
 
-def require_walked(maintenance: Row) -> None:
-    """Fail if *maintenance*, which has been waited for, was not walked to a good end."""
-    name, status = maintenance["maintenance_id"], maintenance["status"]
-    if status != MaintenanceStatus.COMPLETED:
-        raise CommandError(
-            " ".join([f"Maintenance {name} is {status}.", *_say_why(maintenance)]),
-            code=ExitCode.FAILED,
-            hint=f"try: forewarn maintenance status {name}",
-        )
-
-
-def _say_why(maintenance: Row) -> Iterator[str]:
-    for failure in maintenance["failures"]:
-        yield f"{failure['place']} {failure['ending']}{_because(failure)}."
-    yield from say_not_done(maintenance["standings"])
-
-
 def _has_gone_wrong(event: Row) -> bool:
     return event["ended_at"] is not None and event["outcome"] != Outcome.SUCCEEDED
 
 
 def _say_what(event: Row) -> str:
     ended = "failed" if event["outcome"] else "was canceled"
-    return f"{event['event_type']} of {', '.join(event['resources'])} {ended}{_because(event)}."
+    return f"{event['event_type']} of {', '.join(event['resources'])} {ended}{say_because(event)}."
 
 
-def _because(ended: Row) -> str:
+def say_because(ended: Row) -> str:
+    """Return the reason that *ended* has, as it stands behind what it is a reason for."""
     return f": {ended['reason']}".rstrip(".") if ended["reason"] else ""
 
 
-def _wait_for_event(session: Session, event: Row, patience: "_Patience") -> Row:
+def _wait_for_event(session: Session, event: Row, patience: "Patience") -> Row:
     name: str = event["event_id"]
     return patience.wait(
         lambda: session.get("events", name),
@@ -123,7 +73,7 @@ def _wait_for_event(session: Session, event: Row, patience: "_Patience") -> Row:
     )
 
 
-class _Patience:
+class Patience:
     """How long to wait, in real time, and what to say to whoever will not."""
 
     def __init__(self, session: Session, timeout: str | None, next_command: str) -> None:
@@ -139,7 +89,7 @@ class _Patience:
         ask: Callable[[], Row],
         is_over: Callable[[Row], bool],
         describe: Callable[[Row], str],
-        tell: Teller | None = None,
+        tell: Callable[[Row], None] | None = None,
     ) -> Row:
         """Ask until it is over, and tell each time that something is different."""
         told = ""

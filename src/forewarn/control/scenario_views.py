@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictStr, model_v
 
 from forewarn.control.schemas import EventView, LedgerView, Names, Text, event_view
 from forewarn.domain.scenario import (
+    FASTEST,
     Announcement,
     Scenario,
     ScenarioRun,
@@ -15,7 +16,7 @@ from forewarn.domain.scenario import (
     ScenarioStep,
 )
 from forewarn.operations.durations import format_duration
-from forewarn.operations.scenarios import FASTEST, ScenarioReport
+from forewarn.operations.scenarios import ScenarioReport
 
 
 class ScenarioRunRequest(BaseModel):

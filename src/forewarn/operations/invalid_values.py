@@ -1,9 +1,7 @@
 """What is wrong with a value that an operator gave, in words that do not name our types."""
 
 from collections.abc import Mapping
-from typing import Final
-
-from pydantic_core import ErrorDetails
+from typing import Any, Final
 
 _SENTENCES: Final[Mapping[str, str]] = {
     "float_parsing": "{input!r} is not a number",
@@ -25,9 +23,13 @@ _SENTENCES: Final[Mapping[str, str]] = {
 }
 
 
-def say_invalid(error: ErrorDetails) -> str:
-    """Return why a value was refused, as it stands behind a colon."""
-    sentence = _SENTENCES.get(error["type"])
-    if sentence is None:
-        return error["msg"].removeprefix("Value error, ").rstrip(".")
-    return sentence.format(input=error["input"], **error.get("ctx", {}))
+def say_wrong(kind: str, value: object, **bounds: object) -> str:
+    """Return why *value* was refused, as it stands behind a colon."""
+    return _SENTENCES[kind].format(input=value, **bounds)
+
+
+def say_invalid(error: Mapping[str, Any]) -> str:
+    """Return why a value was refused, from what pydantic says about it."""
+    if error["type"] not in _SENTENCES:
+        return str(error["msg"]).removeprefix("Value error, ").rstrip(".")
+    return say_wrong(error["type"], error["input"], **error.get("ctx", {}))

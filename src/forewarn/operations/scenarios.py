@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from forewarn.domain.errors import DomainError
 from forewarn.domain.event import ScheduledEvent, cancel
 from forewarn.domain.names import ScenarioRunId
-from forewarn.domain.scenario import Scenario, ScenarioRun, stop
+from forewarn.domain.scenario import FASTEST, Scenario, ScenarioRun, stop
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events
@@ -18,8 +17,6 @@ from forewarn.ports.store import (
     Transaction,
 )
 from forewarn.protocol.vocabulary import EventStatus
-
-FASTEST: Final = 1_000_000
 
 
 class UnknownScenarioError(DomainError):

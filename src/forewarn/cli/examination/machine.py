@@ -14,8 +14,9 @@ from typing import Final
 import httpx2
 
 from forewarn.cli.examination.findings import Finding, doubtful, fine, is_open_to_others, wrong
+from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.operations.addresses import TcpAddress, UnixAddress, parse_address
-from forewarn.settings import ADMIN_TOKEN_FILE, Settings
+from forewarn.settings import Settings
 
 MOUNTS: Final = Path("/proc/self/mounts")
 LITTLE_SPACE: Final = 1024**3

@@ -1,0 +1,167 @@
+"""What we use of typer that it does not document, all in one place.
+
+Three things are not as typer has them: commands are imported when they are run, values are read
+without pydantic (which costs more than all the rest of a command), and refused in our words.
+"""
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from enum import Enum
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import typer
+from typer._click import Command, Context, HelpFormatter
+from typer._click.exceptions import UsageError
+from typer._click.shell_completion import CompletionItem
+from typer._coercion import RuntimeParam
+from typer._completion_classes import completion_init
+from typer._completion_shared import get_completion_script
+from typer._param_types import coerce_cli_choice
+from typer.core import TyperGroup
+from typer.main import get_group
+
+from forewarn.cli.catalogue import COMMANDS, Listed
+from forewarn.operations.invalid_values import say_wrong
+
+__all__ = ["HELP", "LazyGroup", "completion_script"]
+
+# Without this the framework offers its options for it, and does not understand its own scripts.
+completion_init()
+
+HELP: Final = ["--help", "-h"]
+"""How help is asked for."""
+_MOST_SUGGESTIONS: Final = 3
+_NUMBERS: Final[Mapping[type, str]] = {int: "int_parsing", float: "float_parsing"}
+
+
+def completion_script(program: str, shell: str) -> str:
+    """Return what *shell* needs to complete command lines of *program*."""
+    variable = f"_{program.upper()}_COMPLETE"
+    return get_completion_script(prog_name=program, complete_var=variable, shell=shell).strip()
+
+
+class LazyGroup(TyperGroup):
+    """The commands, the rare ones below the others in one line; imported when they are run."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Commands()
+        _read_without_pydantic(self)
+
+    def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002 - typer calls it
+        """Return their names."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        """Return the command that *args* begin with; or say which may be meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except UsageError as error:
+            if "Did you mean" not in error.message and (found := self._with_verb(args[0])):
+                error.message += f" Did you mean {' or '.join(map(repr, found))}?"
+            raise
+
+    def _with_verb(self, verb: str) -> list[str]:
+        nouns = {name: getattr(self.commands[name], "commands", ()) for name in COMMANDS}
+        found = [f"{name} {verb}" for name, verbs in nouns.items() if verb in verbs]
+        return found if len(found) <= _MOST_SUGGESTIONS else []
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002
+        """Write what the help says of them."""
+        rows = [(name, each.summary) for name, each in COMMANDS.items() if not each.is_rare]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+        rare = sorted(name for name, each in COMMANDS.items() if each.is_rare)
+        formatter.write_paragraph()
+        formatter.write_text(f"Also, with --help: {', '.join(rare)}.")
+
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
+        """Return what *incomplete* may become."""
+        options = Command.shell_complete(self, ctx, incomplete)
+        listed = COMMANDS.items()
+        found = [(name, each.summary) for name, each in listed if name.startswith(incomplete)]
+        return [*(CompletionItem(name, help=said) for name, said in found), *options]
+
+
+class _Commands(MutableMapping[str, Command]):
+    """The commands by name, each imported when it is looked up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Command] = {}
+
+    def __getitem__(self, name: str) -> Command:
+        if name not in self._loaded:
+            self._loaded[name] = _load(name, COMMANDS[name])
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: Command) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+    def __contains__(self, name: object) -> bool:
+        return name in COMMANDS
+
+
+def _load(name: str, listed: Listed) -> Command:
+    group = get_group(import_module(f"forewarn.cli.{listed.module}").app)
+    for command in (group, *group.commands.values()):
+        _read_without_pydantic(command)
+    return group if listed.is_noun else group.commands[name]
+
+
+def _read_without_pydantic(command: Command) -> None:
+    for parameter in map(vars, command.get_params(Context(command, help_option_names=HELP))):
+        described = parameter["type_descriptor"]
+        parameter["_runtime_param"] = _Reader(
+            parameter_info=described.parameter_info, annotation=described.annotation
+        )
+
+
+@dataclass(frozen=True)
+class _Reader(RuntimeParam):
+    """Reads the words of a command line."""
+
+    def _coerce_value(self, value: Any, param: Any, ctx: Context) -> Any:
+        try:
+            if isinstance(value, list | tuple):
+                (kind,) = get_args(self.annotation)
+                return [self._read(kind, each) for each in value]
+            return self._read(self.annotation, value)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), ctx=ctx, param=param) from error
+
+    def _read(self, kind: type, value: Any) -> Any:
+        if isinstance(value, kind):  # as defaults are
+            return value
+        if issubclass(kind, Enum):
+            case = self.parameter_info.case_sensitive
+            return coerce_cli_choice(value, choices=list(kind), case_sensitive=case)
+        if kind in _NUMBERS:
+            return self._read_number(kind, value)
+        if issubclass(kind, Path):
+            return kind(value)
+        raise TypeError(f"{kind} cannot be read from a command line")
+
+    def _read_number(self, kind: type, value: Any) -> Any:
+        low, high = self.parameter_info.min, self.parameter_info.max
+        try:
+            number = kind(value)
+        except ValueError:
+            raise ValueError(f"{say_wrong(_NUMBERS[kind], value)}.") from None
+        if low is not None and number < low:
+            raise ValueError(f"{say_wrong('greater_than_equal', value, ge=low)}.")
+        if high is not None and number > high:
+            raise ValueError(f"{say_wrong('less_than_equal', value, le=high)}.")
+        return number

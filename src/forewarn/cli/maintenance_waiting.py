@@ -1,0 +1,66 @@
+"""Waiting for a Maintenance to be over, or to be held."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+
+from forewarn.cli.errors import CommandError, ExitCode
+from forewarn.cli.output import Row
+from forewarn.cli.place_tables import say_not_done, say_standings
+from forewarn.cli.session import Session
+from forewarn.cli.waiting import Patience, say_because
+from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.wording import count_of
+
+
+def wait_for_maintenance(session: Session, name: str, timeout: str | None) -> Row:
+    """Return the Maintenance *name* as it is when it is over, or does not go on by itself."""
+    patience = Patience(session, timeout, f"forewarn maintenance status {name}")
+    with ExitStack() as drawing:
+        tell = drawing.enter_context(_bars()) if sys.stderr.isatty() else None
+        return patience.wait(
+            lambda: session.get("maintenances", name),
+            is_over=lambda row: (
+                row["finished_at"] is not None or row["status"] == MaintenanceStatus.HELD
+            ),
+            describe=say_progress,
+            tell=tell,
+        )
+
+
+def _bars() -> AbstractContextManager[Callable[[Row], None]]:
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and not for scripts
+
+    from forewarn.cli.progress import shown_as_bars  # noqa: PLC0415
+
+    return shown_as_bars(Console(stderr=True))
+
+
+def say_progress(maintenance: Row) -> str:
+    """Say how many of its hosts, or scopes, are where, and how many steps are not begun."""
+    name, places = maintenance["maintenance_id"], maintenance["places"]
+    noun = "host" if maintenance["hosts"] else "scope"
+    said = [
+        f"Maintenance {name}: {maintenance['status']}",
+        f"{count_of(sum(places.values()), noun)} ({say_standings(places)})",
+    ]
+    if maintenance["steps_remaining"]:
+        said.append(f"{count_of(maintenance['steps_remaining'], 'step')} to announce")
+    return ", ".join(said)
+
+
+def require_walked(maintenance: Row) -> None:
+    """Fail if *maintenance*, which has been waited for, was not walked to a good end."""
+    name, status = maintenance["maintenance_id"], maintenance["status"]
+    if status != MaintenanceStatus.COMPLETED:
+        raise CommandError(
+            " ".join([f"Maintenance {name} is {status}.", *_say_why(maintenance)]),
+            code=ExitCode.FAILED,
+            hint=f"try: forewarn maintenance status {name}",
+        )
+
+
+def _say_why(maintenance: Row) -> Iterator[str]:
+    for failure in maintenance["failures"]:
+        yield f"{failure['place']} {failure['ending']}{say_because(failure)}."
+    yield from say_not_done(maintenance["standings"])
