@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from forewarn.connections.limits import Limits
+from forewarn.connections.troubles import Troubles
 
 EFFORT_PER_TURN: Final = 32
 """What an origin may have done in one turn of the event loop; a plain poll counts as one."""
@@ -103,6 +104,7 @@ class Crowd:
         self._strangers: dict[str, Holder] = {}
         self._number = 0
         self._noted: list[Holder] = []
+        self.troubles = Troubles()
 
     def admit(self, member: Member, address: str | None) -> Holder | None:
         """Count *member*, if need be in place of an idle one; None if there is no room."""
@@ -117,6 +119,7 @@ class Crowd:
         if has_room:
             return holder
         self.leave(member, holder)
+        self.troubles.note(holder.origin.name, "no connection left")
         return None
 
     def leave(self, member: Member, holder: Holder) -> None:

@@ -185,7 +185,10 @@ class GuardedProtocol(NoUpgradeProtocol):
         self._go_on_in_turn()
 
     def on_response_complete(self) -> None:
+        is_last = not self.pipeline
         super().on_response_complete()
+        if self._is_refused and is_last:
+            self.transport.close()
         self._go_on_in_turn()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -288,9 +291,17 @@ class GuardedProtocol(NoUpgradeProtocol):
 
     def _refuse(self, status: int) -> None:
         self._is_refused = True
+        self.crowd.troubles.note(self._holder.origin.name, f"HTTP {status}")
         if self.transport.is_closing():
             return
-        if self._is_answering() and self._incomplete is not _Awaited.BODY:
+        if self._is_answering() and self._incomplete is _Awaited.BODY:
+            # The handler that has begun learns that nobody waits for its answer.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.pipeline:
+                self.pipeline.popleft()
+                return
+        elif self._is_answering():
             # The requests before the bad one get their answers, and then it is over.
             self.cycle.keep_alive = False
             return

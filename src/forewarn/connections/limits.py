@@ -6,6 +6,22 @@ from typing import Final
 CONNECTIONS_WITHOUT_LIMIT: Final = 100_000
 
 
+def metadata_connections() -> int:
+    """Return how many connections virtual machines get: all that operators leave."""
+    return connections_within_open_files() - operator_connections()
+
+
+def operator_connections() -> int:
+    """Return how many connections operators get, which virtual machines cannot take."""
+    return min(connections_within_open_files() // 4, 256)
+
+
+def operator_limits() -> "Limits":
+    """Return the limits of the control listener: a fleet takes longer to send than an approval."""
+    share = operator_connections()
+    return Limits(body_seconds=60, connections=share, connections_per_origin=max(share // 2, 4))
+
+
 def connections_within_open_files() -> int:
     """Return how many connections leave room for the files that everything else opens."""
     try:
@@ -30,7 +46,7 @@ class Limits:
     headers: int = 100
     queued_requests: int = 8
     held_bytes: int = 64 * 1024
-    connections: int = field(default_factory=connections_within_open_files)
+    connections: int = field(default_factory=metadata_connections)
     connections_per_origin: int = field(
-        default_factory=lambda: max(connections_within_open_files() // 4, 64)
+        default_factory=lambda: max(metadata_connections() // 4, 64)
     )

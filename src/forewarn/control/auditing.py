@@ -33,6 +33,8 @@ NOBODY: Final = "-"
 """Who it was, or what it was about, when that is not known."""
 LINES_PER_MINUTE: Final = 30
 """How many refusals of one address are written in a minute; the rest is counted."""
+LINES_OF_ALL: Final = 300
+"""How many refusals of all addresses together are written in a minute."""
 ADDRESSES_PER_MINUTE: Final = 100
 """How many addresses are told apart in a minute; the rest counts as one."""
 
@@ -60,6 +62,7 @@ class FloodGate:
     def __init__(self) -> None:
         self._minute: datetime | None = None
         self._counts: Counter[str] = Counter()
+        self._written: Counter[str] = Counter()
 
     def admit(self, where: str, at: datetime) -> bool:
         """Tell whether this refusal is written. What `settle` returns has to be written before."""
@@ -67,18 +70,17 @@ class FloodGate:
         is_known = where in self._counts or len(self._counts) < ADDRESSES_PER_MINUTE
         key = where if is_known else NOBODY
         self._counts[key] += 1
-        return self._counts[key] <= LINES_PER_MINUTE
+        is_written = self._written[key] < LINES_PER_MINUTE and self._written.total() < LINES_OF_ALL
+        self._written[key] += is_written
+        return is_written
 
     def settle(self, at: datetime | None = None) -> dict[str, int]:
         """Return how many were not written, by address, once their minute is over; or now."""
         if at is not None and self._minute == at.replace(second=0, microsecond=0):
             return {}
-        counts, self._counts = self._counts, Counter()
-        return {
-            where: number - LINES_PER_MINUTE
-            for where, number in counts.items()
-            if number > LINES_PER_MINUTE
-        }
+        unwritten = self._counts - self._written
+        self._counts, self._written = Counter(), Counter()
+        return dict(unwritten)
 
 
 class Refusals:

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 
 from forewarn.connections.crowd import Crowd
 from forewarn.connections.guarded import GuardedProtocol
-from forewarn.connections.limits import Limits
+from forewarn.connections.limits import Limits, operator_limits
 
 _GRACE_SECONDS: Final = 5
 
@@ -21,7 +21,7 @@ def configure(
     limits: Limits | None = None,
 ) -> uvicorn.Config:
     """Return how uvicorn serves *app*; over TLS if there are *certificate* and *key*."""
-    kept = limits or Limits()
+    kept = limits or operator_limits()
     return uvicorn.Config(
         app,
         http=type("OperatorProtocol", (GuardedProtocol,), {"limits": kept, "crowd": Crowd(kept)}),

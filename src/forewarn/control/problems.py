@@ -18,6 +18,7 @@ from forewarn.control.conditional import PreconditionFailedError
 from forewarn.control.idempotency import IdempotencyKeyNotTakenError
 from forewarn.control.origins import HostRefusedError, OriginRefusedError
 from forewarn.control.services import ClockError
+from forewarn.control.slow_verbs import BusyError
 from forewarn.domain.access import (
     AccessError,
     TokenExpiredError,
@@ -196,6 +197,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     MomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
     FaultError: HTTPStatus.UNPROCESSABLE_ENTITY,
     PlanError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    BusyError: HTTPStatus.TOO_MANY_REQUESTS,
     StoreUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 """The status of each error; a subclass without a row has that of its nearest ancestor."""

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from forewarn.control.feed import Feed
+from forewarn.control.slow_verbs import SlowVerbs
 from forewarn.domain.access import Principal
 from forewarn.domain.gate import Answer
 from forewarn.domain.names import VmName
@@ -111,6 +112,7 @@ class Services:
     metrics: Callable[[], bytes]
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     gates: GateControl = field(default_factory=NoGates)
+    slow_verbs: SlowVerbs = field(default_factory=SlowVerbs)
     executor_problem: Callable[[], str] = lambda: ""
     """What is wrong with the executor file, if anything is."""
     jumps: Callable[[], Sequence[ClockJump]] = tuple

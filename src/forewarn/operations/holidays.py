@@ -19,6 +19,7 @@ from forewarn.domain.windows import Blackout, check_zone, make_blackout
 from forewarn.protocol.errors import ForewarnError
 
 LARGEST_FILE: Final = 1_000_000
+MOST_LINES: Final = 40_000
 MOST_HOLIDAYS: Final = 2_000
 YEARS_AHEAD: Final = 5
 MOST_EFFORT: Final = 20_000
@@ -41,15 +42,12 @@ class HolidaysError(ForewarnError):
 
 def read_holidays(text: str, *, zone: str, today: date) -> tuple[Blackout, ...]:
     """Return the holidays in *text* that are not over *today*, as days in *zone*, or refuse."""
-    if len(text) > LARGEST_FILE:
-        raise HolidaysError(f"the file has more than {LARGEST_FILE:,} characters")
+    _check_size(text)
     wall = ZoneInfo(check_zone(zone))
     try:
         calendar = Calendar.from_ical(text)
         if not isinstance(calendar, Calendar):
             raise HolidaysError("it does not begin with BEGIN:VCALENDAR")
-        if len(calendar.events) > MOST_HOLIDAYS:
-            raise HolidaysError(f"there are more than {MOST_HOLIDAYS:,}")
         found = list(islice(_all(calendar, _Reading(wall, today)), MOST_HOLIDAYS + 1))
     except CalendarError as error:
         raise HolidaysError(str(error).split(". ")[0]) from None
@@ -60,6 +58,16 @@ def read_holidays(text: str, *, zone: str, today: date) -> tuple[Blackout, ...]:
     if not found:
         raise HolidaysError(f"nothing in it is on or after {today}")
     return tuple(sorted(set(found), key=lambda it: (it.first, it.last, it.name)))
+
+
+def _check_size(text: str) -> None:
+    """Refuse what would take long to parse."""
+    if len(text) > LARGEST_FILE:
+        raise HolidaysError(f"the file has more than {LARGEST_FILE:,} characters")
+    if text.count("\n") > MOST_LINES:
+        raise HolidaysError(f"the file has more than {MOST_LINES:,} lines")
+    if text.upper().count("BEGIN:VEVENT") > MOST_HOLIDAYS:
+        raise HolidaysError(f"there are more than {MOST_HOLIDAYS:,}")
 
 
 class _Reading:

@@ -12,7 +12,13 @@ from tests.http.control.conftest import MORNING, HandClock, Tables, Wall, hold
 from tests.http.control.test_problems import full_disk
 
 from forewarn.control.app import api_routes
-from forewarn.control.auditing import ADDRESSES_PER_MINUTE, LINES_PER_MINUTE, NOBODY, FloodGate
+from forewarn.control.auditing import (
+    ADDRESSES_PER_MINUTE,
+    LINES_OF_ALL,
+    LINES_PER_MINUTE,
+    NOBODY,
+    FloodGate,
+)
 from forewarn.ports.store import Store
 
 MINUTE = timedelta(minutes=1)
@@ -243,3 +249,12 @@ def test_audit_is_filtered(
 
 def test_time_without_a_zone_is_refused(api: httpx2.Client) -> None:
     assert api.get("audit", params={"since": "2026-01-05T09:00:00"}).status_code == 422
+
+
+def test_lines_of_all_addresses_together_are_bounded() -> None:
+    gate = FloodGate()
+
+    written = sum(gate.admit(f"10.0.{number}.1", MORNING) for number in range(100) for _ in "12345")
+
+    assert written == LINES_OF_ALL
+    assert sum(gate.settle().values()) == 500 - LINES_OF_ALL

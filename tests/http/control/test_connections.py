@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPResponse
 
 import pytest
@@ -13,7 +13,11 @@ import uvloop
 from fastapi import FastAPI
 from tests.http.control.conftest import TOKEN
 
-from forewarn.connections.limits import Limits
+from forewarn.connections.limits import (
+    Limits,
+    connections_within_open_files,
+    operator_limits,
+)
 from forewarn.control.http import configure
 
 TIMEOUT = 8.0
@@ -96,3 +100,77 @@ def test_websocket_is_declined(listener: Listener) -> None:
         connection.sendall(compose("GET", "/healthz", headers))
 
         assert read_reply(connection)[0] == 200
+
+
+def read_all(connection: socket.socket) -> bytes:
+    received = bytearray()
+    with suppress(ConnectionResetError):
+        while part := connection.recv(65_536):
+            received += part
+    return bytes(received)
+
+
+def test_huge_header_is_refused_long_before_its_end(listener: Listener) -> None:
+    with listener.connect() as connection:
+        sent = 0
+        with suppress(OSError):
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ")
+            while sent < 48_000_000:
+                sent += connection.send(b"y" * 65_536)
+
+        assert sent < 48_000_000
+
+
+def test_head_over_the_limit_is_431(listener: Listener) -> None:
+    with listener.connect() as connection:
+        connection.sendall(compose("GET", "/healthz", {"X": "y" * 40_000}))
+
+        assert read_all(connection).startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [b"", b"GET /healthz", compose("POST", "/api/v1/events", {"Content-Length": "10"}) + b"{"],
+    ids=["silence", "head", "body"],
+)
+def test_request_that_does_not_arrive_is_given_up(app: FastAPI, beginning: bytes) -> None:
+    with (
+        listening(app, Limits(head_seconds=0.3, body_seconds=0.3)) as listener,
+        listener.connect() as connection,
+    ):
+        connection.sendall(beginning)
+
+        read_all(connection)
+
+
+def test_silent_connections_leave_room_for_others(app: FastAPI) -> None:
+    with (
+        listening(app, Limits(connections=10, connections_per_origin=5)) as listener,
+        ExitStack() as stack,
+    ):
+        for _ in range(30):
+            stack.enter_context(listener.connect("127.0.0.66"))
+
+        with listener.connect() as connection:
+            connection.sendall(compose("GET", "/healthz"))
+
+            assert read_reply(connection)[0] == 200
+
+
+def test_operators_have_files_of_their_own() -> None:
+    share = operator_limits()
+
+    assert 4 <= share.connections_per_origin <= share.connections <= 256
+    assert share.connections + Limits().connections == connections_within_open_files()
+
+
+def test_broken_body_under_a_running_handler_leaves_no_traceback(
+    listener: Listener, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = compose("POST", "/api/v1/events", {"Transfer-Encoding": "chunked"})
+    with listener.connect() as connection:
+        connection.sendall(head + b"2\r\n{}\r\n")
+        connection.sendall(b"not a chunk\r\n")
+
+        assert read_all(connection).count(b"HTTP/1.1 ") == 1
+    assert not caplog.records

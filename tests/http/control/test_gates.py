@@ -1,6 +1,7 @@
 """Gates over the control API: seen and tried, never set."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 
 import httpx2
@@ -10,6 +11,7 @@ from starlette.testclient import TestClient
 
 from forewarn.control.app import create_app
 from forewarn.control.services import NoGates
+from forewarn.control.slow_verbs import AT_ONCE
 from forewarn.domain.gate import Answer, GateStatus
 from forewarn.operations.gates import GateNotFoundError
 
@@ -77,3 +79,19 @@ def test_server_without_a_file_has_none(api: httpx2.Client) -> None:
     assert api.post("gates/smoke/test").status_code == 404
     with pytest.raises(GateNotFoundError):
         NoGates().test("smoke")
+
+
+def test_gates_are_tested_a_few_at_a_time(app: FastAPI, api: httpx2.Client) -> None:
+    gates = TwoGates()
+    services = replace(app.state.services, gates=gates)
+    client = TestClient(create_app(services), base_url="http://control/api/v1/")
+    client.headers["Authorization"] = api.headers["Authorization"]
+    with ExitStack() as stack:
+        for _ in range(AT_ONCE):
+            stack.enter_context(services.slow_verbs.place())
+
+        refused = client.post("gates/Smoke/test")
+
+    assert (refused.status_code, gates.tested) == (429, [])
+    assert "Try again" in refused.json()["detail"]
+    assert client.post("gates/Smoke/test").status_code == 200

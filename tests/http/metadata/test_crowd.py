@@ -1,5 +1,6 @@
 """Many connections and many requests of one caller, and what is left for its neighbours."""
 
+import asyncio
 import socket
 import threading
 from contextlib import ExitStack, suppress
@@ -19,6 +20,7 @@ from tests.http.metadata.test_long_poll import park
 
 from forewarn.connections.crowd import Origin, origin_of
 from forewarn.connections.limits import Limits
+from forewarn.connections.troubles import MOST_ORIGINS, Troubles
 
 GET = compose("GET", POLL, {"Metadata": "true"})
 NOWHERE = compose("GET", "/nowhere", {})
@@ -173,3 +175,48 @@ def test_neighbour_is_answered_while_somebody_floods(service: Service) -> None:
         for thread in threads:
             thread.join()
     wait_until(lambda: service.queued == 0, "what nobody waits for is forgotten")
+
+
+def test_refusal_under_a_running_handler_leaves_no_traceback(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = compose("POST", "/nowhere", {"Metadata": "true", "Transfer-Encoding": "chunked"})
+    for beginning in (b"", park_request()):
+        with service.connect() as connection:
+            connection.sendall(beginning + head + b"not a chunk\r\n")
+
+            read_all(connection)
+    wait_until(lambda: service.requests == 0, "every handler has ended")
+
+    assert not caplog.records
+
+
+def test_repeated_trouble_of_one_caller_is_said_once_a_minute(
+    service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(20):
+        with service.connect() as connection:
+            connection.sendall(b"\x00\r\n\r\n")
+            read_all(connection)
+
+    assert capsys.readouterr().out.count("connection_refused") == 1
+
+
+def park_request() -> bytes:
+    return compose("GET", POLL, {"Metadata": "true", "If-None-Match": "0", "Prefer": "wait=1"})
+
+
+def test_trouble_is_summed_up_by_caller(capsys: pytest.CaptureFixture[str]) -> None:
+    async def have_trouble() -> None:
+        troubles = Troubles(seconds=0.01)
+        for _ in range(5):
+            troubles.note("10.0.0.1", "HTTP 400")
+        for number in range(200):
+            troubles.note(f"10.0.1.{number}", "HTTP 431")
+        await asyncio.sleep(0.05)
+
+    asyncio.run(have_trouble())
+
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("connections_refused" in line for line in lines) == 2
+    assert len(lines) <= MOST_ORIGINS + 1 + 2

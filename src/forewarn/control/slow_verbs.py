@@ -1,0 +1,36 @@
+"""Verbs that wait for somebody outside: a few at once, so that others have threads left."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import BoundedSemaphore
+from typing import Final
+
+from forewarn.protocol.errors import ForewarnError
+
+AT_ONCE: Final = 4
+
+
+class BusyError(ForewarnError):
+    """Too many slow verbs are under way."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"{AT_ONCE} tests of gates or notification targets are under way. Try again later."
+        )
+
+
+class SlowVerbs:
+    """Lets a few in, and refuses the others at once."""
+
+    def __init__(self) -> None:
+        self._places = BoundedSemaphore(AT_ONCE)
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place, or refuse with BusyError."""
+        if not self._places.acquire(blocking=False):
+            raise BusyError
+        try:
+            yield
+        finally:
+            self._places.release()
