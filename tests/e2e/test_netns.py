@@ -64,12 +64,23 @@ def test_command_finds_the_service_at_the_built_in_address(netns: Netns, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_host_name_is_that_of_the_machine(netns: Netns) -> None:
+@pytest.mark.parametrize(
+    ("entry", "vm", "host_name"),
+    [
+        ('name = "web-0"', "WEB-0", "web-0"),
+        ('name = "web-0"\nprofile = { computer_name = "shop0" }', "web-0", "shop0"),
+    ],
+)
+def test_host_name_is_that_of_the_machine(
+    netns: Netns, tmp_path: Path, entry: str, vm: str, host_name: str
+) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(f"[[virtual_machine]]\n{entry}\n", encoding="utf-8")
     before = socket.gethostname()
 
-    done = netns("--vm", "web-0", "--", "uname", "--nodename")
+    done = netns("--vm", vm, "--fleet", str(fleet), "--", "uname", "--nodename")
 
-    assert done.stdout == "web-0\n", done.stderr
+    assert done.stdout == f"{host_name}\n", done.stderr
     assert socket.gethostname() == before
 
 

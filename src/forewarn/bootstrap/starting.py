@@ -13,7 +13,9 @@ from typing import Final
 import structlog
 
 from forewarn.clocks import SystemClock, VirtualClock
+from forewarn.domain.names import name_key
 from forewarn.domain.publication import republish
+from forewarn.domain.topology import resource_names
 from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.metadata.http import open_listener, open_unix_listener
 from forewarn.operations.access import new_secret
@@ -80,6 +82,13 @@ class FleetDeclaration:
             refuse_mistakes(self.fleet.mistakes)
         except FleetError as error:
             raise self.blame(error) from error
+
+    def host_name(self, name: str) -> str:
+        """Return what the virtual machine *name* calls itself; *name* if it is not declared."""
+        for vm in self.fleet.virtual_machines:
+            if name_key(vm.name) == name_key(name):
+                return vm.profile.computer_name or resource_names((vm.name,), vm.scope_id)[0]
+        return name
 
     def blame(self, error: ForewarnError) -> StartError:
         """Return *error* with the place in the file it is about."""

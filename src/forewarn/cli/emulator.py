@@ -115,9 +115,11 @@ def _run(
     from forewarn.emulator.netns import METADATA_ADDRESS, enter_network_namespace  # noqa: PLC0415
     from forewarn.metadata.http import open_listener  # noqa: PLC0415
 
+    host_name = settings.default_vm or ""
     if (declaration := read_fleet_declaration(settings.fleet)) is not None:
         declaration.check()  # before this process leaves its network
-    enter_network_namespace(settings.default_vm or "")
+        host_name = declaration.host_name(host_name)
+    enter_network_namespace(host_name)
     ended_with = ExitCode.FAILED.value
     inside = open_listener(LOCALHOST, outside.getsockname()[1])
     with open_listener(METADATA_ADDRESS, 80) as metadata, inside:
