@@ -19,17 +19,26 @@ from typer._coercion import RuntimeParam
 from typer._completion_classes import completion_init
 from typer._completion_shared import get_completion_script
 from typer._param_types import coerce_cli_choice
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperGroup, TyperOption
 from typer.main import get_group
 
 from forewarn.cli.catalogue import COMMANDS, Listed
 from forewarn.operations.invalid_values import say_wrong
 
-__all__ = ["HELP", "LazyGroup", "completion_script"]
+__all__ = ["HELP", "TOUCHED", "LazyGroup", "completion_script"]
 
 # Without this the framework offers its options for it, and does not understand its own scripts.
 completion_init()
 
+TOUCHED: Final[Mapping[type, str]] = {
+    TyperGroup: "commands format_commands get_params list_commands resolve_command shell_complete",
+    TyperOption: "_runtime_param type_descriptor",
+    TyperArgument: "_runtime_param type_descriptor",
+    RuntimeParam: "_coerce_value annotation parameter_info",
+    HelpFormatter: "section write_dl write_paragraph write_text",
+    UsageError: "message",
+}
+"""What is read, set, called or overridden, by class: tests/unit/test_parts.py says what moved."""
 HELP: Final = ["--help", "-h"]
 """How help is asked for."""
 _MOST_SUGGESTIONS: Final = 3

@@ -13,13 +13,16 @@ from enum import Enum
 from typing import Any, ClassVar, Final, cast
 
 import httptools
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
-from uvicorn.protocols.utils import is_ssl
 
 from forewarn.connections.crowd import NOBODY, Crowd
 from forewarn.connections.limits import Limits
 from forewarn.connections.upgrades import NoUpgradeProtocol
+from forewarn.connections.uvicorn_parts import (
+    HIGH_WATER_LIMIT,
+    STATUS_LINE,
+    RequestResponseCycle,
+    is_ssl,
+)
 from forewarn.protocol.errors import ForewarnError
 
 FAREWELL_SECONDS: Final = 1.0

@@ -1,8 +1,8 @@
 """HTTP/1.1 that stays HTTP/1.1, whatever a client would rather speak."""
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from forewarn.connections.uvicorn_parts import HttpToolsProtocol
 from forewarn.protocol.errors import ForewarnError
 
 

@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 
 from forewarn.control.caller import Operating
 from forewarn.control.events import EventIdPath
+from forewarn.control.fastapi_parts import ignore_case
 from forewarn.control.problems import ApiVersionError, ResourceTypeError
 from forewarn.control.schemas import View
 from forewarn.domain.topology import ScopeKind
@@ -57,8 +58,7 @@ def add_arm_route(app: FastAPI) -> APIRoute:
     )
     routes = (route for route in app.routes if isinstance(route, APIRoute))
     (own,) = (route for route in routes if route.path == ARM_PATH)
-    # ASCII only: under Unicode's rules a long s is an s, too, to this pattern and to nobody else.
-    own.path_regex = re.compile(own.path_regex.pattern, re.IGNORECASE | re.ASCII)
+    ignore_case(own)
     return own
 
 

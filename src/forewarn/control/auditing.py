@@ -18,6 +18,7 @@ from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forewarn.control.authentication import API_PREFIX, is_protected
+from forewarn.control.fastapi_parts import match_path
 from forewarn.control.problems import Problem
 from forewarn.control.services import Services
 from forewarn.operations.access import redact
@@ -205,9 +206,8 @@ class Auditing:
         """Return the name of the route, which a refused token never reaches, and its subject."""
         path = scope["path"].removeprefix(API_PREFIX)
         for route in self._routes:
-            match = route.path_regex.match(path)
-            if match and scope["method"] in (route.methods or ()):
-                parts = match.groupdict()
+            parts = match_path(route, path)
+            if parts is not None and scope["method"] in (route.methods or ()):
                 return route.name, parts.get("event_id") or next(iter(parts.values()), NOBODY)
         return NOBODY, scope["path"]
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from http import HTTPMethod, HTTPStatus
+from http import HTTPStatus
 from typing import Any, Final
 
 import structlog
@@ -12,9 +12,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Match
 
 from forewarn.control.conditional import PreconditionFailedError
+from forewarn.control.fastapi_parts import methods_of
 from forewarn.control.idempotency import IdempotencyKeyNotTakenError
 from forewarn.control.origins import HostRefusedError, OriginRefusedError
 from forewarn.control.services import ClockError
@@ -344,22 +344,9 @@ def _refuse_path(request: Request, error: Exception) -> Response:
         kind=_HTTP_KINDS.get(status, "bad-request"),
         status=status,
         detail=_sentence(error.detail),
-        headers={"Allow": _methods(request)} if is_method else error.headers or {},
+        headers={"Allow": ", ".join(methods_of(request))} if is_method else error.headers or {},
     )
     return _answer(request, problem)
-
-
-def _methods(request: Request) -> str:
-    # Several routes share a path, and the router only tells of the first.
-    routes = request.app.routes
-    found = (
-        method
-        for method in sorted(HTTPMethod)
-        if any(
-            route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes
-        )
-    )
-    return ", ".join(found)
 
 
 def _answer(request: Request, problem: Problem) -> Response:

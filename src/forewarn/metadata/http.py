@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from forewarn.connections.crowd import Crowd, Origin
 from forewarn.connections.guarded import FAREWELL_SECONDS, GuardedProtocol
 from forewarn.connections.limits import Limits
+from forewarn.connections.uvicorn_parts import RequestResponseCycle
 from forewarn.metadata.asgi import HttpScope, Receive, Send
 from forewarn.metadata.writing import written_by_us
 

@@ -5,9 +5,8 @@ uvicorn would write them in lower case, and the head apart from the body.
 
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
-
 from forewarn.connections.guarded import shared_lines
+from forewarn.connections.uvicorn_parts import STATUS_LINE, RequestResponseCycle
 from forewarn.metadata.asgi import CLOSE, HttpScope, Receive, Send, SentMessage
 
 
