@@ -18,6 +18,7 @@ from forewarn.domain.errors import (
 from forewarn.domain.event import Approver, Outcome, ScheduledEvent
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.notice import NoticeMode
+from forewarn.domain.policy import MOST_POSTPONEMENTS
 from forewarn.operations.approvals import event_in_scope, postpone_from_vm, request_starts
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.enabling import record_polls
@@ -34,6 +35,7 @@ from forewarn.operations.events import (
 )
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet, remove_vm
+from forewarn.operations.recording import Deed, record_events
 from forewarn.operations.views import describe_event
 from forewarn.ports.store import Store
 from forewarn.protocol.document import Document
@@ -295,3 +297,21 @@ def test_machine_postpones_for_its_scope(
     )
 
     assert describe_event(moved, ())["not_before"] == wanted.isoformat()
+
+
+def test_machine_postpones_in_steps_and_not_for_ever(fleet: Store, operator: Context) -> None:
+    (event,) = create(fleet, operator, "web-0")
+
+    def postpone(seconds: int) -> ScheduledEvent:
+        wanted = event.not_before + timedelta(seconds=seconds)
+        vm = VmName("web-0")
+        return fleet.write(lambda tx: postpone_from_vm(tx, operator, vm, event.event_id, wanted))
+
+    with pytest.raises(PostponeRefusedError, match="is the next date it can be moved to"):
+        postpone(59)
+    assert postpone(60).not_before == event.not_before + timedelta(minutes=1)
+    moved = Deed(event=event, what="postponed")
+    for _ in range(MOST_POSTPONEMENTS):
+        fleet.write(lambda tx: record_events(tx, operator, [moved]))
+    with pytest.raises(PostponeRefusedError, match="it was postponed 301 times"):
+        postpone(600)

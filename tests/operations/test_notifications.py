@@ -39,6 +39,7 @@ from forewarn.operations.notifications import (
     record_attempt,
     retry_notification,
 )
+from forewarn.operations.recording import POSTPONEMENTS_TOGETHER
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventType
 
@@ -79,6 +80,38 @@ def test_nothing_is_written_for_nobody(fleet: Store, operator: Context) -> None:
     create(fleet, operator, "web-0")
 
     assert outbox(fleet) == []
+
+
+def test_postponements_in_a_row_are_told_first_and_last(fleet: Store, told: Context) -> None:
+    other, event = create(fleet, told, "web-1"), create(fleet, told, "web-0")
+    fleet.write(lambda tx: approve_event(tx, told, other.event_id))
+    for message in outbox(fleet):
+        fail(fleet, told, message)
+
+    def postpone(minutes: int, context: Context) -> None:
+        to = event.not_before + timedelta(minutes=minutes)
+        fleet.write(lambda tx: postpone_event(tx, context, event.event_id, to))
+
+    def told_of() -> list[str]:
+        return [
+            str(message.data["not_before"])[14:16]
+            for message in outbox(fleet)
+            if message.phase is Phase.POSTPONED
+        ]
+
+    minute = event.not_before.minute
+    postpone(1, told)
+    first = told_of()
+    fail(fleet, told, outbox(fleet)[-1])
+    create(fleet, told, "solo")
+    for minutes in (2, 3, 4):
+        postpone(minutes, told)
+    after = told_of()
+    postpone(5, replace(told, at=told.at + POSTPONEMENTS_TOGETHER))
+
+    assert first == [f"{minute + 1:02}"]
+    assert after == [f"{minute + 1:02}", f"{minute + 4:02}"]
+    assert told_of() == [*after, f"{minute + 5:02}"]
 
 
 def test_each_change_is_written_for_each_target_that_wants_it(fleet: Store, told: Context) -> None:

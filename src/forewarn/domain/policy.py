@@ -21,6 +21,10 @@ from forewarn.domain.notice import NoticeMode, minimum_notice, round_up_to_secon
 from forewarn.protocol.vocabulary import EventSource, EventType
 
 USER_INITIATED_LIMIT: Final = 10
+SMALLEST_STEP: Final = timedelta(minutes=1)
+"""By how much a virtual machine postpones an event at least; the last step may be smaller."""
+MOST_POSTPONEMENTS: Final = 300
+"""How often virtual machines may postpone one event: a day, in steps of five minutes."""
 
 
 class ApprovalPolicy(StrEnum):
@@ -102,6 +106,18 @@ def postpone(
     if problem:
         raise PostponeRefusedError(event.event_id, problem)
     return postponed
+
+
+def check_step(
+    event: ScheduledEvent, not_before: datetime, *, latest: datetime, times: int, speed: float = 1
+) -> None:
+    """Refuse a virtual machine that postpones by too little, or has done it *times* too often."""
+    smallest = min(event.not_before + SMALLEST_STEP / speed, latest)
+    if event.not_before < not_before < smallest:
+        problem = f"{smallest:%Y-%m-%d %H:%M:%S} GMT is the next date it can be moved to"
+        raise PostponeRefusedError(event.event_id, problem)
+    if times >= MOST_POSTPONEMENTS:
+        raise PostponeRefusedError(event.event_id, f"it was postponed {times} times")
 
 
 def how_to_begin(draft: Draft, *, policy: Policy, mode: NoticeMode, enabled: bool) -> Beginning:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from forewarn.domain.errors import DomainError, UnknownEventError
 from forewarn.domain.names import VmName
@@ -20,6 +20,8 @@ from forewarn.metadata.conditional import LONGEST_WAIT
 from forewarn.protocol.dates import read_date
 from forewarn.protocol.errors import Refusal
 from forewarn.protocol.vocabulary import EventId
+
+_LAST_YEAR: Final = 2999
 
 
 class Verbs(Protocol):
@@ -71,6 +73,8 @@ async def answer_postpone(
     not_before = _read_not_before(await read_body(request))
     if not_before is None:
         return answer_error('Bad request. The body is not {"not_before": DATE}', status=400)
+    if not_before.year > _LAST_YEAR:
+        return answer_error("Bad request. The date is too far away", status=400)
     try:
         return answer_json(
             await verbs.postpone(vm.name, event_id, not_before, where=request.address)

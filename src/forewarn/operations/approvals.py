@@ -5,6 +5,7 @@ from datetime import datetime
 from forewarn.domain.errors import UnknownEventError
 from forewarn.domain.event import ScheduledEvent, request_start
 from forewarn.domain.names import VmName
+from forewarn.domain.policy import check_step
 from forewarn.operations.context import Context
 from forewarn.operations.events import postpone_event
 from forewarn.operations.recording import Deed, record_audit, record_events
@@ -31,7 +32,15 @@ def postpone_from_vm(
     tx: Transaction, context: Context, vm: VmName, event_id: EventId, not_before: datetime
 ) -> ScheduledEvent:
     """Postpone on behalf of *vm*, if its scope allows."""
-    event_in_scope(tx, vm, event_id)
+    event = event_in_scope(tx, vm, event_id)
+    scope = tx.topology().scopes[event.scope_id]  # that of the caller, so it is there
+    check_step(
+        event,
+        not_before,
+        latest=event.first_not_before + scope.policy.postpone_until / context.rules.speed,
+        times=sum(entry.what == "postponed" for entry in tx.ledger(event_id)),
+        speed=context.rules.speed,
+    )
     return postpone_event(tx, context, event_id, not_before)
 
 

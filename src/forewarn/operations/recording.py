@@ -1,7 +1,9 @@
 """What every change of an event writes: the event, its scope's document, ledger and audit."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import soaks_until
@@ -14,6 +16,10 @@ from forewarn.ports.entries import AuditEntry, LedgerEntry
 from forewarn.ports.store import (
     Transaction,
 )
+from forewarn.protocol.vocabulary import event_id
+
+POSTPONEMENTS_TOGETHER: Final = timedelta(seconds=10)
+"""How long a message about a repeated postponement waits for the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +87,21 @@ def _messages(tx: Transaction, context: Context, deed: Deed) -> Iterator[Notific
     data = {**describe_change(event), "who": context.who, "detail": deed.detail or event.reason}
     for target in context.rules.targets:
         if target.wants(phase, event.event_type, (event.scope_id,)):
-            yield new_notification(context, event.event_id, phase, target.name, data)
+            message = new_notification(context, event.event_id, phase, target.name, data)
+            yield _coalesce(tx, context, message) if phase is Phase.POSTPONED else message
+
+
+def _coalesce(tx: Transaction, context: Context, message: Notification) -> Notification:
+    """Tell the first postponement at once, and of those that follow shortly only the last."""
+    if all(entry.what != "postponed" for entry in tx.ledger(event_id(message.subject))):
+        return message
+    for waiting in tx.next_notifications(message.target):
+        is_same = (waiting.subject, waiting.phase) == (message.subject, message.phase)
+        # Whose time has come is perhaps being delivered just now.
+        if is_same and not waiting.attempts and waiting.next_attempt_at > context.at:
+            known = waiting.notification_id
+            return replace(message, notification_id=known, next_attempt_at=waiting.next_attempt_at)
+    return replace(message, next_attempt_at=context.at + POSTPONEMENTS_TOGETHER)
 
 
 def new_notification(

@@ -1,6 +1,8 @@
 """What our own SDK and agent can ask, beside Azure's protocol."""
 
 import json
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 
 import pytest
 from tests.http.metadata.conftest import Service, context
@@ -80,6 +82,28 @@ def test_postponement_without_a_date_is_refused(service: Service, body: bytes) -
     identifier = service.create()
 
     assert service.post(body, f"{EVENTS}/{identifier}/postpone").status == 400
+
+
+@pytest.mark.parametrize("date", ["9999-12-31T23:59:59.9Z", "3000-01-01T00:00:00Z"])
+def test_date_that_is_too_far_away_is_refused(service: Service, date: str) -> None:
+    identifier = service.create()
+    body = json.dumps({"not_before": date}).encode()
+
+    reply = service.post(body, f"{EVENTS}/{identifier}/postpone")
+
+    assert (reply.status, "too far away" in reply.json["error"]) == (400, True)
+
+
+def test_postponement_by_a_second_is_refused(service: Service) -> None:
+    identifier = service.create()
+    shown = service.request().json["Events"][0]["NotBefore"]
+    date = parsedate_to_datetime(shown) + timedelta(seconds=1)
+    body = json.dumps({"not_before": date.isoformat()}).encode()
+
+    reply = service.post(body, f"{EVENTS}/{identifier}/postpone")
+
+    assert reply.status == 409
+    assert "is the next date it can be moved to" in reply.json["error"]
 
 
 @pytest.mark.parametrize(
