@@ -16,6 +16,7 @@ from forewarn.cli.event_tables import (
     say_how_split,
 )
 from forewarn.cli.following import follow
+from forewarn.cli.ids import complete_id
 from forewarn.cli.output import (
     Columns,
     Output,
@@ -36,7 +37,8 @@ T = TypeVar("T")
 app = noun("event")
 
 EventIdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The EventId.", autocompletion=event_ids)
+    str,
+    typer.Argument(metavar="ID", help="The EventId, or its beginning.", autocompletion=event_ids),
 ]
 NotBefore = Annotated[
     str | None,
@@ -225,7 +227,8 @@ def watch(
 
     Example: forewarn event watch --vm web-0
     """
-    query: dict[str, str | int] = _given(vm=vm, event_id=event, after=after)
+    wanted = event and complete_id(session.get, "events", event)
+    query: dict[str, str | int] = _given(vm=vm, event_id=wanted, after=after)
     try:
         for line in follow(session, "events", "watch", **query):
             print_one_of_many(line, session.output, lambda it: print_line(one_line(it)))
@@ -322,7 +325,10 @@ def start(
 def complete(
     session: Session,
     event_id: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The EventId.", autocompletion=event_ids)
+        str | None,
+        typer.Argument(
+            metavar="ID", help="The EventId, or its beginning.", autocompletion=event_ids
+        ),
     ] = None,
     *,
     every: Annotated[bool, typer.Option("--all", help="All Started events.")] = False,

@@ -45,7 +45,10 @@ _COLUMNS: Final[Columns] = {
 
 
 IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The Maintenance.", autocompletion=maintenance_ids)
+    str,
+    typer.Argument(
+        metavar="ID", help="Its id, or the beginning of it.", autocompletion=maintenance_ids
+    ),
 ]
 
 

@@ -1,6 +1,7 @@
 """What commands print: JSON for programs, tables for people, plain ones where nobody looks."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -51,6 +52,8 @@ class Moment:
 
 _UNITS: Final[tuple[tuple[int, str], ...]] = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 """The seconds of each unit; used from two of it on, so that little is rounded away."""
+_ID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_SHORTEST_ID: Final = 8
 _now: ContextVar[datetime | None] = ContextVar("now", default=None)
 
 
@@ -157,11 +160,25 @@ def _draw_table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     from rich.text import Text  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for line in lines:
+    for number, title in enumerate(titles):
+        # An id that is broken over lines cannot be copied.
+        has_ids = any(_ID.fullmatch(line[number]) for line in lines)
+        table.add_column(title, overflow="fold", no_wrap=has_ids)
+    for line in shorten_ids(lines):
         table.add_row(*map(Text, line))
     Console().print(table)
+
+
+def shorten_ids(lines: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Return the cells of a table, its ids as short as still tells them apart."""
+    ids = {cell.lower() for line in lines for cell in line if _ID.fullmatch(cell)}
+    length = _SHORTEST_ID
+    while len({each[:length] for each in ids}) < len(ids):
+        length += 1
+    return [
+        tuple(cell[:length].rstrip("-") if _ID.fullmatch(cell) else cell for cell in line)
+        for line in lines
+    ]
 
 
 def time_of(value: str | None) -> Moment | None:

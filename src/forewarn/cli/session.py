@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import typer
 
 from forewarn.cli.errors import EXIT_CODES, CommandError, ExitCode, hint_for, reported_errors
+from forewarn.cli.ids import complete_path
 from forewarn.cli.output import Output, OutputOption, Row, print_answer, print_line, told_from
 from forewarn.cli.settings import is_loopback, load_cli_settings, url_of
 from forewarn.cli.starting import await_start, is_starting
@@ -228,7 +229,7 @@ class Session:
     ) -> httpx2.Response:
         import httpx2
 
-        url, headers = self._address(path)
+        url, headers = self._address(complete_path(self.get, path))
         if key is not None:
             headers["Idempotency-Key"] = key
         with self._reported(is_change=method != "GET"), self._client() as client:
