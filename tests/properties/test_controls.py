@@ -46,7 +46,7 @@ PRINTERS: dict[str, Callable[[output.Row], None]] = {
 SPEAKERS = {
     "cli/output.py": "the one place",
     "cli/__init__.py": "says what to install, without the rest",
-    "cli/app.py": "prints the version",
+    "cli/version.py": "prints the version",
     "cli/completion.py": "prints the script of a shell",
     "cli/demonstration/screen.py": "prints what is printable",
     "agent/preparing.py": "says which setting is wrong",

@@ -15,6 +15,7 @@ from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.output import print_line, print_text
 from forewarn.cli.settings import find_control_url, is_locked, lock
 from forewarn.environment import CONTROL_URL_FILE
+from forewarn.private_files import is_trusted
 
 LOG_FILE: Final = "server.log"
 _STARTING_FILE: Final = "control.starting"
@@ -40,8 +41,13 @@ def marked_as_starting(directory: Path) -> Iterator[Callable[[], None]]:
 
 def is_starting(directory: Path) -> bool:
     """Tell whether a server is starting in *directory*; one that was killed is not."""
+    path = directory / _STARTING_FILE
+    # Anybody could keep us waiting in a directory that nobody has named.
+    named = None if directory == Path() else directory
     try:
-        with (directory / _STARTING_FILE).open("rb") as file:
+        if not is_trusted(path, directory=named):
+            return False
+        with path.open("rb") as file:
             return is_locked(file)
     except OSError:
         return False
