@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -32,7 +31,13 @@ from forewarn.environment import (
     SettingsError,
     read_settings_file,
 )
-from forewarn.operations.addresses import UnixAddress, parse_address
+from forewarn.operations.addresses import (
+    UnixAddress,
+    check_host_name,
+    check_mode,
+    check_network,
+    parse_address,
+)
 from forewarn.operations.context import DOCUMENT_RETENTION
 from forewarn.operations.durations import DurationError, format_duration, parse_duration
 from forewarn.operations.invalid_values import say_invalid
@@ -40,8 +45,6 @@ from forewarn.protocol.versions import PreviewWire
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """How a URL begins; one letter alone is a drive."""
-_MODE: Final = re.compile(r"0[0-7]{3}")
-_HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 _LONGEST_DURATION: Final = timedelta(days=3660)
 
 
@@ -111,26 +114,6 @@ def _check_database(url: str) -> str:
     return url
 
 
-def _check_network(text: str) -> str:
-    try:
-        ip_network(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is neither an IP address nor a network") from None
-    return text
-
-
-def _check_mode(text: str) -> str:
-    if _MODE.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is not the mode of a socket; write four digits, such as 0660")
-    return text
-
-
-def _check_host_name(text: str) -> str:
-    if _HOST_NAME.fullmatch(text) is None:
-        raise ValueError(f"{text!r} is not a host name; write NAME, without scheme and port")
-    return text
-
-
 def _check_duration(text: str) -> str:
     try:
         duration = parse_duration(text)
@@ -149,8 +132,8 @@ def _split(value: object) -> object:
 
 
 _Listener = Annotated[str, AfterValidator(_check_listener)]
-_HostName = Annotated[str, AfterValidator(_check_host_name)]
-_Network = Annotated[str, AfterValidator(_check_network)]
+_HostName = Annotated[str, AfterValidator(check_host_name)]
+_Network = Annotated[str, AfterValidator(check_network)]
 
 
 class Settings(BaseSettings):
@@ -172,7 +155,7 @@ class Settings(BaseSettings):
         min_length=1,
         description="Where virtual machines poll: HOST:PORT, [::1]:PORT or unix:PATH.",
     )
-    metadata_socket_mode: Annotated[str, AfterValidator(_check_mode)] = Field(
+    metadata_socket_mode: Annotated[str, AfterValidator(check_mode)] = Field(
         default="0660", description="The mode of unix sockets that virtual machines poll."
     )
     control: Annotated[str, AfterValidator(_check_control)] = Field(

@@ -60,9 +60,9 @@ def test_audit_tells_who_did_what_from_where(run: Run) -> None:
     run("vm", "remove", "solo", "--yes", FOREWARN_TOKEN=secret)
 
     assert shown(run("audit", "--who", "deploy")) == table("""
-        AT                    WHO     WHERE      ACTION      SUBJECT  OUTCOME  DETAIL
-        2026-01-05 08:00:00Z  deploy  127.0.0.1  vm restart  solo     done
-        2026-01-05 08:00:00Z  deploy  127.0.0.1  vm remove   solo     refused  Forbidden: This needs the role admin; deploy has the role operator.
+        AT                    WHO     ACTOR     WHERE      ACTION      SUBJECT  OUTCOME  DETAIL
+        2026-01-05 08:00:00Z  deploy  operator  127.0.0.1  vm restart  solo     done
+        2026-01-05 08:00:00Z  deploy  operator  127.0.0.1  vm remove   solo     refused  Forbidden: This needs the role admin; deploy has the role operator.
         """)  # noqa: E501
     (entry,) = json.loads(shown(run("audit", "--action", "vm remove", "-o", "json")))["audit"]
     assert (entry["who"], entry["outcome"]) == ("deploy", "refused")

@@ -1,11 +1,14 @@
-"""Addresses to listen on, as operators write them."""
+"""Addresses, names and networks of listeners, as operators write them."""
 
 import re
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 
 _TCP: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]/\s]+)):(?P<port>[0-9]+)")
+_MODE: Final = re.compile(r"0[0-7]{3}")
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +36,26 @@ def parse_address(text: str) -> TcpAddress | UnixAddress:
             f"{text!r} is not a valid address; write HOST:PORT, [::1]:PORT or unix:PATH"
         )
     return TcpAddress(match["v6"] or match["host"], int(match["port"]))
+
+
+def check_network(text: str) -> str:
+    """Return *text*, which names an IP address or a network, or refuse."""
+    try:
+        ip_network(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither an IP address nor a network") from None
+    return text
+
+
+def check_mode(text: str) -> str:
+    """Return *text*, which is the mode of a unix socket, or refuse."""
+    if _MODE.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not the mode of a socket; write four digits, such as 0660")
+    return text
+
+
+def check_host_name(text: str) -> str:
+    """Return *text*, which is a host name or an IP address, or refuse."""
+    if _HOST_NAME.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not a host name; write NAME, without scheme and port")
+    return text

@@ -8,11 +8,10 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
-from tests.http.control.conftest import TOKEN
+from tests.http.control.conftest import MORNING
 
 from forewarn.testing import Emulator
-
-BEARER = {"Authorization": f"Bearer {TOKEN}"}
+from forewarn.testing.engine import start_engine
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +65,17 @@ def test_page_of_another_origin_is_refused(port: int, origin: str) -> None:
 
 def test_page_of_our_own_is_let_in(port: int) -> None:
     assert ask(port, Host="localhost:8170", Origin="http://LOCALHOST:8170")[0] == 200
+
+
+def test_names_are_those_of_the_settings() -> None:
+    engine = start_engine({"control_host": "Warn.example"}, None, MORNING)
+    try:
+        port = engine.control_port()
+
+        assert ask(port, Host="warn.example:80")[0] == 200
+        assert ask(port, Host="evil.example")[0] == 421
+    finally:
+        engine.close()
 
 
 def answer_from(app: FastAPI, url: str, **headers: Any) -> httpx2.Response:
