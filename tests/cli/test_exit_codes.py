@@ -8,8 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from tests.cli.test_help import commands
+from typer.testing import CliRunner, Result
 
+from forewarn.cli.app import app
+from forewarn.cli.errors import exit_code_of
 from forewarn.private_files import write_secret
 
 Run = Callable[..., Result]
@@ -71,15 +74,15 @@ def test_what_needs_confirmation_is_refused_without_a_terminal(run: Run, argumen
         (f"event approve {NOBODY}", 3, f"There is no event {NOBODY.upper()}."),
         (f"event start {NOBODY} --yes", 3, f"There is no event {NOBODY.upper()}."),
         ("event create --type Reboot --resource solo --not-before 1m", 4, "the earliest is"),
-        ("event create --type Reboot --resource solo --not-before soon", 4, "'soon' is neither"),
+        ("event create --type Reboot --resource solo --not-before soon", 2, "'soon' is neither"),
         ("event complete", 2, "Name one event, or say --all and nothing else."),
         (f"event complete {NOBODY} --all", 2, "Name one event, or say --all and nothing else."),
         (f"event explain {NOBODY}", 3, f"There is no event {NOBODY.upper()}."),
         (f"event watch --event {NOBODY}", 3, f"There is no event {NOBODY.upper()}."),
         ("event seen --vm nobody", 3, "There is no virtual machine called 'nobody'."),
-        ("event seen --vm solo --at soon", 4, "'soon' is not a valid time; write 14:05"),
+        ("event seen --vm solo --at soon", 2, "'soon' is not a valid time; write 10m"),
         ("event seen --vm solo --at 2025-12-24T18:00:00Z", 4, "it is since 2026-01-05"),
-        ("event seen --vm solo --api-version 1", 4, "There is no api-version '1'; there are"),
+        ("event seen --vm solo --api-version 1", 2, "There is no api-version '1'; there are"),
         ("maintenance status nope", 3, "There is no maintenance 'nope'."),
         ("maintenance start --type Freeze --scope nope", 3, "called 'nope'"),
         ("maintenance start --type Freeze", 4, "selects no virtual machine"),
@@ -123,6 +126,33 @@ def test_wrong_usage_is_two(run: Run, arguments: str) -> None:
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Error: " in result.stderr
+
+
+@pytest.mark.parametrize("command", tuple(commands()), ids=" ".join)
+def test_unknown_option_is_two_for_every_command(command: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, [*command, "--no-such-option"])
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "No such option: --no-such-option" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "code"),
+    [
+        ("unknown-event", 404, 3),
+        ("illegal-transition", 409, 4),
+        ("role-too-low", 403, 4),
+        ("notice-too-short", 422, 4),
+        ("moment", 422, 2),
+        ("past-moment", 422, 2),
+        ("unauthorized", 401, 1),
+        ("store-unavailable", 503, 1),
+    ],
+)
+def test_refusal_of_the_server_has_the_exit_code_of_the_table(
+    kind: str, status: int, code: int
+) -> None:
+    assert exit_code_of(kind, status) == code
 
 
 def test_conflict_is_four_and_names_the_next_command(run: Run) -> None:

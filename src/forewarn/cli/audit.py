@@ -35,7 +35,7 @@ def audit(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Since this time, such as 2026-01-05T08:15:00Z."),
+        typer.Option(metavar="TIME", help="Since then: 1h (ago), 14:05 or 2026-01-05T08:15:00Z."),
     ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, max=10_000, help="At most this many, the newest.")

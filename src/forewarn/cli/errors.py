@@ -58,6 +58,15 @@ EXIT_CODES: Final[Mapping[int, ExitCode]] = {
 }
 """The exit code for each status the control API refuses with; any other means failed."""
 
+BAD_USAGE: Final = frozenset({"duration", "moment", "past-moment", "unknown-api-version"})
+"""The kinds of problems that are mistakes in the command line, whoever finds them."""
+
+
+def exit_code_of(kind: str, status: int) -> ExitCode:
+    """Return what a command ends with that was refused with *status* and a problem of *kind*."""
+    return ExitCode.USAGE if kind in BAD_USAGE else EXIT_CODES.get(status, ExitCode.FAILED)
+
+
 HINTS: Final[Mapping[str, str]] = {
     "unauthorized": "set FOREWARN_TOKEN, or FOREWARN_STATE_DIR to the server's state directory",
     "host-refused": "try: --server with an address of the server, or serve --control-host NAME",
@@ -105,7 +114,7 @@ HINTS: Final[Mapping[str, str]] = {
     "precondition-failed": "it has changed since you looked; look again, then decide",
     "notice-too-short": "try: leave out --not-before, which takes the earliest",
     "moment": "try: a duration such as 20m",
-    "past-moment": "try: a moment such as '10m ago'",
+    "past-moment": "try: how long ago, such as 10m",
     "not-seen": "try: --at {since}",
     "unknown-api-version": "try: leave out --api-version, which takes the newest",
     "capacity": "try: forewarn maintenance plan, which shows all that is wrong",

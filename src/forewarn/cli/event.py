@@ -176,7 +176,7 @@ def history(  # noqa: PLR0913 - one for each flag
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Ended since 14:05, '2h ago' or another time."),
+        typer.Option(metavar="TIME", help="Ended since then: 2h (ago), 14:05 or a time."),
     ] = None,
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Ended before this time.")
@@ -185,7 +185,7 @@ def history(  # noqa: PLR0913 - one for each flag
 ) -> None:
     """List the events that have ended: Completed, with what came of it, or Canceled.
 
-    Example: forewarn event history --vm web-0 --since '2h ago'
+    Example: forewarn event history --vm web-0 --since 2h
     """
     query = _given(vm=vm, scope=scope, event_type=event_type, since=since, until=until)
     answer = session.list("events", "events", "history", limit=limit, **query)
@@ -252,7 +252,7 @@ def seen(
     at: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="14:05 (GMT, today), '10m ago' or a time (default: now)."
+            metavar="TIME", help="10m (ago), 14:05 (GMT, today) or a time (default: now)."
         ),
     ] = None,
     api_version: Annotated[

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import typer
 
-from forewarn.cli.errors import EXIT_CODES, CommandError, ExitCode, hint_for, reported_errors
+from forewarn.cli.errors import CommandError, ExitCode, exit_code_of, hint_for, reported_errors
 from forewarn.cli.ids import complete_path
 from forewarn.cli.output import Output, OutputOption, Row, print_answer, print_line, told_from
 from forewarn.cli.settings import is_loopback, load_cli_settings, url_of
@@ -87,7 +87,7 @@ class RefusedError(CommandError):
         super().__init__(
             # A token that is not known may just be shown to the wrong server.
             f"{server}: {sentence}" if problem["status"] == HTTPStatus.UNAUTHORIZED else sentence,
-            code=EXIT_CODES.get(int(problem["status"]), ExitCode.FAILED),
+            code=exit_code_of(kind, int(problem["status"])),
             hint=hint_for(kind, problem),
         )
         self.problem = problem

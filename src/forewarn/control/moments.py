@@ -40,14 +40,13 @@ def resolve(moment: datetime | timedelta, now: datetime) -> datetime:
 
 
 def parse_past(text: str, now: datetime) -> datetime:
-    """Return the moment *text* names, seen from *now*: 14:05 today, 10m ago, or a time."""
+    """Return the moment *text* names, seen from *now*: 14:05 today, 10m (or 10m ago), or a time."""
     try:
         if _TIME_OF_DAY.fullmatch(text):
             return datetime.combine(now.date(), time.fromisoformat(text), UTC)
-        if text.endswith(" ago"):
-            return now - parse_span(text.removesuffix(" ago").rstrip())
-        return _parse_time(text)
-    except (ValueError, OverflowError, DurationError, MomentError):
+        moment = parse_moment(text.removesuffix(" ago").rstrip())
+        return now - moment if isinstance(moment, timedelta) else moment
+    except (ValueError, OverflowError, MomentError):
         raise PastMomentError(text) from None
 
 

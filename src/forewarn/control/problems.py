@@ -103,7 +103,7 @@ class PastMomentError(ForewarnError):
 
     def __init__(self, text: str) -> None:
         super().__init__(
-            f"{text[:40]!r} is not a valid time; write 14:05, 10m ago or 2026-01-05T08:15:00Z."
+            f"{text[:40]!r} is not a valid time; write 10m (ago), 14:05 or 2026-01-05T08:15:00Z."
         )
         self.text = text
 

@@ -205,3 +205,4 @@ def test_number_is_no_time(api: httpx2.Client, since: str) -> None:
 
 def test_audit_since_a_while_ago_is_read(api: httpx2.Client) -> None:
     assert api.get("audit", params={"since": "10m ago"}).json()["audit"]
+    assert api.get("audit", params={"since": "10m"}).json()["audit"]
