@@ -39,6 +39,9 @@ def emulator() -> Iterator[Emulator]:
         yield running
 
 
+WORDS = "Host server is undergoing maintenance."
+
+
 def read(vm: EmulatedVm, path: str) -> bytes:
     request = urllib.request.Request(f"{vm.url}{path}", headers={"Metadata": "true"})
     with urllib.request.urlopen(request, timeout=10) as answer:
@@ -50,7 +53,7 @@ def read(vm: EmulatedVm, path: str) -> bytes:
     ("version", "fields"),
     [
         ("2017-11-01", ""),
-        ("2020-07-01", ',"Description":"","EventSource":"Platform","DurationInSeconds":-1'),
+        ("2020-07-01", f',"Description":"{WORDS}","EventSource":"Platform","DurationInSeconds":-1'),
     ],
 )
 def test_each_service_reads_its_own_events_with_plain_names_of_instances(
