@@ -211,7 +211,7 @@ def test_rows_without_what_they_refer_to_are_damage(database: Path) -> None:
     with closing(sqlite3.connect(database)) as copy, copy:
         copy.execute(
             "INSERT INTO virtual_machines SELECT 'x', 0, 'nowhere', 0, 0, NULL, '[]', '', '', '', "
-            "'', '', '{}', '{}'"
+            "'', '', '{}', '{}', NULL"
         )
 
     assert examine(database).damage == ("1 rows refer to rows that do not exist",)

@@ -43,6 +43,7 @@ REVISIONS: Final = (
     "0013",
     "0014",
     "0015",
+    "0016",
 )
 """Every migration, oldest first; a test compares it with the scripts."""
 
