@@ -19,12 +19,12 @@ class NoUpgradeProtocol(HttpToolsProtocol):
 
     def feed(self, data: bytes) -> None:
         """Parse *data*; raise HttpParserError if that is no HTTP."""
-        rest = memoryview(data)
+        rest: bytes | memoryview = data
         while rest:
             try:
                 self.parser.feed_data(rest)
             except httptools.HttpParserUpgrade as upgrade:
-                rest = rest[upgrade.args[0] :]
+                rest = memoryview(rest)[upgrade.args[0] :]
                 self._parse_again()
             else:
                 return
