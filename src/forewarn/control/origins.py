@@ -42,7 +42,7 @@ def check_origin(scope: Scope, names: AbstractSet[str]) -> None:
     """
     headers = Headers(scope=scope)
     hosts = headers.getlist("host")
-    for host in () if scope["scheme"] == "https" else hosts:
+    for host in () if scope.get("scheme") == "https" else hosts:
         if not _is_ours(_name_of(host), names, scope["server"]):
             raise HostRefusedError(host)
     for origin in headers.getlist("origin"):

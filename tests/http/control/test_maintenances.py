@@ -243,6 +243,7 @@ def test_audit_tells_what_was_done(api: httpx2.Client, limit: int, rows: int) ->
         "at": "2026-01-05T08:00:00Z",
         "maintenance_time": "2026-01-05T08:00:00Z",
         "who": "alice",
+        "actor": "operator",
         "where": "testclient",
         "action": "vm remove",
         "subject": "solo",
