@@ -19,6 +19,7 @@ NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 SAYS_ENOUGH = {
     "access": "its kinds have hints",
     "origin-refused": "only browsers are told so",
+    "busy": "it says to try again",
     "topology": "it is about a file or a flag, and named",
     "fleet": "it is about a file, with the line",
     "scenario": "it is about a file, with the line",
