@@ -19,7 +19,7 @@ from forewarn.cli.demonstration.fleet import fleet_file
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, METADATA_PORT, listen_locally
 from forewarn.cli.output import print_line
-from forewarn.cli.signals import StopSignals, stop_signals
+from forewarn.cli.signals import StopSignals, held_back, stop_signals
 from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.settings import ExecutorKind, LogLevel, Settings, make_settings
 
@@ -69,7 +69,8 @@ def demo(
 
 def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
     if keep is None:
-        return Path(closing.enter_context(TemporaryDirectory(prefix="forewarn-demo-")))
+        with held_back():
+            return Path(closing.enter_context(TemporaryDirectory(prefix="forewarn-demo-")))
     fleet = keep / _FLEET
     try:
         keep.mkdir(parents=True, exist_ok=True)

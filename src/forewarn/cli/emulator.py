@@ -17,7 +17,7 @@ from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, listen_locally
 from forewarn.cli.output import print_line
-from forewarn.cli.signals import KILLED, StopSignals, stop_signals
+from forewarn.cli.signals import KILLED, StopSignals, held_back, stop_signals
 from forewarn.domain.errors import InvalidNameError
 from forewarn.domain.names import check_name
 from forewarn.domain.scenario import FASTEST
@@ -63,7 +63,8 @@ def netns(
             message = "There are network namespaces on Linux only."
             raise CommandError(message, code=ExitCode.FAILED, hint="try: forewarn serve")
         _check_machine(vm)
-        folder = Path(closing.enter_context(TemporaryDirectory(prefix="forewarn-")))
+        with held_back():
+            folder = Path(closing.enter_context(TemporaryDirectory(prefix="forewarn-")))
         outside = closing.enter_context(listen_locally(CONTROL_PORT))
         port: int = outside.getsockname()[1]
         settings = make_settings(

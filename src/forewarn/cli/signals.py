@@ -48,6 +48,20 @@ class StopSignals:
 
 
 @contextmanager
+def held_back() -> Iterator[None]:
+    """Hold signals back while something is made and handed to whoever removes it."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def stop_signals() -> Iterator[StopSignals]:
     """Exit with 128 and the number when a signal comes before anybody has taken it."""
     signals = StopSignals()
