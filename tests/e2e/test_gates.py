@@ -29,7 +29,6 @@ def test_program_gets_the_environment_but_none_of_our_secrets(
         **server.environment,
         "COLOUR": "blue",
         "FOREWARN_PROXY_SECRET": "hush",
-        "FOREWARN_TRUSTED_PROXIES": "10.0.0.1",
     }
     server.start()
 

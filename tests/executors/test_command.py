@@ -378,16 +378,15 @@ def test_records_are_for_the_server_only(tmp_path: Path) -> None:
 
 
 def test_ended_script_leaves_no_process(tmp_path: Path) -> None:
+    def children() -> set[str]:
+        running = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+        return set(running.split())
+
+    before = children()  # of other tests
+
     run(tmp_path, "exit 0")
 
-    def children() -> str:
-        return Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
-
-    def attended() -> list[str]:
-        lines = [Path(f"/proc/{child}/cmdline") for child in children().split()]
-        return [str(line) for line in lines if line.exists()]
-
-    wait_until(lambda: not attended(), "a process is left")
+    wait_until(lambda: children() <= before, "a process is left")
 
 
 def test_script_that_waits_for_a_place_is_not_begun_during_a_pause(tmp_path: Path) -> None:

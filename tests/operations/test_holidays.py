@@ -159,8 +159,9 @@ def test_canceled_events_double_ones_and_those_gone_by_do_not_count() -> None:
         (calendar(*[EVERY_DAY, f"{EVERY_DAY}\nSUMMARY:again"]), "more than 2,000"),
         (calendar(*["DTSTART;VALUE=DATE:20261225"] * 2001), "more than 2,000"),
         ("x" * (LARGEST_FILE + 1), "more than 1,000,000 characters"),
+        ("\n" * 40_001, "more than 40,000 lines"),
     ],
-    ids=range(20),
+    ids=range(21),
 )
 def test_file_without_holidays_is_refused_in_a_sentence(text: str, problem: str) -> None:
     with pytest.raises(HolidaysError) as refused:

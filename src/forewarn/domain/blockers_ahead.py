@@ -111,7 +111,7 @@ class Ahead:
     def _of_brake(self, stage: Stage, brake: Brake) -> Iterator[Blocker]:
         match brake.kind:
             case BrakeKind.SERVER_PAUSED:
-                yield from self._server_pause(stage)
+                yield self._server_paused(stage, brake)
             case BrakeKind.PAUSED:
                 yield self._interrupted(BlockerKind.PAUSED, Release.BY_HAND)
             case BrakeKind.SHARED_HOST:
@@ -166,17 +166,17 @@ class Ahead:
             about=f" by {last.who} at {say_moment(last.at)}" if last else "",
         )
 
-    def _server_pause(self, stage: Stage) -> Iterator[Blocker]:
-        if (pause := self._snapshot.server_pause) is not None:
-            yield Blocker(
-                kind=BlockerKind.SERVER_PAUSED,
-                release=Release.BY_HAND,
-                maintenance_id=self._maintenance.maintenance_id,
-                scope_ids=tuple(sorted(stage.step.scope_ids)),
-                hosts=_hosts(stage),
-                since=pause.since,
-                about=f"{pause} since {say_moment(pause.since)}",
-            )
+    def _server_paused(self, stage: Stage, brake: Brake) -> Blocker:
+        pause = self._snapshot.server_pause
+        return Blocker(
+            kind=BlockerKind.SERVER_PAUSED,
+            release=brake.release,
+            maintenance_id=self._maintenance.maintenance_id,
+            scope_ids=tuple(sorted(stage.step.scope_ids)),
+            hosts=_hosts(stage),
+            since=pause.since if pause else None,
+            about=brake.detail,
+        )
 
     def _of_step(self, stage: Stage, brake: Brake) -> Iterator[Blocker]:
         if self._is_behind(stage):
@@ -306,10 +306,9 @@ class Ahead:
 
     def _holder_of(self, host: HostName) -> str | None:
         """Return the Maintenance whose operation is under way on *host*."""
-        for operation in self._snapshot.operations.values():
-            if operation.host == host and not operation.is_over:
-                return operation.maintenance_id
-        return None
+        operations = self._snapshot.operations.values()
+        under_way = (each for each in operations if each.host == host and not each.is_over)
+        return next((operation.maintenance_id for operation in under_way), None)
 
     def _events(self, brake: Brake) -> Iterator[ScheduledEvent]:
         return map(self._snapshot.events.__getitem__, brake.event_ids)

@@ -27,6 +27,7 @@ from forewarn.domain.openings import expected_impact, longest_notice, next_begin
 from forewarn.domain.precedence import StartedOn, needing_somebody, started_on
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.windows import ALWAYS
+from forewarn.domain.wording import say_moment
 from forewarn.protocol.vocabulary import EventId
 
 
@@ -181,9 +182,11 @@ class Facts:
 
 def server_pause(facts: Facts) -> tuple[Brake, ...]:
     """Return what holds every step while the server is paused. No forecast goes by it."""
-    if facts.snapshot.server_pause is None:
+    pause = facts.snapshot.server_pause
+    if pause is None:
         return ()
-    return (Brake(kind=BrakeKind.SERVER_PAUSED, release=Release.BY_HAND),)
+    detail = f"{pause} since {say_moment(pause.since)}"
+    return (Brake(kind=BrakeKind.SERVER_PAUSED, release=Release.BY_HAND, detail=detail),)
 
 
 def earlier_step(facts: Facts, step: Step) -> Brake | None:
