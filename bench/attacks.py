@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from local_ports import free_port, wait_for
+
 GREEDY: Final = "127.0.0.66"
 NEIGHBOUR: Final = "127.0.0.77"
 PAUSE: Final = 0.01
@@ -159,7 +161,7 @@ def _attack(name: str, port: int, seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _server(folder: Path) -> Iterator[tuple[int, Mapping[str, int]]]:
-    ports = {"metadata": _free_port(), "control": _free_port()}
+    ports = {"metadata": free_port(), "control": free_port()}
     (folder / "fleet.toml").write_text(FLEET)
     addresses = [f for name, port in ports.items() for f in (f"--{name}", f"127.0.0.1:{port}")]
     process = subprocess.Popen(  # noqa: S603
@@ -173,27 +175,11 @@ def _server(folder: Path) -> Iterator[tuple[int, Mapping[str, int]]]:
     )
     try:
         for port in ports.values():
-            _wait_for(port)
+            wait_for(port)
         yield process.pid, ports
     finally:
         process.terminate()
         process.wait(timeout=30)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        time.sleep(0.05)
-    raise SystemExit("the server does not start")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ left out while the server is away.
 import asyncio
 import contextlib
 import json
-import socket
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
+
+from local_ports import free_port, wait_for
 
 VMS: Final = 100_000
 SET_SIZE: Final = 100
@@ -119,7 +120,7 @@ def _p99(times: list[float]) -> float:
 
 @contextlib.contextmanager
 def _server(folder: Path) -> Iterator[tuple[int, int]]:
-    metadata, control = _free_port(), _free_port()
+    metadata, control = free_port(), free_port()
     (folder / "admin.token").write_text(TOKEN)
     (folder / "admin.token").chmod(0o600)
     process = subprocess.Popen(  # noqa: S603
@@ -138,27 +139,11 @@ def _server(folder: Path) -> Iterator[tuple[int, int]]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        _wait_for(control)
+        wait_for(control)
         yield metadata, control
     finally:
         process.terminate()
         process.wait(timeout=30)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        time.sleep(0.05)
-    raise SystemExit("the server does not start")
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ class _Commands(MutableMapping[str, Command]):
         self._loaded[name] = command
 
     def __delitem__(self, name: str) -> None:
-        raise NotImplementedError
+        del self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)

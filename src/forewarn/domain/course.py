@@ -7,7 +7,7 @@ from typing import Final
 from forewarn.domain.windows import ALWAYS, Calendar
 
 GATE_PATIENCE: Final = timedelta(hours=1)
-"""How long a gate may stay shut before the step behind it is held, unless said otherwise."""
+"""How long a gate may stay shut by default before the step behind it is held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
