@@ -4,6 +4,7 @@ import signal
 from collections.abc import Generator
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("default", deadline=None, derandomize=True)
@@ -28,6 +29,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the files of tests/cli/golden"
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _logs_of_its_own() -> Generator[None]:
+    """Let no module log where a server of the one before has: that stream may be closed."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.hookimpl(wrapper=True)

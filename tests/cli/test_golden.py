@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import structlog
 from tests.cli.golden_script import VIRTUAL_YEAR, Disguise, Ended, Step, play, read_script
 from tests.cli.test_help import commands
 from tests.receiver import Receiver
@@ -107,7 +106,6 @@ def server(
     )
     with receiver.listening(), serving(settings) as address:
         yield address
-    structlog.reset_defaults()
 
 
 @contextmanager

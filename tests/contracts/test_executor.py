@@ -99,7 +99,7 @@ class SimulatedRig:
 
     def make(self) -> Executor:
         return SimulatedExecutor(
-            self._store, self._clock, failure_of=lambda vm: self.fates.get(vm, "")
+            self._store, self._clock, failure_of=lambda _, vm: self.fates.get(vm, "")
         )
 
     def end(self, vm: VmName) -> None:

@@ -61,7 +61,7 @@ class SimulatedRig:
             self._store,
             self._clock,
             rules=(RULE,),
-            failure_of=lambda task: self.fates.get(task.name, ""),
+            failure_of=lambda _, task: self.fates.get(task.name, ""),
         )
 
     def end(self, task: HostTask) -> None:

@@ -5,7 +5,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-import structlog
 from tests.cli.test_golden import serving
 from typer.testing import CliRunner
 
@@ -83,7 +82,6 @@ def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             done = CliRunner().invoke(app, words, env=environment)
             assert done.exit_code == 0, f"{line}: {done.stderr}"
             begun = begun or done.stdout.split()[1]
-    structlog.reset_defaults()
 
     assert len(lines) == 11
 

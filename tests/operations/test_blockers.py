@@ -133,7 +133,7 @@ class World:
         self.doors = Doors()
         self._ids = (event_id(f"{number:032x}") for number in count(1))
         self.scheduler = self.lead(
-            SimulatedExecutor(store, self.clock, failure_of=lambda vm: self.failures.get(vm, ""))
+            SimulatedExecutor(store, self.clock, failure_of=lambda _, vm: self.failures.get(vm, ""))
         )
 
     def context(self) -> Context:

@@ -144,7 +144,7 @@ class Cluster:
     def lead(self) -> Scheduler:
         """Take over, knowing nothing but what is stored."""
         executor = SimulatedExecutor(
-            self.store, self.clock, failure_of=lambda vm: self.failures.get(vm, "")
+            self.store, self.clock, failure_of=lambda _, vm: self.failures.get(vm, "")
         )
         self.scheduler = Scheduler(
             store=self.store,

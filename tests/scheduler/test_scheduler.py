@@ -79,7 +79,7 @@ class World:
         self.failures: dict[str, str] = {}
         self._ids = (event_id(f"{i:032x}") for i in count(1))
         self.simulated = SimulatedExecutor(
-            store, self.clock, failure_of=lambda vm: self.failures.get(vm, "")
+            store, self.clock, failure_of=lambda _, vm: self.failures.get(vm, "")
         )
 
     def context(self) -> Context:

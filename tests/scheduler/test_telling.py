@@ -54,7 +54,7 @@ class ToldRollout(Rollout):
         return Context(who="alice", now=now, at=now, new_id=self._ids.__next__)
 
     def lead(self) -> Scheduler:
-        failure_of = lambda vm: self.failures.get(vm, "")  # noqa: E731
+        failure_of = lambda _, vm: self.failures.get(vm, "")  # noqa: E731
         return Scheduler(
             store=self.store,
             executor=SimulatedExecutor(self.store, self.clock, failure_of=failure_of),

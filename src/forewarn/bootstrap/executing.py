@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias, assert_never
 
 from forewarn.domain.host_work import HostTask
 from forewarn.domain.names import VmName
+from forewarn.domain.topology import Topology
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor, SimulatedHostWorker
 from forewarn.ports.clock import Clock
@@ -82,12 +83,8 @@ def _choose_host_worker(settings: Settings) -> _HostWorkerMaker:
 
     @contextmanager
     def make(store: Store, clock: Clock) -> Iterator[HostWorker | None]:
-        def failure_of(task: HostTask) -> str:
-            host = store.read(lambda reading: reading.topology().hosts.get(task.host))
-            return host.labels.get(f"simulated-{task.kind}-failure", "") if host else ""
-
         made = SimulatedHostWorker(
-            store, clock, rules=rules, speed=settings.speed, failure_of=failure_of
+            store, clock, rules=rules, speed=settings.speed, failure_of=_failure_of_task
         )
         yield made if rules else None
 
@@ -107,10 +104,16 @@ def _manual(_store: Store, _clock: Clock) -> Iterator[Executor]:
 def _simulated(settings: Settings) -> _ExecutorMaker:
     @contextmanager
     def make(store: Store, clock: Clock) -> Iterator[Executor]:
-        def failure_of(name: VmName) -> str:
-            vm = store.read(lambda reading: reading.topology().virtual_machines.get(name))
-            return vm.labels.get("simulated-failure", "") if vm else ""
-
-        yield SimulatedExecutor(store, clock, speed=settings.speed, failure_of=failure_of)
+        yield SimulatedExecutor(store, clock, speed=settings.speed, failure_of=_failure_of_impact)
 
     return make
+
+
+def _failure_of_impact(fleet: Topology, name: VmName) -> str:
+    vm = fleet.virtual_machines.get(name)
+    return vm.labels.get("simulated-failure", "") if vm else ""
+
+
+def _failure_of_task(fleet: Topology, task: HostTask) -> str:
+    host = fleet.hosts.get(task.host)
+    return host.labels.get(f"simulated-{task.kind}-failure", "") if host else ""

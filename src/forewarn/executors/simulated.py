@@ -11,6 +11,7 @@ from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import USUAL_IMPACT
+from forewarn.domain.topology import Topology
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import SimulatedImpact
 from forewarn.ports.store import (
@@ -23,7 +24,7 @@ from forewarn.protocol.vocabulary import EventId
 class SimulatedExecutor:
     """Begins an impact by writing down when it will be over.
 
-    *failure_of* says why the impact on a virtual machine is to fail, or nothing.
+    *failure_of* says why the impact on a virtual machine of the fleet is to fail, or nothing.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class SimulatedExecutor:
         clock: Clock,
         *,
         speed: float = 1,
-        failure_of: Callable[[VmName], str] = lambda _: "",
+        failure_of: Callable[[Topology, VmName], str] = lambda _fleet, _vm: "",
     ) -> None:
         self._rows = _Rows(store, clock)
         self._speed = speed
@@ -40,8 +41,12 @@ class SimulatedExecutor:
 
     def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
         """Write down when the impact will be over, unless it was begun before."""
-        key, failure = (event.event_id, vm), self._failure_of(vm)
-        return self._rows.begin(key, self._duration_of(event), failure, epoch)
+        return self._rows.begin(
+            (event.event_id, vm),
+            self._duration_of(event),
+            lambda fleet: self._failure_of(fleet, vm),
+            epoch,
+        )
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         """Look up when it will be over, or was."""
@@ -66,7 +71,7 @@ class SimulatedHostWorker:
         *,
         rules: Sequence[HostWorkRule],
         speed: float = 1,
-        failure_of: Callable[[HostTask], str] = lambda _: "",
+        failure_of: Callable[[Topology, HostTask], str] = lambda _fleet, _task: "",
     ) -> None:
         self._rows = _Rows(store, clock)
         self._rules = rules
@@ -82,7 +87,9 @@ class SimulatedHostWorker:
         """Write down when the task will be over, unless it was begun before."""
         is_work = task.kind is HostTaskKind.WORK
         lasts = USUAL_IMPACT[task.event_type] / self._speed if is_work else timedelta(0)
-        return self._rows.begin(_key_of(task), lasts, self._failure_of(task), epoch)
+        return self._rows.begin(
+            _key_of(task), lasts, lambda fleet: self._failure_of(fleet, task), epoch
+        )
 
     def inquire(self, task: HostTask) -> Impact:
         """Look up when it will be over, or was."""
@@ -97,18 +104,23 @@ class _Rows:
         self._clock = clock
 
     def begin(
-        self, key: tuple[EventId, VmName], lasts: timedelta, failure: str, epoch: int
+        self,
+        key: tuple[EventId, VmName],
+        lasts: timedelta,
+        failure_in: Callable[[Topology], str],
+        epoch: int,
     ) -> Impact:
         event_id, vm = key
-        impact = SimulatedImpact(
-            event_id=event_id, vm=vm, ends_at=self._clock.now() + lasts, failure=failure
-        )
+        ends_at = self._clock.now() + lasts
 
-        def remember(tx: Transaction) -> bool:
+        def remember(tx: Transaction) -> SimulatedImpact | None:
             tx.check_epoch(epoch)
-            return tx.put_simulated_impact(impact)
+            failure = failure_in(tx.topology())
+            impact = SimulatedImpact(event_id=event_id, vm=vm, ends_at=ends_at, failure=failure)
+            return impact if tx.put_simulated_impact(impact) else None
 
-        return self._progress_of(impact) if self._store.write(remember) else self.inquire(key)
+        begun = self._store.write(remember)
+        return self.inquire(key) if begun is None else self._progress_of(begun)
 
     def inquire(self, key: tuple[EventId, VmName]) -> Impact:
         impact = self._store.read(lambda reading: reading.simulated_impact(*key))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 from typing import Final
 
 from forewarn.domain.event import ScheduledEvent
@@ -63,10 +64,13 @@ def record_events(tx: Transaction, context: Context, deeds: Iterable[Deed]) -> N
 
 def _record_soaks(tx: Transaction, context: Context, events: Iterable[ScheduledEvent]) -> None:
     """Keep until when scopes are left alone, also for when the Maintenance has finished."""
+    find = cache(tx.maintenance)
     known = None
     for event in events:
-        maintenance = tx.maintenance(event.maintenance_id) if event.maintenance_id else None
-        if maintenance is None or event.outcome is None or not maintenance.course.soak:
+        if event.outcome is None or event.maintenance_id is None:
+            continue
+        maintenance = find(event.maintenance_id)
+        if maintenance is None or not maintenance.course.soak:
             continue
         known = dict(tx.soaks()) if known is None else known
         until = soaks_until(maintenance, event, speed=context.rules.speed)
