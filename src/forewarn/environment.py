@@ -60,7 +60,7 @@ def _is_about_us(name: str) -> bool:
 def read_settings_file(config: Path | None) -> dict[str, Any]:
     """Return what forewarn.toml says, or *config*; refuse what is not TOML."""
     path = config or CONFIG_FILE
-    if config is None and (not path.exists() or has_foreign_settings_file()):
+    if config is None and (not _has_settings_file() or has_foreign_settings_file()):
         return {}
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -72,4 +72,9 @@ def read_settings_file(config: Path | None) -> dict[str, Any]:
 
 def has_foreign_settings_file() -> bool:
     """Tell whether there is a forewarn.toml here that another user has put there."""
-    return CONFIG_FILE.exists() and not is_trusted(CONFIG_FILE)
+    return _has_settings_file() and not is_trusted(CONFIG_FILE)
+
+
+def _has_settings_file() -> bool:
+    # With sudo one may be in a directory that one cannot enter, where Path.exists raises.
+    return os.path.exists(CONFIG_FILE)  # noqa: PTH110

@@ -3,6 +3,8 @@
 import fcntl
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +55,28 @@ def test_settings_file_of_another_user_is_not_followed_and_said(folder: Path) ->
     assert ":9" not in shown.stdout
     named = load_settings({}, folder / "forewarn.toml")
     assert named.control == "127.0.0.1:9", "a file that was named is followed"
+
+
+def test_directory_that_cannot_be_entered_has_no_settings(folder: Path) -> None:
+    """As when an administrator runs a command for another user from a home of their own."""
+    give_away(folder)
+    folder.chmod(0o700)
+    look = (
+        "import os; "
+        "from forewarn.environment import has_foreign_settings_file, read_settings_file; "
+        "os.setgid(65533); os.setuid(65533); "
+        "print(has_foreign_settings_file(), read_settings_file(None))"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", look],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert (ended.stdout, ended.stderr) == ("False {}\n", "")
 
 
 def test_link_of_another_user_to_settings_is_not_followed(folder: Path) -> None:
