@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -25,7 +25,7 @@ from forewarn.operations.maintenances import (
 )
 from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
-from forewarn.protocol.vocabulary import EventType
+from forewarn.protocol.vocabulary import EventId, EventType
 from forewarn.scheduler.tick import decide_and_record
 
 WEB = MaintenanceOrder(event_type=EventType.FREEZE, scopes=("web",))
@@ -33,8 +33,21 @@ HOSTS = MaintenanceOrder(event_type=EventType.FREEZE, hosts=("kvm-0", "kvm-1"))
 NIGHT = Calendar(windows=(read_window("daily 22:00-06:00 UTC"),))
 BRIEF = Calendar(windows=(read_window("daily 22:00-22:05 UTC"),))
 
+NEWCOMER = """
+[[availability_set]]
+name = "web"
+update_domains = 3
+
+[[virtual_machine]]
+name = "web-9"
+availability_set = "web"
+update_domain = 0
+host = "kvm-0"
+"""
+
 Begin = Callable[[MaintenanceOrder], Maintenance]
 Change = Callable[..., Maintenance]
+Later = Callable[[datetime], Context]
 
 
 @pytest.fixture
@@ -192,3 +205,25 @@ def test_soak_of_another_maintenance_is_not_shortened(
     change(begun, soak=timedelta(0))
 
     assert fleet.read(lambda reading: reading.soaks()) == {event.scope_id: until}
+
+
+def test_shorter_soak_counts_from_the_last_event_in_whatever_order_they_ended(
+    fleet: Store, operator: Context, begin: Begin, change: Change, later: Later
+) -> None:
+    begun = begin(replace(HOSTS, course=Course(at_once=1, soak=timedelta(hours=1))))
+    announce(fleet, operator)
+    fleet.write(lambda tx: apply_fleet(tx, operator, read_fleet_file(NEWCOMER)))
+    first, joined = fleet.read(lambda reading: reading.events_in_flight())
+    end = operator.now + timedelta(minutes=20)
+    for event, moment in ((joined, operator.now), (first, end)):
+        finish(fleet, later(moment), event.event_id)
+
+    change(begun, soak=timedelta(minutes=10))
+
+    soaks = fleet.read(lambda reading: reading.soaks())
+    assert soaks == {first.scope_id: end + timedelta(minutes=10)}
+
+
+def finish(store: Store, context: Context, event_id: EventId) -> None:
+    store.write(lambda tx: start_event(tx, context, event_id))
+    store.write(lambda tx: complete_event(tx, context, event_id))

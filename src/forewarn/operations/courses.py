@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from datetime import datetime
 
 from forewarn.domain.course import Course
 from forewarn.domain.maintenance import (
@@ -12,6 +13,7 @@ from forewarn.domain.maintenance import (
     remaining_steps,
     soaks_until,
 )
+from forewarn.domain.names import ScopeId
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import calendar_errors
 from forewarn.domain.windows import describe
@@ -75,11 +77,19 @@ def _change_soaks(
     """Leave scopes alone for as long as it says now, unless another Maintenance says longer."""
     if before.course.soak == after.course.soak:
         return
-    speed = context.rules.speed
+    known, speed = tx.soaks(), context.rules.speed
+    ends: dict[ScopeId, tuple[datetime, datetime]] = {}
     for event in tx.events_of([before.maintenance_id]):
-        old, new = (soaks_until(each, event, speed=speed) for each in (before, after))
-        if event.outcome and tx.soaks().get(event.scope_id, old) <= max(old, new):
-            tx.put_soak(event.scope_id, new, at=context.now)
+        if event.outcome is not None:
+            end = (
+                soaks_until(before, event, speed=speed),
+                soaks_until(after, event, speed=speed),
+            )
+            # Events of one scope may have ended in another order than they were announced in.
+            ends[event.scope_id] = max(ends.get(event.scope_id, end), end)
+    for scope_id, (old, new) in ends.items():
+        if known.get(scope_id, old) <= max(old, new):
+            tx.put_soak(scope_id, new, at=context.now)
 
 
 def _known_gates(gates: Collection[str], course: Course) -> tuple[str, ...]:
