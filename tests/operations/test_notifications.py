@@ -114,6 +114,38 @@ def test_postponements_in_a_row_are_told_first_and_last(fleet: Store, told: Cont
     assert told_of() == [*after, f"{minute + 5:02}"]
 
 
+def test_postponement_during_the_delivery_of_the_last_one_is_told_as_well(
+    fleet: Store, told: Context
+) -> None:
+    event = create(fleet, told, "web-0")
+
+    def postpone(minutes: int) -> Notification:
+        to = event.not_before + timedelta(minutes=minutes)
+        fleet.write(lambda tx: postpone_event(tx, told, event.event_id, to))
+        return outbox(fleet)[-1]
+
+    for message in outbox(fleet):
+        fail(fleet, told, message)
+    fail(fleet, told, postpone(1))
+    being_delivered = postpone(2)
+    last = postpone(3)
+    assert last.notification_id == being_delivered.notification_id
+
+    fleet.write(
+        lambda tx: record_attempt(
+            tx,
+            being_delivered,
+            Delivery(is_delivered=True, answer="204"),
+            now=told.at,
+            retrying=Retrying(),
+            chance=0.5,
+        )
+    )
+
+    assert outbox(fleet)[-1] == last
+    assert last.status is NotificationStatus.WAITING
+
+
 def test_each_change_is_written_for_each_target_that_wants_it(fleet: Store, told: Context) -> None:
     event = create(fleet, told, "web-0")
     later = event.not_before + timedelta(minutes=5)

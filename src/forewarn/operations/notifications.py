@@ -204,7 +204,13 @@ def record_attempt(
     retrying: Retrying,
     chance: float,
 ) -> Notification:
-    """Write down what came of an attempt to deliver *notification*."""
+    """Write down what came of an attempt to deliver *notification*.
+
+    One that says something newer since the attempt began is still to be delivered.
+    """
+    known = tx.notification(notification.notification_id)
+    if known is not None and known.data != notification.data:
+        return known
     tried = after_attempt(notification, delivery, now=now, retrying=retrying, chance=chance)
     tx.put_notification(tried)
     return tried
