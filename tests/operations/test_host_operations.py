@@ -90,6 +90,15 @@ ONE_HOST = """
 name = "web-1"
 host = "kvm-1"
 """
+PLACEMENT_GROUP = """
+[[scale_set]]
+name = "batch"
+
+[[virtual_machine]]
+name = "batch-0"
+scale_set = "batch"
+placement_group = "pg1"
+"""
 MONDAY = datetime(2026, 1, 5, 8, tzinfo=UTC)
 WORK = HostWorkRule(
     has_verify=True,
@@ -329,6 +338,21 @@ def test_scopes_are_retried_and_skipped_by_name(cluster: Cluster) -> None:
         "availability-set/web": Standing.SUCCEEDED,
         "virtual-machine/db": Standing.SKIPPED,
     }
+
+
+def test_placement_group_is_skipped_by_the_name_of_its_scale_set(cluster: Cluster) -> None:
+    cluster.apply(PLACEMENT_GROUP)
+    cluster.failures["batch-0"] = "no disk"
+    order = MaintenanceOrder(event_type=EventType.REBOOT, scopes=("batch",))
+    begun = cluster.store.write(lambda tx: start_maintenance(tx, cluster.context(), order))
+    cluster.maintenance_id = begun.maintenance_id
+    cluster.advance(hours=5)
+
+    with pytest.raises(UnknownPlaceError, match=r"no scope 'batches' .* Did you mean batch\?"):
+        cluster.skip("batches")
+    cluster.skip("Batch")
+
+    assert cluster.report().standings == {"scale-set/batch/pg1": Standing.SKIPPED}
 
 
 def test_host_that_leaves_the_fleet_before_it_is_tried_again_is_not_done(

@@ -8,7 +8,7 @@ from icalendar import Calendar, Event
 
 from forewarn.control.caller import Viewing
 from forewarn.domain.event import ScheduledEvent, Share
-from forewarn.domain.names import names_scope
+from forewarn.domain.names import names_place
 from forewarn.domain.planning import ForeseenStep
 from forewarn.domain.recurrence import Opening
 from forewarn.domain.schedule import Schedule, upcoming
@@ -60,10 +60,10 @@ def _calendar(reading: Reading, scope: str | None, context: Context) -> bytes:
     calendar.add("x-wr-calname", "Scheduled Events" if scope is None else f"{scope}: events")
     _check_scope(reading, scope)
     for event in (*reading.events_in_flight(), *_gone(reading, context.now)):
-        if scope is None or names_scope(scope, event.scope_id):
+        if scope is None or names_place(scope, event.scope_id):
             calendar.add_component(_entry(event, reading.ledger(event.event_id)))
     for foreseen in foresee_steps(reading, context):
-        if scope is None or any(names_scope(scope, each) for each in foreseen.step.scope_ids):
+        if scope is None or any(names_place(scope, each) for each in foreseen.step.scope_ids):
             calendar.add_component(_foreseen_entry(foreseen, context.now))
     # Labels may select any scope by then, so the calendar of one scope has no schedules.
     for schedule in reading.schedules() if scope is None else ():

@@ -21,7 +21,7 @@ from forewarn.domain.names import (
     ScenarioRunId,
     ScopeId,
     VmName,
-    names_scope,
+    names_place,
 )
 from forewarn.domain.notification import Notification, NotificationStatus, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
@@ -62,7 +62,7 @@ def confine_targets(targets: Iterable[Target], principal: Principal) -> tuple[Ta
     """Return those that are told of the scopes of *principal*, and of which of them."""
 
     def is_theirs(name: str) -> bool:
-        named = any(names_scope(name, scope) for scope in principal.scopes)
+        named = any(names_place(name, scope) for scope in principal.scopes)
         return named or principal.covers(ScopeId(name))
 
     return tuple(

@@ -22,7 +22,15 @@ from forewarn.domain.maintenance import (
     own_events,
     own_operations,
 )
-from forewarn.domain.names import HostName, OperationId, ScopeId, VmName, name_key, nearest_names
+from forewarn.domain.names import (
+    HostName,
+    OperationId,
+    ScopeId,
+    VmName,
+    names_place,
+    nearest_names,
+    plain_name,
+)
 from forewarn.domain.wording import say_names
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -42,10 +50,11 @@ class UnknownFailureError(DomainError):
 class UnknownPlaceError(DomainError):
     """A host or scope to retry or skip that is not part of the Maintenance."""
 
-    def __init__(self, maintenance: Maintenance, place: str, known: Collection[str]) -> None:
+    def __init__(
+        self, maintenance: Maintenance, place: str, known: Collection[HostName | ScopeId]
+    ) -> None:
         noun = "host" if maintenance.hosts else "scope"
-        # Scopes are typed without their kind.
-        near = nearest_names(place, (each.rpartition("/")[2] for each in known))
+        near = nearest_names(place, map(plain_name, known))
         hint = f"Did you mean {' or '.join(near)}?" if near else f"It has {say_names([*known])}."
         super().__init__(f"There is no {noun} {place!r} in this Maintenance. {hint}")
         self.maintenance_id = maintenance.maintenance_id
@@ -119,7 +128,7 @@ def check_places(
     check_under_way(maintenance)
     known = tuple(dict.fromkeys((*maintenance.hosts, *known)))
     for place in places:
-        if not any(_names(place, each) for each in known):
+        if not any(names_place(place, each) for each in known):
             raise UnknownPlaceError(maintenance, place, known)
 
 
@@ -279,14 +288,9 @@ def _went_wrong(event: ScheduledEvent) -> bool:
     return event.outcome is Outcome.FAILED or event.event_status is EventStatus.CANCELED
 
 
-def _names(place: str, known: HostName | ScopeId) -> bool:
-    # The name of a host has no slash; the id of a scope begins with its kind.
-    return name_key(place) in {name_key(known), name_key(known.rpartition("/")[2])}
-
-
 def _is_at(failure: Failure, place: str) -> bool:
     where = failure.scope_ids if failure.host is None else (failure.host,)
-    return any(_names(place, each) for each in where)
+    return any(names_place(place, each) for each in where)
 
 
 def _of_event(event: ScheduledEvent) -> Failure:

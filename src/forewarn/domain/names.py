@@ -30,9 +30,15 @@ def check_name(name: str, noun: str) -> None:
         raise InvalidNameError(noun, name)
 
 
-def names_scope(name: str, scope_id: ScopeId) -> bool:
-    """Tell whether *name*, as in the fleet file or an id, is that of the scope."""
-    return name_key(name) in {name_key(scope_id), name_key(scope_id.split("/")[1])}
+def names_place(name: str, place: HostName | ScopeId) -> bool:
+    """Tell whether *name* is that of a host, or is the name or the id of a scope."""
+    return name_key(name) in {name_key(place), name_key(plain_name(place))}
+
+
+def plain_name(place: HostName | ScopeId) -> str:
+    """Return the name of a host, or that of a scope without its kind and placement group."""
+    _, _, rest = place.partition("/")  # the name of a host has no slash
+    return rest.partition("/")[0] or place
 
 
 def name_key(name: str) -> str:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.names import MaintenanceId, ScheduleName, ScopeId, names_scope
+from forewarn.domain.names import MaintenanceId, ScheduleName, ScopeId, names_place
 from forewarn.domain.policy import Policy, is_approved
 from forewarn.protocol.vocabulary import EventId, EventType
 
@@ -97,7 +97,7 @@ class Target:
             and (not self.event_types or event_type in self.event_types)
             and (
                 not self.scopes
-                or any(names_scope(scope, id_) for id_ in scope_ids for scope in self.scopes)
+                or any(names_place(scope, id_) for id_ in scope_ids for scope in self.scopes)
             )
         )
 

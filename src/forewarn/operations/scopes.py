@@ -1,7 +1,7 @@
 """Delivery scopes by name or id."""
 
 from forewarn.domain.errors import DomainError
-from forewarn.domain.names import ScopeId, names_scope
+from forewarn.domain.names import ScopeId, names_place
 from forewarn.domain.topology import DeliveryScope, Topology
 
 
@@ -20,7 +20,7 @@ def find_scope_ids(topology: Topology, name: str) -> tuple[ScopeId, ...]:
 
     The placement groups of a scale set are scopes of one name.
     """
-    return tuple(scope_id for scope_id in topology.scopes if names_scope(name, scope_id))
+    return tuple(scope_id for scope_id in topology.scopes if names_place(name, scope_id))
 
 
 def find_scopes(topology: Topology, name: str) -> tuple[DeliveryScope, ...]:
