@@ -2,7 +2,7 @@
 
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import uvicorn
@@ -22,7 +22,6 @@ from forewarn.control.services import Services
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.addresses import TcpAddress, parse_address
 from forewarn.operations.pausing import find_pause
-from forewarn.settings import Settings
 from forewarn.telemetry.metrics import Sources, exporter
 
 
@@ -103,21 +102,15 @@ def control_server(
         showings=service.showings.pending,
         refused=refused,
     )
-    app = create_app(services, _names(service.settings))
+    where = parse_address(service.settings.control)
+    own_host = where.host if isinstance(where, TcpAddress) else ""
+    app = create_app(services, service.settings.control_host, own_host=own_host)
     config = configure(
         app,
         certificate=service.settings.control_certificate,
         key=service.settings.control_key,
     )
     return ControlServer(config, listeners, feed=feed, refusals=app.state.refusals)
-
-
-def _names(settings: Settings) -> Iterator[str]:
-    """Yield by what names operators call the control API, besides the address it is at."""
-    yield from settings.control_host
-    where = parse_address(settings.control)
-    if isinstance(where, TcpAddress):
-        yield where.host
 
 
 def _sources(service: Service, feed: Feed, refused: Mapping[str, int]) -> Sources:

@@ -221,7 +221,8 @@ class GuardedProtocol(NoUpgradeProtocol):
         self._count(len(name) + len(value) + 4)
         if len(self.headers) >= self.limits.headers:
             raise _HeadTooLargeError
-        super().on_header(name, value)
+        if self._incomplete is not _Awaited.BODY:  # a trailer says nothing that a head says
+            super().on_header(name, value)
 
     def on_head_complete(self) -> None:
         self._incomplete = _Awaited.BODY

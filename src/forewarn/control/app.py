@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 import forewarn
 from forewarn.control import (
@@ -78,30 +80,39 @@ _PROBLEM: Final[dict[str, Any]] = {
 }
 
 
-def create_app(services: Services, names: Iterable[str] = ()) -> FastAPI:
-    """Return the control API on top of *services*, which browsers may call by *names*, too."""
+def create_app(services: Services, names: Iterable[str] = (), *, own_host: str = "") -> FastAPI:
+    """Return the control API on top of *services*, which listens on *own_host*.
+
+    Browsers may call it by *names*, too.
+    """
     app = FastAPI(
         title="forewarn",
         version=forewarn.__version__,
         summary="Scheduled Events, self-hosted: the control API.",
-        openapi_url=OPENAPI_PATH,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
     app.state.services = services
+    app.add_route(OPENAPI_PATH, _show_openapi, include_in_schema=False)
     app.include_router(health.router)
     app.include_router(metrics.router, responses={401: _PROBLEM})
     app.include_router(_api())
     arm_route = add_arm_route(app)
     app.add_middleware(Authentication, authenticate=services.authenticate)
-    app.add_middleware(OriginCheck, names=names)
+    app.add_middleware(OriginCheck, names=names, own_host=own_host)
     # Around them, because a caller without a token is refused too.
     app.state.refusals = Refusals(services)
     app.add_middleware(Auditing, refusals=app.state.refusals, routes=(*api_routes(), arm_route))
     handle_problems(app)
     return app
+
+
+def _show_openapi(request: Request) -> Response:
+    # On a thread, because the first time takes so long that others would have to wait.
+    return JSONResponse(request.app.openapi())
 
 
 def _api() -> APIRouter:

@@ -10,6 +10,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from forewarn.connections.forwarding import FORWARDING
 from forewarn.control.origins import check_origin, is_loopback
 from forewarn.control.problems import UnauthorizedError, problem_of, respond
 from forewarn.domain.access import Principal, Role, TokenExpiredError, TokenRevokedError
@@ -52,15 +53,16 @@ def authenticator(
 class OriginCheck:
     """ASGI middleware that refuses browsers who were sent here under somebody else's name."""
 
-    def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, names: Iterable[str], own_host: str = "") -> None:
         self._app = app
+        self._own_host = own_host.lower()
         self._names = frozenset(name.lower() for name in names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 421 or 403."""
         try:
             if scope["type"] == "http":
-                check_origin(scope, self._names)
+                check_origin(scope, self._names, self._own_host)
         except ForewarnError as refusal:
             await _refuse(refusal, scope, receive, send)
             return
@@ -117,8 +119,9 @@ def is_protected(path: str) -> bool:
 def _needs_token(scope: Scope) -> bool:
     if scope["path"] != METRICS_PATH:
         return is_protected(scope["path"])
-    # Who is on the machine itself is nobody from outside.
-    return scope["client"] is None or not is_loopback(scope["client"][0])
+    # Who is on the machine itself is nobody from outside; for whom a proxy there asks may be.
+    is_local = scope["client"] is not None and is_loopback(scope["client"][0])
+    return not is_local or not FORWARDING.isdisjoint(name for name, _ in scope["headers"])
 
 
 def _bearer_token(headers: Headers) -> str | None:

@@ -17,6 +17,8 @@ from forewarn.protocol.errors import ForewarnError
 
 _AUTHORITY: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/?#]+))(?::[0-9]*)?")
 
+_SCHEMES: Final = frozenset({"http", "https"})
+
 
 class HostRefusedError(ForewarnError):
     """A request to a name that is not one of ours."""
@@ -34,21 +36,22 @@ class OriginRefusedError(ForewarnError):
         super().__init__(f"Pages of {origin[:80]!r} may not call this server.")
 
 
-def check_origin(scope: Scope, names: AbstractSet[str]) -> None:
+def check_origin(scope: Scope, names: AbstractSet[str], own_host: str = "") -> None:
     """Refuse a browser that was sent here under somebody else's name.
 
-    Allowed are the names of loopback, the address that was connected to, and *names*. Over TLS the
-    certificate has to be for the name in any case, so any `Host` will do.
+    Allowed are the names of loopback, the address that was connected to, *own_host*, and *names*,
+    which are those of proxies, too. Over TLS the certificate has to be for the name in any case, so
+    any `Host` will do.
     """
     headers = Headers(scope=scope)
     hosts = headers.getlist("host")
     for host in () if scope.get("scheme") == "https" else hosts:
-        if not _is_ours(_name_of(host), names, scope["server"]):
+        if not _is_ours(_name_of(host), names | {own_host}, scope["server"]):
             raise HostRefusedError(host)
     for origin in headers.getlist("origin"):
-        authority = origin.partition("://")[2].lower()
+        scheme, _, authority = origin.lower().partition("://")
         is_same = authority in (host.lower() for host in hosts)
-        if not authority or not (is_same or _name_of(authority) in names):
+        if scheme not in _SCHEMES or not (is_same or _name_of(authority) in names):
             raise OriginRefusedError(origin)
 
 

@@ -168,7 +168,8 @@ class PollProtocol(GuardedProtocol):
         # What saves most of the time of a poll: no ASGI scope, no task, one write.
         headers = dict(self.headers)
         if (
-            self.parser.get_method() != b"GET"
+            len(headers) < len(self.headers)
+            or self.parser.get_method() != b"GET"
             or self.parser.get_http_version() != "1.1"
             or not self.parser.should_keep_alive()
             or not _NOT_PLAIN.isdisjoint(headers)

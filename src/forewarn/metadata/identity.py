@@ -16,17 +16,13 @@ from typing import Final
 import structlog
 
 from forewarn.connections.crowd import LOCAL_SOCKET, Origin, origin_of
+from forewarn.connections.forwarding import FORWARDED_FOR, FORWARDING
 from forewarn.domain.topology import VirtualMachine, is_link_local, normalise_address
 from forewarn.metadata.asgi import HttpScope, RefusedError
 from forewarn.metadata.board import Board
 from forewarn.protocol.errors import Refusal
 
 _PREFIX: Final = "/vm/"
-_FORWARDED_FOR: Final = b"x-forwarded-for"
-_FORWARDING: Final = frozenset(
-    {_FORWARDED_FOR, b"x-forwarded-host", b"x-real-ip", b"forwarded", b"via"}
-)
-"""What proxies add to a request; whoever sent it to them may have chosen its path."""
 _REMEMBERED_STRANGERS: Final = 10_000
 
 _log = structlog.get_logger(__name__)
@@ -76,7 +72,7 @@ class Identity:
         peer, path = find_peer(scope), scope["path"]
         if self._is_proxy(peer.address):
             return Caller(vm=self._behind_proxy(headers), path=path, address=peer.address)
-        if _FORWARDED_FOR in headers:
+        if FORWARDED_FOR in headers:
             raise RefusedError(Refusal.FORWARDED)
         if path[: len(_PREFIX)].lower() == _PREFIX:
             return self._named_by(path, peer, headers)
@@ -115,14 +111,14 @@ class Identity:
     def _named_by(self, path: str, peer: Peer, headers: Mapping[bytes, bytes]) -> Caller:
         if not self._trust_path:
             raise RefusedError(Refusal.PATH_UNTRUSTED)
-        if not _FORWARDING.isdisjoint(headers):
+        if not FORWARDING.isdisjoint(headers):
             raise RefusedError(Refusal.PATH_FORWARDED)
         name, _, rest = path[len(_PREFIX) :].partition("/")
         return Caller(vm=self._board.vm_named(name), path=f"/{rest}", address=peer.address)
 
     def _behind_proxy(self, headers: Mapping[bytes, bytes]) -> VirtualMachine | None:
         vm_id = headers.get(b"x-instance-id")
-        if vm_id is None and _FORWARDED_FOR in headers:
+        if vm_id is None and FORWARDED_FOR in headers:
             raise RefusedError(Refusal.FORWARDED)
         if vm_id is None:
             return None

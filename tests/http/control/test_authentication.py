@@ -124,6 +124,13 @@ def test_openapi_is_valid_and_knows_the_token(anonymous: httpx2.Client) -> None:
     assert "HTTPValidationError" not in document["components"]["schemas"]
 
 
+@pytest.mark.parametrize("header", ["Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"])
+def test_metrics_need_a_token_through_a_proxy_on_the_machine(app: FastAPI, header: str) -> None:
+    client = TestClient(app, base_url="http://control", client=("127.0.0.1", 1))
+
+    assert client.get("/metrics", headers={header: "10.0.0.9"}).status_code == 401
+
+
 def test_who_it_was_is_written_down(api: httpx2.Client) -> None:
     api.post("virtual-machines/solo/restart")
 

@@ -94,6 +94,26 @@ def test_upgrade_does_not_take_the_body(listener: Listener) -> None:
     assert (status, next_status) == (201, 200), answered
 
 
+def test_token_in_a_trailer_is_none(listener: Listener) -> None:
+    head = b"GET /api/v1/clock HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with listener.connect() as connection:
+        connection.sendall(head + f"0\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+
+        assert read_reply(connection)[0] == 401
+
+
+def test_others_are_answered_while_openapi_is_made(app: FastAPI) -> None:
+    answered = threading.Event()
+    app.openapi = lambda: {"in_time": answered.wait(TIMEOUT)}  # type: ignore[method-assign]
+    with listening(app) as listener, listener.connect() as slow, listener.connect() as quick:
+        slow.sendall(compose("GET", "/api/openapi.json"))
+        quick.sendall(compose("GET", "/healthz"))
+        assert read_reply(quick)[0] == 200
+        answered.set()
+
+        assert json.loads(read_reply(slow)[1]) == {"in_time": True}
+
+
 def test_websocket_is_declined(listener: Listener) -> None:
     headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Key": "AA=="}
     with listener.connect() as connection:

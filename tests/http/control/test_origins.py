@@ -63,6 +63,11 @@ def test_page_of_another_origin_is_refused(port: int, origin: str) -> None:
     assert "may not call this server" in body
 
 
+@pytest.mark.parametrize("origin", ["http://127.0.0.1:3000", "ftp://127.0.0.1:8170"])
+def test_page_of_another_server_at_our_address_is_refused(port: int, origin: str) -> None:
+    assert ask(port, Host="127.0.0.1:8170", Origin=origin)[0] == 403
+
+
 def test_page_of_our_own_is_let_in(port: int) -> None:
     assert ask(port, Host="localhost:8170", Origin="http://LOCALHOST:8170")[0] == 200
 

@@ -196,7 +196,8 @@ class Service:
         self.await_stop()
 
     def begin_to_stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._server.stop)
+        with contextlib.suppress(RuntimeError):  # its loop is closed: it has stopped already
+            self._loop.call_soon_threadsafe(self._server.stop)
 
     def await_stop(self) -> None:
         self._thread.join(TIMEOUT)

@@ -215,6 +215,31 @@ def test_many_upgrades_at_once_are_all_answered(quiet_service: Service) -> None:
         assert {replies.next().status for _ in range(1500)} == {200}
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("more", [{}, UPGRADE])
+def test_trailer_is_no_header(quiet_service: Service, method: str, more: dict[str, str]) -> None:
+    request = compose(method, POLL, {"Transfer-Encoding": "chunked", **more})
+    trailer = b"0\r\nMetadata: true\r\n\r\n"
+    with quiet_service.connect() as connection:
+        replies = Replies(connection)
+        connection.sendall(request + trailer + GET)
+
+        reply = replies.next()
+        assert (reply.status, b"metadata header" in reply.body) == (400, True)
+        assert replies.next().status == 200
+
+
+@pytest.mark.parametrize(("values", "status"), [("false true", 400), ("true false", 200)])
+def test_of_a_header_that_is_there_twice_the_first_counts(
+    quiet_service: Service, values: str, status: int
+) -> None:
+    lines = "".join(f"Metadata: {value}\r\n" for value in values.split())
+    with quiet_service.connect() as connection:
+        connection.sendall(f"GET {POLL} HTTP/1.1\r\nHost: x\r\n{lines}\r\n".encode())
+
+        assert read_reply(connection).status == status
+
+
 def test_tunnel_is_refused(quiet_service: Service) -> None:
     with quiet_service.connect() as connection:
         connection.sendall(b"CONNECT 10.0.0.1:80 HTTP/1.1\r\nHost: x\r\n\r\n" + GET)

@@ -77,6 +77,18 @@ def test_trusted_proxy_speaks_for_others_if_it_signs(trusted: str) -> None:
         assert ask(SOLO | forwarded, source="127.0.0.10") == (400, "")
 
 
+def test_proxy_says_in_the_head_for_whom_it_speaks() -> None:
+    head = compose("GET", WHOAMI, {"Metadata": "true", "Transfer-Encoding": "chunked"})
+    trailer = "".join(f"{name}: {value}\r\n" for name, value in SOLO.items()).encode()
+    with (
+        running(trusted_proxies=(STRANGER,)) as service,
+        service.connect(STRANGER) as connection,
+    ):
+        connection.sendall(head + b"0\r\n" + trailer + b"\r\n")
+
+        assert read_reply(connection).status == 404
+
+
 @pytest.mark.parametrize("trust_path", [False, True])
 @pytest.mark.parametrize("proxy", [STRANGER, "127.0.0.10"])
 def test_signed_identity_outranks_path_and_address(proxy: str, *, trust_path: bool) -> None:
