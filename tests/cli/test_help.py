@@ -1,5 +1,6 @@
-"""Help fits a screen, and every command has an example."""
+"""Help fits a screen, names no type of Python, and every command has an example."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -87,3 +88,21 @@ def test_noun_has_its_verbs(noun: str) -> None:
 @pytest.mark.parametrize("command", tuple(commands()), ids=" ".join)
 def test_every_command_has_an_example(command: tuple[str, ...]) -> None:
     assert f"Example: forewarn {' '.join(command)}" in helped(*command)
+
+
+@pytest.mark.parametrize("noun", VERBS)
+def test_no_summary_is_cut_off(noun: str) -> None:
+    summaries = helped(noun).partition("Commands:")[2]
+
+    assert "..." not in summaries
+
+
+@pytest.mark.parametrize("command", tuple(commands()), ids=" ".join)
+def test_values_have_names_instead_of_types(command: tuple[str, ...]) -> None:
+    assert not re.search(r"<(str|int|float|path|list)\b", helped(*command))
+
+
+def test_required_arguments_stand_in_the_usage_as_they_are() -> None:
+    assert "[OPTIONS] NAME\n" in helped("vm", "restart")
+    assert "[OPTIONS] ID [HOST|SCOPE]...\n" in helped("maintenance", "retry")
+    assert "[OPTIONS] VM KIND\n" in helped("fault", "set")

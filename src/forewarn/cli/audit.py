@@ -38,7 +38,7 @@ def audit(
         typer.Option(metavar="TIME", help="Since then: 1h (ago), 14:05 or 2026-01-05T08:15:00Z."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="At most this many, the newest.")
+        int | None, typer.Option(metavar="N", min=1, max=10_000, help="Only the newest N.")
     ] = None,
 ) -> None:
     """List who did what, from where, and who was refused.

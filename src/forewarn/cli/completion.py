@@ -23,7 +23,7 @@ class Shell(StrEnum):
 
 @app.command("completion")
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell.")],
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="The shell.")],
 ) -> None:
     """Print a script that makes a shell complete commands and names.
 

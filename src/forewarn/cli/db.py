@@ -56,14 +56,14 @@ def backup(
 def check(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="A database or backup (default: as set)."),
+        typer.Argument(metavar="FILE", help="A database or backup (default: as set)."),
     ] = None,
     *,
     output: OutputOption = Output.TABLE,
     database: DatabaseOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Check the database for damage, and whether this version can use it.
+    """Check the database for damage and for its version.
 
     It changes nothing, fails if something is wrong, and says what to do.
 
@@ -92,10 +92,10 @@ def restore(
     database: DatabaseOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Replace the database with a backup; the server must not be running.
+    """Replace the database with a backup.
 
-    The old database is kept beside it. The server starts paused afterwards, so that you
-    can look before anything begins.
+    The server must not be running. The old database is kept beside it. The server starts
+    paused afterwards, so that you can look before anything begins.
 
     Example: forewarn db restore /var/backups/forewarn.db
     """
@@ -113,7 +113,9 @@ def restore(
 
 @app.command("upgrade")
 def upgrade(*, database: DatabaseOption = None, config: ConfigOption = None) -> None:
-    """Bring the database up to the schema of this version; the server must not be running.
+    """Upgrade the database to the schema of this version.
+
+    The server must not be running.
 
     Example: forewarn db upgrade --database forewarn.db
     """

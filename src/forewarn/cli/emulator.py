@@ -31,9 +31,7 @@ _CANNOT_RUN: Final = 127
 
 @app.command("netns")
 def netns(
-    command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND…", help="The command to run.")
-    ],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="The command to run.")],
     *,
     vm: Annotated[
         str, typer.Option(metavar="NAME", help="Which virtual machine the command is in.")
@@ -50,7 +48,7 @@ def netns(
         ),
     ] = 1,
 ) -> None:
-    """Run a command in a network of its own, where 169.254.169.254 is forewarn.
+    """Run a command in a network where 169.254.169.254 is forewarn.
 
     For programs that have the address built in. The host name there is the name of
     the virtual machine. Nothing else can be reached from there. Linux only; as root,

@@ -58,7 +58,7 @@ Scope = Annotated[
     str | None, typer.Option(metavar="NAME", help="Only of this set, service or scale set.")
 ]
 Limit = Annotated[
-    int | None, typer.Option(min=1, max=10_000, help="At most this many, the newest.")
+    int | None, typer.Option(metavar="N", min=1, max=10_000, help="Only the newest N.")
 ]
 
 _HISTORY: Final[Columns] = {
@@ -113,7 +113,9 @@ def create(  # noqa: PLR0913 - one for each flag
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> None:
-    """Announce an event: one for each scope and update domain of its resources.
+    """Announce an event for one or more virtual machines.
+
+    Virtual machines of different scopes or update domains get one event each.
 
     Example: forewarn event create --type Reboot --resource web-0 --not-before 20m
     """
@@ -183,7 +185,7 @@ def history(  # noqa: PLR0913 - one for each flag
     ] = None,
     limit: Limit = None,
 ) -> None:
-    """List the events that have ended: Completed, with what came of it, or Canceled.
+    """List the events that have ended, and how they ended.
 
     Example: forewarn event history --vm web-0 --since 2h
     """
@@ -203,7 +205,9 @@ def show(session: Session, event_id: EventIdArgument) -> None:
 
 @command(app, "explain")
 def explain(session: Session, event_id: EventIdArgument) -> None:
-    """Say why an event is not moving: who has not approved, what holds it, for how long.
+    """Say why an event waits.
+
+    The answer names who has not approved, what holds the event, and until when.
 
     Example: forewarn event explain 602D9444-D2CD-49C7-8624-8643E7171297
     """
@@ -223,7 +227,9 @@ def watch(
         typer.Option(min=0, metavar="N", help="Continue after this line; 0 for all."),
     ] = None,
 ) -> None:
-    """Print what happens to events, a line each, until Ctrl-C; across restarts of the server.
+    """Print each change of an event, until Ctrl-C.
+
+    The command reconnects if the server restarts.
 
     Example: forewarn event watch --vm web-0
     """
@@ -259,7 +265,9 @@ def seen(
         str | None, typer.Option(metavar="VERSION", help="The api-version (default: the newest).")
     ] = None,
 ) -> None:
-    """Print the exact document that a virtual machine could read at a moment.
+    """Print the document of a virtual machine at a given time.
+
+    It is what a poll at that time would have returned, byte for byte.
 
     Example: forewarn event seen --vm web-0 --at 14:05
     """
@@ -312,7 +320,9 @@ def start(
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> None:
-    """Start an event now, past approvals, NotBefore and host operation.
+    """Start an event now.
+
+    This overrides approvals, NotBefore and the operation of its host.
 
     Example: forewarn event start 602D9444-D2CD-49C7-8624-8643E7171297 --yes
     """

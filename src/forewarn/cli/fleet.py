@@ -88,7 +88,9 @@ def export(session: Session) -> None:
 
 @command(app, "show")
 def show(session: Session) -> None:
-    """Show every virtual machine and where it is; as JSON, in the words of the fleet file.
+    """Show every virtual machine and where it is.
+
+    With -o json, the fleet has the keys of the fleet file.
 
     Example: forewarn fleet show
     """

@@ -1,12 +1,14 @@
 """What we use of typer that it does not document, all in one place.
 
-Three things are not as typer has them: commands are imported when they are run, values are read
-without pydantic (which costs more than all the rest of a command), and refused in our words.
+Four things are not as typer has them: commands are imported when they are run, values are read
+without pydantic (which costs more than all the rest of a command) and refused in our words, and
+help shows arguments by their names alone.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -33,7 +35,8 @@ completion_init()
 TOUCHED: Final[Mapping[type, str]] = {
     TyperGroup: "commands format_commands get_params list_commands resolve_command shell_complete",
     TyperOption: "_runtime_param type_descriptor",
-    TyperArgument: "_runtime_param type_descriptor",
+    TyperArgument: "_runtime_param _usage_display_name display_type_rich metavar name nargs"
+    " required type_descriptor",
     RuntimeParam: "_coerce_value annotation parameter_info",
     HelpFormatter: "section write_dl write_paragraph write_text",
     UsageError: "message",
@@ -127,6 +130,7 @@ def _load(name: str, listed: Listed) -> Command:
     group = get_group(import_module(f"forewarn.cli.{listed.module}").app)
     for command in (group, *group.commands.values()):
         _read_without_pydantic(command)
+        _show_names(command)
     return group if listed.is_noun else group.commands[name]
 
 
@@ -136,6 +140,24 @@ def _read_without_pydantic(command: Command) -> None:
         parameter["_runtime_param"] = _Reader(
             parameter_info=described.parameter_info, annotation=described.annotation
         )
+
+
+def _show_names(command: Command) -> None:
+    """Have the help of *command* say NAME where it would say {NAME} and NAME <str>."""
+    for argument in command.params:
+        if isinstance(argument, TyperArgument):
+            vars(argument)["_usage_display_name"] = partial(_name_in_usage, argument)
+            if not argument.type_descriptor.is_choice:
+                vars(argument)["display_type_rich"] = _say_no_type
+
+
+def _name_in_usage(argument: TyperArgument) -> str:
+    name = argument.metavar or argument.name
+    return f"{name if argument.required else f'[{name}]'}{'' if argument.nargs == 1 else '...'}"
+
+
+def _say_no_type(ctx: Context) -> None:
+    """Say nothing: the name of the argument says what it takes."""
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def list_all(session: Session) -> None:
 
 @command(app, "show")
 def show(session: Session, host: Name) -> None:
-    """Show one host, its virtual machines and the events in flight there.
+    """Show one host, its virtual machines and its events.
 
     Example: forewarn host show kvm-1
     """
@@ -106,7 +106,9 @@ def close(
     session: Session,
     host: Name,
     *,
-    reason: Annotated[str, typer.Option(help="Why, for others to read.")] = "",
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="The reason, for other operators.")
+    ] = "",
     dry_run: DryRun = False,
 ) -> None:
     """Take no more virtual machines on a host; those it carries stay.

@@ -54,7 +54,7 @@ IdArgument = Annotated[
 
 Places = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[HOST|SCOPE]...", help="Hosts or scopes (default: all that failed)."),
+    typer.Argument(metavar="HOST|SCOPE", help="Hosts or scopes (default: all that failed)."),
 ]
 
 
@@ -152,7 +152,7 @@ def resume(session: Session, maintenance_id: IdArgument) -> None:
 
 @command(app, "retry")
 def retry(session: Session, maintenance_id: IdArgument, places: Places = None) -> None:
-    """Try failed hosts or scopes again, with new events and full notice.
+    """Retry failed hosts or scopes, with new events and full notice.
 
     Example: forewarn maintenance retry 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 kvm-3
     """
@@ -198,7 +198,7 @@ def status(session: Session, maintenance_id: IdArgument, *, by: By = Detail.PLAC
 
 @command(app, "explain")
 def explain(session: Session, maintenance_id: IdArgument, *, by: By = Detail.PLACE) -> None:
-    """Say what holds a Maintenance, and when it continues by itself, if ever.
+    """Say what holds a Maintenance, and until when.
 
     Example: forewarn maintenance explain 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
@@ -208,7 +208,7 @@ def explain(session: Session, maintenance_id: IdArgument, *, by: By = Detail.PLA
 
 @command(app, "watch")
 def watch(session: Session, maintenance_id: IdArgument) -> None:
-    """Print each change of a host, scope or the status, until it is over.
+    """Print each change of a Maintenance until it is over.
 
     Example: forewarn maintenance watch 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """

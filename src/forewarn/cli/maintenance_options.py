@@ -56,9 +56,12 @@ def _check_blackouts(blackouts: list[str] | None) -> list[str] | None:
     return blackouts
 
 
-Scope = Annotated[list[str] | None, typer.Option(help="A set, service or scale set; repeatable.")]
+Scope = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="A set, service or scale set; repeatable.")
+]
 Vm = Annotated[
-    list[str] | None, typer.Option(help="A virtual machine; repeatable.", autocompletion=vm_names)
+    list[str] | None,
+    typer.Option(metavar="NAME", help="A virtual machine; repeatable.", autocompletion=vm_names),
 ]
 Label = Annotated[
     list[str] | None,
@@ -68,7 +71,9 @@ Label = Annotated[
         callback=_check_labels,
     ),
 ]
-Host = Annotated[list[str] | None, typer.Option(help="A host with all it carries; repeatable.")]
+Host = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="A host and all it carries; repeatable.")
+]
 HostLabel = Annotated[
     list[str] | None,
     typer.Option(

@@ -55,7 +55,7 @@ def list_some(
     ] = False,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only messages that wait.")] = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="At most this many, the newest.")
+        int | None, typer.Option(metavar="N", min=1, max=10_000, help="Only the newest N.")
     ] = None,
 ) -> None:
     """List the messages of the last days, oldest first.

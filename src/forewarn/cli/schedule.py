@@ -103,7 +103,9 @@ def create(  # noqa: PLR0913 - one for each flag
     until: Until = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Create a schedule: a Maintenance that begins when its window opens.
+    """Create a schedule that starts a Maintenance on recurring dates.
+
+    The Maintenance starts when its window opens.
 
     Example: forewarn schedule create patches --every 'first Tue' --type Reboot
     --host-label rack=a --window 'Tue 22:00-04:00 Europe/Berlin'

@@ -63,7 +63,9 @@ def set_fields(  # noqa: PLR0913 - one for each flag
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Change settings of a scope; the others stay, and an empty text resets one.
+    """Change settings of a scope.
+
+    The other settings stay as they are. An empty text resets a setting to its default.
 
     Example: forewarn scope set web --approval all
     """

@@ -17,10 +17,12 @@ from forewarn.cli.waiting import Timeout, Wait
 
 app = noun("vm")
 
-AvailabilitySet = Annotated[str | None, typer.Option(help="Its availability set.")]
-CloudService = Annotated[str | None, typer.Option(help="Its cloud service.")]
-ScaleSet = Annotated[str | None, typer.Option(help="Its scale set.")]
-PlacementGroup = Annotated[str | None, typer.Option(help="Its placement group in the scale set.")]
+AvailabilitySet = Annotated[str | None, typer.Option(metavar="NAME", help="Its availability set.")]
+CloudService = Annotated[str | None, typer.Option(metavar="NAME", help="Its cloud service.")]
+ScaleSet = Annotated[str | None, typer.Option(metavar="NAME", help="Its scale set.")]
+PlacementGroup = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Its placement group in the scale set.")
+]
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="The virtual machine.")]
 Name = Annotated[
     str,
@@ -71,11 +73,19 @@ def add(  # noqa: PLR0913 - one for each flag
     cloud_service: CloudService = None,
     scale_set: ScaleSet = None,
     placement_group: PlacementGroup = None,
-    update_domain: Annotated[int | None, typer.Option(help="Else the least filled.")] = None,
-    fault_domain: Annotated[int | None, typer.Option(help="Else the least filled.")] = None,
-    host: Annotated[str | None, typer.Option(help="The host that carries it.")] = None,
-    address: Annotated[list[str] | None, typer.Option(help="An IP address; repeatable.")] = None,
-    vm_id: Annotated[str | None, typer.Option(help="Else one is made.")] = None,
+    update_domain: Annotated[
+        int | None, typer.Option(metavar="N", help="Default: the one with the fewest.")
+    ] = None,
+    fault_domain: Annotated[
+        int | None, typer.Option(metavar="N", help="Default: the one with the fewest.")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The host that carries it.")
+    ] = None,
+    address: Annotated[
+        list[str] | None, typer.Option(metavar="ADDRESS", help="An IP address; repeatable.")
+    ] = None,
+    vm_id: Annotated[str | None, typer.Option(metavar="UUID", help="Default: a new one.")] = None,
     as_is: AsIs = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -136,22 +146,29 @@ def move(  # noqa: PLR0913 - one for each flag
     name: Name,
     *,
     host: Annotated[
-        str | None, typer.Option(help="The host it goes to.", autocompletion=host_names)
+        str | None,
+        typer.Option(metavar="NAME", help="The host it goes to.", autocompletion=host_names),
     ] = None,
     availability_set: AvailabilitySet = None,
     cloud_service: CloudService = None,
     scale_set: ScaleSet = None,
     placement_group: PlacementGroup = None,
     standalone: Annotated[bool, typer.Option("--standalone", help="Leave its set.")] = False,
-    update_domain: Annotated[int | None, typer.Option(help="Else kept, or least filled.")] = None,
-    fault_domain: Annotated[int | None, typer.Option(help="Else kept, or least filled.")] = None,
+    update_domain: Annotated[
+        int | None, typer.Option(metavar="N", help="Default: as now, or the one with the fewest.")
+    ] = None,
+    fault_domain: Annotated[
+        int | None, typer.Option(metavar="N", help="Default: as now, or the one with the fewest.")
+    ] = None,
     as_is: AsIs = False,
     new_host: Annotated[
         bool, typer.Option("--new-host", help="Add the host if it is unknown.")
     ] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Move one virtual machine to another host, set or domain; everything else stays.
+    """Move one virtual machine to another host, set or domain.
+
+    Its other fields stay as they are.
 
     Example: forewarn vm move web-0 --host kvm-2
     """
@@ -178,7 +195,8 @@ def set_fields(  # noqa: PLR0913 - one for each flag
     name: Name,
     *,
     address: Annotated[
-        list[str] | None, typer.Option(help="An IP address; repeatable, replaces all.")
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="An IP address; repeatable, replaces all."),
     ] = None,
     label: Labels = None,
     tag: Annotated[
@@ -188,14 +206,20 @@ def set_fields(  # noqa: PLR0913 - one for each flag
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="Such as vm_size=D2; KEY= removes it."),
     ] = None,
-    zone: Annotated[str | None, typer.Option(help="Its zone.")] = None,
-    location: Annotated[str | None, typer.Option(help="Its location.")] = None,
-    resource_group: Annotated[str | None, typer.Option(help="Its resource group.")] = None,
-    subscription_id: Annotated[str | None, typer.Option(help="Its subscription.")] = None,
-    vm_id: Annotated[str | None, typer.Option(help="Its vm_id.")] = None,
+    zone: Annotated[str | None, typer.Option(metavar="ZONE", help="Its zone.")] = None,
+    location: Annotated[str | None, typer.Option(metavar="NAME", help="Its location.")] = None,
+    resource_group: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Its resource group.")
+    ] = None,
+    subscription_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Its subscription.")
+    ] = None,
+    vm_id: Annotated[str | None, typer.Option(metavar="UUID", help="Its vm_id.")] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Change fields of one virtual machine; the others stay, and an empty text clears.
+    """Change fields of one virtual machine.
+
+    The other fields stay as they are. An empty text clears a field.
 
     Example: forewarn vm set web-0 --label rack=a --zone 2
     """
@@ -245,9 +269,9 @@ def redeploy(
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> None:
-    """Redeploy a virtual machine as its owner would: announce a Redeploy.
+    """Redeploy a virtual machine as its owner would.
 
-    It takes the same course as a restart: forewarn vm restart --help.
+    This announces a Redeploy, which works like a restart: forewarn vm restart --help.
 
     Example: forewarn vm redeploy web-0
     """
