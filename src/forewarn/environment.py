@@ -4,7 +4,6 @@ It costs little to import: commands that only ask a server need no more than thi
 """
 
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -62,6 +61,8 @@ def read_settings_file(config: Path | None) -> dict[str, Any]:
     path = config or CONFIG_FILE
     if config is None and (not _has_settings_file() or has_foreign_settings_file()):
         return {}
+    import tomllib  # noqa: PLC0415 - slow to load, and few commands find such a file
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,7 +1,6 @@
 """Files that nobody else may write or read: secrets, and what commands follow unasked."""
 
 import os
-import secrets
 import stat
 from pathlib import Path
 from typing import IO, Final
@@ -65,7 +64,7 @@ def write_secret(path: Path, secret: str) -> None:
 
 def draft_of(path: Path) -> Path:
     """Return a name beside *path* that nobody can have guessed."""
-    return path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    return path.with_name(f"{path.name}.{os.urandom(8).hex()}")
 
 
 def create_private(path: Path) -> IO[bytes]:

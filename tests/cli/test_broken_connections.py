@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -25,7 +26,10 @@ EVENT = {
 
 @contextmanager
 def answering(*answers: object) -> Iterator[tuple[str, list[str]]]:
-    """Serve each of *answers* to one connection, or only hang up for None; then nobody listens."""
+    """Serve each of *answers* to one connection, or only hang up for None; then nobody listens.
+
+    What is bytes is sent as it is.
+    """
     asked: list[str] = []
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(TIMEOUT)
@@ -37,7 +41,9 @@ def answering(*answers: object) -> Iterator[tuple[str, list[str]]]:
                 with connection:
                     connection.settimeout(TIMEOUT)
                     asked.append(connection.recv(65536).decode())
-                    if answer is not None:
+                    if isinstance(answer, bytes):
+                        connection.sendall(answer)
+                    elif answer is not None:
                         body = json.dumps(answer).encode()
                         head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
                         connection.sendall(head + body)
@@ -148,3 +154,50 @@ def test_watch_goes_on_when_the_server_went_away_between_two_questions(run: Run)
 
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1] == "2026-01-05 09:00:00Z  The maintenance is completed."
+
+
+@pytest.mark.parametrize(
+    "cut_off",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{}\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n{}\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+    ],
+)
+def test_reply_that_is_cut_off_or_not_http_is_none(run: Run, cut_off: bytes) -> None:
+    with answering(cut_off) as (server, _):
+        result = run("event", "list", FOREWARN_SERVER=server)
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"forewarn: The connection to http://{server} broke")
+
+
+STEP: Final = json.dumps({"step": "vm", "done": 1, "total": 2}).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "cut_off",
+    [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(STEP), STEP),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n%s" % STEP,
+    ],
+)
+def test_progress_that_is_cut_off_is_not_taken_for_the_answer(
+    run: Run, tmp_path: Path, cut_off: bytes
+) -> None:
+    (tmp_path / "other.toml").write_text("")
+
+    with answering(cut_off) as (server, _):
+        result = run("fleet", "apply", "other.toml", FOREWARN_SERVER=server)
+
+    assert result.exit_code == 1, result.output
+    assert "it may have done what was asked." in result.stderr
+
+
+def test_token_with_a_line_break_is_a_mistake_of_the_command_line(run: Run) -> None:
+    result = run("event", "list", "--token", "fw_1\r\nX: y")
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("forewarn: The token contains characters that no token has.")

@@ -1,5 +1,6 @@
 """`forewarn clock`: maintenance time."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -36,7 +37,8 @@ def advance(
         raise typer.BadParameter(str(error)) from error
     # However much falls due in it has to be waited for.
     body = {"duration": duration}
-    answer = session.post("clock", "advance", body=body, patience=None, takes_key=False)
+    asking = replace(session, patience=None)
+    answer = asking.post("clock", "advance", body=body, takes_key=False)
     session.show(answer, _print)
 
 

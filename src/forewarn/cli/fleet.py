@@ -12,11 +12,12 @@ import typer
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event import Yes
+from forewarn.cli.failures import RefusedError
 from forewarn.cli.files import name_file, read_text
 from forewarn.cli.fleet_changes import print_change, print_rehearsed_change
 from forewarn.cli.output import Row, print_table, print_toml
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
-from forewarn.cli.session import RefusedError, Session, command
+from forewarn.cli.session import Session, command
 from forewarn.cli.vm import COLUMNS, AsIs
 from forewarn.operations.fleet import write_fleet_file
 from forewarn.operations.fleet_lines import FleetLines

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from forewarn.cli.errors import CommandError
+from forewarn.cli.failures import RefusedError
 from forewarn.cli.output import print_line
-from forewarn.cli.session import RefusedError, Session
+from forewarn.cli.session import Session
+from forewarn.cli.transport import TransportError
 
 T = TypeVar("T")
 
@@ -51,13 +53,11 @@ def read_events(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 def _follow_once(
     session: Session, path: tuple[str, ...], query: Mapping[str, str | int]
 ) -> Iterator[tuple[int, str]]:
-    import httpx2
-
     with session.stream(*path, **query) as lines:
         try:
             yield from read_events(lines)
             trouble = "the server has ended the connection"
-        except httpx2.TransportError as error:
+        except TransportError as error:
             trouble = f"the connection broke off ({error})"
     print_line(f"forewarn: {trouble}; waiting for it to come back", err=True)
 

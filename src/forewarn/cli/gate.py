@@ -1,5 +1,6 @@
 """`forewarn gate`: what can be asked between the steps of a maintenance."""
 
+from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
@@ -34,7 +35,8 @@ def test(
 
     Example: forewarn gate test smoke
     """
-    answer = session.post("gates", gate, "test", patience=_TEST_PATIENCE, takes_key=False)
+    asking = replace(session, patience=_TEST_PATIENCE)
+    answer = asking.post("gates", gate, "test", takes_key=False)
     session.show(answer, _print)
     if answer["status"] != "open":
         raise typer.Exit(ExitCode.FAILED)

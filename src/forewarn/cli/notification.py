@@ -1,6 +1,7 @@
 """`forewarn notification`: who is told what, and whether it arrived."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
@@ -90,9 +91,8 @@ def test(
 
     Example: forewarn notification test ops
     """
-    answer = session.post(
-        "notification-targets", target, "test", patience=_TEST_PATIENCE, takes_key=False
-    )
+    asking = replace(session, patience=_TEST_PATIENCE)
+    answer = asking.post("notification-targets", target, "test", takes_key=False)
     if not answer["is_delivered"]:
         raise CommandError(f"{target} was not reached: {answer['answer']}", code=ExitCode.FAILED)
     session.show(answer, lambda row: print_line(f"{row['target']} has it: {row['answer']}"))

@@ -12,9 +12,10 @@ import typer
 from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import vm_names
 from forewarn.cli.errors import CommandError, ExitCode
+from forewarn.cli.failures import RefusedError
 from forewarn.cli.files import read_text
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_line, print_table, time_of
-from forewarn.cli.session import RefusedError, Session, command
+from forewarn.cli.session import Session, command
 from forewarn.domain.scenario import FASTEST
 from forewarn.operations.durations import format_duration
 from forewarn.operations.scenario_file import STEP_KEYS

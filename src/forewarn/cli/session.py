@@ -4,36 +4,42 @@ from __future__ import annotations
 
 import inspect
 import json
-import secrets
-import ssl
+import os
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import quote, urlencode
 
 import typer
 
-from forewarn.cli.errors import CommandError, ExitCode, exit_code_of, hint_for, reported_errors
+from forewarn.cli.errors import CommandError, ExitCode, reported_errors
+from forewarn.cli.failures import RefusedError, no_certificates, told_failures, unlike_forewarn
 from forewarn.cli.ids import complete_path
 from forewarn.cli.output import Output, OutputOption, Row, print_answer, print_line, told_from
 from forewarn.cli.settings import is_loopback, load_cli_settings, url_of
 from forewarn.cli.starting import await_start, is_starting
+from forewarn.cli.transport import (
+    BrokenReplyError,
+    ServerReply,
+    ServerRequest,
+    TransportError,
+    opened,
+    send,
+)
 
 if TYPE_CHECKING:
-    import httpx2  # costs more than all else here, and is not used for help and completion
+    import ssl  # costs more than all else here, and is not used for help and completion
 
 P = ParamSpec("P")
 
 _ONWARD: Final = frozenset({"virtual_machines", "hosts"})
 """The lists that are in fleet order."""
 _PATIENCE: Final = 60.0
-_CONNECTING: Final = 5.0
 _STARTING: Final = 60.0
 """How long a server may take to start; if it dies, nobody waits for it."""
 _OPTIONS: Final = (
@@ -78,21 +84,6 @@ _OPTIONS: Final = (
 )
 
 
-class RefusedError(CommandError):
-    """The server refuses, with a problem document."""
-
-    def __init__(self, problem: Row, server: str = "") -> None:
-        kind = str(problem.get("type", "")).rpartition(":")[2]
-        sentence = str(problem.get("detail") or problem.get("title") or "The server refused.")
-        super().__init__(
-            # A token that is not known may just be shown to the wrong server.
-            f"{server}: {sentence}" if problem["status"] == HTTPStatus.UNAUTHORIZED else sentence,
-            code=exit_code_of(kind, int(problem["status"])),
-            hint=hint_for(kind, problem),
-        )
-        self.problem = problem
-
-
 @dataclass(frozen=True, slots=True)
 class Session:
     """Where the server is, who is asking, and how to print the answer."""
@@ -102,42 +93,39 @@ class Session:
     output: Output
     ca_file: Path | None = None
     utc: bool = False
-    patience: float = _PATIENCE
+    patience: float | None = _PATIENCE
 
     def get(self, *path: str, **query: object) -> Any:
         """Return what is at *path*."""
-        return self._ask("GET", path, params=query)
+        return self._ask("GET", path, query=query.items())
 
     def list(self, noun: str, *path: str, limit: int | None = None, **query: object) -> Row:
         """Return the list *noun* at *path*: the page of *limit*, or every page there is.
 
         Pages of what has a history go back in time; a fleet goes on in its order.
         """
-        answer = self._send("GET", path, params={**query, **({"limit": limit} if limit else {})})
-        found: dict[str, Any] = self._decode(answer)
-        while limit is None and (link := answer.links.get("next")):
-            answer = self._send("GET", path, params=parse_qsl(urlsplit(link["url"]).query))
-            page = self._decode(answer)[noun]
+        asked = {**query, "limit": limit} if limit else query
+        reply = self._send("GET", path, query=asked.items())
+        found: dict[str, Any] = self._decode(reply)
+        while limit is None and (following := reply.next_page):
+            reply = self._send("GET", path, query=following)
+            page = self._decode(reply)[noun]
             found[noun] = [*found[noun], *page] if noun in _ONWARD else [*page, *found[noun]]
         return found
 
     def text(self, *path: str, **query: object) -> str:
         """Return what is at *path*, which is not JSON."""
-        return self._send("GET", path, params=query).text
+        return self._send("GET", path, query=query.items()).text
 
-    def fetch(self, name: str) -> httpx2.Response:
+    def fetch(self, name: str) -> ServerReply:
         """Return the answer of what the server has beside the API, such as /healthz."""
-        url, headers = f"{self.server}/{name}", self._address(())[1]
-        with self._reported(), self._client() as client:
-            answer = client.get(url, headers=headers)
-        self._check(answer)
-        return answer
+        with told_failures(self.server):
+            return self._checked(send(self._request("GET", f"/{name}")))
 
     def post(
         self,
         *path: str,
         body: object = None,
-        patience: float | None = _PATIENCE,
         dry_run: bool = False,
         takes_key: bool = True,
         as_is: bool = False,
@@ -146,44 +134,37 @@ class Session:
 
         What *takes_key* is asked for again if the connection breaks, and done once all the same.
         """
-        key = secrets.token_hex(16) if takes_key else None
-        timeout = self._timeout() if patience == _PATIENCE else _wait_up_to(patience)
-        request = {"json": body, "timeout": timeout, "key": key}
-        return self._ask("POST", path, params=_flags(dry_run=dry_run, as_is=as_is), **request)
+        query = _flags(dry_run=dry_run, as_is=as_is)
+        return self._ask("POST", path, query=query, body=body, takes_key=takes_key)
 
     def post_followed(self, *path: str, body: object, note: Callable[[Row], None]) -> Any:
         """Have something done that takes long: tell *note* how far it is, return the answer."""
-        row: Row = {}
-        url, headers = self._address(path)
-        headers["Accept"] = "application/x-ndjson"
-        with (
-            self._reported(is_change=True),
-            self._client() as client,
-            client.stream("POST", url, headers=headers, json=body) as answer,
-        ):
-            if not answer.is_success:
-                answer.read()
-                self._check(answer)
-            for line in answer.iter_lines():
+        row: Row = {"step": "none yet"}
+        request = self._request("POST", _place(path), body=body, Accept="application/x-ndjson")
+        with told_failures(self.server, is_change=True), opened(request) as reply:
+            if not reply.is_success:
+                self._checked(reply.read())
+            for line in reply.lines():
                 row = json.loads(line)
                 if "step" in row:
                     note(row)
+            if "step" in row:
+                raise BrokenReplyError("the answer is missing")
         if "type" in row:
             raise RefusedError(row)
         return row
 
     def put(self, *path: str, body: object = None) -> Any:
         """Have what is at *path* be as *body* says."""
-        return self._ask("PUT", path, json=body)
+        return self._ask("PUT", path, body=body)
 
     def patch(self, *path: str, body: object, **flags: bool) -> Any:
         """Have the fields that *body* names changed at *path*; or return what would come of it."""
-        key = secrets.token_hex(16)
-        return self._ask("PATCH", path, params=_flags(**flags), json=body, key=key)
+        return self._ask("PATCH", path, query=_flags(**flags), body=body, takes_key=True)
 
     def delete(self, *path: str, dry_run: bool = False) -> Any:
         """Remove what is at *path*, or tell what that would do."""
-        return self._ask("DELETE", path, params=_flags(dry_run=dry_run))
+        return self._ask("DELETE", path, query=_flags(dry_run=dry_run))
 
     def show(self, answer: Any, print_it: Callable[[Any], None]) -> None:
         """Print *answer* as asked for: with *print_it*, or as it is."""
@@ -197,7 +178,7 @@ class Session:
 
     def get_bytes(self, *path: str, **query: object) -> bytes:
         """Return what is at *path* as it is."""
-        return self._send("GET", path, params=query).content
+        return self._send("GET", path, query=query.items()).content
 
     @contextmanager
     def stream(self, *path: str, **query: str | int) -> Generator[Iterator[str]]:
@@ -205,148 +186,80 @@ class Session:
 
         What goes wrong while they do is a TransportError.
         """
-        with ExitStack() as closing, self._client() as client:
-            with self._reported():
-                url, headers = self._address(path)
-                asked = client.stream("GET", url, headers=headers, params=query)
-                answer = closing.enter_context(asked)
-                if not answer.is_success:
-                    answer.read()
-                    self._check(answer)
-            yield answer.iter_lines()
+        with ExitStack() as closing:
+            with told_failures(self.server):
+                request = self._request("GET", _place(path), query=query.items())
+                reply = closing.enter_context(opened(request))
+                if not reply.is_success:
+                    self._checked(reply.read())
+            yield reply.lines()
 
     def _ask(self, method: str, path: tuple[str, ...], **request: Any) -> Any:
         return self._decode(self._send(method, path, **request))
 
-    def _decode(self, answer: httpx2.Response) -> Any:
+    def _decode(self, reply: ServerReply) -> Any:
         try:
-            return answer.json()
+            return reply.json()
         except ValueError:
-            raise self._unlike_forewarn(answer) from None
+            raise unlike_forewarn(self.server, reply.status) from None
 
     def _send(
-        self, method: str, path: tuple[str, ...], *, key: str | None = None, **request: Any
-    ) -> httpx2.Response:
-        import httpx2
-
-        url, headers = self._address(complete_path(self.get, path))
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        with self._reported(is_change=method != "GET"), self._client() as client:
-            asked = client.build_request(method, url, headers=headers, **request)
+        self, method: str, path: tuple[str, ...], *, takes_key: bool = False, **request: Any
+    ) -> ServerReply:
+        place = _place(complete_path(self.get, path))
+        if takes_key:
+            request["Idempotency-Key"] = os.urandom(16).hex()
+        asked = self._request(method, place, **request)
+        with told_failures(self.server, is_change=method != "GET"):
             try:
-                answer = client.send(asked)
-            except (
-                httpx2.ReadError,
-                httpx2.WriteError,
-                httpx2.CloseError,
-                httpx2.RemoteProtocolError,
-            ) as error:  # something was sent
-                if key is None:
+                reply = send(asked)
+            except BrokenReplyError as error:
+                if not takes_key:
                     raise
-                answer = _send_again(client, asked, error)
-        self._check(answer)
-        return answer
+                reply = _send_again(asked, error)
+        return self._checked(reply)
 
-    def _client(self) -> httpx2.Client:
-        import httpx2
+    def _request(
+        self,
+        method: str,
+        place: str,
+        *,
+        query: Iterable[tuple[str, object]] = (),
+        body: object = None,
+        **headers: str,
+    ) -> ServerRequest:
+        asked = urlencode([*query], doseq=True)
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        return ServerRequest(
+            method=method,
+            url=f"{self.server}{place}{'?' if asked else ''}{asked}",
+            headers=headers,
+            body=None if body is None else json.dumps(body).encode(),
+            patience=self.patience,
+            trust=self._trusted(),
+        )
 
-        # No proxies or credentials from the environment: only settings.py reads that.
-        return httpx2.Client(trust_env=False, timeout=self._timeout(), verify=self._trusted())
+    def _trusted(self) -> ssl.SSLContext | None:
+        if self.ca_file is None or not self.server.startswith("https:"):
+            return None
+        import ssl
 
-    def _timeout(self) -> httpx2.Timeout:
-        return _wait_up_to(self.patience)
-
-    def _address(self, path: tuple[str, ...]) -> tuple[str, dict[str, str]]:
-        if "" in path:
-            # As from a variable of a script that was never set.
-            raise CommandError("A name or an id is empty.", code=ExitCode.USAGE)
-        place = "/".join(quote(part, safe="") for part in path)
-        headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
-        return f"{self.server}/api/v1/{place}", headers
-
-    @contextmanager
-    def _reported(self, *, is_change: bool = False) -> Generator[None]:
-        import httpx2
-
-        try:
-            yield
-        except httpx2.TimeoutException as error:
-            raise self._timed_out(error) from error
-        except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, UnicodeError) as error:
-            problem = str(error).rstrip(".")
-            message = f"{self.server} is not a valid server URL: {problem}."
-            raise CommandError(
-                message, code=ExitCode.USAGE, hint="try: --server http://127.0.0.1:8170"
-            ) from error
-        except httpx2.ConnectError as error:
-            raise self._untrusted(error) or self._unreachable() from error
-        except httpx2.TransportError as error:
-            raise self._broken(is_change=is_change) from error
-
-    def _check(self, answer: httpx2.Response) -> None:
-        if answer.is_success:
-            return
-        try:
-            problem = {**answer.json(), "status": answer.status_code}
-        except (ValueError, TypeError):
-            raise self._unlike_forewarn(answer) from None
-        raise RefusedError(problem, self.server)
-
-    def _trusted(self) -> ssl.SSLContext | bool:
-        if not self.server.startswith("https:"):
-            return False  # to read the certificates of this machine would be for nothing
-        if self.ca_file is None:
-            return True
         try:
             return ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:
-            message = f"{self.ca_file} is not a file of certificates: {error}."
-            hint = "try: --ca-file with the PEM file of the authority"
-            raise CommandError(message, code=ExitCode.USAGE, hint=hint) from error
+            raise no_certificates(self.ca_file, error) from error
 
-    def _untrusted(self, error: BaseException | None) -> CommandError | None:
-        while error is not None and not isinstance(error, ssl.SSLError):
-            error = error.__cause__ or error.__context__
-        if error is None:
-            return None
-        if isinstance(error, ssl.SSLCertVerificationError):
-            message = f"{self.server} shows a certificate that is not trusted here: "
-            message += f"{error.verify_message}."
-            hint = "try: --ca-file FILE, or FOREWARN_CA_FILE"
-        else:
-            message = f"{self.server} does not speak TLS."
-            hint = "try: --server http://…"
-        return CommandError(message, code=ExitCode.UNREACHABLE, hint=hint)
-
-    def _unlike_forewarn(self, answer: httpx2.Response) -> CommandError:
-        message = f"{self.server} does not answer like forewarn ({answer.status_code})."
-        hint = "try: --server with the address that serve printed as control"
-        return CommandError(message, code=ExitCode.FAILED, hint=hint)
-
-    def _timed_out(self, error: httpx2.TimeoutException) -> CommandError:
-        import httpx2
-
-        if isinstance(error, httpx2.ConnectTimeout):
-            return self._unreachable()
-        message = f"{self.server} has not answered in time; it may still do what was asked."
-        return CommandError(message, code=ExitCode.TIMED_OUT, hint="try: forewarn event list")
-
-    def _broken(self, *, is_change: bool) -> CommandError:
-        message = f"The connection to {self.server} broke before it had answered"
-        if not is_change:
-            return CommandError(f"{message}.", code=ExitCode.FAILED, hint="try: it again")
-        hint = "before you repeat it, look with: forewarn event list, or forewarn audit"
-        return CommandError(
-            f"{message}; it may have done what was asked.", code=ExitCode.FAILED, hint=hint
-        )
-
-    def _unreachable(self) -> CommandError:
-        return CommandError(
-            f"There is no server at {self.server}.",
-            code=ExitCode.UNREACHABLE,
-            hint="try: forewarn serve, or --server URL",
-        )
+    def _checked(self, reply: ServerReply) -> ServerReply:
+        if reply.is_success:
+            return reply
+        try:
+            problem = {**reply.json(), "status": reply.status}
+        except (ValueError, TypeError):
+            raise unlike_forewarn(self.server, reply.status) from None
+        raise RefusedError(problem, self.server)
 
 
 def open_session(
@@ -367,6 +280,8 @@ def open_session(
         settings = load_cli_settings()
     server = url_of(options.get("server") or settings.server)
     token = options.get("token") or settings.find_token(server, warn)
+    if token is not None:
+        _refuse_odd_token(token)
     if token is not None and not settings.insecure_control:
         _refuse_clear_text(server)
     return Session(
@@ -377,6 +292,15 @@ def open_session(
         utc=options.get("utc", False),
         patience=patience,
     )
+
+
+def _refuse_odd_token(token: str) -> None:
+    if not (token.isascii() and token.isprintable()):
+        raise CommandError(
+            "The token contains characters that no token has.",
+            code=ExitCode.USAGE,
+            hint="try: --token with what forewarn token create printed",
+        )
 
 
 def _refuse_clear_text(server: str) -> None:
@@ -418,21 +342,19 @@ def _warn(problem: str) -> None:
     print_line(f"forewarn: {problem}", err=True)
 
 
-def _wait_up_to(patience: float | None) -> httpx2.Timeout:
-    import httpx2
+def _place(path: tuple[str, ...]) -> str:
+    if "" in path:
+        # As from a variable of a script that was never set.
+        raise CommandError("A name or an id is empty.", code=ExitCode.USAGE)
+    return "/".join(("/api/v1", *(quote(part, safe="") for part in path)))
 
-    connecting = _CONNECTING if patience is None else min(_CONNECTING, patience)
-    return httpx2.Timeout(patience, connect=connecting)
 
-
-def _send_again(client: httpx2.Client, asked: httpx2.Request, broken: Exception) -> httpx2.Response:
-    import httpx2
-
+def _send_again(asked: ServerRequest, broken: BrokenReplyError) -> ServerReply:
     try:
-        return client.send(asked)
-    except httpx2.TransportError:
+        return send(asked)
+    except TransportError:
         raise broken from None  # that nobody listens any more does not undo the first time
 
 
-def _flags(**given: bool) -> dict[str, bool]:
-    return {name: True for name, is_given in given.items() if is_given}
+def _flags(**given: bool) -> list[tuple[str, str]]:
+    return [(name, "true") for name, is_given in given.items() if is_given]

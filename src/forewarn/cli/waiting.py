@@ -11,7 +11,6 @@ from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.following import Persistent
 from forewarn.cli.output import Row, print_line
 from forewarn.cli.session import Session
-from forewarn.domain.event import Outcome
 from forewarn.operations.durations import DurationError, parse_duration
 
 
@@ -51,6 +50,8 @@ def require_success(events: Sequence[Row]) -> None:
 
 
 def _has_gone_wrong(event: Row) -> bool:
+    from forewarn.domain.event import Outcome  # noqa: PLC0415 - slow to load, not for help
+
     return event["ended_at"] is not None and event["outcome"] != Outcome.SUCCEEDED
 
 

@@ -11,9 +11,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-import httpx2
-
 from forewarn.cli.examination.findings import Finding, doubtful, fine, is_open_to_others, wrong
+from forewarn.cli.transport import ServerReply, ServerRequest, TransportError, send
 from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.operations.addresses import TcpAddress, UnixAddress, parse_address
 from forewarn.settings import Settings
@@ -230,12 +229,15 @@ def _control_asker(settings: Settings) -> Callable[[TcpAddress], bool]:
     return is_control
 
 
-def _ask(url: str, certificate: Path | None = None) -> httpx2.Response | None:
+def _ask(url: str, certificate: Path | None = None) -> ServerReply | None:
     try:
-        trust = True if certificate is None else _trust_only(certificate)
-        with httpx2.Client(trust_env=False, timeout=_TIMEOUT, verify=trust) as client:
-            return client.get(url, headers={"Metadata": "true"})
-    except (OSError, httpx2.HTTPError):
+        trust = None if certificate is None else _trust_only(certificate)
+        headers = {"Metadata": "true"}
+        request = ServerRequest(
+            method="GET", url=url, headers=headers, patience=_TIMEOUT, trust=trust
+        )
+        return send(request)
+    except (OSError, TransportError):
         return None
 
 

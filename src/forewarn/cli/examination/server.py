@@ -8,7 +8,8 @@ from typing import Final
 
 from forewarn.cli.errors import CommandError
 from forewarn.cli.examination.findings import Finding, doubtful, fine, wrong
-from forewarn.cli.session import RefusedError, Session
+from forewarn.cli.failures import RefusedError
+from forewarn.cli.session import Session
 from forewarn.operations.durations import format_duration
 
 SKEWED: Final = timedelta(seconds=5)

@@ -1,0 +1,127 @@
+"""HTTP by the standard library, on a connection for each request.
+
+Libraries for HTTP take longer to import than a command may cost. The proxy variables of the
+environment are not looked at: only settings.py reads what commands take from there.
+"""
+
+import socket
+import ssl
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from forewarn.cli.transport import (
+    BrokenReplyError,
+    LateReplyError,
+    PlainServerError,
+    ServerReply,
+    ServerRequest,
+    ServerUrlError,
+    UnconnectedError,
+    UntrustedError,
+    is_success,
+)
+
+_CONNECTING: Final = 5.0
+_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
+
+
+class StreamedReply:
+    """A reply that may take long, read as it comes."""
+
+    def __init__(self, response: HTTPResponse) -> None:
+        self._response = response
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the server is doing what it was asked for."""
+        return is_success(self._response.status)
+
+    def read(self) -> ServerReply:
+        """Return all of it."""
+        with _told_apart():
+            content = self._response.read()
+        headers = {name.lower(): value for name, value in self._response.getheaders()}
+        return ServerReply(status=self._response.status, headers=headers, content=content)
+
+    def lines(self) -> Iterator[str]:
+        """Yield its lines as they come."""
+        with _told_apart():
+            for line in self._response:
+                yield line.decode(errors="replace").rstrip("\r\n")
+
+
+@contextmanager
+def connected(request: ServerRequest) -> Generator[StreamedReply]:
+    """Send *request* on a connection of its own, and give the reply as soon as it begins."""
+    address = _split(request.url)
+    with closing(_Connection(address, request)) as connection:
+        _connect(connection)
+        with _told_apart():
+            target = f"{address.path or '/'}{'?' if address.query else ''}{address.query}"
+            connection.request(request.method, target, request.body, dict(request.headers))
+            response = connection.getresponse()
+        with closing(response):
+            yield StreamedReply(response)
+
+
+class _Connection(HTTPConnection):
+    """A connection with TLS where the URL says so."""
+
+    def __init__(self, address: SplitResult, request: ServerRequest) -> None:
+        try:
+            super().__init__(address.hostname or "", address.port or _PORTS[address.scheme])
+        except HTTPException as error:
+            raise ServerUrlError(str(error)) from error
+        self._trust: ssl.SSLContext | None = None
+        if address.scheme == "https":
+            self._trust = request.trust or ssl.create_default_context()
+        self._patience = request.patience
+
+    def connect(self) -> None:
+        """Connect, in little time: a server that is there is there at once."""
+        patience = _CONNECTING if self._patience is None else min(_CONNECTING, self._patience)
+        made = socket.create_connection((self.host, self.port), patience)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._trust is not None:
+            made = self._trust.wrap_socket(made, server_hostname=self.host)
+        made.settimeout(self._patience)
+        self.sock = made
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        address = urlsplit(url)
+        is_complete = bool(address.hostname) and address.port != 0
+    except ValueError as error:
+        raise ServerUrlError(str(error)) from error
+    if address.scheme not in _PORTS:
+        raise ServerUrlError("it must begin with http:// or https://")
+    if not is_complete:
+        raise ServerUrlError("it names no host")
+    return address
+
+
+def _connect(connection: _Connection) -> None:
+    try:
+        connection.connect()
+    except UnicodeError as error:
+        raise ServerUrlError(str(error)) from error
+    except ssl.SSLCertVerificationError as error:
+        raise UntrustedError(error.verify_message) from error
+    except ssl.SSLError as error:
+        raise PlainServerError(str(error)) from error
+    except OSError as error:
+        raise UnconnectedError(str(error)) from error
+
+
+@contextmanager
+def _told_apart() -> Generator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise LateReplyError(str(error)) from error
+    except (OSError, HTTPException, ValueError) as error:  # a size of a chunk may be no number
+        raise BrokenReplyError(str(error) or type(error).__name__) from error
