@@ -1,9 +1,13 @@
 """Nothing goes on after the end, and nobody waits for a watch."""
 
 import asyncio
+import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 from tests.sdk.conftest import (
@@ -20,6 +24,7 @@ from tests.sdk.conftest import (
 from forewarn.client import AsyncClient, Client, ClosedError
 
 PROMPTLY = 0.5
+INTERRUPTED = ("forewarn.client", "threading", "queue")
 
 
 def park(handler: Handler) -> None:
@@ -94,6 +99,42 @@ def test_closing_ends_a_call_that_still_connects(
 
     assert time.monotonic() - began < 0.1 + PROMPTLY
     closing.join(TIMEOUT)
+
+
+def close_before(line: int, client: Client) -> Callable[..., Any]:
+    """Return a trace that closes *client* before a *line* of ours, as a signal handler may."""
+    left = line
+
+    def trace(frame: FrameType, kind: str, _argument: object) -> Any:
+        nonlocal left
+        if kind == "line" and frame.f_globals["__name__"].startswith(INTERRUPTED):
+            left -= 1
+            if left == 0:
+                client.close()
+        return trace
+
+    return trace
+
+
+@pytest.mark.usefixtures("in_haste")
+@pytest.mark.parametrize("status", [200, 503])
+def test_handler_of_a_signal_may_close_the_client_that_it_interrupts(
+    metadata: Metadata, status: int
+) -> None:
+    metadata.script = [answer_with(b'{"DocumentIncarnation":1,"Events":[]}', status)] * 10_000
+
+    def ask(line: int) -> None:
+        client = Client(metadata.endpoint)
+        sys.settrace(close_before(line, client))
+        with contextlib.suppress(ClosedError):
+            while True:
+                client.document()
+
+    for line in range(1, 250):
+        thread = threading.Thread(target=ask, args=(line,), daemon=True)
+        thread.start()
+        thread.join(TIMEOUT)
+        assert not thread.is_alive(), f"interrupted before line {line}, it waits for itself"
 
 
 def test_closed_client_can_do_nothing(make_client: ClientMaker, metadata: Metadata) -> None:

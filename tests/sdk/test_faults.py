@@ -57,6 +57,13 @@ SURVIVED: Final = {
     "notice is shorter than promised": "test_short_notice_is_seen_for_what_is_left_of_it",
     "notice is over when the event is first seen": "test_event_may_be_seen_after_its_start",
     "there is no notice at all": "test_failure_is_seen_as_started",
+    "it vanishes without a word": (
+        "tests/sdk/test_transport.py"
+        "::test_server_that_vanished_without_a_word_is_missed_in_time_for_a_preempt"
+    ),
+    "a portal answers for it": (
+        "tests/unit/client/test_conversations.py::test_page_of_a_portal_is_no_approval"
+    ),
     "it restarts": "test_server_may_be_killed_and_come_back",
     "it closes connections, with or without a word": (
         "tests/sdk/test_survival.py::test_dead_connection_is_replaced_without_a_word",

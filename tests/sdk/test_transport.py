@@ -128,6 +128,22 @@ def test_repeat_on_another_connection_has_only_what_is_left_of_the_time(
     transport.close()
 
 
+def test_server_that_vanished_without_a_word_is_missed_in_time_for_a_preempt(
+    metadata: Metadata,
+) -> None:
+    connection = _Connection(parse_endpoint(metadata.endpoint))
+    connection.deadline = time.monotonic() + 5
+    connection.connect()
+
+    is_probed = connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    idle, pause, times = (connection.sock.getsockopt(socket.IPPROTO_TCP, it) for it in options)
+
+    assert is_probed
+    assert idle + pause * times <= 15  # half of its notice
+    connection.close()
+
+
 def test_interrupted_request_leaves_no_answer_for_the_next(
     metadata: Metadata, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """What a client says to a metadata server, whoever carries the messages."""
 
+import codecs
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from forewarn.protocol.vocabulary import METADATA_HEADER, EventId, event_id
 _INSTANCE: Final = "/metadata/instance"
 _EXTENSION: Final = "/metadata/forewarn/v1"
 _INSTANCE_VERSION: Final = "2021-02-01"
+_BLANK: Final = codecs.BOM_UTF8 + b" \t\r\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +195,8 @@ class Conversations:
 def _post(request: Request) -> Conversation[None]:
     """Send *request*; a page of HTML is a proxy's or a portal's, and grants nothing."""
     answer = yield from exchange(request)
-    if answer.body.lstrip().startswith(b"<"):
+    is_called_html = "html" in answer.headers.get("content-type", "").lower()
+    if answer.body.lstrip(_BLANK).startswith(b"<") or (answer.body and is_called_html):
         trouble = f"it answers {answer.status} with a page of HTML"
         raise UnavailableError(str(request.endpoint), trouble)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from forewarn.client._errors import ClosedError
@@ -18,7 +19,9 @@ class Driver:
     def __init__(self) -> None:
         self._transport = Transport()
         self._turn = threading.Lock()
-        self._closing = threading.Event()
+        self._is_closed = False
+        # Not an Event: a signal handler that sets one deadlocks if it interrupts who waits for it.
+        self._wake_ups: SimpleQueue[None] = SimpleQueue()
         renew_after_fork(self)
 
     def run(self, conversation: Conversation[_T]) -> _T:
@@ -34,25 +37,26 @@ class Driver:
                 answer = self._perform(step)
 
     def close(self) -> None:
-        """Let nothing go on or begin; for any thread."""
-        self._closing.set()
+        """Let nothing go on or begin; for any thread, and for signal handlers."""
+        self._is_closed = True
+        self._wake_ups.put(None)
         self._transport.close()
 
     def renew(self) -> None:
         """Begin anew in a forked child."""
-        is_closed = self._closing.is_set()
         self._transport.abandon()
         self._transport, self._turn = Transport(), threading.Lock()
-        self._closing = threading.Event()
-        if is_closed:
+        self._wake_ups = SimpleQueue()
+        if self._is_closed:
             self.close()
 
     def _perform(self, step: Request | Pause) -> Response | Failure | None:
         answer = None
         if isinstance(step, Pause):
-            self._closing.wait(step.seconds)
+            with contextlib.suppress(Empty):
+                self._wake_ups.get(timeout=step.seconds)
         else:
             answer = self._transport.send(step)
-        if self._closing.is_set():
+        if self._is_closed:
             raise ClosedError
         return answer

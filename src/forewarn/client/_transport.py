@@ -14,6 +14,10 @@ from forewarn.client._messages import Failure, Request, Response
 
 LARGEST_BODY: Final = 4 * 2**20
 
+_KEEP_ALIVE: Final[Mapping[str, int]] = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 3, "TCP_KEEPCNT": 3}
+"""In seconds, and how often. A server that lost power says no word to a poll that it had parked,
+and an event that its successor announces may be due in half a minute."""
+
 _REASONS: Final[Mapping[type[Exception], str]] = {
     TimeoutError: "it did not answer in time",
     socket.gaierror: "its name cannot be resolved",
@@ -33,7 +37,8 @@ class Transport:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A signal handler that calls `close` may have interrupted whoever holds it.
+        self._lock = threading.RLock()
         self._is_closed = False
         self._is_sending = False
         self._connection: _Connection | None = None
@@ -72,14 +77,16 @@ class Transport:
 
     def _take_connection(self, endpoint: Endpoint) -> "_Connection | None":
         with self._lock:
-            if self._is_closed:
-                return None
-            if self._connection is None or self._connection.endpoint != endpoint:
-                if self._connection is not None:
-                    self._connection.close()
-                self._connection = _Connection(endpoint)
+            connection = self._connection
+            if connection is None or connection.endpoint != endpoint:
+                if connection is not None:
+                    connection.close()
+                connection = self._connection = _Connection(endpoint)
             self._is_sending = True
-            return self._connection
+            if not self._is_closed:  # looked up last: a handler may close it within this block
+                return connection
+            connection.close()
+            return None
 
     def _put_connection_back(self, connection: "_Connection") -> None:
         with self._lock:
@@ -117,7 +124,7 @@ class _Connection(HTTPConnection):
         self.endpoint = endpoint
         self.deadline = 0.0
         self.is_cut = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # as in Transport
         self._socket: _Socket | None = None  # `sock` is None while it is being made
 
     def exchange(self, request: Request) -> Response:
@@ -146,6 +153,7 @@ class _Connection(HTTPConnection):
                 made.settimeout(_time_left(self.deadline) / (len(found) - number))
                 made.connect(address)
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                _keep_alive(made)
             except OSError as failed:
                 made.close()
                 error = failed
@@ -194,6 +202,13 @@ def _exchange(connection: _Connection, request: Request) -> Response:
             raise
         connection.close()
         return connection.exchange(request)
+
+
+def _keep_alive(connected: socket.socket) -> None:
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEP_ALIVE.items():
+        if hasattr(socket, option):  # not on every system
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _time_left(deadline: float) -> float:

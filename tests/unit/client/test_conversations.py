@@ -232,9 +232,23 @@ def test_approval_is_taken_whatever_a_server_says_about_it(scene: Scene, body: b
     assert len(scene.requests) == 1
 
 
-def test_page_of_a_portal_is_no_approval(scene: Scene) -> None:
-    portal = Response(status=200, body=b"\n<!DOCTYPE html><title>Log in</title>")
+def test_approval_may_be_answered_by_an_empty_page(scene: Scene) -> None:
+    empty = Response(status=200, headers={"content-type": "text/html"})
 
+    scene.play(scene.conversations().approve((ID,)), empty)
+
+    assert len(scene.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "portal",
+    [
+        Response(status=200, body=b"\n<!DOCTYPE html><title>Log in</title>"),
+        Response(status=200, body=b"\xef\xbb\xbf<html>"),
+        Response(status=200, body=b"Log in", headers={"content-type": "Text/HTML; charset=utf-8"}),
+    ],
+)
+def test_page_of_a_portal_is_no_approval(scene: Scene, portal: Response) -> None:
     with pytest.raises(UnavailableError, match="with a page of HTML"):
         scene.play(scene.conversations(patience=0).approve((ID,)), portal)
 
