@@ -11,7 +11,6 @@ from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event import Yes
 from forewarn.cli.maintenance_tables import (
     count_names,
-    count_places,
     print_blockers,
     print_maintenance,
     print_plan,
@@ -20,11 +19,10 @@ from forewarn.cli.maintenance_waiting import require_walked, wait_for_maintenanc
 from forewarn.cli.maintenance_watch import watch_maintenance
 from forewarn.cli.output import Columns, print_line, print_table
 from forewarn.cli.patches import make_patch
-from forewarn.cli.place_tables import By, Detail
+from forewarn.cli.place_tables import By, Detail, say_standings
 from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
 from forewarn.cli.session import Session, command
 from forewarn.cli.waiting import Timeout, Wait
-from forewarn.domain.failures import NOT_DONE, Standing
 from forewarn.domain.wording import count_of, say_names
 
 app = noun("maintenance")
@@ -33,14 +31,10 @@ _COLUMNS: Final[Columns] = {
     "MAINTENANCE": "maintenance_id",
     "TYPE": "event_type",
     "STATUS": "status",
-    "SUCCEEDED": lambda row: count_places(row, Standing.SUCCEEDED, Standing.NOTHING_TO_DO),
-    "FAILED": lambda row: count_places(row, Standing.FAILED),
-    "SKIPPED": lambda row: count_places(row, *NOT_DONE),
-    "UNDER WAY": lambda row: count_places(row, Standing.UNDER_WAY),
-    "WAITING": lambda row: count_places(row, Standing.WAITING),
     "OF": lambda row: (
         count_names(row["hosts"], "host") or count_names(row["resources"], "virtual machine")
     ),
+    "PROGRESS": lambda row: say_standings(row["places"]),
 }
 
 

@@ -14,7 +14,6 @@ from forewarn.cli.place_tables import (
     say_standings,
     status_lines,
 )
-from forewarn.domain.failures import Standing
 from forewarn.domain.reasons import OF_HOST, ReasonKind
 from forewarn.domain.wording import count_of
 from forewarn.operations.durations import format_duration
@@ -115,11 +114,6 @@ def print_blockers(found: Row, by: Detail = Detail.PLACE) -> None:
     _print_lines("- ", said(found["blockers"]))
     _print_lines("", say_not_done(found["not_done"]))
     print_line(found["verdict"]["sentence"])
-
-
-def count_places(row: Row, *standings: Standing) -> int:
-    """Return with how many hosts, or scopes, it stands like that."""
-    return sum(row["places"].get(standing, 0) for standing in standings)
 
 
 def count_names(names: Sequence[str], noun: str) -> str:

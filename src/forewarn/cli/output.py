@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from forewarn.cli.columns import lay_out
 from forewarn.protocol.controls import escape_controls, printable, without_controls
 
 Row = Mapping[str, Any]
@@ -135,38 +137,31 @@ def print_table(rows: Iterable[Row], columns: Columns) -> None:
 
 def print_fields(row: Row, columns: Columns) -> None:
     """Print one line for each field of *row* that says something."""
-    fields = [(f"{title}:", _cell(row, shown, beside=True)) for title, shown in columns.items()]
-    said = [(title, text) for title, text in fields if text]
+    _print_fields((title, _cell(row, shown, beside=True)) for title, shown in columns.items())
+
+
+def _print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    said = [(f"{title}:", text) for title, text in fields if text]
     width = max(len(title) for title, _ in said)
     for title, text in said:
         print_line(f"{title:<{width}}  {text}")
 
 
 def print_lines(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    """Print *lines* below *titles*: as a table on a terminal, else in plain columns."""
+    """Print *lines* below *titles*; on a terminal that is too narrow, field by field."""
     lines = [tuple(map(printable, line)) for line in lines]
-    if sys.stdout.isatty():
-        _draw_table(titles, lines)
+    room = None
+    if lines and sys.stdout.isatty():
+        lines = shorten_ids(lines)
+        room = shutil.get_terminal_size().columns
+    table = lay_out(titles, lines, room)
+    if table is not None:
+        typer.echo("\n".join(table))
         return
-    widths = [max(map(len, column)) for column in zip(titles, *lines, strict=True)]
-    for line in (titles, *lines):
-        padded = (f"{text:<{width}}" for text, width in zip(line, widths, strict=True))
-        typer.echo("  ".join(padded).rstrip())
-
-
-def _draw_table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - slow to load, and not for scripts
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, title in enumerate(titles):
-        # An id that is broken over lines cannot be copied.
-        has_ids = any(_ID.fullmatch(line[number]) for line in lines)
-        table.add_column(title, overflow="fold", no_wrap=has_ids)
-    for line in shorten_ids(lines):
-        table.add_row(*map(Text, line))
-    Console().print(table)
+    for number, line in enumerate(lines):
+        if number:
+            typer.echo()
+        _print_fields(zip(map(str.lower, titles), line, strict=True))
 
 
 def shorten_ids(lines: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
