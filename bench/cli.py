@@ -33,6 +33,8 @@ def main() -> None:
         }
         _print("forewarn --version", (FOREWARN, "--version"), {}, QUICK)
         _print("forewarn --help", (FOREWARN, "--help"), {}, QUICK)
+        for noun in ("serve", "config", "demo", "doctor", "emulator", "event", "maintenance"):
+            _print(f"forewarn {noun} --help", (FOREWARN, noun, "--help"), {}, QUICK)
         _print("completion of a verb", (FOREWARN,), COMPLETING, QUICK)
         _print("forewarn event list", (FOREWARN, "event", "list"), server, ASKING)
         _print(f"forewarn vm show {name}", (FOREWARN, "vm", "show", name), server, ASKING)

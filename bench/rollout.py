@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.planning import Plan
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.operations.fleet import read_fleet
 from forewarn.operations.maintenances import (
     MaintenanceReport,

@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -21,11 +20,10 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from forewarn.domain.limits import FASTEST
 from forewarn.domain.notice import NoticeMode
-from forewarn.domain.policy import USER_INITIATED_LIMIT
 from forewarn.environment import (
     CONFIG_FILE,
-    CONTROL_ADDRESS,
     PREFIX,
     SQLITE,
     SettingsError,
@@ -38,59 +36,14 @@ from forewarn.operations.addresses import (
     check_network,
     parse_address,
 )
-from forewarn.operations.context import DOCUMENT_RETENTION
-from forewarn.operations.durations import DurationError, format_duration, parse_duration
+from forewarn.operations.durations import DurationError, parse_duration
 from forewarn.operations.invalid_values import say_invalid
 from forewarn.protocol.versions import PreviewWire
+from forewarn.settings_table import SETTINGS, ClockKind, ExecutorKind, LogFormat, LogLevel, Origin
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """How a URL begins; one letter alone is a drive."""
 _LONGEST_DURATION: Final = timedelta(days=3660)
-
-
-class ClockKind(StrEnum):
-    """How maintenance time passes."""
-
-    REAL = "real"
-    VIRTUAL = "virtual"
-
-
-class ExecutorKind(StrEnum):
-    """Who carries maintenance out, unless the fleet says otherwise."""
-
-    MANUAL = "manual"
-    SIMULATED = "simulated"
-    COMMAND = "command"
-    WEBHOOK = "webhook"
-
-    @property
-    def is_real(self) -> bool:
-        """Whether something is really done, which takes real time."""
-        return self in {ExecutorKind.COMMAND, ExecutorKind.WEBHOOK}
-
-
-class Origin(StrEnum):
-    """Where a setting is from; what comes later wins."""
-
-    DEFAULT = "default"
-    FILE = "file"
-    ENVIRONMENT = "environment"
-    FLAG = "flag"
-
-
-class LogFormat(StrEnum):
-    """How log lines are written."""
-
-    CONSOLE = "console"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """Which log lines are written: those of this level and above."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 def _check_listener(text: str) -> str:
@@ -136,6 +89,16 @@ _HostName = Annotated[str, AfterValidator(check_host_name)]
 _Network = Annotated[str, AfterValidator(check_network)]
 
 
+def _setting(name: str, **bounds: Any) -> Any:
+    described = SETTINGS[name]
+    return Field(
+        default=described.default,
+        description=described.summary,
+        repr=not described.is_secret,
+        **bounds,
+    )
+
+
 class Settings(BaseSettings):
     """Everything that can be set. Made by `load_settings`, or by `make_settings` from values alone.
 
@@ -147,96 +110,45 @@ class Settings(BaseSettings):
         env_prefix=PREFIX, frozen=True, extra="forbid", validate_default=True
     )
 
-    database: Annotated[str, AfterValidator(_check_database)] = Field(
-        default="sqlite:///forewarn.db", description="The database file: PATH or sqlite:///PATH."
+    database: Annotated[str, AfterValidator(_check_database)] = _setting("database")
+    metadata: Annotated[tuple[_Listener, ...], NoDecode, BeforeValidator(_split)] = _setting(
+        "metadata", min_length=1
     )
-    metadata: Annotated[tuple[_Listener, ...], NoDecode, BeforeValidator(_split)] = Field(
-        default=("127.0.0.1:8169",),
-        min_length=1,
-        description="Where virtual machines poll: HOST:PORT, [::1]:PORT or unix:PATH.",
+    metadata_socket_mode: Annotated[str, AfterValidator(check_mode)] = _setting(
+        "metadata_socket_mode"
     )
-    metadata_socket_mode: Annotated[str, AfterValidator(check_mode)] = Field(
-        default="0660", description="The mode of unix sockets that virtual machines poll."
+    control: Annotated[str, AfterValidator(_check_control)] = _setting("control")
+    control_host: Annotated[tuple[_HostName, ...], NoDecode, BeforeValidator(_split)] = _setting(
+        "control_host"
     )
-    control: Annotated[str, AfterValidator(_check_control)] = Field(
-        default=CONTROL_ADDRESS, description="Where operators connect: HOST:PORT."
+    control_certificate: Path | None = _setting("control_certificate")
+    control_key: Path | None = _setting("control_key")
+    insecure_control: bool = _setting("insecure_control")
+    fleet: Path | None = _setting("fleet")
+    clock: ClockKind = _setting("clock")
+    speed: float = _setting("speed", ge=1, le=FASTEST, allow_inf_nan=False)
+    executor: ExecutorKind = _setting("executor")
+    executor_file: Path | None = _setting("executor_file")
+    paused: bool = _setting("paused")
+    notice: NoticeMode = _setting("notice")
+    default_vm: str | None = _setting("default_vm")
+    trust_path: bool = _setting("trust_path")
+    state_dir: Path | None = _setting("state_dir")
+    preview_wire: PreviewWire = _setting("preview_wire")
+    user_initiated_limit: int = _setting("user_initiated_limit", ge=1)
+    document_retention: Annotated[str, AfterValidator(_check_duration)] = _setting(
+        "document_retention"
     )
-    control_host: Annotated[tuple[_HostName, ...], NoDecode, BeforeValidator(_split)] = Field(
-        default=(), description="Names of the control API in URLs, besides its address."
+    proxy_secret: str | None = _setting("proxy_secret", min_length=1)
+    trusted_proxies: Annotated[tuple[_Network, ...], NoDecode, BeforeValidator(_split)] = _setting(
+        "trusted_proxies"
     )
-    control_certificate: Path | None = Field(
-        default=None, description="The TLS certificate of the control API: a PEM file."
-    )
-    control_key: Path | None = Field(
-        default=None, description="The key of the control certificate: a PEM file."
-    )
-    insecure_control: bool = Field(
-        default=False, description="Let operators connect from elsewhere without TLS."
-    )
-    fleet: Path | None = Field(default=None, description="A fleet file to apply at each start.")
-    clock: ClockKind = Field(default=ClockKind.REAL, description="How maintenance time passes.")
-    speed: float = Field(
-        default=1,
-        ge=1,
-        le=1_000_000,
-        allow_inf_nan=False,
-        description="Divide notice, soak, simulated impact, postponement; not --not-before.",
-    )
-    executor: ExecutorKind = Field(
-        default=ExecutorKind.MANUAL, description="What carries out impacts."
-    )
-    executor_file: Path | None = Field(
-        default=None,
-        description="A file of commands and webhooks that carry out impacts.",
-    )
-    paused: bool = Field(
-        default=False, description="Serve, but begin nothing until forewarn resume."
-    )
-    notice: NoticeMode = Field(
-        default=NoticeMode.ALWAYS,
-        description="Whether to announce user operations that no client polls for.",
-    )
-    default_vm: str | None = Field(
-        default=None,
-        description="The virtual machine that local callers are unless they name another.",
-    )
-    trust_path: bool = Field(
-        default=False, description="Trust the path prefix /vm/NAME to say who calls."
-    )
-    state_dir: Path | None = Field(
-        default=None,
-        description="Where the admin token and what executors remember are kept; "
-        "beside the database unless given.",
-    )
-    preview_wire: PreviewWire = Field(
-        default=PreviewWire.DOCUMENTED,
-        description="Which account of api-version 2017-03-01 to serve.",
-    )
-    user_initiated_limit: int = Field(
-        default=USER_INITIATED_LIMIT, ge=1, description="How many user operations may be in flight."
-    )
-    document_retention: Annotated[str, AfterValidator(_check_duration)] = Field(
-        default=format_duration(DOCUMENT_RETENTION),
-        description="How long served documents are kept for event seen.",
-    )
-    proxy_secret: str | None = Field(
-        default=None, repr=False, min_length=1, description="The secret of the trusted proxies."
-    )
-    trusted_proxies: Annotated[tuple[_Network, ...], NoDecode, BeforeValidator(_split)] = Field(
-        default=(), description="Proxies whose signed headers are trusted: addresses or networks."
-    )
-    notifications: Path | None = Field(default=None, description="A file of notification targets.")
-    overdue_after: Annotated[str, AfterValidator(_check_duration)] = Field(
-        default="1h", description="How much longer than announced an event may take."
-    )
-    gates: Path | None = Field(default=None, description="A file of gates to ask before each step.")
-    migrate: bool = Field(default=True, description="Bring the database up to date at start.")
-    log_format: LogFormat = Field(
-        default=LogFormat.CONSOLE, description="How log lines are written."
-    )
-    log_level: LogLevel = Field(
-        default=LogLevel.INFO, description="The lowest level of log lines to write."
-    )
+    notifications: Path | None = _setting("notifications")
+    overdue_after: Annotated[str, AfterValidator(_check_duration)] = _setting("overdue_after")
+    gates: Path | None = _setting("gates")
+    migrate: bool = _setting("migrate")
+    log_format: LogFormat = _setting("log_format")
+    log_level: LogLevel = _setting("log_level")
 
     @property
     def database_path(self) -> Path:

@@ -30,7 +30,8 @@ from forewarn.domain.notification import Notification
 from forewarn.environment import environment_with
 from forewarn.operations.notifications import example_notification
 from forewarn.ports.store import Transaction
-from forewarn.settings import ClockKind, Settings, make_settings
+from forewarn.settings import Settings, make_settings
+from forewarn.settings_table import ClockKind
 from forewarn.storage.sqlite import open_sqlite
 
 FOREWARN = Path(sys.executable).with_name("forewarn")

@@ -28,7 +28,8 @@ from forewarn.domain.notification import give_up
 from forewarn.metadata.http import open_listener
 from forewarn.operations.notifications import example_notification
 from forewarn.ports.store import Transaction
-from forewarn.settings import ClockKind, ExecutorKind, Settings
+from forewarn.settings import Settings
+from forewarn.settings_table import ClockKind, ExecutorKind
 from forewarn.storage.sqlite import open_sqlite
 
 TIMEOUT = 20

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import NoneType
+from typing import get_args, get_origin
 
 import pytest
 from pydantic import ValidationError
 
 from forewarn.cli.settings import load_cli_settings
 from forewarn.environment import SettingsError, environment_with
-from forewarn.settings import ClockKind, Settings, load_settings, make_settings
+from forewarn.settings import Settings, load_settings, make_settings
+from forewarn.settings_table import SETTINGS, ClockKind
 
 SECRET = "a secret of more than twenty letters"  # noqa: S105  # noqa: S105
 Write = Callable[[str], Path]
@@ -249,3 +252,16 @@ def test_process_started_here_is_told_nothing_about_another_server(
     told = {name for name in environment if name.upper().startswith(("FOREWARN_", "SCHEDULED"))}
     assert told == {"FOREWARN_STATE_DIR"}
     assert environment["HOME"] == "/home/web"
+
+
+def test_table_of_settings_says_what_their_types_are() -> None:
+    """Flags are read by the table, and checked by the settings."""
+    assert list(SETTINGS) == list(Settings.model_fields)
+    for name, setting in SETTINGS.items():
+        annotation = Settings.model_fields[name].annotation
+        kinds = {*get_args(annotation), annotation} - {NoneType}
+        assert (
+            get_origin(annotation) is tuple
+            if isinstance(setting.default, tuple)
+            else setting.kind in kinds
+        ), name

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from tests.cli.test_help import commands
 from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner, Result
@@ -23,7 +24,11 @@ SLACK = 10
 """How many times as much as its target a command may cost on a busy machine."""
 HEAVY = (
     "alembic",
+    "asyncio",
     "fastapi",
+    "forewarn.domain.event",
+    "forewarn.domain.topology",
+    "forewarn.domain.windows",
     "forewarn.settings",
     "httpx2",
     "pydantic",
@@ -31,9 +36,13 @@ HEAVY = (
     "rich",
     "sqlalchemy",
     "structlog",
+    "tomllib",
     "uvicorn",
     "yaml",
+    "zoneinfo",
 )
+ASKING = ("http.client", "ssl")
+"""What only a command that asks a server needs."""
 COMPLETING = {
     "_FOREWARN_COMPLETE": "complete_bash",
     "COMP_WORDS": "forewarn event po",
@@ -46,6 +55,16 @@ try:
     main()
 finally:
     print("imported", *sys.modules)
+"""
+
+EVERY_HELP = """
+import sys
+from contextlib import suppress
+from forewarn.cli.app import app
+for arguments in sys.argv[1:]:
+    with suppress(SystemExit):
+        app(arguments.split(), prog_name="forewarn")
+print("imported", *sys.modules)
 """
 
 
@@ -77,8 +96,25 @@ def cpu_seconds(arguments: str, environment: Mapping[str, str]) -> float:
 def test_help_and_version_import_nothing_heavy(arguments: str) -> None:
     modules = imported(arguments)
 
-    assert modules.isdisjoint(HEAVY)
+    assert modules.isdisjoint({*HEAVY, *ASKING})
     assert "forewarn.cli.app" in modules
+
+
+def test_help_of_no_command_imports_anything_heavy() -> None:
+    """All in one process, which has loaded every command in the end."""
+    shown = [" ".join([*path, "-h"]) for path in commands()]
+    done = subprocess.run(
+        [sys.executable, "-c", EVERY_HELP, *shown],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+
+    *_, seen = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert {f"forewarn.cli.{each.module}" for each in COMMANDS.values()} <= set(seen.split())
+    assert set(seen.split()).isdisjoint({*HEAVY, *ASKING})
 
 
 def test_help_imports_no_command() -> None:
@@ -88,7 +124,7 @@ def test_help_imports_no_command() -> None:
 
 
 def test_completion_of_verbs_imports_nothing_heavy() -> None:
-    assert imported("", **COMPLETING).isdisjoint(HEAVY)
+    assert imported("", **COMPLETING).isdisjoint({*HEAVY, *ASKING})
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
-from forewarn.domain.access import Role, Token
+from forewarn.domain.access import Token
 from forewarn.domain.course import Course
 from forewarn.domain.event import Approval, Approver, Outcome, ScheduledEvent, Trigger
 from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome
@@ -35,6 +35,7 @@ from forewarn.domain.notification import Phase
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.profile import Profile
 from forewarn.domain.publication import FIRST_DOCUMENT, show
+from forewarn.domain.roles import Role
 from forewarn.domain.scenario import Announcement, Intervention, ScenarioRun
 from forewarn.domain.topology import (
     Closure,

@@ -14,9 +14,9 @@ from forewarn.cli.app import app
 from forewarn.cli.scenario import describe_step
 from forewarn.control.auditing import ADDRESSES_PER_MINUTE, LINES_PER_MINUTE
 from forewarn.control.scenario_views import scenario_view
-from forewarn.domain.access import MAY
 from forewarn.domain.blockers import BlockerKind, VerdictKind
 from forewarn.domain.reasons import HOLDING, ReasonKind
+from forewarn.domain.roles import MAY
 from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.fleet import TABLES, read_fleet_file

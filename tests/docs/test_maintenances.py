@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.control.maintenance_views import MaintenanceOrderRequest
 from forewarn.domain.brakes import BrakeKind
-from forewarn.domain.maintenance import MaintenanceStatus
-from forewarn.settings import ClockKind, ExecutorKind, Settings
+from forewarn.domain.standing import MaintenanceStatus
+from forewarn.settings import Settings
+from forewarn.settings_table import ClockKind, ExecutorKind
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "maintenances.md"
 FLEET = """

@@ -18,7 +18,8 @@ from forewarn.domain.topology import Host, build_topology
 from forewarn.executors.configuration import ExecutorFileError
 from forewarn.executors.manual import ManualExecutor
 from forewarn.operations.fleet import read_fleet_file
-from forewarn.settings import ClockKind, ExecutorKind, Settings, make_settings
+from forewarn.settings import Settings, make_settings
+from forewarn.settings_table import ClockKind, ExecutorKind
 from forewarn.storage.sqlite import open_sqlite
 from forewarn.testing.engine import start_engine
 

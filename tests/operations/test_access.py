@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from forewarn.domain.access import (
-    Role,
     Token,
     TokenExpiredError,
     TokenNameTakenError,
@@ -15,6 +14,7 @@ from forewarn.domain.access import (
     TokenRevokedError,
     UnknownTokenError,
 )
+from forewarn.domain.roles import Role
 from forewarn.operations.access import (
     USE_NOTED_AFTER,
     TokenOrder,

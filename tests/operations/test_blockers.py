@@ -19,10 +19,11 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.maintenance import Maintenance, MaintenanceStatus, pause
+from forewarn.domain.maintenance import Maintenance, pause
 from forewarn.domain.names import VmName
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.reasons import ReasonKind
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor

@@ -16,19 +16,15 @@ from forewarn.domain.arrivals import HostUnderWayError
 from forewarn.domain.course import Course
 from forewarn.domain.errors import IllegalTransitionError, MaintenanceOverError
 from forewarn.domain.event import Outcome, ScheduledEvent
-from forewarn.domain.failures import (
-    Standing,
-    StillUnderWayError,
-    UnknownFailureError,
-    UnknownPlaceError,
-)
+from forewarn.domain.failures import StillUnderWayError, UnknownFailureError, UnknownPlaceError
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
+from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.names import HostName, MaintenanceId
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.reasons import ReasonKind
+from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.domain.standstill import Standstill
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.operations.context import Context, Rules

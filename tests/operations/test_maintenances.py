@@ -6,8 +6,9 @@ import pytest
 
 from forewarn.domain.course import Course
 from forewarn.domain.errors import PlanError, UnknownHostError
-from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
+from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.fleet import read_fleet_file

@@ -54,7 +54,6 @@ from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import (
     Maintenance,
-    MaintenanceStatus,
     Resolution,
     Step,
     abort,
@@ -67,6 +66,7 @@ from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.domain.recording import record
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import (
     DeliveryScope,

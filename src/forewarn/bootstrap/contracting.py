@@ -51,7 +51,8 @@ from forewarn.ports.executor import Executor
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.store import Reading, Store
 from forewarn.protocol.vocabulary import EventId
-from forewarn.settings import ClockKind, Settings
+from forewarn.settings import Settings
+from forewarn.settings_table import ClockKind
 
 log = structlog.get_logger()
 

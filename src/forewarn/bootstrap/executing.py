@@ -14,7 +14,8 @@ from forewarn.ports.clock import Clock
 from forewarn.ports.executor import Executor
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.store import Store
-from forewarn.settings import ExecutorKind, Settings
+from forewarn.settings import Settings
+from forewarn.settings_table import ExecutorKind
 
 
 class Employer(Protocol):

@@ -44,7 +44,8 @@ from forewarn.private_files import UnsafeFileError, read_secret, write_secret
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, event_id
-from forewarn.settings import ClockKind, ExecutorKind, Settings
+from forewarn.settings import Settings
+from forewarn.settings_table import ClockKind, ExecutorKind
 
 log = structlog.get_logger()
 

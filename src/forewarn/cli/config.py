@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,7 +18,10 @@ from forewarn.cli.settings import (
     read_cli_variables,
 )
 from forewarn.environment import CONFIG_FILE
-from forewarn.settings import Origin, Settings, find_origins, load_settings
+from forewarn.settings_table import SETTINGS, Origin
+
+if TYPE_CHECKING:
+    from forewarn.settings import Settings
 
 app = noun("config")
 
@@ -71,6 +74,8 @@ def show(
 
 
 def _of_server(flags: dict[str, object], config: Path | None) -> Iterator[SettingView]:
+    from forewarn.settings import find_origins, load_settings  # noqa: PLC0415 - slow to load
+
     settings = load_settings(flags, config)
     for name, origin in find_origins(flags, config).items():
         yield SettingView(
@@ -105,6 +110,8 @@ def _of_commands() -> Iterator[SettingView]:
 
 def _find_origins(settings: CliSettings) -> dict[str, tuple[Origin, str]]:
     """Return where what only commands need is from, and by which name."""
+    from forewarn.settings import find_origins  # noqa: PLC0415 - slow to load
+
     has_token_file = settings.find_token(settings.server) is not None
     is_left = find_control_url(settings.control_url_file) is not None
     found = {
@@ -116,10 +123,9 @@ def _find_origins(settings: CliSettings) -> dict[str, tuple[Origin, str]]:
     return found | {name: (Origin.ENVIRONMENT, name) for name in found if name in given}
 
 
-def _plain(settings: Settings, name: str) -> object:
+def _plain(settings: "Settings", name: str) -> object:
     value = settings.model_dump(mode="json")[name]
-    is_secret = not Settings.model_fields[name].repr
-    return _MASK if is_secret and value is not None else value
+    return _MASK if SETTINGS[name].is_secret and value is not None else value
 
 
 def _place(name: str, origin: Origin, file: Path) -> str:

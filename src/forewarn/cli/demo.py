@@ -10,22 +10,24 @@ from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, 
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from forewarn.cli.catalogue import alone
-from forewarn.cli.demonstration.fleet import fleet_file
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, METADATA_PORT, listen_locally
 from forewarn.cli.output import print_line
 from forewarn.cli.signals import StopSignals, held_back, stop_signals
+from forewarn.domain.limits import FASTEST
 from forewarn.environment import ADMIN_TOKEN_FILE
-from forewarn.settings import ExecutorKind, LogLevel, Settings, make_settings
+from forewarn.settings_table import ExecutorKind, LogLevel
+
+if TYPE_CHECKING:
+    from forewarn.settings import Settings
 
 _DATABASE: Final = "forewarn.db"
 _FLEET: Final = "fleet.toml"
-_FASTEST: Final = 1_000_000
 _COMMANDS: Final = (
     ("vm restart web-0", "event list"),
     ("scenario run live-migration --vm db --speed 60",),
@@ -41,7 +43,7 @@ def demo(
     speed: Annotated[
         float,
         typer.Option(
-            min=1, max=_FASTEST, metavar="N", help="Divide notice, drain and impact by this."
+            min=1, max=FASTEST, metavar="N", help="Divide notice, drain and impact by this."
         ),
     ] = 60,
     keep: Annotated[
@@ -71,6 +73,8 @@ def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
     if keep is None:
         with held_back():
             return Path(closing.enter_context(TemporaryDirectory(prefix="forewarn-demo-")))
+    from forewarn.cli.demonstration.fleet import fleet_file  # noqa: PLC0415 - slow to load
+
     fleet = keep / _FLEET
     try:
         keep.mkdir(parents=True, exist_ok=True)
@@ -90,6 +94,7 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
     print_line("Starting a service and its fleet ...")
     from forewarn.bootstrap.serving import serve_during  # noqa: PLC0415 - needs the server install
     from forewarn.bootstrap.starting import Listeners  # noqa: PLC0415
+    from forewarn.cli.demonstration.fleet import fleet_file  # noqa: PLC0415
     from forewarn.cli.demonstration.performance import (  # noqa: PLC0415 - only the demo pays for it
         Stage,
         perform_until_interrupted,
@@ -129,7 +134,9 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
         raise refusal
 
 
-def _settings_for(folder: Path, speed: float) -> Settings:
+def _settings_for(folder: Path, speed: float) -> "Settings":
+    from forewarn.settings import make_settings  # noqa: PLC0415 - slow to load
+
     return make_settings(
         {
             "database": f"sqlite:///{folder / _DATABASE}",

@@ -9,12 +9,9 @@ import typer
 
 from forewarn.cli.catalogue import alone
 from forewarn.cli.examination.findings import Finding, fine, print_findings, wrong
-from forewarn.cli.examination.machine import examine_machine
-from forewarn.cli.examination.server import examine_server
 from forewarn.cli.session import Session, command
 from forewarn.clocks import SystemClock
 from forewarn.environment import CONFIG_FILE, SettingsError
-from forewarn.settings import load_settings
 
 app = alone()
 
@@ -40,6 +37,8 @@ def doctor(
 
     Example: forewarn doctor
     """
+    from forewarn.cli.examination.server import examine_server  # noqa: PLC0415 - slow to load
+
     findings = [
         *(() if remote else _of_machine(config)),
         *examine_server(replace(session, patience=PATIENCE), SystemClock().now()),
@@ -48,6 +47,9 @@ def doctor(
 
 
 def _of_machine(config: Path | None) -> Iterator[Finding]:
+    from forewarn.cli.examination.machine import examine_machine  # noqa: PLC0415 - slow to load
+    from forewarn.settings import load_settings  # noqa: PLC0415
+
     try:
         settings = load_settings({}, config)
     except SettingsError as error:

@@ -1,6 +1,5 @@
 """`forewarn emulator`: run other people's programs as if they were in a virtual machine."""
 
-import asyncio
 import json
 import signal
 import socket
@@ -9,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -19,10 +18,15 @@ from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, listen_locally
 from forewarn.cli.output import print_line
 from forewarn.cli.signals import KILLED, StopSignals, held_back, stop_signals
 from forewarn.domain.errors import InvalidNameError
+from forewarn.domain.limits import FASTEST
 from forewarn.domain.names import check_name
-from forewarn.domain.scenario import FASTEST
 from forewarn.environment import environment_with
-from forewarn.settings import ClockKind, ExecutorKind, LogLevel, Settings, make_settings
+from forewarn.settings_table import ClockKind, ExecutorKind, LogLevel
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from forewarn.settings import Settings
 
 app = noun("emulator")
 
@@ -57,6 +61,8 @@ def netns(
     Example: forewarn emulator netns --speed 60 -- ./my-handler.sh
     """
     with stop_signals() as signals, reported_errors("emulator netns"), ExitStack() as closing:
+        from forewarn.settings import make_settings  # noqa: PLC0415 - slow to load
+
         if sys.platform != "linux":
             message = "There are network namespaces on Linux only."
             raise CommandError(message, code=ExitCode.FAILED, hint="try: forewarn serve")
@@ -104,7 +110,7 @@ def _environment(port: int, folder: Path) -> Mapping[str, str]:
 
 def _run(
     command: Sequence[str],
-    settings: Settings,
+    settings: "Settings",
     outside: socket.socket,
     environment: Mapping[str, str],
     signals: StopSignals,
@@ -133,7 +139,7 @@ def _run(
     return ended_with
 
 
-def _say_where_things_are(settings: Settings, environment: Mapping[str, str]) -> None:
+def _say_where_things_are(settings: "Settings", environment: Mapping[str, str]) -> None:
     words = " ".join(f"{name}={value}" for name, value in environment.items())
     print_line(f"forewarn: 169.254.169.254 is ready for {settings.default_vm}.", err=True)
     print_line(f"  elsewhere: {words} forewarn vm restart {settings.default_vm}", err=True)
@@ -142,6 +148,8 @@ def _say_where_things_are(settings: Settings, environment: Mapping[str, str]) ->
 async def _run_to_the_end(
     command: Sequence[str], environment: Mapping[str, str], signals: StopSignals
 ) -> int:
+    import asyncio  # noqa: PLC0415 - slow to load
+
     early: list[int] = []
     signals.hand_to(early.append)
     try:
@@ -158,6 +166,6 @@ async def _run_to_the_end(
     return code if code >= 0 else KILLED - code
 
 
-def _send(process: asyncio.subprocess.Process, number: int) -> None:
+def _send(process: "asyncio.subprocess.Process", number: int) -> None:
     with suppress(ProcessLookupError):  # it has ended
         process.send_signal(number)

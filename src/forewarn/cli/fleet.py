@@ -1,7 +1,6 @@
 """`forewarn fleet`: all virtual machines at once."""
 
 import json
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +18,6 @@ from forewarn.cli.output import Row, print_table, print_toml
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command
 from forewarn.cli.vm import COLUMNS, AsIs
-from forewarn.operations.fleet import write_fleet_file
-from forewarn.operations.fleet_lines import FleetLines
-from forewarn.operations.toml_lines import syntax_line
 
 app = noun("fleet")
 
@@ -84,6 +80,8 @@ def export(session: Session) -> None:
 
     Example: forewarn fleet export > fleet.toml
     """
+    from forewarn.operations.fleet import write_fleet_file  # noqa: PLC0415 - slow to load
+
     session.show(session.get("fleet"), lambda fleet: print_toml(write_fleet_file(fleet)))
 
 
@@ -116,6 +114,11 @@ def _shown_progress() -> Iterator[Callable[[Row], None]]:
 
 
 def _decode(file: Path, text: str) -> object:
+    import tomllib  # noqa: PLC0415 - slow to load
+
+    from forewarn.operations.fleet_lines import FleetLines  # noqa: PLC0415
+    from forewarn.operations.toml_lines import syntax_line  # noqa: PLC0415
+
     name = name_file(file)
     try:
         fleet = tomllib.loads(text)
@@ -146,6 +149,8 @@ def _find_dates(fleet: Row) -> Iterator[Row]:
 
 
 def _with_lines(refusal: RefusedError, file: Path, text: str) -> CommandError:
+    from forewarn.operations.fleet_lines import FleetLines  # noqa: PLC0415 - slow to load
+
     lines = FleetLines(text)
     mistakes = refusal.problem.get("mistakes") or [refusal.problem]
     placed = [(lines.find(mistake), str(mistake["detail"])) for mistake in mistakes]

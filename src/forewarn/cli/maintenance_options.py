@@ -14,7 +14,6 @@ from forewarn.cli.event import TypeOption
 from forewarn.cli.files import read_text
 from forewarn.cli.waiting import check_duration
 from forewarn.domain.errors import CalendarError, UnknownZoneError
-from forewarn.domain.windows import read_blackout, read_window
 from forewarn.operations.durations import parse_duration
 
 
@@ -47,11 +46,15 @@ def check_written(read: Callable[[str], object], texts: Iterable[str]) -> None:
 
 
 def _check_windows(windows: list[str] | None) -> list[str] | None:
+    from forewarn.domain.windows import read_window  # noqa: PLC0415 - slow to load
+
     check_written(read_window, windows or ())
     return windows
 
 
 def _check_blackouts(blackouts: list[str] | None) -> list[str] | None:
+    from forewarn.domain.windows import read_blackout  # noqa: PLC0415 - slow to load
+
     check_written(read_blackout, blackouts or ())
     return blackouts
 

@@ -9,7 +9,7 @@ from forewarn.cli.output import Row
 from forewarn.cli.place_tables import say_not_done, say_standings
 from forewarn.cli.session import Session
 from forewarn.cli.waiting import Patience, say_because
-from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.wording import count_of
 
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from forewarn.cli.output import Columns, Row, time_of
-from forewarn.domain.failures import NOT_DONE, Standing
-from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.standing import NOT_DONE, MaintenanceStatus, Standing
 from forewarn.domain.wording import count_of, say_names
 
 Line: TypeAlias = dict[str, Any]

@@ -15,7 +15,6 @@ from forewarn.cli.output import Columns, Row, print_fields, print_line, print_ta
 from forewarn.cli.patches import make_patch
 from forewarn.cli.rehearsal import DryRun, show_changed
 from forewarn.cli.session import Session, command
-from forewarn.domain.recurrence import read_recurrence
 
 app = noun("schedule")
 
@@ -28,6 +27,8 @@ def _check_date(text: str | None) -> str | None:
 
 
 def _check_every(text: str | None) -> str | None:
+    from forewarn.domain.recurrence import read_recurrence  # noqa: PLC0415 - slow to load
+
     options.check_written(read_recurrence, () if text is None else (text,))
     return text
 

@@ -3,39 +3,17 @@
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from pydantic.fields import FieldInfo
 
 from forewarn.cli.catalogue import alone
 from forewarn.cli.errors import reported_errors
 from forewarn.cli.starting import detach, marked_as_starting
-from forewarn.settings import Settings, load_settings
+from forewarn.settings_table import SETTINGS, Setting
 
-_WITHOUT_FLAG: Final = {"proxy_secret"}
-"""Secrets do not belong on a command line, where every user of the machine can read them."""
-_METAVARS: Final = {
-    "database": "FILE",
-    "metadata": "HOST:PORT",
-    "metadata_socket_mode": "MODE",
-    "control": "HOST:PORT",
-    "control_host": "NAME",
-    "control_certificate": "FILE",
-    "control_key": "FILE",
-    "fleet": "FILE",
-    "speed": "N",
-    "executor_file": "FILE",
-    "default_vm": "NAME",
-    "state_dir": "DIR",
-    "user_initiated_limit": "N",
-    "document_retention": "DURATION",
-    "trusted_proxies": "ADDRESS",
-    "notifications": "FILE",
-    "overdue_after": "DURATION",
-    "gates": "FILE",
-}
+if TYPE_CHECKING:
+    from forewarn.settings import Settings
 
 
 def serve(
@@ -55,6 +33,8 @@ def serve(
     Example: forewarn serve --fleet fleet.toml --executor simulated
     """
     with reported_errors():
+        from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
+
         settings = load_settings(given(flags), config)
         if is_detached:
             detach(settings.state_directory, lambda tell: _run(settings, tell))
@@ -62,7 +42,7 @@ def serve(
             _run(settings, lambda: None)
 
 
-def _run(settings: Settings, tell: Callable[[], None]) -> None:
+def _run(settings: "Settings", tell: Callable[[], None]) -> None:
     """Run a server, and *tell* when it is ready."""
     with marked_as_starting(settings.state_directory) as remove_mark:
         from forewarn.bootstrap.serving import serve as run  # noqa: PLC0415 - needs the server install
@@ -87,36 +67,29 @@ def take_flags(command: Callable[..., None]) -> None:
     command.__dict__["__signature__"] = inspect.Signature([*others, *_FLAGS])
 
 
-def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
+def _flag(name: str, setting: Setting) -> inspect.Parameter:
+    flag = f"--{name.replace('_', '-')}"
     option = typer.Option(
-        f"--{name.replace('_', '-')}{_negation(name, field)}",
-        help=f"{field.description}{_default(field)}",
-        metavar=_METAVARS.get(name),
+        f"{flag}/--no-{flag.removeprefix('--')}" if setting.kind is bool else flag,
+        help=f"{setting.summary}{_say_default(setting)}",
+        metavar=setting.metavar,
         show_default=False,
     )
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[_flag_type(field.annotation), option],
+        annotation=Annotated[_flag_type(setting), option],
     )
 
 
-def _flag_type(annotation: Any) -> Any:
-    """Return what typer reads for a setting of the type *annotation*."""
-    if get_origin(annotation) is tuple:
-        return list[str] | None
-    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
-    (kind,) = (kind for kind in kinds if kind is not NoneType)
-    return kind | None
+def _flag_type(setting: Setting) -> Any:
+    """Return what typer reads for *setting*."""
+    return list[str] | None if isinstance(setting.default, tuple) else setting.kind | None
 
 
-def _negation(name: str, field: FieldInfo) -> str:
-    return f"/--no-{name.replace('_', '-')}" if field.annotation is bool else ""
-
-
-def _default(field: FieldInfo) -> str:
-    match field.default:
+def _say_default(setting: Setting) -> str:
+    match setting.default:
         case None | () | bool():
             return ""
         case tuple(default):
@@ -135,11 +108,8 @@ _CONFIG: Final = inspect.Parameter(
     ],
 )
 _FLAGS: Final = (
-    *(
-        _flag(name, field)
-        for name, field in Settings.model_fields.items()
-        if name not in _WITHOUT_FLAG
-    ),
+    # Secrets do not belong on a command line, where every user of the machine can read them.
+    *(_flag(name, setting) for name, setting in SETTINGS.items() if not setting.is_secret),
     _CONFIG,
 )
 take_flags(serve)

@@ -4,14 +4,16 @@ Until somebody takes them they do what Ctrl-C does, but for the exit code; after
 is wished, and never interrupt the cleaning up.
 """
 
-import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
+
+if TYPE_CHECKING:
+    import asyncio
 
 KILLED: Final = 128
 """What an exit code has more than the number of the signal that it is about."""
@@ -27,6 +29,8 @@ class StopSignals:
 
     def hand_to(self, react: Callable[[int], object]) -> None:
         """Have *react* called by the event loop that runs, from now on."""
+        import asyncio  # noqa: PLC0415 - slow to load
+
         self._react = react
         if self._loop is None:
             self._loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, wall_time_of
 from forewarn.cli.session import Session, command
-from forewarn.domain.access import MAY, Role
+from forewarn.domain.roles import MAY, Role
 from forewarn.environment import ADMIN_TOKEN_FILE
 
 app = noun("token")

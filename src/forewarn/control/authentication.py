@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from forewarn.connections.forwarding import FORWARDING
 from forewarn.control.origins import check_origin, is_loopback
 from forewarn.control.problems import UnauthorizedError, problem_of, respond
-from forewarn.domain.access import Principal, Role, TokenExpiredError, TokenRevokedError
+from forewarn.domain.access import Principal, TokenExpiredError, TokenRevokedError
+from forewarn.domain.roles import Role
 from forewarn.operations.access import find_token, is_secret, needs_noting, note_use
 from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError

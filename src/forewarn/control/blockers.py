@@ -9,8 +9,7 @@ from forewarn.control.confined_explanations import explain_maintenance_confined
 from forewarn.control.schemas import View
 from forewarn.domain.blockers import VerdictKind
 from forewarn.domain.brakes import Release
-from forewarn.domain.failures import Standing
-from forewarn.domain.maintenance import MaintenanceStatus
+from forewarn.domain.standing import MaintenanceStatus, Standing
 
 router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 

@@ -17,7 +17,8 @@ from forewarn.control.conditional import answer_with_tag, require_match
 from forewarn.control.confined import confine_reading, confine_transaction
 from forewarn.control.rehearsal import rehearse
 from forewarn.control.services import Services
-from forewarn.domain.access import MAY, Principal, Role
+from forewarn.domain.access import Principal
+from forewarn.domain.roles import MAY, Role
 from forewarn.operations.context import Context
 from forewarn.operations.repeats import RequestKey, do_once
 from forewarn.ports.entries import Actor

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import islice
 from typing import NoReturn, TypeVar
 
-from forewarn.domain.access import OutsideScopesError, Principal, Role, RoleTooLowError
+from forewarn.domain.access import OutsideScopesError, Principal, RoleTooLowError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import Maintenance
@@ -25,6 +25,7 @@ from forewarn.domain.names import (
 )
 from forewarn.domain.notification import Notification, NotificationStatus, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
+from forewarn.domain.roles import Role
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, View, event_view
 from forewarn.domain.brakes import Brake, BrakeKind, Release
 from forewarn.domain.course import GATE_PATIENCE, Course
-from forewarn.domain.failures import Standing
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
-from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus, Step
+from forewarn.domain.maintenance import MaintenanceOutcome, Step
 from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.domain.windows import Calendar, describe, read_blackout, read_window
 from forewarn.operations.holidays import read_holidays
 from forewarn.operations.maintenances import MaintenanceReport

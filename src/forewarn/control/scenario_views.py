@@ -7,8 +7,8 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictStr, model_validator
 
 from forewarn.control.schemas import EventView, LedgerView, Names, Text, event_view
+from forewarn.domain.limits import FASTEST
 from forewarn.domain.scenario import (
-    FASTEST,
     Announcement,
     Scenario,
     ScenarioRun,

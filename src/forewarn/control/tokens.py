@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from forewarn.control.caller import Administering
 from forewarn.control.moments import parse_moment, resolve
 from forewarn.control.schemas import Moment, Text, View
-from forewarn.domain.access import Role, Token
+from forewarn.domain.access import Token
+from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token, new_secret, revoke_token
 from forewarn.operations.context import Context
 from forewarn.ports.store import Transaction

@@ -1,13 +1,13 @@
 """Who may do what: roles, the tokens that grant them, and the delivery scopes these may cover."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.errors import DomainError
 from forewarn.domain.names import ScopeId, VmName, check_name, name_key
+from forewarn.domain.roles import Role
 from forewarn.domain.topology import Topology
 from forewarn.domain.wording import say_moment
 
@@ -82,33 +82,6 @@ class TokenOrderError(AccessError):
 
 RESERVED_NAMES: Final = frozenset({"admin", "scheduler"})
 """Who these are is known already; a token of that name would make the audit say something else."""
-
-
-class Role(StrEnum):
-    """What somebody may do; each role may also do what those before it may."""
-
-    VIEWER = "viewer"
-    OPERATOR = "operator"
-    ADMIN = "admin"
-
-    def includes(self, needed: "Role") -> bool:
-        """Tell whether this role may do what *needed* may."""
-        roles = tuple(Role)
-        return roles.index(self) >= roles.index(needed)
-
-
-MAY: Final[Mapping[Role, str]] = {
-    Role.VIEWER: "read everything but tokens and the audit",
-    Role.OPERATOR: (
-        "handle events and Maintenances, close and open hosts, "
-        "restart and redeploy virtual machines"
-    ),
-    Role.ADMIN: (
-        "change the fleet, tokens, faults, scenarios, notifications and the clock, "
-        "pause the server, and read the audit"
-    ),
-}
-"""What each role may, besides what the roles before it may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ has it tried again or passed over. Neither happens by itself, nor by resuming.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from typing import Final, TypeAlias, TypeVar, assert_never
 
 from forewarn.domain.errors import DomainError
@@ -31,6 +30,7 @@ from forewarn.domain.names import (
     nearest_names,
     plain_name,
 )
+from forewarn.domain.standing import Standing
 from forewarn.domain.wording import say_names
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
@@ -172,23 +172,9 @@ def outcome_of(
     return MaintenanceOutcome.SUCCEEDED
 
 
-class Standing(StrEnum):
-    """Where a Maintenance is with one host or scope. Of several, the last in this list counts."""
-
-    NOTHING_TO_DO = "nothing to do"
-    SUCCEEDED = "succeeded"
-    GONE = "left the fleet"
-    SKIPPED = "skipped"
-    WAITING = "waiting"
-    FAILED = "failed"
-    UNDER_WAY = "under way"
-
-
 Standings: TypeAlias = Mapping[HostName | ScopeId, Standing]
 """Where a Maintenance is with each of its hosts, or scopes."""
 
-NOT_DONE: Final = frozenset({Standing.GONE, Standing.SKIPPED})
-"""What a Maintenance leaves undone for good."""
 _RANKS: Final = {standing: rank for rank, standing in enumerate(Standing)}
 
 

@@ -31,19 +31,6 @@ from forewarn.domain.topology import ScopeKind, Topology, split_by_update_domain
 from forewarn.protocol.vocabulary import EventSource, EventType
 
 
-class MaintenanceStatus(StrEnum):
-    """Where a Maintenance is."""
-
-    RUNNING = "running"
-    WAITING = "waiting"
-    PAUSED = "paused"
-    HELD = "held"
-    ABORTING = "aborting"
-    ABORTED = "aborted"
-    INCOMPLETE = "incomplete"
-    COMPLETED = "completed"
-
-
 class MaintenanceOutcome(StrEnum):
     """How a Maintenance ended. It is INCOMPLETE if something that failed stays undone."""
 

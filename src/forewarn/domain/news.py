@@ -5,17 +5,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from forewarn.domain.failures import Standing, find_failures, find_standings
+from forewarn.domain.failures import find_failures, find_standings
 from forewarn.domain.gate import Answer, GateStatus
-from forewarn.domain.maintenance import (
-    Maintenance,
-    MaintenanceStatus,
-    own_events,
-    remaining_steps,
-)
+from forewarn.domain.maintenance import Maintenance, own_events, remaining_steps
 from forewarn.domain.names import MaintenanceId, ScopeId
 from forewarn.domain.notification import Phase
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.domain.walk import is_under_way, status
 
 

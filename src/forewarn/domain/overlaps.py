@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from forewarn.domain.maintenance import Maintenance, MaintenanceStatus, Step
+from forewarn.domain.maintenance import Maintenance, Step
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.walk import status
 from forewarn.domain.wording import count_of
 

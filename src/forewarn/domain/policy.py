@@ -16,11 +16,11 @@ from forewarn.domain.errors import (
     UserOperationLimitError,
 )
 from forewarn.domain.event import Approver, Draft, ScheduledEvent, move_not_before
+from forewarn.domain.limits import USER_INITIATED_LIMIT
 from forewarn.domain.names import VmName
 from forewarn.domain.notice import NoticeMode, minimum_notice, round_up_to_second
 from forewarn.protocol.vocabulary import EventSource, EventType
 
-USER_INITIATED_LIMIT: Final = 10
 SMALLEST_STEP: Final = timedelta(minutes=1)
 """By how much a virtual machine postpones an event at least; the last step may be smaller."""
 MOST_POSTPONEMENTS: Final = 300

@@ -29,9 +29,6 @@ from forewarn.domain.names import ScenarioRunId, VmName
 from forewarn.domain.topology import Topology, split_by_update_domain
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
-FASTEST: Final = 1_000_000
-"""How many times as fast a scenario may run."""
-
 USUAL_IMPACT: Final[Mapping[EventType, timedelta]] = {
     EventType.FREEZE: timedelta(minutes=5),
     EventType.REBOOT: timedelta(minutes=10),

@@ -29,7 +29,6 @@ from forewarn.domain.gate_brakes import awaited_question, gate_brakes, gate_ques
 from forewarn.domain.maintenance import (
     Maintenance,
     MaintenanceOutcome,
-    MaintenanceStatus,
     Step,
     is_canary,
     own_events,
@@ -39,6 +38,7 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.windows import ALWAYS, describe, longest_opening
 from forewarn.protocol.vocabulary import EventStatus
 

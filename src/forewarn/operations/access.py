@@ -14,7 +14,6 @@ from hashlib import sha256
 from typing import Final
 
 from forewarn.domain.access import (
-    Role,
     Token,
     TokenNameTakenError,
     UnknownTokenError,
@@ -22,6 +21,7 @@ from forewarn.domain.access import (
     select_scope,
 )
 from forewarn.domain.names import ScopeId, name_key
+from forewarn.domain.roles import Role
 from forewarn.domain.topology import Topology
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit

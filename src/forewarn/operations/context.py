@@ -3,16 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
 
 from forewarn.domain.host_work import HostWorkRule
+from forewarn.domain.limits import DOCUMENT_RETENTION, USER_INITIATED_LIMIT
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.notification import Target
-from forewarn.domain.policy import USER_INITIATED_LIMIT
 from forewarn.ports.entries import Actor
 from forewarn.protocol.vocabulary import EventId
-
-DOCUMENT_RETENTION: Final = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

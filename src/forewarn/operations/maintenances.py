@@ -23,7 +23,6 @@ from forewarn.domain.failures import (
 from forewarn.domain.host_operation import HostOperation, OperationOutcome, end
 from forewarn.domain.maintenance import (
     Maintenance,
-    MaintenanceStatus,
     Resolution,
     Step,
     abort,
@@ -37,6 +36,7 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name_key
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.topology import Host, Topology, VirtualMachine
 from forewarn.domain.walk import Stage, Walks, calendar_errors, status, walk_all
 from forewarn.operations.context import Context

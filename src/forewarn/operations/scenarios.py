@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from forewarn.domain.errors import DomainError
 from forewarn.domain.event import ScheduledEvent, cancel
+from forewarn.domain.limits import FASTEST
 from forewarn.domain.names import ScenarioRunId
-from forewarn.domain.scenario import FASTEST, Scenario, ScenarioRun, stop
+from forewarn.domain.scenario import Scenario, ScenarioRun, stop
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events

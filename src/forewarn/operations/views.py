@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.failures import Standing
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.schedule import Schedule
+from forewarn.domain.standing import Standing
 from forewarn.domain.topology import resource_names
 from forewarn.ports.entries import LedgerEntry
 

@@ -25,11 +25,12 @@ from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.gate import GateStatus
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
+from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.names import VmName
 from forewarn.domain.schedule import OccurrenceOutcome
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.walk import status, walk_all
 from forewarn.operations.context import Context
 from forewarn.operations.snapshots import Knowledge, look

@@ -17,12 +17,12 @@ from sqlalchemy import (
     Table,
 )
 
-from forewarn.domain.access import Role
 from forewarn.domain.event import Outcome
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.notification import NotificationStatus, Phase
 from forewarn.domain.policy import ApprovalPolicy
+from forewarn.domain.roles import Role
 from forewarn.domain.topology import ScopeKind
 from forewarn.ports.entries import Actor
 from forewarn.protocol.versions import PreviewWire

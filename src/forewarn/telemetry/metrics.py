@@ -15,9 +15,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from forewarn.domain.maintenance import MaintenanceOutcome, MaintenanceStatus
+from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.notification import NotificationStatus
 from forewarn.domain.schedule import OccurrenceOutcome
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.topology import Topology
 from forewarn.ports.clock import WallClock
 from forewarn.ports.entries import Figures

@@ -19,7 +19,7 @@ from forewarn.operations.scenarios import find_scenario, start_scenario
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventStatus, EventType
-from forewarn.settings import ExecutorKind
+from forewarn.settings_table import ExecutorKind
 from forewarn.testing.engine import EmulatorClosedError, Engine, start_engine
 from forewarn.testing.handles import (
     Details,

@@ -24,7 +24,8 @@ from forewarn.operations.fleet import Fleet
 from forewarn.ports.entries import Actor
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
-from forewarn.settings import ClockKind, LogLevel, make_settings
+from forewarn.settings import make_settings
+from forewarn.settings_table import ClockKind, LogLevel
 from forewarn.storage.sqlite import open_sqlite
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from forewarn.cli.app import app as cli
 from forewarn.control.app import api_routes
-from forewarn.domain.access import Role
+from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token
 from forewarn.operations.context import Context
 from forewarn.ports.store import Store, Transaction

@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from icalendar import Calendar
 from tests.http.control.conftest import HandClock
 
-from forewarn.domain.access import Role
 from forewarn.domain.decisions import decide
+from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token
 from forewarn.operations.schedules import meet_occurrences
 from forewarn.operations.snapshots import NOTHING, look

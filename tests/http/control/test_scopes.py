@@ -13,10 +13,11 @@ from tests.http.control.conftest import MORNING, HandClock
 
 from forewarn.control.confined import ConfinedTransaction, confine_targets
 from forewarn.control.services import Services
-from forewarn.domain.access import OutsideScopesError, Principal, Role, RoleTooLowError
+from forewarn.domain.access import OutsideScopesError, Principal, RoleTooLowError
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
 from forewarn.domain.notification import Notification, Phase, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
+from forewarn.domain.roles import Role
 from forewarn.operations.context import Context, Rules
 from forewarn.ports.entries import LedgerEntry
 from forewarn.ports.store import (

@@ -6,10 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from forewarn.domain.access import (
-    MAY,
     OutsideScopesError,
     Principal,
-    Role,
     RoleTooLowError,
     Token,
     TokenExpiredError,
@@ -23,6 +21,7 @@ from forewarn.domain.errors import (
     InvalidNameError,
 )
 from forewarn.domain.names import ScopeId, VmName
+from forewarn.domain.roles import MAY, Role
 from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,

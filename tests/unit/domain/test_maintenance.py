@@ -23,7 +23,6 @@ from forewarn.domain.failures import find_failures
 from forewarn.domain.maintenance import (
     Maintenance,
     MaintenanceOutcome,
-    MaintenanceStatus,
     Step,
     abort,
     draft_events,
@@ -36,6 +35,7 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.topology import Topology, VirtualMachine, build_topology
 from forewarn.domain.walk import status as status_of
 from forewarn.domain.walk import walk

@@ -11,10 +11,10 @@ from forewarn.domain.errors import (
     UserOperationLimitError,
 )
 from forewarn.domain.event import Approval, Approver, Draft, ScheduledEvent, approve, request_start
+from forewarn.domain.limits import USER_INITIATED_LIMIT
 from forewarn.domain.names import VmName
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.policy import (
-    USER_INITIATED_LIMIT,
     ApprovalPolicy,
     Beginning,
     Policy,

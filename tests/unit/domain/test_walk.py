@@ -28,7 +28,6 @@ from forewarn.domain.event import (
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.maintenance import (
     Maintenance,
-    MaintenanceStatus,
     Step,
     draft_events,
     pause,
@@ -41,6 +40,7 @@ from forewarn.domain.policy import Policy
 from forewarn.domain.precedence import due_starts
 from forewarn.domain.recording import record
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import Topology
 from forewarn.domain.walk import Stage, calendar_errors, status, walk, walk_all

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 from forewarn.cli.demonstration.picture import Turn
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.maintenance import MaintenanceStatus
 from forewarn.domain.names import HostName, ScopeId
+from forewarn.domain.standing import MaintenanceStatus
 from forewarn.protocol.vocabulary import EventId, EventType
 
 _EVENTS: Final = TypeAdapter(tuple[ScheduledEvent, ...])
