@@ -3,7 +3,6 @@
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 import uvicorn
 
@@ -11,7 +10,7 @@ import forewarn
 from forewarn.bootstrap.clock_control import clock_control
 from forewarn.bootstrap.service import Service
 from forewarn.bootstrap.starting import ADMIN, AdminToken
-from forewarn.bootstrap.tls import check_certificate
+from forewarn.bootstrap.tls import Certificate, find_certificate
 from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
 from forewarn.control.auditing import Refusals
@@ -33,10 +32,12 @@ class ControlServer(uvicorn.Server):
         config: uvicorn.Config,
         listeners: Iterable[socket.socket],
         *,
+        certificate: Certificate | None,
         feed: Feed,
         refusals: Refusals,
     ) -> None:
         super().__init__(config)
+        self._certificate = certificate
         self._listeners = list(listeners)
         self._feed = feed
         self._refusals = refusals
@@ -53,15 +54,9 @@ class ControlServer(uvicorn.Server):
 
         Files that cannot be used are refused, and the old certificate stays.
         """
-        certificate, key, serving = (
-            self.config.ssl_certfile,
-            self.config.ssl_keyfile,
-            self.config.ssl,
-        )
-        if certificate is None or key is None or serving is None:
+        if self._certificate is None:
             return False
-        check_certificate(Path(certificate), Path(key))
-        serving.load_cert_chain(certificate, key)
+        self._certificate.renew()
         return True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -105,12 +100,14 @@ def control_server(
     where = parse_address(service.settings.control)
     own_host = where.host if isinstance(where, TcpAddress) else ""
     app = create_app(services, service.settings.control_host, own_host=own_host)
-    config = configure(
-        app,
-        certificate=service.settings.control_certificate,
-        key=service.settings.control_key,
+    certificate = find_certificate(service.settings)
+    return ControlServer(
+        configure(app, tls=certificate.context if certificate else None),
+        listeners,
+        certificate=certificate,
+        feed=feed,
+        refusals=app.state.refusals,
     )
-    return ControlServer(config, listeners, feed=feed, refusals=app.state.refusals)
 
 
 def _sources(service: Service, feed: Feed, refused: Mapping[str, int]) -> Sources:

@@ -18,9 +18,8 @@ _EXPIRED: Final = 10
 
 def check_control(settings: Settings, listeners: Iterable[socket.socket]) -> None:
     """Refuse to send tokens over a network in the clear, or to show a certificate nobody takes."""
-    if settings.control_certificate is not None and settings.control_key is not None:
-        check_certificate(settings.control_certificate, settings.control_key)
-    elif not settings.insecure_control and not all(map(_is_loopback, listeners)):
+    is_open = settings.insecure_control or all(map(_is_loopback, listeners))
+    if find_certificate(settings) is None and not is_open:
         raise StartError(
             f"The control API on {settings.control} would take tokens in the clear. Give it "
             "--control-certificate and --control-key, or a loopback address; if something else "
@@ -28,7 +27,27 @@ def check_control(settings: Settings, listeners: Iterable[socket.socket]) -> Non
         )
 
 
-def check_certificate(certificate: Path, key: Path) -> None:
+class Certificate:
+    """A certificate that can be used, with its key, and the *context* that shows it."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = (certificate, key)
+        self.context = _load(certificate, key)
+
+    def renew(self) -> None:
+        """Show what is in the files now, or refuse it and go on with what was there before."""
+        _load(*self._files)
+        self.context.load_cert_chain(*self._files)
+
+
+def find_certificate(settings: Settings) -> Certificate | None:
+    """Return the certificate that *settings* name, if they do, or refuse it."""
+    if settings.control_certificate is None or settings.control_key is None:
+        return None
+    return Certificate(settings.control_certificate, settings.control_key)
+
+
+def _load(certificate: Path, key: Path) -> ssl.SSLContext:
     """Refuse a certificate and a key that cannot be read, do not match or are out of time."""
     for setting, path in (("control_certificate", certificate), ("control_key", key)):
         _check_readable(setting, path)
@@ -48,6 +67,7 @@ def check_certificate(certificate: Path, key: Path) -> None:
         raise StartError(f"The certificate {certificate} {problem}.") from error
     except ssl.SSLError as error:
         raise StartError(f"The certificate {certificate} cannot be used: {error}.") from error
+    return serving
 
 
 def _check_readable(setting: str, path: Path) -> None:

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import (
     HttpToolsProtocol,
     RequestResponseCycle,
 )
-from uvicorn.protocols.utils import is_ssl
+from uvicorn.protocols.utils import get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
 __all__ = [
@@ -23,6 +23,8 @@ __all__ = [
     "TOUCHED",
     "HttpToolsProtocol",
     "RequestResponseCycle",
+    "ServerState",
+    "get_remote_addr",
     "is_ssl",
 ]
 

@@ -1,6 +1,7 @@
 """uvicorn for operators, with the same guards as for virtual machines."""
 
-from pathlib import Path
+import asyncio
+import ssl
 from typing import Final
 
 import uvicorn
@@ -8,6 +9,7 @@ from starlette.types import ASGIApp
 
 from forewarn.connections.crowd import Crowd
 from forewarn.connections.guarded import GuardedProtocol
+from forewarn.connections.handshakes import HandshakeProtocol, SecuredProtocol
 from forewarn.connections.limits import Limits, operator_limits
 
 _GRACE_SECONDS: Final = 5
@@ -16,23 +18,28 @@ _GRACE_SECONDS: Final = 5
 def configure(
     app: ASGIApp,
     *,
-    certificate: Path | None = None,
-    key: Path | None = None,
+    tls: ssl.SSLContext | None = None,
     limits: Limits | None = None,
 ) -> uvicorn.Config:
-    """Return how uvicorn serves *app*; over TLS if there are *certificate* and *key*."""
+    """Return how uvicorn serves *app*; over TLS if *tls* says with which certificate."""
     kept = limits or operator_limits()
     return uvicorn.Config(
         app,
-        http=type("OperatorProtocol", (GuardedProtocol,), {"limits": kept, "crowd": Crowd(kept)}),
+        http=_make_protocol(kept, tls),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         # Where a caller comes from is where the connection comes from, whatever its headers claim.
         proxy_headers=False,
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
         timeout_keep_alive=kept.idle_seconds,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
+
+
+def _make_protocol(limits: Limits, tls: ssl.SSLContext | None) -> type[asyncio.Protocol]:
+    members = {"limits": limits, "crowd": Crowd(limits)}
+    if tls is None:
+        return type("OperatorProtocol", (GuardedProtocol,), members)
+    secured = type("OperatorProtocol", (SecuredProtocol,), {**members, "tls": tls})
+    return type("OperatorHandshake", (HandshakeProtocol,), {"secured": secured})

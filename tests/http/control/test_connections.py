@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,9 +27,11 @@ TIMEOUT = 8.0
 class Listener:
     """The control API on a port of its own."""
 
-    def __init__(self, app: FastAPI, limits: Limits | None = None) -> None:
+    def __init__(
+        self, app: FastAPI, limits: Limits | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self.server = uvicorn.Server(configure(app, limits=limits))
+        self.server = uvicorn.Server(configure(app, limits=limits, tls=tls))
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -51,8 +54,10 @@ class Listener:
 
 
 @contextmanager
-def listening(app: FastAPI, limits: Limits | None = None) -> Generator[Listener]:
-    listener = Listener(app, limits)
+def listening(
+    app: FastAPI, limits: Limits | None = None, tls: ssl.SSLContext | None = None
+) -> Generator[Listener]:
+    listener = Listener(app, limits, tls)
     try:
         yield listener
     finally:
