@@ -38,6 +38,16 @@ function Expand-Route {
     return $Path
 }
 
+function Assert-Private {
+    # Refuse to send a token where everybody on the network could read it.
+    param([string] $Server)
+
+    $uri = [uri] $Server
+    if ($uri.Scheme -eq 'https' -or $uri.IsLoopback) { return }
+    if ($env:FOREWARN_INSECURE_CONTROL -in '1', 'on', 't', 'true', 'y', 'yes') { return }
+    throw "$Server is not encrypted, so the token is not sent; use https, or set FOREWARN_INSECURE_CONTROL=true."
+}
+
 function Invoke-ForewarnControl {
     # Ask the control API; a refusal is thrown as the sentence that the server gives.
     param(
@@ -49,12 +59,15 @@ function Invoke-ForewarnControl {
     )
 
     $server = if ($script:Server) { $script:Server } elseif ($env:FOREWARN_SERVER) { $env:FOREWARN_SERVER } else { 'http://127.0.0.1:8170' }
+    if ($server -notmatch '^\w+://') { $server = "http://$server" }
     $token = if ($script:Token) { $script:Token } else { $env:FOREWARN_TOKEN }
+    Assert-Private -Server $server
     $request = @{
-        Method      = $Method
-        Uri         = '{0}/api/v1/{1}' -f $server.TrimEnd('/'), (Expand-Route -Path $Path -Values $Values -Query (Select-Given $Query))
-        Headers     = @{ Authorization = "Bearer $token" }
-        ErrorAction = 'Stop'
+        Method             = $Method
+        MaximumRedirection = 0
+        Uri                = '{0}/api/v1/{1}' -f $server.TrimEnd('/'), (Expand-Route -Path $Path -Values $Values -Query (Select-Given $Query))
+        Headers            = @{ Authorization = "Bearer $token" }
+        ErrorAction        = 'Stop'
     }
     if ($null -ne $Body) {
         $json = ConvertTo-Json -InputObject (Select-Given $Body) -Depth 8 -Compress

@@ -303,7 +303,9 @@ class MetadataApp:
         raise RefusedError(Refusal.NOT_FOUND)
 
     async def _refuse_token(self, request: Request) -> Answer:
-        self._require_caller(request)
+        _require_header(request)
+        if request.vm is None:  # is told the same: Azure's SDKs ask again after a 404
+            self._identity.note_stranger(request.address)
         raise RefusedError(Refusal.IDENTITY_UNKNOWN)
 
     async def _refuse_attestation(self, request: Request) -> Answer:

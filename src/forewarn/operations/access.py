@@ -25,7 +25,7 @@ from forewarn.domain.roles import Role
 from forewarn.domain.topology import Topology
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
-from forewarn.operations.scopes import UnknownSelectionError
+from forewarn.operations.scopes import unknown_selection
 from forewarn.ports.store import Reading, Transaction
 
 SECRET_PREFIX: Final = "fw_"  # noqa: S105 - what secrets begin with, so that scanners find them
@@ -121,7 +121,7 @@ def _select_all(topology: Topology, names: Iterable[str]) -> tuple[ScopeId, ...]
     for name in names:
         scope_id = select_scope(topology, name)
         if scope_id is None:
-            raise UnknownSelectionError(name)
+            raise unknown_selection(topology, name)
         chosen[scope_id] = None
     return tuple(chosen)
 

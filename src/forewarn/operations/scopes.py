@@ -1,16 +1,18 @@
 """Delivery scopes by name or id."""
 
 from forewarn.domain.errors import DomainError
-from forewarn.domain.names import ScopeId, names_place
-from forewarn.domain.topology import DeliveryScope, Topology
+from forewarn.domain.names import ScopeId, name_key, names_place
+from forewarn.domain.topology import DeliveryScope, Topology, VirtualMachine
 
 
 class UnknownSelectionError(DomainError):
-    """A delivery scope that does not exist was selected."""
+    """A delivery scope that does not exist was selected; *vm* has that name, if there is one."""
 
-    def __init__(self, scope: str) -> None:
+    def __init__(self, scope: str, vm: VirtualMachine | None = None) -> None:
         super().__init__(
             f"There is no set, service, scale set or virtual machine called {scope!r}."
+            if vm is None
+            else f"{vm.name} is in {vm.scope_id} and has no scope of its own; name that one."
         )
         self.scope = scope
 
@@ -27,5 +29,12 @@ def find_scopes(topology: Topology, name: str) -> tuple[DeliveryScope, ...]:
     """Return the scopes that *name* is the name or the id of, or refuse if there is none."""
     found = tuple(topology.scopes[scope_id] for scope_id in find_scope_ids(topology, name))
     if not found:
-        raise UnknownSelectionError(name)
+        raise unknown_selection(topology, name)
     return found
+
+
+def unknown_selection(topology: Topology, name: str) -> UnknownSelectionError:
+    """Return why *name* selects no scope of *topology*."""
+    key = name_key(name)
+    vms = topology.virtual_machines.values()
+    return UnknownSelectionError(name, next((vm for vm in vms if name_key(vm.name) == key), None))

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 MODULE = Path(__file__).parents[3] / "contrib" / "powershell" / "Forewarn"
 SOURCE = (MODULE / "Forewarn.psm1").read_text(encoding="utf-8")
 MANIFEST = (MODULE / "Forewarn.psd1").read_text(encoding="utf-8")
-PRIVATE = {"Select-Given", "Expand-Route", "Invoke-ForewarnControl"}
+PRIVATE = {"Assert-Private", "Select-Given", "Expand-Route", "Invoke-ForewarnControl"}
 VERBS = {
     "Approve", "Complete", "Connect", "Get", "New", "Remove", "Restart", "Set", "Start", "Step",
     "Stop",
@@ -78,6 +78,18 @@ def test_calls_are_those_that_the_api_describes(app: FastAPI) -> None:
 def test_every_call_is_looked_at() -> None:
     assert len(CALLS) == SOURCE.count("Invoke-ForewarnControl -Method") > 15
     assert len({(method, path) for method, path, _ in CALLS}) == len(CALLS)
+
+
+def test_token_goes_in_the_clear_to_loopback_only_and_follows_no_redirect() -> None:
+    ask = functions()["Invoke-ForewarnControl"]
+    check = functions()["Assert-Private"]
+
+    assert ask.index("Assert-Private -Server $server") < ask.index('"Bearer $token"')
+    assert "MaximumRedirection = 0" in ask
+    assert "$uri.Scheme -eq 'https' -or $uri.IsLoopback" in check
+    assert "$env:FOREWARN_INSECURE_CONTROL" in check
+    assert "throw" in check
+    assert SOURCE.count("Bearer") == 1
 
 
 def test_readme_says_that_it_is_untested() -> None:

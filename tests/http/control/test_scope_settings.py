@@ -31,6 +31,17 @@ def test_standalone_machine_is_a_scope(api: httpx2.Client) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["web-0", "WEB-0"])
+def test_machine_in_a_set_has_no_scope_of_its_own(api: httpx2.Client, name: str) -> None:
+    shown = api.get(f"scopes/{name}")
+    token = api.post("tokens", json={"name": "ann", "role": "viewer", "scopes": [name]})
+
+    for answer in (shown, token):
+        assert answer.status_code == 404
+        detail = "web-0 is in availability-set/web and has no scope of its own; name that one."
+        assert answer.json()["detail"] == detail
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [

@@ -148,6 +148,16 @@ def test_other_categories_answer_as_clients_expect(
     assert without_header.body == ERROR_ANSWERS[Refusal.METADATA_HEADER_MISSING].body
 
 
+def test_nobody_has_an_identity_and_is_told_at_once(
+    service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A 404 makes Azure's SDKs try again for 20 seconds, wherever they run.
+    reply = service.request("/metadata/identity/oauth2/token", source="127.0.0.98")
+
+    assert reply.body == ERROR_ANSWERS[Refusal.IDENTITY_UNKNOWN].body
+    assert capsys.readouterr().out.count("127.0.0.98") == 1
+
+
 @pytest.mark.parametrize(
     "target", ["/metadata/instance?api-version=2021-02-01", "/metadata/versions"]
 )
