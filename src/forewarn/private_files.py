@@ -19,22 +19,34 @@ class UnsafeFileError(ForewarnError):
 
 
 def is_trusted(path: Path, *, directory: Path | None = None) -> bool:
-    """Tell whether *path*, link and target, belongs to this user or to root.
+    """Tell whether *path*, link and target, belongs to this user or to root, and is not for all.
 
     The owner of *directory* is trusted as well where an operator has named it.
     """
+    target = path.stat()
+    is_for_all = os.name == "posix" and bool(target.st_mode & stat.S_IWOTH)
+    return not is_for_all and _has_trusted_owner(path.lstat(), target, directory)
+
+
+def _has_trusted_owner(
+    link: os.stat_result, target: os.stat_result, directory: Path | None
+) -> bool:
     if os.name != "posix":
         return True
-    trusted = {0, os.geteuid()} | ({directory.stat().st_uid} if directory is not None else set())
-    return {path.lstat().st_uid, path.stat().st_uid} <= trusted
+    named = set() if directory is None else {directory.stat().st_uid}
+    if link.st_uid in {0, os.geteuid()}:
+        return target.st_uid in {0, os.geteuid()} | named
+    # Somebody else may have us read what is theirs, and nothing that only we can read.
+    return {link.st_uid, target.st_uid} == named
 
 
 def read_secret(path: Path) -> str:
     """Return the secret in *path*; refuse a file that is not private, or no secret."""
-    if not is_trusted(path, directory=path.parent if _is_root() else None):
-        raise UnsafeFileError(f"{path} belongs to another user; remove it.")
     with os.fdopen(os.open(path, os.O_RDONLY | _WITHOUT_WAITING), "rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
+        opened = os.fstat(file.fileno())  # what is at *path* may change at any time
+        mode = opened.st_mode
+        if not _has_trusted_owner(path.lstat(), opened, path.parent if _is_root() else None):
+            raise UnsafeFileError(f"{path} belongs to another user; remove it.")
         if not stat.S_ISREG(mode):
             raise UnsafeFileError(f"{path} is not a regular file; remove it.")
         if os.name == "posix" and mode & 0o077:

@@ -1,10 +1,13 @@
 """Completion, in the shells themselves."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -67,6 +70,51 @@ def complete(line: str, environment: Mapping[str, str]) -> list[str]:
     )
     assert said.stderr == ""
     return [word for word in said.stdout.splitlines() if word]
+
+
+HOSTILE = r"\$(id)`id`'\"" + "\x1b]0;\x07\x9b\x7f\n"
+
+
+class Impostor(BaseHTTPRequestHandler):
+    """Somebody who listens where the server would."""
+
+    def do_GET(self) -> None:
+        names = ("web-0", HOSTILE, f"web{HOSTILE}")
+        vms = [{"name": name, "scope_id": f"set/web{HOSTILE}"} for name in names]
+        body = json.dumps({"virtual_machines": vms}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
+def test_shell_gets_nothing_to_evaluate(shell: str) -> None:
+    words = "forewarn vm show "
+    with ThreadingHTTPServer(("127.0.0.1", 0), Impostor) as impostor:
+        thread = threading.Thread(target=impostor.serve_forever)
+        thread.start()
+        done = CliRunner().invoke(
+            app,
+            [],
+            prog_name="forewarn",
+            env={
+                "FOREWARN_SERVER": f"http://127.0.0.1:{impostor.server_port}",
+                "_FOREWARN_COMPLETE": f"complete_{shell}",
+                "COMP_WORDS": words,
+                "COMP_CWORD": "3",
+                "_TYPER_COMPLETE_ARGS": words,
+                "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+                "_TYPER_COMPLETE_WORD_TO_COMPLETE": "",
+            },
+        )
+        impostor.shutdown()
+        thread.join()
+
+    assert done.stdout.count("web-0") == 1
+    assert "id" not in done.stdout.replace("?id?", "")
+    assert done.stdout.strip().replace("\t", "").isprintable()  # fish separates by tabs
 
 
 @pytest.mark.parametrize("shell", SHELLS)

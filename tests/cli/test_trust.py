@@ -57,6 +57,16 @@ def test_settings_file_of_another_user_is_not_followed_and_said(folder: Path) ->
     assert named.control == "127.0.0.1:9", "a file that was named is followed"
 
 
+def test_settings_file_that_everybody_can_write_is_not_followed_and_said(folder: Path) -> None:
+    (folder / "forewarn.toml").write_text('control = "127.0.0.1:9"\n')
+    (folder / "forewarn.toml").chmod(0o666)
+
+    shown = CliRunner().invoke(app, ["config", "show"])
+
+    assert load_settings({}).control == load_cli_settings().server[7:] == "127.0.0.1:8170"
+    assert "or can be written by others, and is ignored" in shown.stderr
+
+
 def test_directory_that_cannot_be_entered_has_no_settings(folder: Path) -> None:
     """As when an administrator runs a command for another user from a home of their own."""
     give_away(folder)
@@ -152,6 +162,14 @@ def test_token_is_not_sent_over_plain_http_beyond_loopback(run: Run, beyond_loop
     assert "FOREWARN_INSECURE_CONTROL=true" in refused.stderr
 
 
+@pytest.mark.parametrize("url", [" http://10.0.0.5", "http+x://10.0.0.5", "\thttp://10.0.0.5"])
+def test_token_is_sent_only_where_it_is_known_to_be_encrypted(run: Run, url: str) -> None:
+    refused = run("vm", "list", "--server", url)
+
+    assert refused.exit_code == 2
+    assert "would receive the token over plain HTTP" in refused.stderr
+
+
 def test_token_is_sent_over_plain_http_if_somebody_insists(
     run: Run, beyond_loopback: str, folder: Path
 ) -> None:
@@ -227,6 +245,23 @@ def test_secret_of_another_user_is_refused(folder: Path) -> None:
 
     with pytest.raises(UnsafeFileError, match="belongs to another user"):
         read_secret(folder / "admin.token")
+
+
+def test_directorys_owner_cannot_have_root_read_another_secret(folder: Path) -> None:
+    elsewhere = folder / "elsewhere"
+    state = folder / "state"
+    for each in (elsewhere, state):
+        each.mkdir()
+    write_secret(elsewhere / "key", SECRET)
+    (state / "admin.token").symlink_to(elsewhere / "key")
+    assert read_secret(state / "admin.token") == SECRET, "a link of one's own is followed"
+    give_away(state)
+    give_away(state / "admin.token")
+
+    with pytest.raises(UnsafeFileError, match="belongs to another user"):
+        read_secret(state / "admin.token")
+    give_away(elsewhere / "key")
+    assert read_secret(state / "admin.token") == SECRET, "that of the server's user is, too"
 
 
 def test_secret_is_not_a_directory(folder: Path) -> None:

@@ -1,8 +1,11 @@
 """Names that a command line is completed with: asked of the server, and none if it is not there.
 
+Shells insert names unquoted, and zsh evaluates them with what is said about them. Who answers may
+not be our server, so nothing gets there that a shell could take for more than a word.
 Whatever goes wrong, nothing is said: somebody is in the middle of a line.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
@@ -12,6 +15,7 @@ import typer
 from forewarn.cli.errors import CommandError
 from forewarn.cli.output import Row
 from forewarn.cli.session import Session, open_session
+from forewarn.domain.names import is_name
 from forewarn.protocol.errors import ForewarnError
 
 Names: TypeAlias = Iterable[tuple[str, str]]
@@ -19,6 +23,7 @@ Names: TypeAlias = Iterable[tuple[str, str]]
 
 _PATIENCE: Final = 1.0
 _MOST: Final = 1000
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_ ,.:/-]")
 
 
 def vm_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -57,7 +62,11 @@ def _complete(
     beginning = incomplete.lower()
     try:
         session = open_session(ctx.params, patience=_PATIENCE)
-        return [each for each in ask(session) if each[0].lower().startswith(beginning)]
+        return [
+            (name, _NOT_PLAIN.sub("?", about))
+            for name, about in ask(session)
+            if is_name(name) and name.lower().startswith(beginning)
+        ]
     except (CommandError, ForewarnError):
         return []
 

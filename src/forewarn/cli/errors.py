@@ -144,7 +144,10 @@ def reported_errors(command: str = "serve") -> Generator[None]:
     The help of *command* says what can be set.
     """
     if has_foreign_settings_file():
-        problem = f"{CONFIG_FILE} in this directory belongs to another user and is ignored."
+        problem = (
+            f"{CONFIG_FILE} in this directory belongs to another user, "
+            "or can be written by others, and is ignored."
+        )
         _report(problem, "if you trust it, make a copy of your own")
     try:
         yield

@@ -305,7 +305,7 @@ def _refuse_odd_token(token: str) -> None:
 
 def _refuse_clear_text(server: str) -> None:
     """Refuse to send a token where others could read it on the way."""
-    if server.lower().startswith("http:") and not is_loopback(server):
+    if not (server.lower().startswith("https:") or is_loopback(server)):
         raise CommandError(
             f"{server} would receive the token over plain HTTP, which others can read.",
             code=ExitCode.USAGE,
