@@ -27,10 +27,7 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.publication import show
 from forewarn.ports.entries import AuditEntry, LedgerEntry
-from forewarn.ports.store import (
-    Store,
-    Transaction,
-)
+from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType

@@ -9,10 +9,7 @@ from tests.cli.conftest import MORNING
 from typer.testing import Result
 
 from forewarn.ports.entries import AuditEntry
-from forewarn.ports.store import (
-    Store,
-    Transaction,
-)
+from forewarn.ports.store import Store, Transaction
 
 Run = Callable[..., Result]
 

@@ -38,9 +38,7 @@ from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.ports.entries import SimulatedImpact
 from forewarn.ports.executor import Executor
-from forewarn.ports.store import (
-    Store,
-)
+from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventStatus, EventType
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.storage.sqlite import open_sqlite

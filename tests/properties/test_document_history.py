@@ -13,9 +13,7 @@ from forewarn.domain.publication import FIRST_DOCUMENT, republish
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.seen import kept_since, see
 from forewarn.ports.entries import Membership
-from forewarn.ports.store import (
-    Store,
-)
+from forewarn.ports.store import Store
 from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import event_id

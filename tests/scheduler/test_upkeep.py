@@ -10,12 +10,7 @@ import pytest
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.operations.context import Context
 from forewarn.ports.entries import KeptAnswer, Membership
-from forewarn.ports.store import (
-    Reading,
-    Store,
-    StoreUnavailableError,
-    Transaction,
-)
+from forewarn.ports.store import Reading, Store, StoreUnavailableError, Transaction
 from forewarn.protocol.document import Document
 from forewarn.protocol.vocabulary import event_id
 from forewarn.scheduler.upkeep import Upkeep

@@ -24,10 +24,7 @@ from forewarn.control.services import Services
 from forewarn.operations.access import redact
 from forewarn.operations.context import Context
 from forewarn.ports.entries import REFUSED, Actor, AuditEntry
-from forewarn.ports.store import (
-    StoreError,
-    Transaction,
-)
+from forewarn.ports.store import StoreError, Transaction
 from forewarn.protocol.controls import printable
 
 NOBODY: Final = "-"

@@ -18,9 +18,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.planning import foresee_steps
 from forewarn.operations.scopes import find_scopes
 from forewarn.ports.entries import LedgerEntry
-from forewarn.ports.store import (
-    Reading,
-)
+from forewarn.ports.store import Reading
 from forewarn.protocol.controls import without_controls
 from forewarn.protocol.vocabulary import EventStatus
 

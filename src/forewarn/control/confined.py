@@ -38,10 +38,7 @@ from forewarn.ports.entries import (
     Showing,
     SimulatedImpact,
 )
-from forewarn.ports.store import (
-    Reading,
-    Transaction,
-)
+from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType

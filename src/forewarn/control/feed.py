@@ -13,10 +13,7 @@ from typing import Final, TypeAlias
 
 from forewarn.ports.changes import Change
 from forewarn.ports.entries import LedgerLine
-from forewarn.ports.store import (
-    Store,
-    StoreError,
-)
+from forewarn.ports.store import Store, StoreError
 
 HEART_BEAT: Final = 15.0
 """How many seconds a watcher hears nothing at most."""

@@ -19,9 +19,7 @@ from forewarn.ports.clock import ClockJump
 from forewarn.ports.entries import Showing
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
-from forewarn.ports.store import (
-    Store,
-)
+from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 
 

@@ -16,9 +16,7 @@ from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.names import name_key
 from forewarn.operations.events import find_event
 from forewarn.ports.entries import LedgerLine
-from forewarn.ports.store import (
-    Reading,
-)
+from forewarn.ports.store import Reading
 from forewarn.protocol import vocabulary
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId, EventType

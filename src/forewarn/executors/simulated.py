@@ -14,10 +14,7 @@ from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.topology import Topology
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import SimulatedImpact
-from forewarn.ports.store import (
-    Store,
-    Transaction,
-)
+from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventId
 
 

@@ -7,10 +7,7 @@ import structlog
 from forewarn.ports.changes import Change
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import Showing
-from forewarn.ports.store import (
-    Store,
-    StoreError,
-)
+from forewarn.ports.store import Store, StoreError
 
 _log = structlog.get_logger(__name__)
 

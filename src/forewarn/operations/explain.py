@@ -15,9 +15,7 @@ from forewarn.operations.events import find_event
 from forewarn.operations.maintenances import find_maintenance, find_places
 from forewarn.operations.snapshots import Knowledge, look
 from forewarn.ports.entries import DONE
-from forewarn.ports.store import (
-    Reading,
-)
+from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventId
 
 

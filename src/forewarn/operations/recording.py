@@ -14,9 +14,7 @@ from forewarn.domain.publication import publish
 from forewarn.operations.context import Context
 from forewarn.operations.views import describe_change
 from forewarn.ports.entries import AuditEntry, LedgerEntry
-from forewarn.ports.store import (
-    Transaction,
-)
+from forewarn.ports.store import Transaction
 from forewarn.protocol.vocabulary import event_id
 
 POSTPONEMENTS_TOGETHER: Final = timedelta(seconds=10)

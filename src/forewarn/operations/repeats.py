@@ -12,9 +12,7 @@ from typing import Final
 from forewarn.domain.errors import DomainError
 from forewarn.operations.context import Context
 from forewarn.ports.entries import KeptAnswer
-from forewarn.ports.store import (
-    Transaction,
-)
+from forewarn.ports.store import Transaction
 
 KEPT_FOR: Final = timedelta(hours=24)
 """For how long an answer is kept, in real time."""

@@ -13,10 +13,7 @@ from forewarn.operations.inventory import find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.operations.scenario_file import ScenarioError
 from forewarn.ports.entries import LedgerEntry
-from forewarn.ports.store import (
-    Reading,
-    Transaction,
-)
+from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventStatus
 
 

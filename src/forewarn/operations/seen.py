@@ -12,10 +12,7 @@ from forewarn.domain.errors import DomainError, UnknownVirtualMachineError
 from forewarn.domain.names import ScopeId
 from forewarn.operations.context import Context
 from forewarn.ports.entries import DocumentKey, MembershipKey, Showing
-from forewarn.ports.store import (
-    Reading,
-    Transaction,
-)
+from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.document import encode_document
 from forewarn.protocol.versions import PreviewWire, served_versions
 

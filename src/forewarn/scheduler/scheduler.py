@@ -39,13 +39,7 @@ from forewarn.ports.executor import Executor
 from forewarn.ports.gate import Gates
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.metrics import Distribution
-from forewarn.ports.store import (
-    LeaseLostError,
-    Reading,
-    Store,
-    StoreError,
-    StoreUnavailableError,
-)
+from forewarn.ports.store import LeaseLostError, Reading, Store, StoreError, StoreUnavailableError
 from forewarn.protocol.vocabulary import EventId
 from forewarn.scheduler.asking import Asking
 from forewarn.scheduler.host_tasks import HostTasks

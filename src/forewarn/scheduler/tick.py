@@ -22,9 +22,7 @@ from forewarn.operations.schedules import meet_occurrences
 from forewarn.operations.snapshots import Knowledge, look
 from forewarn.operations.telling import Tidings, tell_ending, tell_news
 from forewarn.ports.entries import LedgerEntry
-from forewarn.ports.store import (
-    Transaction,
-)
+from forewarn.ports.store import Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from forewarn.ports.changes import ChangeListener
 from forewarn.ports.entries import Figures
 from forewarn.ports.metrics import Distribution
-from forewarn.ports.store import (
-    Reading,
-    StoreUnavailableError,
-    Transaction,
-)
+from forewarn.ports.store import Reading, StoreUnavailableError, Transaction
 from forewarn.storage.connections import BUSY_TIMEOUT, Connector, SqliteConnection, outage
 from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError, StoreClosedError
 from forewarn.storage.figures import count_figures

@@ -27,10 +27,7 @@ from forewarn.ports.entries import (
     Showing,
     SimulatedImpact,
 )
-from forewarn.ports.store import (
-    LeaseLostError,
-    PreparedTopology,
-)
+from forewarn.ports.store import LeaseLostError, PreparedTopology
 from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire
 from forewarn.storage import statements

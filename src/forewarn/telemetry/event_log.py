@@ -12,10 +12,7 @@ import structlog
 from forewarn.domain.event import Outcome
 from forewarn.ports.changes import Change
 from forewarn.ports.entries import LedgerLine
-from forewarn.ports.store import (
-    Store,
-    StoreError,
-)
+from forewarn.ports.store import Store, StoreError
 from forewarn.protocol.vocabulary import EventStatus
 
 log = structlog.get_logger()

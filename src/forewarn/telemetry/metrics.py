@@ -23,10 +23,7 @@ from forewarn.domain.topology import Topology
 from forewarn.ports.clock import WallClock
 from forewarn.ports.entries import Figures
 from forewarn.ports.metrics import Distribution, Tally
-from forewarn.ports.store import (
-    Store,
-    StoreError,
-)
+from forewarn.ports.store import Store, StoreError
 from forewarn.protocol.errors import ERROR_ANSWERS
 from forewarn.protocol.vocabulary import EventStatus, EventType
 from forewarn.telemetry.lives import ENDS, EventLives

@@ -20,11 +20,7 @@ from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.roles import Role
 from forewarn.operations.context import Context, Rules
 from forewarn.ports.entries import LedgerEntry
-from forewarn.ports.store import (
-    Reading,
-    Store,
-    Transaction,
-)
+from forewarn.ports.store import Reading, Store, Transaction
 from forewarn.protocol.vocabulary import EventId
 
 OTHERS = {

@@ -18,10 +18,7 @@ from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.seen import see
 from forewarn.ports.changes import Change
 from forewarn.ports.entries import Showing
-from forewarn.ports.store import (
-    Store,
-    Transaction,
-)
+from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.versions import NEWEST, PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventType, event_id
 from forewarn.storage.sqlite import open_sqlite
