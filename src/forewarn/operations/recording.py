@@ -8,7 +8,7 @@ from typing import Final
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import soaks_until
-from forewarn.domain.notification import Notification, Phase, phase_of
+from forewarn.domain.notification import Notification, NotificationStatus, Phase, phase_of
 from forewarn.domain.policy import Policy
 from forewarn.domain.publication import publish
 from forewarn.operations.context import Context
@@ -19,6 +19,8 @@ from forewarn.protocol.vocabulary import event_id
 
 POSTPONEMENTS_TOGETHER: Final = timedelta(seconds=10)
 """How long a message about a repeated postponement waits for the next one."""
+_RECENT: Final = 100
+"""Among how many messages the one is looked for that still waits: it was written just now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +99,17 @@ def _coalesce(tx: Transaction, context: Context, message: Notification) -> Notif
     """Tell the first postponement at once, and of those that follow shortly only the last."""
     if all(entry.what != "postponed" for entry in tx.ledger(event_id(message.subject))):
         return message
-    for waiting in tx.next_notifications(message.target):
-        is_same = (waiting.subject, waiting.phase) == (message.subject, message.phase)
+    for waiting in tx.notifications(status=NotificationStatus.WAITING, limit=_RECENT):
         # Whose time has come is perhaps being delivered just now.
-        if is_same and not waiting.attempts and waiting.next_attempt_at > context.at:
+        is_early = not waiting.attempts and waiting.next_attempt_at > context.at
+        if is_early and _address(waiting) == _address(message):
             known = waiting.notification_id
             return replace(message, notification_id=known, next_attempt_at=waiting.next_attempt_at)
     return replace(message, next_attempt_at=context.at + POSTPONEMENTS_TOGETHER)
+
+
+def _address(message: Notification) -> tuple[str, str, Phase]:
+    return message.target, message.subject, message.phase
 
 
 def new_notification(

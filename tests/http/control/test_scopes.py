@@ -242,20 +242,38 @@ def test_calendar_has_what_is_in_the_scopes(admin: httpx2.Client, web: httpx2.Cl
     assert web.get("calendar.ics", params={"scope": "db"}).status_code == 404
 
 
-def test_notifications_and_targets_are_those_of_the_scopes(
-    admin: httpx2.Client, web: httpx2.Client, app: FastAPI
-) -> None:
-    targets = (
-        Target(name="everybody"),
-        Target(name="both", scopes=("db", "WEB")),
-        Target(name="others", scopes=("db", "virtual-machine/solo")),
-    )
+def notify(app: FastAPI, *targets: Target) -> None:
     services: Services = app.state.services
 
     def context(who: str) -> Context:
         return replace(services.context(who), rules=Rules(targets=targets))
 
     app.state.services = replace(services, context=context)
+
+
+def test_event_of_the_scopes_is_postponed_again_where_others_are_notified(
+    admin: httpx2.Client, web: httpx2.Client, app: FastAPI
+) -> None:
+    notify(app, Target(name="everybody"))
+    (event,) = announce(admin, "web-0").json()["events"]
+    verb = f"events/{event['event_id']}/postpone"
+
+    answers = [web.post(verb, json={"not_before": f"{minutes}m"}) for minutes in (20, 25, 30)]
+
+    assert [answer.status_code for answer in answers] == [200, 200, 200], answers[1].text
+    phases = [each["phase"] for each in web.get("notifications").json()["notifications"]]
+    assert phases == ["scheduled", "postponed", "postponed"]
+
+
+def test_notifications_and_targets_are_those_of_the_scopes(
+    admin: httpx2.Client, web: httpx2.Client, app: FastAPI
+) -> None:
+    notify(
+        app,
+        Target(name="everybody"),
+        Target(name="both", scopes=("db", "WEB")),
+        Target(name="others", scopes=("db", "virtual-machine/solo")),
+    )
     (own,) = announce(web, "web-0").json()["events"]
     announce(admin, "db-0")
 
