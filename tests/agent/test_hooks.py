@@ -30,6 +30,7 @@ from forewarn.agent.hooks import (
 )
 from forewarn.agent.performing import DryPerformer, HookEnded, RealPerformer, Result
 from forewarn.agent.processes import Running
+from forewarn.agent.state import StateFile
 from forewarn.agent.vocabulary import Outcome, Phase
 from forewarn.client import Client
 from forewarn.protocol.vocabulary import EventSource
@@ -121,7 +122,7 @@ def test_folder_that_was_there_and_is_gone_is_a_hook_that_fails_until_it_is_back
     hooks = tmp_path / "hooks.d"
     hooks.mkdir()
     put(hooks, "10-a")
-    finder = HookFinder(hooks, {Phase.SCHEDULED: ("sync",)})
+    finder = HookFinder(hooks, {Phase.SCHEDULED: ("sync",)}, StateFile(tmp_path))
 
     (tmp_path / name).rename(tmp_path / "aside")
     gone, *others = finder.find()[Phase.SCHEDULED]
@@ -134,9 +135,39 @@ def test_folder_that_was_there_and_is_gone_is_a_hook_that_fails_until_it_is_back
 
 
 def test_folder_that_never_was_there_has_no_hooks(tmp_path: Path) -> None:
-    finder = HookFinder(tmp_path / "hooks.d", {})
+    finder = HookFinder(tmp_path / "hooks.d", {}, StateFile(tmp_path))
 
     assert set(finder.find().values()) == {()}
+    assert finder.find_missing() == ()
+
+
+@pytest.mark.parametrize("name", ["hooks.d", "hooks.d/scheduled.d"])
+def test_folder_that_is_gone_when_the_agent_starts_is_a_hook_that_fails(
+    tmp_path: Path, name: str
+) -> None:
+    hooks = tmp_path / "hooks.d"
+    hooks.mkdir()
+    put(hooks, "10-a")
+    with StateFile(tmp_path / "state") as state:
+        HookFinder(hooks, {}, state)
+    (tmp_path / name).rename(tmp_path / "aside")
+
+    finder = HookFinder(hooks, {}, StateFile(tmp_path / "state"))
+
+    (gone,) = finder.find()[Phase.SCHEDULED]
+    assert (gone.name, gone.is_runnable) == (Path(name).name, False)
+    assert finder.find_missing()[0] == tmp_path / name
+
+
+def test_folder_of_another_configuration_is_not_missed(tmp_path: Path) -> None:
+    (tmp_path / "old.d").mkdir()
+    with StateFile(tmp_path / "state") as state:
+        HookFinder(tmp_path / "old.d", {}, state)
+        (tmp_path / "old.d").rmdir()
+        finder = HookFinder(tmp_path / "new.d", {}, state)
+
+        assert finder.find_missing() == ()
+        assert set(finder.find().values()) == {()}
 
 
 def test_hooks_folder_that_is_a_file_is_a_hook_that_fails(tmp_path: Path) -> None:
@@ -336,6 +367,20 @@ def test_lines_are_logged_one_by_one_and_long_ones_in_pieces(
     assert max(map(len, told)) < 8
 
 
+def test_output_without_end_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "forewarn.agent.hook")
+    monkeypatch.setattr(processes, "LARGEST_OUTPUT", 10_000)
+
+    hook = Watched("for _ in range(1_000_000): print('again')")
+
+    assert hook.wait() == 0
+    *lines, last = [record.getMessage() for record in caplog.records]
+    assert 10_000 <= 6 * len(lines) < 20_000
+    assert last == f"hook_output_cut event={ID} phase=started hook='hook' bytes=10000"
+
+
 def is_there(path: Path) -> Callable[[], bool]:
     return lambda: path.exists() and bool(path.read_bytes())
 
@@ -498,7 +543,9 @@ def test_hook_that_no_system_can_start_has_failed(command: tuple[str, ...]) -> N
     assert try_to_run(Hook(name="odd", command=command), is_dry=False) is Outcome.FAILED
 
 
-@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EMFILE, errno.ENOMEM, errno.ENOSPC])
+@pytest.mark.parametrize(
+    "number", [errno.EAGAIN, errno.EMFILE, errno.ENOMEM, errno.ENOSPC, errno.ETXTBSY]
+)
 def test_hook_that_cannot_be_started_now_is_asked_again(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

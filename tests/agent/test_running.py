@@ -218,13 +218,29 @@ def test_name_of_the_configuration_is_asked_of_nobody(
 
 def test_second_stop_does_not_wait_for_hooks(stage: Stage) -> None:
     agent, inbox = stage.start(), make_inbox()
-    for news in (make_change(), Stop(), Stop()):
+    stage.tell(agent, make_change())
+    for news in (Stop(), Stop()):
         inbox.put(news)
 
     run_agent(agent, inbox, Status(), NOBODY)
 
     assert stage.begun == ["scheduled first"]
     assert agent.is_running
+
+
+def test_what_comes_at_once_is_decided_on_at_once(stage: Stage) -> None:
+    stage.hooks = make_hooks()
+    agent, inbox = stage.start(), make_inbox()
+    for number in (1, 2, 3):
+        inbox.put(make_change(number=number))
+    running = threading.Thread(target=run_agent, args=(agent, inbox, Status(), NOBODY))
+    running.start()
+
+    wait_until(lambda: bool(stage.asked), "it does not approve", SECONDS)
+    inbox.put(Stop())
+    running.join(SECONDS)
+
+    assert stage.asked == ["approve 1 2 3"]
 
 
 def test_one_look_that_is_stopped_waits_for_the_hook_that_is_running(stage: Stage) -> None:

@@ -104,6 +104,20 @@ def test_one_look_ends_although_no_later_time_can_be_asked_for(
     assert run("once", tmp_path, metadata, *lines) == 75
 
 
+def test_one_look_remembers_which_folders_had_hooks(tmp_path: Path, metadata: Metadata) -> None:
+    (tmp_path / "hooks.d" / "scheduled.d").mkdir(parents=True)
+    lines = (f'state_dir = "{tmp_path}/state"', 'approval = "when-ready"')
+    (told,), metadata.events = metadata.events, []
+    quiet = run("once", tmp_path, metadata, *lines)
+
+    (tmp_path / "hooks.d" / "scheduled.d").rmdir()
+    metadata.events = [told]
+    status = run("once", tmp_path, metadata, *lines)
+
+    assert (quiet, status) == (0, 1)
+    assert "POST" not in [seen.method for seen in metadata.seen]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_one_look_that_is_stopped_lets_its_hook_end_and_begins_no_other(
     tmp_path: Path, metadata: Metadata, number: signal.Signals
@@ -156,6 +170,18 @@ def test_check_points_out_what_is_never_run_and_what_fails_although_the_server_i
     assert "state.json is not as an agent writes it" in told.out
     assert "moved" not in told.err
     assert (tmp_path / "state.json").read_bytes() == b"{"
+
+
+def test_check_points_out_a_folder_that_is_gone(
+    tmp_path: Path, metadata: Metadata, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hooks.d").mkdir()
+    line = f'state_dir = "{tmp_path}/state"'
+    run("once", tmp_path, metadata, line)
+    (tmp_path / "hooks.d").rmdir()
+
+    assert run("check", tmp_path, metadata, line) == 1
+    assert f"{tmp_path}/hooks.d is missing" in capfd.readouterr().out
 
 
 def test_check_of_a_broken_state_fails_and_shows_the_rest(

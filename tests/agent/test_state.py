@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -135,8 +136,10 @@ def test_folder_that_could_not_be_written_to_is_told_beforehand(
 
 
 def test_state_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
     with pytest.raises(StateError, match="cannot be written"):
-        StateFile(tmp_path / "missing").save({})
+        StateFile(tmp_path / "file").save({})
 
 
 def test_state_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
@@ -161,12 +164,40 @@ def test_second_agent_is_kept_out_until_the_first_has_ended(tmp_path: Path) -> N
     assert third.returncode == 0, third.stderr
 
 
+def test_state_of_a_newer_agent_is_said_to_be_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "state.json").write_bytes(b'{"version": 2, "cases": []}')
+
+    StateFile(tmp_path).load()
+
+    assert "version 2, and this agent reads version 1" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_folder_that_is_removed_while_the_agent_runs_is_made_again(tmp_path: Path) -> None:
+    with StateFile(tmp_path / "state") as state:
+        shutil.rmtree(tmp_path / "state")
+        state.save({ID: CASES[0]})
+
+    assert StateFile(tmp_path / "state").load() == {ID: CASES[0]}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[1]", b'["a", 1]', b"[" * 100_000])
+def test_folders_that_cannot_be_read_are_forgotten(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "folders").write_bytes(content)
+
+    assert StateFile(tmp_path).recall_folders() == frozenset()
+
+
 def test_dry_state_is_only_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "state.json").write_bytes(b"{")
 
     with StateFile(tmp_path, is_dry=True) as dry:
         dry.load()
         dry.save({ID: CASES[0]})
+        dry.keep_name("web-0")
+        dry.keep_folders({tmp_path})
 
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
     assert (tmp_path / "state.json").read_bytes() == b"{"

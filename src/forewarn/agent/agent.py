@@ -47,6 +47,8 @@ from forewarn.protocol.vocabulary import EventId
 
 MOST_HOOKS: Final = 4
 """How many run at a time, whatever number of events there is."""
+LONGEST_SILENCE: Final = 3.0
+"""How long a server that did not take an approval is left alone at most: a Preempt leaves 30."""
 LONGEST_REST: Final = 300.0
 """How long a hook that fails to put things back is left alone at most."""
 
@@ -227,7 +229,9 @@ class Agent:
             self.has_failed |= answer.not_before is None
             # A hook that says "not yet" rests already, and in other phases it does not matter.
             if case.phase is Phase.SCHEDULED and answer.not_before is None:
-                self._rests[answer.event_id] = now.steady + self.ways.ask_again
+                self._rests[answer.event_id] = now.steady + min(
+                    self.ways.ask_again, LONGEST_SILENCE
+                )
         settled = _settle(case, answer)
         self._put(settled)
         if settled.event.not_before != case.event.not_before:

@@ -7,11 +7,18 @@ from functools import partial
 from pathlib import Path
 
 from forewarn.agent.cases import Case
-from forewarn.agent.composing import make_finder
 from forewarn.agent.errors import StateError
-from forewarn.agent.hooks import find_misfits, find_strays
+from forewarn.agent.hooks import HookFinder, find_misfits, find_strays
 from forewarn.agent.logs import make_printable
-from forewarn.agent.preparing import DONE, FAILED, conclude, find_identity, make_client, prepare
+from forewarn.agent.preparing import (
+    DONE,
+    FAILED,
+    conclude,
+    find_identity,
+    make_client,
+    make_finder,
+    prepare,
+)
 from forewarn.agent.rules import judge
 from forewarn.agent.settings import Settings
 from forewarn.agent.state import StateFile, check_folder
@@ -29,9 +36,10 @@ def _check(file: Path | None) -> int:
     settings, _ = prepare(file)
     _print("rules", f"{len(settings.rules)} of the configuration, then the default ones")
     _print("approval", settings.approval)
-    for phase, hooks in make_finder(settings).find().items():
+    finder = make_finder(settings, StateFile(settings.state_dir))
+    for phase, hooks in finder.find().items():
         _print(f"{phase} hooks", ", ".join(hook.name for hook in hooks) or "none")
-    problems = tuple(_find_problems(settings))
+    problems = tuple(_find_problems(settings, finder))
     try:
         _show_events(settings)
     finally:  # the server may be away
@@ -70,12 +78,18 @@ def _describe_case(case: Case) -> str:
     return f"{case.event.event_id} {case.verdict} {case.phase}: {hooks or 'no hooks yet'}"
 
 
-def _find_problems(settings: Settings) -> Iterator[str]:
+def _find_problems(settings: Settings, finder: HookFinder) -> Iterator[str]:
     try:
         check_folder(settings.state_dir)
         StateFile(settings.state_dir).read()
     except StateError as error:
         yield str(error)
+    for path in finder.find_missing():
+        yield (
+            f"{path} is missing, and so fails as a hook, and no event is approved; restore it. If"
+            f" you removed it on purpose, delete {settings.state_dir / 'folders'} and restart the"
+            " agent."
+        )
     for path in find_strays(settings.hooks_dir):
         yield (
             f"{path} is not in the folder of a phase, and so is never run; put it into one of"

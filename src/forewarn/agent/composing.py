@@ -17,7 +17,12 @@ _PATIENCE: Final = 5.0
 
 
 def compose_agent(
-    settings: Settings, me: Identity, cases: Cases, memory: Memory, performer: Performer
+    settings: Settings,
+    me: Identity,
+    cases: Cases,
+    memory: Memory,
+    performer: Performer,
+    finder: HookFinder,
 ) -> Agent:
     """Return an agent for the machine *me* that goes on with *cases*."""
     conduct = Conduct(
@@ -29,7 +34,7 @@ def compose_agent(
     ways = Ways(
         conduct=conduct,
         rules=settings.rules,
-        find_hooks=make_finder(settings).find,
+        find_hooks=finder.find,
         ask_again=settings.ask_again.total_seconds(),
     )
     return Agent(ways=ways, cases=cases, memory=memory, performer=performer)
@@ -46,8 +51,3 @@ def make_performer(
         return Client(client.endpoint, patience=_PATIENCE)
 
     return RealPerformer(connect, surroundings.variables, inbox.put)
-
-
-def make_finder(settings: Settings) -> HookFinder:
-    """Return who finds the hooks of the configuration."""
-    return HookFinder(settings.hooks_dir, settings.hooks)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from forewarn.agent.cases import write_item
 from forewarn.agent.vocabulary import Outcome, Phase
@@ -49,16 +49,30 @@ class Hook:
     is_runnable: bool = True
 
 
+class FolderMemory(Protocol):
+    """Where it is kept which folders there were: a mount may be missing after a restart."""
+
+    def recall_folders(self) -> frozenset[Path]:
+        """Return what was kept last."""
+
+    def keep_folders(self, folders: Collection[Path]) -> None:
+        """Keep *folders*, if that is possible."""
+
+
 class HookFinder:
     """Finds the hooks there are now. A folder that was there once and is gone fails as a hook.
 
     To overlook it would be to approve without what was in it.
     """
 
-    def __init__(self, folder: Path, commands: Mapping[Phase, tuple[str, ...]]) -> None:
+    def __init__(
+        self, folder: Path, commands: Mapping[Phase, tuple[str, ...]], memory: FolderMemory
+    ) -> None:
         self._commands = commands
         self._folder = folder
-        self._known: frozenset[Path] = frozenset()
+        self._folders = (folder, *(_phase_folder(folder, phase) for phase in Phase))
+        self._memory = memory
+        self._known = memory.recall_folders() & frozenset(self._folders)
         self.find()
 
     def find(self) -> Mapping[Phase, tuple[Hook, ...]]:
@@ -67,9 +81,19 @@ class HookFinder:
             phase: find_hooks(self._folder, phase, self._commands.get(phase, ()), known=self._known)
             for phase in Phase
         }
-        folders = (self._folder, *(_phase_folder(self._folder, phase) for phase in Phase))
-        self._known |= {folder for folder in folders if os.path.lexists(folder)}
+        there = frozenset(filter(os.path.lexists, self._folders))
+        if not there <= self._known:
+            self._known |= there
+            self._memory.keep_folders(self._known)
         return found
+
+    def find_missing(self) -> tuple[Path, ...]:
+        """Return the folders that were there once and are gone."""
+        return tuple(
+            folder
+            for folder in self._folders
+            if folder in self._known and not os.path.lexists(folder)
+        )
 
 
 def find_hooks(

@@ -12,6 +12,7 @@ from forewarn.agent.preparing import (
     conclude,
     find_identity,
     make_client,
+    make_finder,
     prepare,
 )
 from forewarn.agent.state import StateFile
@@ -27,6 +28,7 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
     settings, surroundings = prepare(file)
     with StateFile(settings.state_dir, is_dry=is_dry) as state, make_client(settings) as client:
         cases = state.load()
+        finder = make_finder(settings, state)
         changes = client.changes(case.event for case in cases.values() if not case.is_over)
         if not changes and not cases:
             return DONE
@@ -38,7 +40,7 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
         performer = make_performer(client, surroundings, inbox, is_dry=is_dry)
         me = find_identity(settings, client, state)
         patient = replace(settings, ask_again=timedelta.max)  # nobody is asked twice at one look
-        agent = compose_agent(patient, me, cases, state, performer)
+        agent = compose_agent(patient, me, cases, state, performer, finder)
         for change in changes:
             inbox.put(change)
         inbox.put(Looked())

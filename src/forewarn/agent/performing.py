@@ -17,8 +17,9 @@ from forewarn.protocol.document import Event
 from forewarn.protocol.vocabulary import EventId
 
 _UNRUNNABLE: Final = 127
-_PASSING: Final = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
-"""What a system lacks for a while: a hook that cannot be started for that is asked again."""
+_LACKING: Final = {errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC}
+_PASSING: Final = frozenset({*_LACKING, errno.ETXTBSY})
+"""What a system lacks for a while, or the hook is being written: it is asked again."""
 
 _log = logging.getLogger("forewarn.agent")
 

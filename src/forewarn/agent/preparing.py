@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from forewarn.agent.errors import SettingsError
+from forewarn.agent.hooks import HookFinder
 from forewarn.agent.logs import start_logging
 from forewarn.agent.settings import Settings, Surroundings, read_settings, read_surroundings
 from forewarn.agent.state import StateFile
@@ -52,6 +53,11 @@ def prepare(file: Path | None) -> tuple[Settings, Surroundings]:
 def make_client(settings: Settings, *, patience: float = 5, timeout: float = 10) -> Client:
     """Return a client for the server of the configuration, or whichever it finds."""
     return Client(settings.endpoint, patience=patience, timeout=timeout)
+
+
+def make_finder(settings: Settings, state: StateFile) -> HookFinder:
+    """Return who finds the hooks of the configuration, and remembers where they were."""
+    return HookFinder(settings.hooks_dir, settings.hooks, state)
 
 
 def find_identity(settings: Settings, client: Client, state: StateFile) -> Identity:

@@ -16,7 +16,12 @@ from forewarn.protocol.vocabulary import EventId
 GRACE_SECONDS: Final = 5.0
 """How long a hook that was asked to end has until it is killed."""
 
+LARGEST_OUTPUT: Final = 2**20
+"""In bytes. What a hook writes beyond them is not logged: it could fill the disk that the state of
+the agent is on."""
+
 _LONGEST_LINE: Final = 4096
+_LONGEST_PIECE: Final = 2**16
 _OUTPUT_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.05
 _NO_SIGNAL: Final = 0
@@ -108,24 +113,29 @@ class Running:
             time.sleep(_LOOK_SECONDS)
 
     def _read_output(self, output: IO[bytes]) -> None:
-        begun = b""
+        begun, left = b"", LARGEST_OUTPUT
         with output:
-            while piece := output.read(_LONGEST_LINE):
+            while left > 0 and (piece := output.read(_LONGEST_LINE)):
+                left -= len(piece)
                 *lines, begun = (begun + piece).split(b"\n")
                 if len(begun) >= _LONGEST_LINE:
                     lines, begun = [*lines, begun], b""
                 for line in lines:
                     self._log_line(line)
-        if begun:
-            self._log_line(begun)
+            if begun:
+                self._log_line(begun)
+            if left <= 0:
+                self._log("hook_output_cut", f"bytes={LARGEST_OUTPUT}")
+                while output.read(_LONGEST_PIECE):
+                    pass
 
     def _log_line(self, line: bytes) -> None:
+        self._log("hook_output", line.decode("utf-8", "replace").rstrip())
+
+    def _log(self, name: str, text: str) -> None:
+        hook = self._action.hook.name
         _log.info(
-            "hook_output event=%s phase=%s hook=%r %s",
-            self._event_id,
-            self._action.phase,
-            self._action.hook.name,
-            line.decode("utf-8", "replace").rstrip(),
+            "%s event=%s phase=%s hook=%r %s", name, self._event_id, self._action.phase, hook, text
         )
 
 

@@ -51,7 +51,8 @@ def run_agent(agent: Agent, inbox: Inbox, status: Status, notifier: Notifier) ->
     while stops == 0 or (stops == 1 and agent.is_running):
         now = read_clock()
         status.heartbeat = now.steady
-        agent.act(now, may_begin=not stops)
+        if inbox.empty():  # what came at once is decided on, and approved, at once
+            agent.act(now, may_begin=not stops)
         status.note_cases(agent.cases, now.wall.timestamp())
         status.hooks = agent.outcomes
         notifier.tell("WATCHDOG=1")

@@ -17,6 +17,7 @@ from forewarn.agent.preparing import (
     conclude,
     guess_identity,
     make_client,
+    make_finder,
     prepare,
 )
 from forewarn.agent.running import make_inbox, run_agent, take_signals, watch
@@ -54,7 +55,7 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
     gc.enable()
     gc.freeze()  # what was imported is never garbage, and a process for years should not look at it
     with StateFile(settings.state_dir, is_dry=is_dry) as state:
-        cases = state.load()
+        cases, finder = state.load(), make_finder(settings, state)
         # Before anybody can ask: what was drained stays so, however long the server is away.
         status.restore(cases)
         if settings.listen is not None and not is_dry:  # the port may be the real agent's
@@ -69,7 +70,7 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
         with make_client(found, patience=_PATIENCE) as client:
             _log.info("agent_runs name=%s server=%s dry_run=%s", me.name, client.endpoint, is_dry)
             performer = make_performer(client, surroundings, inbox, is_dry=is_dry)
-            agent = compose_agent(settings, me, cases, state, performer)
+            agent = compose_agent(settings, me, cases, state, performer, finder)
             take_signals(inbox)
             watching = (client, lambda: agent.events, inbox, status)
             threading.Thread(target=watch, args=watching, daemon=True).start()

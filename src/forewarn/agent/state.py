@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
@@ -25,7 +25,8 @@ _log = logging.getLogger("forewarn.agent")
 class StateFile:
     """The file `state.json` in a folder that only one agent at a time may use.
 
-    Beside it is the file `name`, with the name that the server has given this machine last.
+    Beside it are the files `name`, with the name that the server has given this machine last, and
+    `folders`, with the folders in which hooks were looked for and that were there.
 
     It is locked inside `with`. One that is dry is only read, and locked by nobody.
     """
@@ -70,9 +71,9 @@ class StateFile:
         """Return the cases that were saved last. What is broken is set aside."""
         try:
             return self.read()
-        except BrokenStateError:
+        except BrokenStateError as error:
             # To stop here would leave the machine without an agent until somebody comes.
-            _log.exception("state_broken")
+            _log.error("state_broken error=%s", error)
             self._set_aside()
             return {}
 
@@ -96,23 +97,15 @@ class StateFile:
         """Replace the file; when this returns, *cases* survive a power cut."""
         if self._is_dry:
             return
-        beside = self.path.with_suffix(".new")
         try:
-            with beside.open("wb") as file:
-                file.write(encode_cases(cases))
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self.path)
-            _sync_folder(self.path.parent)
+            _replace(self.path, encode_cases(cases))
         except OSError as error:
             raise StateError(f"{self.path} cannot be written: {error}.") from error
 
     def keep_name(self, name: str) -> None:
         """Keep what the server calls this machine; it is only of use, so trouble is no trouble."""
-        if self._is_dry or self._lock is None or self.recall_name() == name:
-            return
-        with contextlib.suppress(OSError, UnicodeEncodeError):
-            self._name_path.write_text(name, encoding="utf-8")
+        if self.recall_name() != name:
+            self._keep(self._name_path, name.encode("utf-8", "surrogatepass"))
 
     def recall_name(self) -> str | None:
         """Return what the server has called this machine, None if nobody knows."""
@@ -121,9 +114,29 @@ class StateFile:
         except (OSError, UnicodeDecodeError):
             return None
 
+    def keep_folders(self, folders: Collection[Path]) -> None:
+        """Keep which *folders* of hooks there are; trouble is no trouble, as with the name."""
+        self._keep(self._folders_path, json.dumps(sorted(map(str, folders))).encode("ascii"))
+
+    def recall_folders(self) -> frozenset[Path]:
+        """Return which folders of hooks there were."""
+        try:
+            return frozenset(map(Path, json.loads(self._folders_path.read_bytes())))
+        except (OSError, ValueError, TypeError, RecursionError):
+            return frozenset()
+
+    def _keep(self, path: Path, content: bytes) -> None:
+        if not self._is_dry and self._lock is not None:
+            with contextlib.suppress(OSError):
+                _replace(path, content)
+
     @property
     def _name_path(self) -> Path:
         return self.path.with_name("name")
+
+    @property
+    def _folders_path(self) -> Path:
+        return self.path.with_name("folders")
 
 
 def check_folder(folder: Path) -> None:
@@ -146,7 +159,9 @@ def decode_cases(content: bytes) -> Cases:
     """Return the cases in *content*, or raise one of the errors of what is not well-formed."""
     decoded: dict[str, Any] = json.loads(content)
     if decoded["version"] != VERSION:
-        raise ValueError(decoded["version"])
+        raise ValueError(
+            f"it has version {decoded['version']}, and this agent reads version {VERSION}"
+        )
     cases = map(_read_case, decoded["cases"])
     return {case.event.event_id: case for case in cases}
 
@@ -181,6 +196,18 @@ def _unusable(folder: Path, reason: str) -> StateError:
         f"{folder} cannot be used to keep what was done: {reason}. Make it writable, or name"
         " another folder with state_dir."
     )
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write *content* beside *path*, and put it into its place only when it is on disk."""
+    beside = path.with_suffix(".new")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may have been removed
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:
