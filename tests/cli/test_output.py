@@ -171,7 +171,7 @@ def test_event_is_explained_in_sentences(run: Run) -> None:
 
     assert shown(run("event", "explain", FIRST)) == table(f"""
         {FIRST} is Scheduled.
-        - Nobody has approved it; the approval of one is enough (web-0).
+        - Not approved yet; one approval is enough (web-0).
           It starts at 2026-01-05 08:15:00 GMT at the latest.
           It may be postponed until 2026-01-05 09:15:00 GMT, and no further.
         """)

@@ -231,7 +231,7 @@ def blocker(event_id: str, **changed: object) -> dict[str, Any]:
         "until": "2026-03-02T12:15:00Z",
         "event_ids": [event_id],
         "hosts": [],
-        "sentence": f"Event {event_id}: Nobody has approved it.",
+        "sentence": f"Event {event_id}: Not approved yet.",
         **changed,
     }
 
@@ -251,7 +251,7 @@ def test_reasons_that_are_the_same_are_said_once(capsys: pytest.CaptureFixture[s
     print_blockers(found)
     assert capsys.readouterr().out.splitlines() == [
         "M1 is running.",
-        "- Event E1: Nobody has approved it. 14 more events wait for the same reason.",
+        "- Event E1: Not approved yet. 14 more events wait for the same reason.",
         "- One waits.",
         "Not done: kvm-7 (left the fleet).",
         "It continues.",
@@ -274,5 +274,5 @@ def test_reasons_that_are_the_same_on_several_hosts_count_these(
     print_blockers(found)
 
     assert capsys.readouterr().out.splitlines()[1] == (
-        "- Event E1: Nobody has approved it. 14 more events on 4 hosts wait for the same reason."
+        "- Event E1: Not approved yet. 14 more events on 4 hosts wait for the same reason."
     )

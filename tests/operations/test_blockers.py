@@ -232,7 +232,7 @@ def test_virtual_machine_that_has_not_approved(world: World) -> None:
     world.start("web")
 
     assert world.sentence(ReasonKind.APPROVAL_OF_ANY) == (
-        f"Event {E1} in {WEB}: Nobody has approved it; the approval of one is enough (web-0). "
+        f"Event {E1} in {WEB}: Not approved yet; one approval is enough (web-0). "
         "It starts at 2026-01-05 08:15:00 GMT at the latest."
     )
     assert world.verdict() == ("It continues by itself, at 2026-01-05 08:15:00 GMT at the latest.")
@@ -242,7 +242,7 @@ def test_virtual_machines_that_each_have_to_approve(world: World) -> None:
     world.apply(('name = "db"', 'name = "db"\napproval = "all"'))
     world.start("db")
 
-    assert "Not approved by db-0; each of its virtual machines has to." in world.sentence(
+    assert "Not approved by db-0; all of its virtual machines must approve." in world.sentence(
         ReasonKind.APPROVAL_OF_ALL
     )
 
@@ -251,7 +251,7 @@ def test_virtual_machine_that_has_to_approve_for_all(world: World) -> None:
     world.apply(('name = "db"', 'name = "db"\napproval = "leader"'))
     world.start("db")
 
-    assert "Not approved by db-0, whose approval is the one that counts." in world.sentence(
+    assert "Not approved by db-0, whose approval counts." in world.sentence(
         ReasonKind.APPROVAL_OF_LEADER
     )
 
@@ -288,8 +288,8 @@ def test_event_that_is_withdrawn(world: World) -> None:
     blockers = world.blockers()
 
     assert blockers[BlockerKind.ABORTED].sentence == (
-        "It was aborted by alice at 2026-01-05 08:00:00 GMT: no further step begins, and what has "
-        "started runs out."
+        "It was aborted by alice at 2026-01-05 08:00:00 GMT: no further step begins, and started "
+        "events run to their end."
     )
     assert blockers[ReasonKind.MAINTENANCE_ABORTED].sentence == (
         f"Event {E1} in {DB}: Its maintenance {M1} was aborted; it is being withdrawn."
@@ -412,7 +412,7 @@ def test_event_that_takes_longer_than_expected(world: World) -> None:
 
     assert blockers[ReasonKind.OVERDUE].sentence == (
         f"Event {E1} in {DB}: It has been overdue since 2026-01-05 08:10:00 GMT: it takes longer "
-        "than was announced and is tolerated."
+        "than announced and tolerated."
     )
     assert "until somebody acts" in world.verdict()
 
@@ -462,8 +462,8 @@ def test_failure_of_an_impact(world: World) -> None:
     assert world.sentence(BlockerKind.FAILURE) == (
         f"{DB} failed at 2026-01-05 08:05:00 GMT: db-0: the kernel did not boot, "
         f"so no further step begins in {DB}. "
-        f"Try it again with: forewarn maintenance retry {M1} {DB}; "
-        f"or pass over it with: forewarn maintenance skip {M1} {DB}"
+        f"Retry with: forewarn maintenance retry {M1} {DB}; "
+        f"or skip it with: forewarn maintenance skip {M1} {DB}"
     )
     assert (
         f"somebody acts: forewarn maintenance retry {M1} {DB}, "
@@ -724,7 +724,7 @@ def test_notice_outside_the_window_leaves_the_window_for_work(world: World) -> N
     world.approve(E1)
 
     assert world.sentence(ReasonKind.WINDOW) == (
-        f"Event {E1} in {DB}: It starts only inside the calendar of its maintenance, "
+        f"Event {E1} in {DB}: It starts only while the calendar of its maintenance is open, "
         "next at 2026-01-05 09:00:00 GMT."
     )
     assert world.verdict() == ("It continues by itself, at 2026-01-05 09:00:00 GMT at the latest.")

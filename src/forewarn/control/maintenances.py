@@ -135,7 +135,7 @@ def skip(
 
 @router.post("/{maintenance_id}/abort", name="maintenance abort", dependencies=_STEERED)
 def abort(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
-    """Begin no further step, ever; what has not started is withdrawn, what has runs out."""
+    """Begin no further step; withdraw events that have not started."""
     return _steer(caller, key, abort_maintenance, maintenance_id)
 
 

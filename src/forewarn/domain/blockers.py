@@ -58,17 +58,17 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
         "Continue with: forewarn maintenance resume {maintenance}"
     ),
     BlockerKind.ABORTED: (
-        "It was aborted{about}: no further step begins, and what has started runs out."
+        "It was aborted{about}: no further step begins, and started events run to their end."
     ),
     BlockerKind.SHARED_HOST: "{about}",
     BlockerKind.FAILURE: (
-        "{place} {about}, so no further step begins {where}. Try it again with: "
-        "forewarn maintenance retry {maintenance} {place}; or pass over it with: "
+        "{place} {about}, so no further step begins {where}. Retry with: "
+        "forewarn maintenance retry {maintenance} {place}; or skip it with: "
         "forewarn maintenance skip {maintenance} {place}"
     ),
     BlockerKind.FAILURE_HOLDS_ALL: (
-        "{place} {about}, so no further step begins anywhere. Try it again with: "
-        "forewarn maintenance retry {maintenance} {place}; or pass over it with: "
+        "{place} {about}, so no further step begins anywhere. Retry with: "
+        "forewarn maintenance retry {maintenance} {place}; or skip it with: "
         "forewarn maintenance skip {maintenance} {place}"
     ),
     BlockerKind.BUSY_HOST: "The next step {where} waits for another maintenance on the same host.",

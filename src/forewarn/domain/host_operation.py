@@ -138,9 +138,9 @@ def due_tasks(operation: HostOperation, facts: OperationFacts, now: datetime) ->
 
 
 def leave_out(operation: HostOperation, pause: ServerPause, now: datetime) -> HostOperation:
-    """Return *operation* as it goes on at *now*: *pause* does not count, and a check is due.
+    """Return *operation* after *pause*, which ends *now*: a check is due, with as much time left.
 
-    Nobody has looked meanwhile, so nothing that was said before decides.
+    Answers from before the pause no longer count, as nothing was checked meanwhile.
     """
     if operation.phase is not HostPhase.VERIFY or operation.verify_by is None:
         return operation

@@ -58,11 +58,11 @@ class ReasonKind(StrEnum):
 SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.SERVER_PAUSED: (
         "The server has been paused by {about} since {since}, and begins nothing. "
-        "Let it continue with: forewarn resume"
+        "Resume it with: forewarn resume"
     ),
-    ReasonKind.APPROVAL_OF_ANY: "Nobody has approved it; the approval of one is enough ({vms}).",
-    ReasonKind.APPROVAL_OF_ALL: "Not approved by {vms}; each of its virtual machines has to.",
-    ReasonKind.APPROVAL_OF_LEADER: "Not approved by {vms}, whose approval is the one that counts.",
+    ReasonKind.APPROVAL_OF_ANY: "Not approved yet; one approval is enough ({vms}).",
+    ReasonKind.APPROVAL_OF_ALL: "Not approved by {vms}; all of its virtual machines must approve.",
+    ReasonKind.APPROVAL_OF_LEADER: "Not approved by {vms}, whose approval counts.",
     ReasonKind.HOST_OPERATION: (
         "It starts together with {events} on {about}, which is not approved by {vms} "
         "and waits until {until} at most."
@@ -77,7 +77,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.OTHER_EVENT: (
         "It waits for {events} on {vms} to end: a virtual machine has one impact at a time."
     ),
-    ReasonKind.WINDOW: "It starts only inside the calendar of its maintenance{until}.",
+    ReasonKind.WINDOW: "It starts only while the calendar of its maintenance is open{until}.",
     ReasonKind.MAINTENANCE_ABORTED: "Its maintenance {about} was aborted; it is being withdrawn.",
     ReasonKind.NOT_ASKED: "The executor has not been asked about {vms} since the server started.",
     ReasonKind.NOT_BEGUN: "The impact on {vms} has not begun, though it started at {since}.",
@@ -92,8 +92,8 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
         "so it waits{until}."
     ),
     ReasonKind.NO_EXECUTOR: (
-        "The server cannot use its executors: {about} Correct the file, and have the server read "
-        "it again with SIGHUP."
+        "The server cannot use its executors: {about} Correct the file, "
+        "and send the server a SIGHUP."
     ),
     ReasonKind.HOST_GUESTS: (
         "The work on {about} begins when every virtual machine there is out of the way; "
@@ -107,10 +107,10 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ),
     ReasonKind.HOST_PAUSED: (
         "Nothing further happens on {about}: the server has been paused since {since}. "
-        "Let it continue with: forewarn resume"
+        "Resume it with: forewarn resume"
     ),
     ReasonKind.OVERDUE: (
-        "It has been overdue since {since}: it takes longer than was announced and is tolerated."
+        "It has been overdue since {since}: it takes longer than announced and tolerated."
     ),
     ReasonKind.NOT_BEFORE: "It starts at {until} at the latest.",
     ReasonKind.POSTPONABLE: "It may be postponed until {until}, and no further.",

@@ -52,7 +52,7 @@ class SharedOperationError(DomainError):
             f"{event.event_id} is announced for {event.host} together with {named}; what happens "
             f"to the host happens to all of them. "
             + (
-                "Not all of them can be canceled any more, as the host's turn has begun."
+                "Some have started, so they can no longer be canceled together."
                 if has_begun
                 else f"Cancel them all with: forewarn event cancel {event.event_id} --operation"
             )

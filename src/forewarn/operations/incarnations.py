@@ -1,8 +1,8 @@
 """DocumentIncarnations when the fleet changes: no virtual machine ever reads a lower one.
 
-Nor the same one with other content: not one of the scope it left, nor one of the same scope before
-that was removed and came back. Of those who have left only the highest number is remembered that
-any of them may have read, so that a machine that is new may be one that comes back.
+Nor does it read the same one with other content, whether it moves to another scope or its scope was
+removed and comes back. A machine that is new may be one that was here before. So the highest number
+that any machine may have read before it left is remembered, and new ones begin above it.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from forewarn.ports.store import Reading, Transaction
 
 _HIGHEST_LEFT: Final = "highest_incarnation_left"
 _MANY: Final = 100
-"""From how many scopes on one look at all documents is quicker than one at each."""
+"""From this many scopes on, reading all documents is quicker than one at a time."""
 
 
 def note_departures(tx: Transaction, before: Topology, after: Topology) -> None:
-    """Remember what those may have read who leave; to be called while their scopes are there."""
+    """Remember what leaving machines may have read; call it before their scopes are removed."""
     gone = before.virtual_machines.keys() - after.virtual_machines.keys()
     staying = {name_key(name) for name in after.virtual_machines} if gone else set()
     left = {
@@ -31,7 +31,7 @@ def note_departures(tx: Transaction, before: Topology, after: Topology) -> None:
 
 
 def start_above(tx: Transaction, incarnation: int) -> None:
-    """Have whoever is new to the fleet from now on read a higher number than this."""
+    """Have machines that are new from now on read a higher number than *incarnation*."""
     if incarnation > _highest_left(tx):
         tx.put_setting(_HIGHEST_LEFT, str(incarnation))
 
@@ -39,7 +39,7 @@ def start_above(tx: Transaction, incarnation: int) -> None:
 def keep_incarnations_rising(
     tx: Transaction, context: Context, before: Topology, after: Topology
 ) -> None:
-    """Raise the numbers of scopes that are back, and of those that somebody joins."""
+    """Raise the numbers of scopes that are back, and of scopes that machines join."""
     shown = _shown(tx, after.scopes.keys() - before.scopes.keys())
     above = {scope_id: incarnation for scope_id, incarnation in shown.items() if incarnation}
     moved, new = _find_joining(before, after)
@@ -59,7 +59,7 @@ def keep_incarnations_rising(
 def _find_joining(
     before: Topology, after: Topology
 ) -> tuple[Mapping[ScopeId, set[ScopeId]], set[ScopeId]]:
-    """Return which scopes somebody joins: from which others, and those that somebody new joins."""
+    """Return the scopes that known machines join, with those they left, and that new ones join."""
     moved: dict[ScopeId, set[ScopeId]] = {}
     new: set[ScopeId] = set()
     # One whose name is written in another case from now on is the same to those who poll.

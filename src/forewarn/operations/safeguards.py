@@ -36,8 +36,8 @@ class HostBusyError(DomainError):
         self.host = host
         self.maintenance_id = maintenance_id
         super().__init__(
-            f"{host} is in maintenance {maintenance_id}; it can be removed when that is through "
-            "with it."
+            f"{host} is part of Maintenance {maintenance_id}; "
+            "remove it when its turn there is over."
         )
 
 

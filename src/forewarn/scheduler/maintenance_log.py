@@ -38,7 +38,7 @@ class MaintenanceLog:
                 self._report(maintenance, Phase.ABORTED, context)
 
     def report_stops(self, tidings: Iterable[Tidings], context: Context) -> None:
-        """Log what was paused, is held or goes on."""
+        """Log which Maintenances were paused, are held or continue."""
         for maintenance, phase in tidings:
             if phase in _STOPS:
                 self._report(maintenance, phase, context)

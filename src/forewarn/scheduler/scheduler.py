@@ -95,8 +95,9 @@ class Scheduler:
         self.deadline: datetime | None = None
         """When the loop goes on by itself, as far as it knows."""
         self.endings: Final = Counter[MaintenanceOutcome]()
-        self.occurrences: Final = Counter[OccurrenceOutcome]()
         """How the Maintenances ended that this leader has finished."""
+        self.occurrences: Final = Counter[OccurrenceOutcome]()
+        """What became of the dates of schedules that came up under this leader."""
         self._lull: Lull | None = None
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._asking = Asking(gates, reports)

@@ -50,7 +50,7 @@ class Turn:
 
     @property
     def outcomes(self) -> tuple[OccurrenceOutcome, ...]:
-        """The outcomes of the same, without those that nobody wanted to start."""
+        """The outcomes of these, without dates that were skipped as planned."""
         return tuple(
             met.outcome
             for action, met in self.met

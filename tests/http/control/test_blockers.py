@@ -59,8 +59,8 @@ def test_maintenance_is_explained(api: httpx2.Client, app: FastAPI, store: Store
                 "kind": "approval-of-any",
                 "release": "by time",
                 "sentence": (
-                    f"Event {event['event_id']} in availability-set/web: Nobody has approved it; "
-                    "the approval of one is enough (web-0). "
+                    f"Event {event['event_id']} in availability-set/web: Not approved yet; "
+                    "one approval is enough (web-0). "
                     "It starts at 2026-01-05 08:15:00 GMT at the latest."
                 ),
                 "scope_ids": ["availability-set/web"],
@@ -70,7 +70,7 @@ def test_maintenance_is_explained(api: httpx2.Client, app: FastAPI, store: Store
                 "since": None,
                 "until": "2026-01-05T08:15:00Z",
                 "about": (
-                    "Nobody has approved it; the approval of one is enough (web-0). "
+                    "Not approved yet; one approval is enough (web-0). "
                     "It starts at 2026-01-05 08:15:00 GMT at the latest."
                 ),
                 "places": [],

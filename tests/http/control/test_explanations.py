@@ -27,7 +27,7 @@ def test_scheduled_event_is_explained(api: httpx2.Client) -> None:
             {
                 "kind": "approval-of-any",
                 "holds": True,
-                "sentence": "Nobody has approved it; the approval of one is enough (web-0).",
+                "sentence": "Not approved yet; one approval is enough (web-0).",
                 "vms": ["web-0"],
                 "event_ids": [],
                 "since": None,

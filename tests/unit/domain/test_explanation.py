@@ -73,12 +73,15 @@ def test_every_kind_has_a_sentence() -> None:
     [
         (
             ApprovalPolicy.ANY,
-            "Nobody has approved it; the approval of one is enough (web-0, web-2).",
+            "Not approved yet; one approval is enough (web-0, web-2).",
         ),
-        (ApprovalPolicy.ALL, "Not approved by web-0, web-2; each of its virtual machines has to."),
+        (
+            ApprovalPolicy.ALL,
+            "Not approved by web-0, web-2; all of its virtual machines must approve.",
+        ),
         (
             ApprovalPolicy.LEADER,
-            "Not approved by web-0, whose approval is the one that counts.",
+            "Not approved by web-0, whose approval counts.",
         ),
     ],
 )
@@ -153,7 +156,7 @@ def test_event_waits_for_another_that_has_started_on_its_virtual_machine(
     seen = snapshot(fleet, running, waiting)
 
     assert sentences(explain(waiting, seen, now)) == [
-        "Nobody has approved it; the approval of one is enough (web-2).",
+        "Not approved yet; one approval is enough (web-2).",
         "It waits for E1 on web-2 to end: a virtual machine has one impact at a time.",
     ]
     assert "U1 waits for it to end on web-2." in sentences(explain(running, seen, now))
@@ -327,7 +330,7 @@ def test_overdue_event_says_since_when(
     assert (reason.kind, reason.holds, reason.since) == (ReasonKind.OVERDUE, False, now)
     assert reason.sentence == (
         "It has been overdue since 2026-03-02 12:00:00 GMT: "
-        "it takes longer than was announced and is tolerated."
+        "it takes longer than announced and tolerated."
     )
 
 

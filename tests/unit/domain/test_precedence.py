@@ -130,7 +130,8 @@ def test_explanation_says_when_the_window_opens(
 
     assert reason.holds
     assert reason.sentence == (
-        "It starts only inside the calendar of its maintenance, next at 2026-03-02 14:00:00 GMT."
+        "It starts only while the calendar of its maintenance is open, "
+        "next at 2026-03-02 14:00:00 GMT."
     )
 
 
@@ -166,7 +167,7 @@ def test_event_whose_window_has_become_too_short_needs_somebody(
         ReasonKind.WINDOW,
     ]
     assert standstill.blockers[1].sentence.endswith(
-        "It starts only inside the calendar of its maintenance."
+        "It starts only while the calendar of its maintenance is open."
     )
     assert standstill.verdict.actions == ("forewarn event start E1",)
     assert next_deadline(in_maintenance(fleet, approved(event, now), calendar=short), now) == (
