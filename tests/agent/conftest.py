@@ -9,12 +9,12 @@ import pytest
 
 from forewarn.agent.agent import Agent, Looked, Ways
 from forewarn.agent.cases import Case, Cases
-from forewarn.agent.decisions import Conduct, Now, RunHook
+from forewarn.agent.decisions import Mandate, Now, RunHook
 from forewarn.agent.errors import StateError
 from forewarn.agent.hooks import Hook
-from forewarn.agent.performing import Answered, HookEnded
+from forewarn.agent.performer import Answered, HookEnded
 from forewarn.agent.rules import Rule
-from forewarn.agent.vocabulary import Approval, Outcome, Phase, Verdict
+from forewarn.agent.vocabulary import ApprovalMode, HookOutcome, HookPhase, RuleVerdict
 from forewarn.client import Change, ChangeKind, ClientError
 from forewarn.protocol.document import Event
 from forewarn.protocol.identity import Identity
@@ -43,29 +43,29 @@ def make_change(kind: ChangeKind = ChangeKind.SCHEDULED, **fields: Any) -> Chang
     return Change(kind=kind, event=make_event(**fields), document_incarnation=1)
 
 
-def make_case(phase: Phase = Phase.SCHEDULED, **fields: Any) -> Case:
-    case = Case(event=make_event(), verdict=Verdict.HANDLE, phase=phase)
+def make_case(phase: HookPhase = HookPhase.SCHEDULED, **fields: Any) -> Case:
+    case = Case(event=make_event(), verdict=RuleVerdict.HANDLE, phase=phase)
     return replace(case, **fields)
 
 
-def make_hooks(**names: str) -> dict[Phase, tuple[Hook, ...]]:
+def make_hooks(**names: str) -> dict[HookPhase, tuple[Hook, ...]]:
     """Return hooks by phase, given as `scheduled="first second"`."""
     return {
         phase: tuple(
             Hook(name=name, command=(name,)) for name in names.get(phase.value, "").split()
         )
-        for phase in Phase
+        for phase in HookPhase
     }
 
 
-def make_conduct(**fields: Any) -> Conduct:
-    conduct = Conduct(
+def make_mandate(**fields: Any) -> Mandate:
+    mandate = Mandate(
         me=ME,
-        approval=Approval.WHEN_READY,
+        approval=ApprovalMode.WHEN_READY,
         timeout=timedelta(minutes=10),
         postpone=timedelta(minutes=5),
     )
-    return replace(conduct, **fields)
+    return replace(mandate, **fields)
 
 
 class FakeProcess:
@@ -87,9 +87,9 @@ class FakeProcess:
 class Stage:
     """An agent, and all it does: nothing happens before the test says so."""
 
-    approval: Approval = Approval.WHEN_READY
+    approval: ApprovalMode = ApprovalMode.WHEN_READY
     rules: tuple[Rule, ...] = ()
-    hooks: dict[Phase, tuple[Hook, ...]] = field(default_factory=make_hooks)
+    hooks: dict[HookPhase, tuple[Hook, ...]] = field(default_factory=make_hooks)
     is_disk_full: bool = False
     saved: Cases = field(default_factory=dict)
     begun: list[str] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Stage:
     def start(self, *, has_looked: bool = True) -> Agent:
         """Return an agent that finds what was saved."""
         ways = Ways(
-            conduct=make_conduct(approval=self.approval),
+            mandate=make_mandate(approval=self.approval),
             rules=self.rules,
             find_hooks=lambda: self.hooks,
             ask_again=10.0,
@@ -117,7 +117,7 @@ class Stage:
 
     def run_hook(self, event: Event, action: RunHook) -> FakeProcess:
         outcome = self.saved[event.event_id].outcome(action.phase, action.hook.name)
-        assert outcome is Outcome.RUNNING, "begun before it was recorded"
+        assert outcome is HookOutcome.RUNNING, "begun before it was recorded"
         self.begun.append(f"{action.phase} {action.hook.name}")
         return self.process
 
@@ -140,7 +140,7 @@ class Stage:
         """Let the hook that was begun last end."""
         phase, _, name = self.begun[-1].partition(" ")
         identifier = make_event(number).event_id
-        ended = HookEnded(event_id=identifier, phase=Phase(phase), hook=name, status=status)
+        ended = HookEnded(event_id=identifier, phase=HookPhase(phase), hook=name, status=status)
         self.tell(agent, ended)
 
     def answer(

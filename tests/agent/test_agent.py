@@ -11,8 +11,8 @@ from tests.agent.conftest import ID, NOON, Stage, make_change, make_event, make_
 
 from forewarn.agent.agent import Looked
 from forewarn.agent.decisions import Now
-from forewarn.agent.performing import Answered
-from forewarn.agent.vocabulary import Approval, Consent, Outcome, Phase, Verdict
+from forewarn.agent.performer import Answered
+from forewarn.agent.vocabulary import ApprovalMode, Consent, HookOutcome, HookPhase, RuleVerdict
 from forewarn.client import ChangeKind, ClientError, RefusedError, UnavailableError
 
 REFUSED = RefusedError("http://10.0.0.1", 409, "Not allowed")
@@ -143,7 +143,7 @@ def test_short_freeze_is_remembered_and_left_alone(stage: Stage) -> None:
 
     stage.tell(agent, make_change(event_type="Freeze", duration_in_seconds=5))
 
-    assert stage.saved[ID].verdict is Verdict.IGNORE
+    assert stage.saved[ID].verdict is RuleVerdict.IGNORE
     assert (stage.begun, stage.asked) == ([], [])
 
 
@@ -156,7 +156,7 @@ def test_event_that_starts_ends_the_hook_that_prepares_for_it(stage: Stage) -> N
     assert stage.process.signals == ["terminate"]
     stage.end_hook(agent, status=0)
 
-    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.STOPPED
+    assert stage.saved[ID].outcome(HookPhase.SCHEDULED, "first") is HookOutcome.STOPPED
     assert stage.begun == ["scheduled first", "started go"]
 
 
@@ -170,7 +170,7 @@ def test_hook_that_takes_too_long_is_asked_to_end_and_then_killed(stage: Stage) 
 
     assert stage.process.signals == ["terminate", "kill", "kill"]
     stage.end_hook(agent, status=-9)
-    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.TIMED_OUT
+    assert stage.saved[ID].outcome(HookPhase.SCHEDULED, "first") is HookOutcome.TIMED_OUT
 
 
 def test_hook_that_has_ended_in_time_is_not_out_of_time_because_it_is_told_late(
@@ -185,7 +185,7 @@ def test_hook_that_has_ended_in_time_is_not_out_of_time_because_it_is_told_late(
     assert agent.next_moment() > stage.now.steady
     stage.end_hook(agent)
 
-    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.READY
+    assert stage.saved[ID].outcome(HookPhase.SCHEDULED, "first") is HookOutcome.READY
 
 
 def test_hook_has_as_long_as_the_event_was_postponed(stage: Stage) -> None:
@@ -410,7 +410,7 @@ def test_case_that_is_closed_leaves_no_time_to_wake_up_at(stage: Stage) -> None:
 
 def test_approval_never_is_never(stage: Stage) -> None:
     approving(stage)
-    stage.approval = Approval.NEVER
+    stage.approval = ApprovalMode.NEVER
     agent = stage.start()
 
     stage.tell(agent, make_change())
@@ -428,11 +428,11 @@ def test_killed_agent_does_not_run_again_what_was_running(
     stage.end_hook(agent)
 
     assert stage.begun == ["scheduled first", "scheduled second"]
-    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.INTERRUPTED
+    assert stage.saved[ID].outcome(HookPhase.SCHEDULED, "first") is HookOutcome.INTERRUPTED
     assert "hook_interrupted" in caplog.text
     assert agent.outcomes == {
-        (Phase.SCHEDULED, Outcome.INTERRUPTED): 1,
-        (Phase.SCHEDULED, Outcome.READY): 1,
+        (HookPhase.SCHEDULED, HookOutcome.INTERRUPTED): 1,
+        (HookPhase.SCHEDULED, HookOutcome.READY): 1,
     }
     assert stage.asked == [], "nobody knows whether it is ready"
 
@@ -710,7 +710,7 @@ def test_rule_is_asked_once_in_the_life_of_an_event(stage: Stage) -> None:
 
 def test_event_without_hooks_is_forgotten_when_it_is_gone(stage: Stage) -> None:
     stage.hooks = make_hooks()
-    stage.approval = Approval.NEVER
+    stage.approval = ApprovalMode.NEVER
     agent = stage.start()
     stage.tell(agent, make_change())
 

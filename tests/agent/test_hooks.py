@@ -28,10 +28,10 @@ from forewarn.agent.hooks import (
     read_status,
     write_input,
 )
-from forewarn.agent.performing import DryPerformer, HookEnded, RealPerformer, Result
-from forewarn.agent.processes import Running
+from forewarn.agent.performer import DryPerformer, HookEnded, RealPerformer, Result
+from forewarn.agent.processes import HookProcess
 from forewarn.agent.state import StateFile
-from forewarn.agent.vocabulary import Outcome, Phase
+from forewarn.agent.vocabulary import HookOutcome, HookPhase
 from forewarn.client import Client
 from forewarn.protocol.vocabulary import EventSource
 
@@ -50,7 +50,7 @@ def test_hooks_are_executables_in_the_order_of_their_names(tmp_path: Path) -> No
     for name in ("20-b", "10-a", "9-c"):
         put(tmp_path, name)
 
-    found = find_hooks(tmp_path, Phase.SCHEDULED, ("sync",), platform="linux")
+    found = find_hooks(tmp_path, HookPhase.SCHEDULED, ("sync",), platform="linux")
 
     assert [hook.name for hook in found] == ["10-a", "20-b", "9-c", "/bin/sh -c sync"]
     assert found[0].command == (str(tmp_path / "scheduled.d" / "10-a"),)
@@ -60,7 +60,7 @@ def test_hooks_are_executables_in_the_order_of_their_names(tmp_path: Path) -> No
 def test_no_two_hooks_have_the_same_name(tmp_path: Path) -> None:
     put(tmp_path, "sync")
 
-    found = find_hooks(tmp_path, Phase.SCHEDULED, ("sync", "sleep 1", "sync"), platform="linux")
+    found = find_hooks(tmp_path, HookPhase.SCHEDULED, ("sync", "sleep 1", "sync"), platform="linux")
 
     assert [hook.name for hook in found] == [
         "sync",
@@ -82,7 +82,7 @@ def test_what_cannot_be_executed_is_a_hook_that_fails_and_pointed_out(tmp_path: 
     misfits[0].mkdir()
     misfits[1].symlink_to(tmp_path / "nowhere")
 
-    found = find_hooks(tmp_path, Phase.SCHEDULED, platform="linux")
+    found = find_hooks(tmp_path, HookPhase.SCHEDULED, platform="linux")
 
     assert [(hook.name, hook.is_runnable) for hook in found] == [
         ("10-folder", False),
@@ -97,7 +97,7 @@ def test_folder_that_cannot_be_listed_is_a_hook_that_fails(tmp_path: Path) -> No
     folder = tmp_path / "scheduled.d"
     folder.touch()
 
-    (found,) = find_hooks(tmp_path, Phase.SCHEDULED, platform="linux")
+    (found,) = find_hooks(tmp_path, HookPhase.SCHEDULED, platform="linux")
 
     assert (found.name, found.is_runnable) == ("scheduled.d", False)
     assert find_misfits(tmp_path, platform="linux") == (folder,)
@@ -109,7 +109,7 @@ def test_folder_that_is_a_link_to_nothing_is_a_hook_that_fails(tmp_path: Path, n
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(tmp_path / "nowhere")
 
-    (found,) = find_hooks(tmp_path / "hooks.d", Phase.SCHEDULED, platform="linux")
+    (found,) = find_hooks(tmp_path / "hooks.d", HookPhase.SCHEDULED, platform="linux")
 
     assert (found.name, found.is_runnable) == (link.name, False)
     assert find_misfits(tmp_path / "hooks.d", platform="linux") == (link,)
@@ -122,16 +122,16 @@ def test_folder_that_was_there_and_is_gone_is_a_hook_that_fails_until_it_is_back
     hooks = tmp_path / "hooks.d"
     hooks.mkdir()
     put(hooks, "10-a")
-    finder = HookFinder(hooks, {Phase.SCHEDULED: ("sync",)}, StateFile(tmp_path))
+    finder = HookFinder(hooks, {HookPhase.SCHEDULED: ("sync",)}, StateFile(tmp_path))
 
     (tmp_path / name).rename(tmp_path / "aside")
-    gone, *others = finder.find()[Phase.SCHEDULED]
+    gone, *others = finder.find()[HookPhase.SCHEDULED]
     (tmp_path / "aside").rename(tmp_path / name)
 
     assert (gone.name, gone.is_runnable) == (Path(name).name, False)
     assert [hook.name for hook in others] == ["/bin/sh -c sync"]
-    assert finder.find()[Phase.SCHEDULED][0].name == "10-a"
-    assert finder.find()[Phase.STARTED] == ()
+    assert finder.find()[HookPhase.SCHEDULED][0].name == "10-a"
+    assert finder.find()[HookPhase.STARTED] == ()
 
 
 def test_folder_that_never_was_there_has_no_hooks(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_folder_that_is_gone_when_the_agent_starts_is_a_hook_that_fails(
 
     finder = HookFinder(hooks, {}, StateFile(tmp_path / "state"))
 
-    (gone,) = finder.find()[Phase.SCHEDULED]
+    (gone,) = finder.find()[HookPhase.SCHEDULED]
     assert (gone.name, gone.is_runnable) == (Path(name).name, False)
     assert finder.find_missing()[0] == tmp_path / name
 
@@ -173,7 +173,7 @@ def test_folder_of_another_configuration_is_not_missed(tmp_path: Path) -> None:
 def test_hooks_folder_that_is_a_file_is_a_hook_that_fails(tmp_path: Path) -> None:
     (tmp_path / "hooks.d").touch()
 
-    (found,) = find_hooks(tmp_path / "hooks.d", Phase.SCHEDULED, platform="linux")
+    (found,) = find_hooks(tmp_path / "hooks.d", HookPhase.SCHEDULED, platform="linux")
 
     assert not found.is_runnable
 
@@ -198,13 +198,13 @@ def test_link_into_a_folder_that_may_not_be_entered_is_a_hook_that_fails(
     put(tmp_path, "10-link")
     monkeypatch.setattr(Path, "is_file", refuse)
 
-    (found,) = find_hooks(tmp_path, Phase.SCHEDULED, platform="linux")
+    (found,) = find_hooks(tmp_path, HookPhase.SCHEDULED, platform="linux")
 
     assert not found.is_runnable
 
 
 def test_folder_that_is_missing_has_no_hooks(tmp_path: Path) -> None:
-    assert find_hooks(tmp_path / "nowhere", Phase.STARTED) == ()
+    assert find_hooks(tmp_path / "nowhere", HookPhase.STARTED) == ()
 
 
 def test_hooks_of_windows_are_known_by_the_end_of_their_names(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_hooks_of_windows_are_known_by_the_end_of_their_names(tmp_path: Path) ->
     folder = tmp_path / "scheduled.d"
 
     first, second, third, misfit, inline = find_hooks(
-        tmp_path, Phase.SCHEDULED, ('net stop "World Wide Web"',), platform="win32"
+        tmp_path, HookPhase.SCHEDULED, ('net stop "World Wide Web"',), platform="win32"
     )
 
     assert first.command[0] == "powershell.exe"
@@ -233,7 +233,7 @@ def test_event_is_told_in_variables_and_as_json() -> None:
         duration_in_seconds=9,
     )
 
-    assert describe(event, Phase.SCHEDULED) == {
+    assert describe(event, HookPhase.SCHEDULED) == {
         "EVENT_ID": event.event_id,
         "EVENT_TYPE": "Reboot",
         "EVENT_STATUS": "Scheduled",
@@ -259,7 +259,7 @@ def test_event_is_told_in_variables_and_as_json() -> None:
 
 
 def test_what_is_not_known_is_empty_or_minus_one() -> None:
-    told = describe(make_event(not_before=None), Phase.STARTED)
+    told = describe(make_event(not_before=None), HookPhase.STARTED)
 
     assert (told["EVENT_NOTBEFORE"], told["EVENT_SOURCE"], told["EVENT_DURATION"]) == ("", "", "-1")
 
@@ -267,8 +267,8 @@ def test_what_is_not_known_is_empty_or_minus_one() -> None:
 def test_what_no_environment_can_hold_is_left_out() -> None:
     event = make_event(description="a\0b\ud800c \u2013")
 
-    assert describe(event, Phase.STARTED)["EVENT_DESCRIPTION"] == "ab?c \u2013"
-    told = describe(event, Phase.STARTED, encoding="latin-1")
+    assert describe(event, HookPhase.STARTED)["EVENT_DESCRIPTION"] == "ab?c \u2013"
+    told = describe(event, HookPhase.STARTED, encoding="latin-1")
     assert told["EVENT_DESCRIPTION"] == "ab?c ?"
 
 
@@ -276,14 +276,16 @@ def test_what_no_environment_can_hold_is_left_out() -> None:
 def test_what_is_too_long_for_an_environment_is_cut_between_words(word: str) -> None:
     names = (word,) * 20_000
 
-    told = describe(make_event(resources=names), Phase.STARTED)["EVENT_RESOURCES"]
+    told = describe(make_event(resources=names), HookPhase.STARTED)["EVENT_RESOURCES"]
 
     assert 31_000 < len(told.encode()) <= 32_000
     assert set(told.split(" ")) == {word}
 
 
 def test_one_long_word_is_cut_where_it_is_too_long() -> None:
-    told = describe(make_event(description="\u20ac" * 50_000), Phase.STARTED)["EVENT_DESCRIPTION"]
+    told = describe(make_event(description="\u20ac" * 50_000), HookPhase.STARTED)[
+        "EVENT_DESCRIPTION"
+    ]
 
     assert told == "\u20ac" * (32_000 // 3)
 
@@ -294,18 +296,23 @@ def test_hook_of_a_very_long_event_can_be_started() -> None:
     hook = Hook(name="count", command=("/bin/sh", "-c", "test $(wc -c) -gt 200000"))
     performer = RealPerformer(lambda: Client("127.0.0.1:9"), {}, results.put)
 
-    performer.run_hook(event, RunHook(phase=Phase.STARTED, hook=hook, seconds=60))
+    performer.run_hook(event, RunHook(phase=HookPhase.STARTED, hook=hook, seconds=60))
     result = results.get(timeout=END_SECONDS)
 
     assert isinstance(result, HookEnded)
-    assert result.outcome is Outcome.READY
+    assert result.outcome is HookOutcome.READY
 
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
-    [(0, Outcome.READY), (75, Outcome.NOT_YET), (1, Outcome.FAILED), (-9, Outcome.FAILED)],
+    [
+        (0, HookOutcome.READY),
+        (75, HookOutcome.NOT_YET),
+        (1, HookOutcome.FAILED),
+        (-9, HookOutcome.FAILED),
+    ],
 )
-def test_exit_status_says_whether_it_is_ready(status: int, outcome: Outcome) -> None:
+def test_exit_status_says_whether_it_is_ready(status: int, outcome: HookOutcome) -> None:
     assert read_status(status) is outcome
 
 
@@ -316,8 +323,8 @@ class Watched:
         self.ended = threading.Event()
         self.status: int | None = None
         command = (sys.executable, "-c", code)
-        self.run = Running(
-            RunHook(phase=Phase.STARTED, hook=Hook(name="hook", command=command), seconds=60),
+        self.run = HookProcess(
+            RunHook(phase=HookPhase.STARTED, hook=Hook(name="hook", command=command), seconds=60),
             event_id=ID,
             variables={"WORD": "variable"},
             standard_input=standard_input,
@@ -520,12 +527,12 @@ def test_hook_that_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:
     assert hook.wait() == -9
 
 
-def try_to_run(hook: Hook, *, is_dry: bool) -> Outcome:
+def try_to_run(hook: Hook, *, is_dry: bool) -> HookOutcome:
     """Return what comes of a hook that ends before it begins."""
     results: list[Result] = []
     real = RealPerformer(lambda: Client("127.0.0.1:9"), {}, results.append)
     performer = DryPerformer(results.append) if is_dry else real
-    performer.run_hook(make_event(), RunHook(phase=Phase.STARTED, hook=hook, seconds=1))
+    performer.run_hook(make_event(), RunHook(phase=HookPhase.STARTED, hook=hook, seconds=1))
     (result,) = results
     assert isinstance(result, HookEnded)
     return result.outcome
@@ -534,13 +541,13 @@ def try_to_run(hook: Hook, *, is_dry: bool) -> Outcome:
 def test_hook_that_cannot_be_started_has_failed(caplog: pytest.LogCaptureFixture) -> None:
     hook = Hook(name="missing", command=("/nowhere/missing",))
 
-    assert try_to_run(hook, is_dry=False) is Outcome.FAILED
+    assert try_to_run(hook, is_dry=False) is HookOutcome.FAILED
     assert "hook_unstartable" in caplog.text
 
 
 @pytest.mark.parametrize("command", [("/bin/sh", "-c", "a\0b"), ("/bin/sh", "-c", "\ud800")])
 def test_hook_that_no_system_can_start_has_failed(command: tuple[str, ...]) -> None:
-    assert try_to_run(Hook(name="odd", command=command), is_dry=False) is Outcome.FAILED
+    assert try_to_run(Hook(name="odd", command=command), is_dry=False) is HookOutcome.FAILED
 
 
 @pytest.mark.parametrize(
@@ -555,7 +562,7 @@ def test_hook_that_cannot_be_started_now_is_asked_again(
     monkeypatch.setattr(subprocess, "Popen", refuse)
     hook = Hook(name="fine", command=("/bin/true",))
 
-    assert try_to_run(hook, is_dry=False) is Outcome.NOT_YET
+    assert try_to_run(hook, is_dry=False) is HookOutcome.NOT_YET
 
 
 def test_hook_that_no_thread_can_look_after_is_ended_and_has_failed(
@@ -568,7 +575,7 @@ def test_hook_that_no_thread_can_look_after_is_ended_and_has_failed(
     late = tmp_path / "late"
     hook = Hook(name="fine", command=("/bin/sh", "-c", f"sleep 1; touch {late}"))
 
-    assert try_to_run(hook, is_dry=False) is Outcome.FAILED
+    assert try_to_run(hook, is_dry=False) is HookOutcome.FAILED
     assert not threading.Event().wait(1.5)
     assert not late.exists()
 
@@ -579,11 +586,11 @@ def test_what_is_not_runnable_fails(tmp_path: Path, is_dry: bool) -> None:  # no
     (tmp_path / "scheduled.d" / "2-folder").mkdir()
     (tmp_path / "scheduled.d" / "3-dangling").symlink_to(tmp_path / "nowhere")
 
-    for hook in find_hooks(tmp_path, Phase.SCHEDULED):
-        assert try_to_run(hook, is_dry=is_dry) is Outcome.FAILED
+    for hook in find_hooks(tmp_path, HookPhase.SCHEDULED):
+        assert try_to_run(hook, is_dry=is_dry) is HookOutcome.FAILED
 
 
 def test_dry_performer_starts_nothing_and_is_pleased() -> None:
     hook = Hook(name="missing", command=("/nowhere/missing",))
 
-    assert try_to_run(hook, is_dry=True) is Outcome.READY
+    assert try_to_run(hook, is_dry=True) is HookOutcome.READY

@@ -15,7 +15,7 @@ from tests.ports import free_port
 from tests.sdk.conftest import Metadata, answer_well, answer_with, event
 
 from forewarn.agent.state import StateFile
-from forewarn.agent.vocabulary import Outcome, Phase
+from forewarn.agent.vocabulary import HookOutcome, HookPhase
 
 SECONDS = 20
 
@@ -140,7 +140,7 @@ def test_one_look_that_is_stopped_lets_its_hook_end_and_begins_no_other(
     assert status == 1
     assert (tmp_path / "ended").exists()
     (case,) = StateFile(tmp_path).load().values()
-    assert list(case.outcomes[Phase.SCHEDULED].values()) == [Outcome.READY]
+    assert list(case.outcomes[HookPhase.SCHEDULED].values()) == [HookOutcome.READY]
 
 
 def test_check_points_out_a_state_dir_that_the_agent_refuses(

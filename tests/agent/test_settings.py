@@ -7,7 +7,7 @@ import pytest
 from forewarn.agent.errors import SettingsError
 from forewarn.agent.rules import Rule
 from forewarn.agent.settings import Settings, read_settings, read_surroundings
-from forewarn.agent.vocabulary import Approval, Phase, Verdict
+from forewarn.agent.vocabulary import ApprovalMode, HookPhase, RuleVerdict
 
 NOWHERE = read_surroundings({}, platform="linux")
 
@@ -52,7 +52,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert settings == Settings(
         endpoint="http://10.0.0.1:8169",
         name="web-0",
-        approval=Approval.LEADER,
+        approval=ApprovalMode.LEADER,
         hooks_dir=Path("/"),
         state_dir=Path("/opt/state"),
         timeout=timedelta(minutes=20),
@@ -60,17 +60,19 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         postpone=timedelta(hours=1),
         listen=("127.0.0.1", 9169),
         hooks={
-            Phase.SCHEDULED: ("systemctl stop app", "sync"),
-            Phase.RECOVERED: ("systemctl start app",),
+            HookPhase.SCHEDULED: ("systemctl stop app", "sync"),
+            HookPhase.RECOVERED: ("systemctl start app",),
         },
         rules=(
-            Rule(event_types=("Freeze",), shorter_than=timedelta(seconds=30), then=Verdict.IGNORE),
+            Rule(
+                event_types=("Freeze",), shorter_than=timedelta(seconds=30), then=RuleVerdict.IGNORE
+            ),
             Rule(
                 event_types=("Preempt", "Terminate"),
                 event_sources=("Platform",),
                 at_least=timedelta(0),
                 names=("web-*", "db-*"),
-                then=Verdict.NOTIFY,
+                then=RuleVerdict.NOTIFY,
             ),
         ),
     )
@@ -79,7 +81,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
 def test_without_a_file_nothing_is_approved_and_nobody_listens() -> None:
     settings = read_settings(None, NOWHERE)
 
-    assert (settings.approval, settings.listen, settings.rules) == (Approval.NEVER, None, ())
+    assert (settings.approval, settings.listen, settings.rules) == (ApprovalMode.NEVER, None, ())
     assert settings.hooks_dir == Path("/etc/forewarn/hooks.d")
     assert settings.state_dir == Path("/var/lib/forewarn-agent")
 

@@ -12,13 +12,13 @@ from tests.agent.conftest import ID, make_case, make_event
 from forewarn.agent.cases import Case
 from forewarn.agent.errors import StateError
 from forewarn.agent.state import StateFile, check_folder, decode_cases, encode_cases
-from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
+from forewarn.agent.vocabulary import Consent, HookOutcome, HookPhase, RuleVerdict
 from forewarn.protocol.vocabulary import EventSource, EventStatus
 
 CASES = [
     make_case(),
     make_case(
-        Phase.STARTED,
+        HookPhase.STARTED,
         event=make_event(
             event_status=EventStatus.STARTED,
             event_type="Unheard-of",
@@ -27,8 +27,10 @@ CASES = [
             duration_in_seconds=9,
             description="Größe",
         ),
-        verdict=Verdict.NOTIFY,
-        outcomes={Phase.SCHEDULED: {"first": Outcome.READY, "a 'command'": Outcome.RUNNING}},
+        verdict=RuleVerdict.NOTIFY,
+        outcomes={
+            HookPhase.SCHEDULED: {"first": HookOutcome.READY, "a 'command'": HookOutcome.RUNNING}
+        },
         consent=Consent.GIVEN,
         may_postpone=False,
     ),

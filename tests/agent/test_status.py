@@ -13,12 +13,12 @@ from tests.e2e.conftest import wait_until
 from forewarn.agent.errors import AgentError
 from forewarn.agent.listener import start_listener
 from forewarn.agent.status import Status, write_metrics
-from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
+from forewarn.agent.vocabulary import Consent, HookOutcome, HookPhase, RuleVerdict
 from forewarn.client import ChangeKind, Polled
 from forewarn.systemd import Notifier
 
-DRAINED = {Phase.SCHEDULED: {"first": Outcome.READY}}
-DRAINING = {Phase.SCHEDULED: {"first": Outcome.READY, "second": Outcome.RUNNING}}
+DRAINED = {HookPhase.SCHEDULED: {"first": HookOutcome.READY}}
+DRAINING = {HookPhase.SCHEDULED: {"first": HookOutcome.READY, "second": HookOutcome.RUNNING}}
 
 
 def test_metrics_have_the_names_and_labels_that_dashboards_know() -> None:
@@ -28,7 +28,10 @@ def test_metrics_have_the_names_and_labels_that_dashboards_know() -> None:
     status.note_change(make_change(resources=("web-0", 'we"b'), event_source="Platform"))
     status.note_change(make_change(ChangeKind.STARTED, number=2))
     status.note_cases({ID: make_case(outcomes=DRAINED, consent=Consent.GIVEN)}, 1000.0)
-    status.hooks = {(Phase.SCHEDULED, Outcome.READY): 2, (Phase.STARTED, Outcome.FAILED): 1}
+    status.hooks = {
+        (HookPhase.SCHEDULED, HookOutcome.READY): 2,
+        (HookPhase.STARTED, HookOutcome.FAILED): 1,
+    }
 
     lines = [line for line in write_metrics(status).splitlines() if not line.startswith("#")]
 
@@ -103,9 +106,9 @@ def test_event_that_was_postponed_is_not_approved_any_more() -> None:
 
 @pytest.mark.parametrize(
     ("verdict", "is_draining"),
-    [(Verdict.HANDLE, True), (Verdict.NOTIFY, False), (Verdict.IGNORE, False)],
+    [(RuleVerdict.HANDLE, True), (RuleVerdict.NOTIFY, False), (RuleVerdict.IGNORE, False)],
 )
-def test_only_what_is_handled_drains(verdict: Verdict, is_draining: bool) -> None:  # noqa: FBT001
+def test_only_what_is_handled_drains(verdict: RuleVerdict, is_draining: bool) -> None:  # noqa: FBT001
     status = Status()
 
     status.note_cases({ID: make_case(verdict=verdict)}, 1.0)

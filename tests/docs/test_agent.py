@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 from forewarn.agent.hooks import LONGEST_VALUE, NOT_YET, describe
-from forewarn.agent.preparing import UNUSABLE
 from forewarn.agent.processes import GRACE_SECONDS
 from forewarn.agent.rules import SHORT_FREEZE
 from forewarn.agent.settings import (
@@ -15,8 +14,9 @@ from forewarn.agent.settings import (
     read_settings,
     read_surroundings,
 )
+from forewarn.agent.startup import UNUSABLE
 from forewarn.agent.status import METRICS, Status, write_metrics
-from forewarn.agent.vocabulary import Outcome, Phase, Verdict
+from forewarn.agent.vocabulary import HookOutcome, HookPhase, RuleVerdict
 from forewarn.client import Change, ChangeKind, Event, Polled
 from forewarn.protocol.vocabulary import EventStatus, EventType, event_id
 
@@ -47,7 +47,7 @@ def test_configuration_of_the_reference_is_one_and_has_every_key(tmp_path: Path)
 
     settings = read_settings(file, read_surroundings({}))
 
-    assert [rule.then for rule in settings.rules] == [Verdict.IGNORE, Verdict.NOTIFY]
+    assert [rule.then for rule in settings.rules] == [RuleVerdict.IGNORE, RuleVerdict.NOTIFY]
     for key in (*KEYS, *RULE_KEYS, *HOOK_KEYS):
         assert re.search(rf"^({key} = |\[+{key}\])", example(), re.MULTILINE), key
 
@@ -70,14 +70,14 @@ def test_phases_and_variables_of_the_reference_are_those_there_are() -> None:
     phases = [row[0].strip("`") for row in rows(3) if row[2].find("`timeout`") >= 0]
     variables = [row[0].strip("`") for row in rows(2) if row[0].startswith("`EVENT_")]
 
-    assert phases == list(Phase)
-    assert variables == list(describe(EVENT, Phase.NOTIFY))
+    assert phases == list(HookPhase)
+    assert variables == list(describe(EVENT, HookPhase.NOTIFY))
 
 
 def test_exit_statuses_of_the_reference_are_those_there_are() -> None:
     meanings = {row[0]: row[1] for row in rows(2)}
 
-    assert meanings["0"] == Outcome.READY
+    assert meanings["0"] == HookOutcome.READY
     assert meanings[str(NOT_YET)].startswith("not yet")
 
 
@@ -85,7 +85,7 @@ def test_metrics_of_the_reference_are_those_there_are() -> None:
     status = Status()
     status.note_poll(Polled(seconds=0, document_incarnation=1))
     status.note_change(Change(kind=ChangeKind.SCHEDULED, event=EVENT, document_incarnation=1))
-    status.hooks = {(Phase.SCHEDULED, Outcome.READY): 1}
+    status.hooks = {(HookPhase.SCHEDULED, HookOutcome.READY): 1}
     shown = write_metrics(status)
 
     documented = {row[0].strip("`"): row[1:] for row in rows(4) if row[0].startswith("`")}

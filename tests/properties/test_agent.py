@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.agent.conftest import ID, NOON, Stage, make_change, make_event, make_hooks
 
 from forewarn.agent.agent import Agent, Looked
-from forewarn.agent.performing import Answered
+from forewarn.agent.performer import Answered
 from forewarn.client import ChangeKind, RefusedError, UnavailableError
 
 HOOKS = make_hooks(

@@ -21,12 +21,12 @@ from forewarn.agent.cases import (
     resume,
 )
 from forewarn.agent.decisions import (
-    Action,
+    AgentAction,
     Approve,
     Circumstances,
     Close,
-    Conduct,
     Hooks,
+    Mandate,
     Now,
     Postpone,
     Repeat,
@@ -36,11 +36,11 @@ from forewarn.agent.decisions import (
     find_time,
 )
 from forewarn.agent.errors import StateError
-from forewarn.agent.performing import Answered, HookEnded, Performer, Stoppable
+from forewarn.agent.log_lines import tell_ended, tell_of_others, tell_opened
+from forewarn.agent.performer import Answered, HookEnded, Performer, Stoppable
 from forewarn.agent.processes import GRACE_SECONDS
 from forewarn.agent.rules import Rule, judge
-from forewarn.agent.telling import tell_ended, tell_of_others, tell_opened
-from forewarn.agent.vocabulary import ENDS, Consent, Outcome, Phase
+from forewarn.agent.vocabulary import ENDS, Consent, HookOutcome, HookPhase
 from forewarn.client import Change, ChangeKind
 from forewarn.protocol.document import Event
 from forewarn.protocol.vocabulary import EventId
@@ -73,7 +73,7 @@ class Memory(Protocol):
 class Ways:
     """How an agent behaves: the rules, which hooks there are now, and when to ask again."""
 
-    conduct: Conduct
+    mandate: Mandate
     rules: tuple[Rule, ...]
     find_hooks: Callable[[], Hooks]
     ask_again: float
@@ -84,10 +84,10 @@ class _Run:
     """A hook that is running, and when it is to be ended, or killed if it was asked to end."""
 
     process: Stoppable | None
-    phase: Phase
+    phase: HookPhase
     begun: float
     deadline: float
-    ending: Outcome | None = None
+    ending: HookOutcome | None = None
     """What has come of it whatever it ends with, because it was asked to end."""
 
 
@@ -102,7 +102,7 @@ class Agent:
     cases: Cases
     memory: Memory
     performer: Performer
-    outcomes: Mapping[tuple[Phase, Outcome], int] = field(default_factory=dict)
+    outcomes: Mapping[tuple[HookPhase, HookOutcome], int] = field(default_factory=dict)
     """How many hooks came to which end as yet."""
     has_failed: bool = False
     """Whether an approval was not taken, or the state not saved, at any time."""
@@ -172,7 +172,7 @@ class Agent:
         return min((*deadlines, *self._rests.values()), default=inf)
 
     def _take_change(self, change: Change, now: Now) -> None:
-        event, me = change.event, self.ways.conduct.me
+        event, me = change.event, self.ways.mandate.me
         is_open = change.kind in _OPENING and event.affects(me)
         case = self.cases.get(event.event_id)
         if case is not None and not (case.is_over and is_open):
@@ -201,7 +201,7 @@ class Agent:
             self._strangers.discard(event_id)
         elif event_id not in self._strangers:
             self._strangers.add(event_id)
-            tell_of_others(change.event, self.ways.conduct.me)
+            tell_of_others(change.event, self.ways.mandate.me)
 
     def _take_end(self, ended: HookEnded, now: Now) -> None:
         run = self._runs.pop(ended.event_id)
@@ -209,7 +209,7 @@ class Agent:
         outcome = run.ending or ended.outcome
         self._count(ended.phase, outcome)
         tell_ended(ended, outcome)
-        if outcome is Outcome.NOT_YET:
+        if outcome is HookOutcome.NOT_YET:
             self._rests[ended.event_id] = now.steady + self.ways.ask_again
         case = self.cases[ended.event_id]
         self._put(record_outcome(case, ended.phase, ended.hook, outcome))
@@ -228,7 +228,7 @@ class Agent:
             )
             self.has_failed |= answer.not_before is None
             # A hook that says "not yet" rests already, and in other phases it does not matter.
-            if case.phase is Phase.SCHEDULED and answer.not_before is None:
+            if case.phase is HookPhase.SCHEDULED and answer.not_before is None:
                 self._rests[answer.event_id] = now.steady + min(
                     self.ways.ask_again, LONGEST_SILENCE
                 )
@@ -240,7 +240,7 @@ class Agent:
     def _pursue(self, case: Case, hooks: Hooks, now: Now, *, may_begin: bool) -> None:
         event_id = case.event.event_id
         circumstances = self._find_circumstances(event_id, now)
-        action = decide(case, hooks, self.ways.conduct, circumstances)
+        action = decide(case, hooks, self.ways.mandate, circumstances)
         if circumstances.is_rested:
             self._rests.pop(event_id, None)
         if may_begin or isinstance(action, StopHook):
@@ -258,13 +258,13 @@ class Agent:
             has_room=len(self._runs) < MOST_HOOKS,
         )
 
-    def _begin(self, case: Case, action: Action | None, now: Now) -> None:
+    def _begin(self, case: Case, action: AgentAction | None, now: Now) -> None:
         event_id = case.event.event_id
         match action:
             case RunHook():
                 self._run_hook(case, action, now)
             case StopHook():
-                self._stop(self._runs[event_id], Outcome.STOPPED, now)
+                self._stop(self._runs[event_id], HookOutcome.STOPPED, now)
             case Approve() | Postpone():
                 if event_id not in self._asking:
                     self._ask(case.event, action)
@@ -283,7 +283,7 @@ class Agent:
 
     def _run_hook(self, case: Case, action: RunHook, now: Now) -> None:
         event_id = case.event.event_id
-        self._put(record_outcome(case, action.phase, action.hook.name, Outcome.RUNNING))
+        self._put(record_outcome(case, action.phase, action.hook.name, HookOutcome.RUNNING))
         if not self._save():
             self._put(case)
             self._rests[event_id] = now.steady + self.ways.ask_again
@@ -330,9 +330,13 @@ class Agent:
     def _fit_deadline(self, case: Case, now: Now) -> None:
         """Give the hook that prepares for an event as long as its NotBefore says by now."""
         run = self._runs.get(case.event.event_id)
-        if run is not None and run.phase is case.phase is Phase.SCHEDULED and run.ending is None:
-            seconds = find_time(case, run.phase, self.ways.conduct, now)
-            longest = run.begun + self.ways.conduct.timeout.total_seconds()
+        if (
+            run is not None
+            and run.phase is case.phase is HookPhase.SCHEDULED
+            and run.ending is None
+        ):
+            seconds = find_time(case, run.phase, self.ways.mandate, now)
+            longest = run.begun + self.ways.mandate.timeout.total_seconds()
             run.deadline = min(longest, now.steady + seconds)
 
     def _end_overdue(self, now: Now) -> None:
@@ -342,25 +346,25 @@ class Agent:
             if run.ending is not None and run.process is not None:
                 run.process.kill()
                 run.deadline = now.steady + GRACE_SECONDS
-            self._stop(run, Outcome.TIMED_OUT, now)
+            self._stop(run, HookOutcome.TIMED_OUT, now)
 
-    def _stop(self, run: _Run, ending: Outcome, now: Now) -> None:
+    def _stop(self, run: _Run, ending: HookOutcome, now: Now) -> None:
         if run.ending is None and run.process is not None:
             run.deadline = now.steady + GRACE_SECONDS
             if run.process.terminate():
                 run.ending = ending
 
-    def _count(self, phase: Phase, outcome: Outcome) -> None:
+    def _count(self, phase: HookPhase, outcome: HookOutcome) -> None:
         number = self.outcomes.get((phase, outcome), 0) + 1
         self.outcomes = {**self.outcomes, (phase, outcome): number}
 
     def _warn_of_interrupted(self, case: Case) -> None:
         for phase, outcomes in case.outcomes.items():
             for hook, outcome in outcomes.items():
-                if outcome is Outcome.RUNNING:
+                if outcome is HookOutcome.RUNNING:
                     event_id = case.event.event_id
                     _log.error("hook_interrupted event=%s phase=%s hook=%r", event_id, phase, hook)
-                    self._count(phase, Outcome.INTERRUPTED)
+                    self._count(phase, HookOutcome.INTERRUPTED)
 
     def _put(self, case: Case) -> None:
         self.cases = {**self.cases, case.event.event_id: case}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from forewarn.agent.vocabulary import ENDS, FAILURES, Consent, Outcome, Phase, Verdict
+from forewarn.agent.vocabulary import ENDS, FAILURES, Consent, HookOutcome, HookPhase, RuleVerdict
 from forewarn.client import Change, ChangeKind
 from forewarn.protocol.document import Event, write_event
 from forewarn.protocol.versions import NEWEST
@@ -21,9 +21,9 @@ class Case:
     """One event in its last known form, the phase it is in, and what came of the hooks so far."""
 
     event: Event
-    verdict: Verdict
-    phase: Phase
-    outcomes: Mapping[Phase, Mapping[str, Outcome]] = field(default_factory=dict)
+    verdict: RuleVerdict
+    phase: HookPhase
+    outcomes: Mapping[HookPhase, Mapping[str, HookOutcome]] = field(default_factory=dict)
     consent: Consent = Consent.OPEN
     may_postpone: bool = True
 
@@ -35,31 +35,31 @@ class Case:
     @property
     def is_open(self) -> bool:
         """Whether this machine is out, or about to be, because of the event."""
-        return self.verdict is Verdict.HANDLE and not self.is_over
+        return self.verdict is RuleVerdict.HANDLE and not self.is_over
 
-    def outcome(self, phase: Phase, hook: str) -> Outcome | None:
+    def outcome(self, phase: HookPhase, hook: str) -> HookOutcome | None:
         """Return what came of *hook* in *phase*, None if it was not begun."""
         return self.outcomes.get(phase, {}).get(hook)
 
 
 Cases: TypeAlias = Mapping[EventId, Case]
 
-_PHASES: Final[Mapping[ChangeKind, Phase]] = {
-    ChangeKind.SCHEDULED: Phase.SCHEDULED,
-    ChangeKind.STARTED: Phase.STARTED,
-    ChangeKind.COMPLETED: Phase.RECOVERED,
-    ChangeKind.CANCELED: Phase.CANCELED,
-    ChangeKind.GONE: Phase.RECOVERED,
+_PHASES: Final[Mapping[ChangeKind, HookPhase]] = {
+    ChangeKind.SCHEDULED: HookPhase.SCHEDULED,
+    ChangeKind.STARTED: HookPhase.STARTED,
+    ChangeKind.COMPLETED: HookPhase.RECOVERED,
+    ChangeKind.CANCELED: HookPhase.CANCELED,
+    ChangeKind.GONE: HookPhase.RECOVERED,
 }
 """Which phase an event is in after a change. Who cannot say why it is gone has to put back all."""
 
 
-def open_case(change: Change, verdict: Verdict) -> Case:
+def open_case(change: Change, verdict: RuleVerdict) -> Case:
     """Return the case of an event that is seen for the first time."""
     return Case(event=change.event, verdict=verdict, phase=_PHASES[change.kind])
 
 
-def reopen(case: Case, change: Change, verdict: Verdict) -> Case:
+def reopen(case: Case, change: Change, verdict: RuleVerdict) -> Case:
     """Return the case of an event that has come back after it was gone, as if it were new.
 
     Of *case* only what still runs is left, so that it is stopped before anything else begins.
@@ -85,7 +85,7 @@ def follow(case: Case, change: Change) -> Case:
     )
 
 
-def record_outcome(case: Case, phase: Phase, hook: str, outcome: Outcome) -> Case:
+def record_outcome(case: Case, phase: HookPhase, hook: str, outcome: HookOutcome) -> Case:
     """Return *case* with what came of *hook* in *phase*."""
     changed = {**case.outcomes.get(phase, {}), hook: outcome}
     return replace(case, outcomes={**case.outcomes, phase: changed})
@@ -124,9 +124,9 @@ def write_item(event: Event) -> dict[str, object]:
     return item if event.event_source else {**item, "EventSource": ""}
 
 
-def _find_running(outcomes: Mapping[str, Outcome]) -> Mapping[str, Outcome]:
-    return {hook: outcome for hook, outcome in outcomes.items() if outcome is Outcome.RUNNING}
+def _find_running(outcomes: Mapping[str, HookOutcome]) -> Mapping[str, HookOutcome]:
+    return {hook: outcome for hook, outcome in outcomes.items() if outcome is HookOutcome.RUNNING}
 
 
-def _resume_outcome(outcome: Outcome) -> Outcome:
-    return Outcome.INTERRUPTED if outcome is Outcome.RUNNING else outcome
+def _resume_outcome(outcome: HookOutcome) -> HookOutcome:
+    return HookOutcome.INTERRUPTED if outcome is HookOutcome.RUNNING else outcome

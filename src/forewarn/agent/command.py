@@ -91,7 +91,7 @@ def _once(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from forewarn.agent.checking import check
+    from forewarn.agent.check import check
 
     return check(options.config)
 

@@ -20,11 +20,11 @@ from forewarn.agent.hooks import Hook
 from forewarn.agent.vocabulary import (
     ENDS,
     FAILURES,
-    Approval,
+    ApprovalMode,
     Consent,
-    Outcome,
-    Phase,
-    Verdict,
+    HookOutcome,
+    HookPhase,
+    RuleVerdict,
 )
 from forewarn.protocol.identity import Identity, names, spell
 
@@ -59,11 +59,11 @@ class Circumstances:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conduct:
+class Mandate:
     """How the agent of the machine *me* behaves, as its configuration says."""
 
     me: Identity
-    approval: Approval
+    approval: ApprovalMode
     timeout: timedelta
     postpone: timedelta
 
@@ -72,7 +72,7 @@ class Conduct:
 class RunHook:
     """Let a hook begin, and end it after *seconds*."""
 
-    phase: Phase
+    phase: HookPhase
     hook: Hook
     seconds: float
 
@@ -104,15 +104,15 @@ class Close:
     """Forget the case: nothing is left to do."""
 
 
-Action: TypeAlias = RunHook | StopHook | Approve | Postpone | Repeat | Close
-Hooks: TypeAlias = Mapping[Phase, tuple[Hook, ...]]
+AgentAction: TypeAlias = RunHook | StopHook | Approve | Postpone | Repeat | Close
+Hooks: TypeAlias = Mapping[HookPhase, tuple[Hook, ...]]
 
-_TO_RUN: Final = frozenset({None, Outcome.NOT_YET, Outcome.STOPPED})
+_TO_RUN: Final = frozenset({None, HookOutcome.NOT_YET, HookOutcome.STOPPED})
 
 
 def decide(
-    case: Case, hooks: Hooks, conduct: Conduct, circumstances: Circumstances
-) -> Action | None:
+    case: Case, hooks: Hooks, mandate: Mandate, circumstances: Circumstances
+) -> AgentAction | None:
     """Return what to do next, None if there is nothing to do for now, or at all.
 
     A later time is asked for once each time a hook says "not yet", whatever comes of it.
@@ -130,106 +130,106 @@ def decide(
     if _is_held(phase, circumstances):
         return None
     if hook is None:
-        return _conclude(case, conduct) if circumstances.is_rested else None
-    return _run(case, phase, hook, conduct, circumstances)
+        return _conclude(case, mandate) if circumstances.is_rested else None
+    return _run(case, phase, hook, mandate, circumstances)
 
 
-def find_time(case: Case, phase: Phase, conduct: Conduct, now: Now) -> float:
+def find_time(case: Case, phase: HookPhase, mandate: Mandate, now: Now) -> float:
     """Return how many seconds a hook of *phase* that begins now may take."""
     not_before = case.event.not_before
     # If it is past and the event has not started, one of the clocks is wrong: nobody knows when.
-    if phase is Phase.SCHEDULED and not_before is not None and not_before > now.wall:
-        return min(conduct.timeout, not_before - now.wall).total_seconds()
-    return conduct.timeout.total_seconds()
+    if phase is HookPhase.SCHEDULED and not_before is not None and not_before > now.wall:
+        return min(mandate.timeout, not_before - now.wall).total_seconds()
+    return mandate.timeout.total_seconds()
 
 
-def _find_running(case: Case) -> Phase | None:
+def _find_running(case: Case) -> HookPhase | None:
     for phase, outcomes in case.outcomes.items():
-        if Outcome.RUNNING in outcomes.values():
+        if HookOutcome.RUNNING in outcomes.values():
             return phase
     return None
 
 
-def _current_phase(case: Case) -> Phase | None:
+def _current_phase(case: Case) -> HookPhase | None:
     match case.verdict:
-        case Verdict.HANDLE:
+        case RuleVerdict.HANDLE:
             return case.phase
-        case Verdict.NOTIFY:
-            return Phase.NOTIFY
-        case Verdict.IGNORE:
+        case RuleVerdict.NOTIFY:
+            return HookPhase.NOTIFY
+        case RuleVerdict.IGNORE:
             return None
 
 
-def _find_next(case: Case, phase: Phase, hooks: tuple[Hook, ...]) -> Hook | None:
+def _find_next(case: Case, phase: HookPhase, hooks: tuple[Hook, ...]) -> Hook | None:
     for hook in hooks:
         if case.outcome(phase, hook.name) in _TO_RUN:
             return hook
     return None
 
 
-def _has_failed(case: Case, phase: Phase, hooks: tuple[Hook, ...]) -> bool:
+def _has_failed(case: Case, phase: HookPhase, hooks: tuple[Hook, ...]) -> bool:
     """Tell whether a hook that is still there has to be run again; one taken away has not."""
     return phase in ENDS and any(case.outcome(phase, hook.name) in FAILURES for hook in hooks)
 
 
-def _is_held(phase: Phase, circumstances: Circumstances) -> bool:
+def _is_held(phase: HookPhase, circumstances: Circumstances) -> bool:
     match phase:
-        case Phase.RECOVERED | Phase.CANCELED:
+        case HookPhase.RECOVERED | HookPhase.CANCELED:
             return circumstances.is_out
-        case Phase.SCHEDULED | Phase.STARTED:
+        case HookPhase.SCHEDULED | HookPhase.STARTED:
             return circumstances.is_returning
-        case Phase.NOTIFY:
+        case HookPhase.NOTIFY:
             return False
 
 
 def _run(
-    case: Case, phase: Phase, hook: Hook, conduct: Conduct, circumstances: Circumstances
-) -> Action | None:
+    case: Case, phase: HookPhase, hook: Hook, mandate: Mandate, circumstances: Circumstances
+) -> AgentAction | None:
     now = circumstances.now
-    if circumstances.may_postpone and case.outcome(phase, hook.name) is Outcome.NOT_YET:
-        not_before = _find_later(case, phase, conduct, now)
+    if circumstances.may_postpone and case.outcome(phase, hook.name) is HookOutcome.NOT_YET:
+        not_before = _find_later(case, phase, mandate, now)
         if not_before is not None:
             return Postpone(not_before)
     if not (circumstances.is_rested and circumstances.has_room):
         return None
-    return RunHook(phase=phase, hook=hook, seconds=find_time(case, phase, conduct, now))
+    return RunHook(phase=phase, hook=hook, seconds=find_time(case, phase, mandate, now))
 
 
-def _conclude(case: Case, conduct: Conduct) -> Action | None:
+def _conclude(case: Case, mandate: Mandate) -> AgentAction | None:
     if not _is_awaited(case):
         return None
     # What is still to be run belongs to a hook that was taken away, or it would be next.
-    outcomes = set(case.outcomes.get(Phase.SCHEDULED, {}).values()) - _TO_RUN
-    is_ready = outcomes <= {Outcome.READY}
-    return Approve() if is_ready and _may_approve(case, conduct) else None
+    outcomes = set(case.outcomes.get(HookPhase.SCHEDULED, {}).values()) - _TO_RUN
+    is_ready = outcomes <= {HookOutcome.READY}
+    return Approve() if is_ready and _may_approve(case, mandate) else None
 
 
 def _is_awaited(case: Case) -> bool:
     return (
-        case.verdict is Verdict.HANDLE
-        and case.phase is Phase.SCHEDULED
+        case.verdict is RuleVerdict.HANDLE
+        and case.phase is HookPhase.SCHEDULED
         and case.consent is Consent.OPEN
     )
 
 
-def _may_approve(case: Case, conduct: Conduct) -> bool:
-    match conduct.approval:
-        case Approval.NEVER:
+def _may_approve(case: Case, mandate: Mandate) -> bool:
+    match mandate.approval:
+        case ApprovalMode.NEVER:
             return False
-        case Approval.WHEN_READY:
+        case ApprovalMode.WHEN_READY:
             return True
-        case Approval.LEADER:
+        case ApprovalMode.LEADER:
             resources = case.event.resources
-            return bool(resources) and spell(resources[0]) in names(conduct.me)
+            return bool(resources) and spell(resources[0]) in names(mandate.me)
 
 
-def _find_later(case: Case, phase: Phase, conduct: Conduct, now: Now) -> datetime | None:
+def _find_later(case: Case, phase: HookPhase, mandate: Mandate, now: Now) -> datetime | None:
     not_before = case.event.not_before
-    if phase is not Phase.SCHEDULED or not case.may_postpone or not_before is None:
+    if phase is not HookPhase.SCHEDULED or not case.may_postpone or not_before is None:
         return None
     left = not_before - now.wall
     # If much is left, others' approvals would be lost each time the hook is asked. If none is and
     # the event has not started, one of the clocks is wrong.
-    if not timedelta(0) < left <= conduct.postpone / 2:
+    if not timedelta(0) < left <= mandate.postpone / 2:
         return None
-    return not_before + conduct.postpone
+    return not_before + mandate.postpone

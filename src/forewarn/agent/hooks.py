@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from forewarn.agent.cases import write_item
-from forewarn.agent.vocabulary import Outcome, Phase
+from forewarn.agent.vocabulary import HookOutcome, HookPhase
 from forewarn.protocol.dates import write_date
 from forewarn.protocol.document import Event
 from forewarn.protocol.versions import NEWEST
@@ -66,20 +66,20 @@ class HookFinder:
     """
 
     def __init__(
-        self, folder: Path, commands: Mapping[Phase, tuple[str, ...]], memory: FolderMemory
+        self, folder: Path, commands: Mapping[HookPhase, tuple[str, ...]], memory: FolderMemory
     ) -> None:
         self._commands = commands
         self._folder = folder
-        self._folders = (folder, *(_phase_folder(folder, phase) for phase in Phase))
+        self._folders = (folder, *(_phase_folder(folder, phase) for phase in HookPhase))
         self._memory = memory
         self._known = memory.recall_folders() & frozenset(self._folders)
         self.find()
 
-    def find(self) -> Mapping[Phase, tuple[Hook, ...]]:
+    def find(self) -> Mapping[HookPhase, tuple[Hook, ...]]:
         """Return the hooks of every phase."""
         found = {
             phase: find_hooks(self._folder, phase, self._commands.get(phase, ()), known=self._known)
-            for phase in Phase
+            for phase in HookPhase
         }
         there = frozenset(filter(os.path.lexists, self._folders))
         if not there <= self._known:
@@ -98,7 +98,7 @@ class HookFinder:
 
 def find_hooks(
     folder: Path,
-    phase: Phase,
+    phase: HookPhase,
     commands: tuple[str, ...] = (),
     *,
     known: Collection[Path] = (),
@@ -118,7 +118,7 @@ def find_hooks(
 def find_misfits(folder: Path, *, platform: str = sys.platform) -> tuple[Path, ...]:
     """Return what is in the folders of the phases and cannot be run, and so fails as a hook."""
     is_windows = platform == "win32"
-    paths = dict.fromkeys(path for phase in Phase for path in _list_files(folder, phase))
+    paths = dict.fromkeys(path for phase in HookPhase for path in _list_files(folder, phase))
     return tuple(path for path in paths if not _make_hook(path, is_windows=is_windows).is_runnable)
 
 
@@ -126,12 +126,12 @@ def find_strays(folder: Path) -> tuple[Path, ...]:
     """Return what is in *folder* beside the folders of the phases, and so is never run."""
     if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir may raise
         return ()
-    folders = {_phase_folder(folder, phase) for phase in Phase}
+    folders = {_phase_folder(folder, phase) for phase in HookPhase}
     return tuple(path for path in _list_entries(folder) if path not in folders)
 
 
 def describe(
-    event: Event, phase: Phase, *, encoding: str = sys.getfilesystemencoding()
+    event: Event, phase: HookPhase, *, encoding: str = sys.getfilesystemencoding()
 ) -> Mapping[str, str]:
     """Return the variables that tell a hook about *event*; the first seven are widely known.
 
@@ -158,16 +158,16 @@ def write_input(event: Event) -> bytes:
     return json.dumps(write_item(event)).encode("ascii")
 
 
-def read_status(status: int) -> Outcome:
+def read_status(status: int) -> HookOutcome:
     """Return what the exit status of a hook means."""
-    return {0: Outcome.READY, NOT_YET: Outcome.NOT_YET}.get(status, Outcome.FAILED)
+    return {0: HookOutcome.READY, NOT_YET: HookOutcome.NOT_YET}.get(status, HookOutcome.FAILED)
 
 
-def _phase_folder(folder: Path, phase: Phase) -> Path:
+def _phase_folder(folder: Path, phase: HookPhase) -> Path:
     return folder / f"{phase}.d"
 
 
-def _list_files(folder: Path, phase: Phase, known: Collection[Path] = ()) -> tuple[Path, ...]:
+def _list_files(folder: Path, phase: HookPhase, known: Collection[Path] = ()) -> tuple[Path, ...]:
     is_expected = folder in known or os.path.lexists(folder)
     if is_expected and not os.path.exists(folder):  # noqa: PTH110 - Path.exists may raise
         return (folder,)  # it is gone, or a link to nothing

@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from forewarn.agent.preparing import (
+from forewarn.agent.startup import (
     DONE,
     FAILED,
     UNFINISHED,
@@ -16,7 +16,7 @@ from forewarn.agent.preparing import (
     prepare,
 )
 from forewarn.agent.state import StateFile
-from forewarn.agent.vocabulary import Outcome
+from forewarn.agent.vocabulary import HookOutcome
 
 
 def once(file: Path | None, *, is_dry: bool) -> int:
@@ -33,8 +33,8 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
         if not changes and not cases:
             return DONE
         from forewarn.agent.agent import Looked
-        from forewarn.agent.composing import compose_agent, make_performer
-        from forewarn.agent.running import make_inbox, settle_agent, take_signals
+        from forewarn.agent.assembly import compose_agent, make_performer
+        from forewarn.agent.loop import make_inbox, settle_agent, take_signals
 
         inbox = make_inbox()
         performer = make_performer(client, surroundings, inbox, is_dry=is_dry)
@@ -50,10 +50,10 @@ def _once(file: Path | None, *, is_dry: bool) -> int:
     return _find_status(outcomes, has_failed=agent.has_failed, is_finished=is_finished)
 
 
-def _find_status(outcomes: set[Outcome], *, has_failed: bool, is_finished: bool) -> int:
+def _find_status(outcomes: set[HookOutcome], *, has_failed: bool, is_finished: bool) -> int:
     """Return what the process ends with after hooks came to their end with *outcomes*."""
     if not is_finished:
         return FAILED
-    if Outcome.NOT_YET in outcomes:
+    if HookOutcome.NOT_YET in outcomes:
         return UNFINISHED
-    return FAILED if has_failed or outcomes - {Outcome.READY} else DONE
+    return FAILED if has_failed or outcomes - {HookOutcome.READY} else DONE

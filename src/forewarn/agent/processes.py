@@ -30,7 +30,7 @@ _KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
 _log = logging.getLogger("forewarn.agent.hook")
 
 
-class Running:
+class HookProcess:
     """One run of a hook, begun at once; *on_exit* is called with its status in another thread.
 
     What it leaves behind in the background is let alone, and read as long as it writes: it would

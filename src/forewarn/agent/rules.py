@@ -8,7 +8,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Final
 
-from forewarn.agent.vocabulary import Verdict
+from forewarn.agent.vocabulary import RuleVerdict
 from forewarn.protocol.document import Event
 from forewarn.protocol.identity import Identity, spell
 from forewarn.protocol.vocabulary import EventType
@@ -24,7 +24,7 @@ class Rule:
     are patterns, and one of them has to fit one of the names of this machine.
     """
 
-    then: Verdict
+    then: RuleVerdict
     event_types: tuple[str, ...] = ()
     event_sources: tuple[str, ...] = ()
     shorter_than: timedelta | None = None
@@ -55,13 +55,13 @@ class Rule:
 
 
 DEFAULT_RULES: Final = (
-    Rule(event_types=(EventType.FREEZE,), shorter_than=SHORT_FREEZE, then=Verdict.IGNORE),
-    Rule(event_types=tuple(EventType), then=Verdict.HANDLE),
-    Rule(then=Verdict.NOTIFY),  # a type that this release does not know
+    Rule(event_types=(EventType.FREEZE,), shorter_than=SHORT_FREEZE, then=RuleVerdict.IGNORE),
+    Rule(event_types=tuple(EventType), then=RuleVerdict.HANDLE),
+    Rule(then=RuleVerdict.NOTIFY),  # a type that this release does not know
 )
 """What holds where no rule of the configuration fits."""
 
 
-def judge(event: Event, me: Identity, rules: tuple[Rule, ...]) -> Verdict:
+def judge(event: Event, me: Identity, rules: tuple[Rule, ...]) -> RuleVerdict:
     """Return what the first of *rules*, or else of the default rules, says about *event*."""
     return next(rule.then for rule in (*rules, *DEFAULT_RULES) if rule.fits(event, me))

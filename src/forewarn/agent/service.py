@@ -9,9 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from forewarn.agent.assembly import compose_agent, make_performer
 from forewarn.agent.clock import read_clock
-from forewarn.agent.composing import compose_agent, make_performer
-from forewarn.agent.preparing import (
+from forewarn.agent.loop import make_inbox, run_agent, take_signals, watch
+from forewarn.agent.settings import Settings
+from forewarn.agent.startup import (
     DONE,
     ask_identity,
     conclude,
@@ -20,8 +22,6 @@ from forewarn.agent.preparing import (
     make_finder,
     prepare,
 )
-from forewarn.agent.running import make_inbox, run_agent, take_signals, watch
-from forewarn.agent.settings import Settings
 from forewarn.agent.state import StateFile
 from forewarn.agent.status import Status
 from forewarn.client import Client, RefusedError, UnavailableError

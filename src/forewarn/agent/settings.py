@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from forewarn.agent.errors import SettingsError
 from forewarn.agent.rules import Rule
-from forewarn.agent.vocabulary import Approval, Phase, Verdict
+from forewarn.agent.vocabulary import ApprovalMode, HookPhase, RuleVerdict
 from forewarn.client import Client, EndpointError
 from forewarn.protocol.vocabulary import EventSource, EventType
 
@@ -33,14 +33,14 @@ class Settings:
 
     endpoint: str | None = None
     name: str | None = None
-    approval: Approval = Approval.NEVER
+    approval: ApprovalMode = ApprovalMode.NEVER
     hooks_dir: Path
     state_dir: Path
     timeout: timedelta = timedelta(minutes=10)
     ask_again: timedelta = timedelta(seconds=10)
     postpone: timedelta = timedelta(minutes=5)
     listen: tuple[str, int] | None = None
-    hooks: Mapping[Phase, tuple[str, ...]] = field(default_factory=dict)
+    hooks: Mapping[HookPhase, tuple[str, ...]] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
 
 
@@ -267,7 +267,7 @@ def _read_rule(table: object, number: int) -> Rule:
     except _FlawError as error:
         raise error.inside(str(number)) from None
     if "then" not in found:
-        raise _FlawError(f"it is missing; give one of {', '.join(Verdict)}.", f"{number}.then")
+        raise _FlawError(f"it is missing; give one of {', '.join(RuleVerdict)}.", f"{number}.then")
     return Rule(**found)
 
 
@@ -277,17 +277,17 @@ RULE_KEYS: Final[Mapping[str, _Key]] = {
     "shorter_than": ("shorter_than", _read_duration),
     "at_least": ("at_least", _read_duration),
     "name": ("names", _read_some_texts),
-    "then": ("then", _read_word(Verdict)),
+    "then": ("then", _read_word(RuleVerdict)),
 }
 """The keys of a [[rule]], what they are called in a Rule, and who reads them."""
 
-HOOK_KEYS: Final[Mapping[str, _Key]] = {phase: (phase, _read_texts) for phase in Phase}
+HOOK_KEYS: Final[Mapping[str, _Key]] = {phase: (phase, _read_texts) for phase in HookPhase}
 """The keys of [hooks]: commands for a shell, by phase."""
 
 KEYS: Final[Mapping[str, _Key]] = {
     "endpoint": ("endpoint", _read_endpoint),
     "name": ("name", _read_text),
-    "approval": ("approval", _read_word(Approval)),
+    "approval": ("approval", _read_word(ApprovalMode)),
     "hooks_dir": ("hooks_dir", _read_folder),
     "state_dir": ("state_dir", _read_path),
     "timeout": ("timeout", _read_positive_duration),

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final, Self
 
 from forewarn.agent.cases import Case, Cases, write_item
 from forewarn.agent.errors import BrokenStateError, StateError
-from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
+from forewarn.agent.vocabulary import Consent, HookOutcome, HookPhase, RuleVerdict
 from forewarn.protocol.document import read_event
 
 VERSION: Final = 1
@@ -180,10 +180,10 @@ def _write_case(case: Case) -> Mapping[str, object]:
 def _read_case(content: Mapping[str, Any]) -> Case:
     return Case(
         event=read_event(content["event"]),
-        verdict=Verdict(content["verdict"]),
-        phase=Phase(content["phase"]),
+        verdict=RuleVerdict(content["verdict"]),
+        phase=HookPhase(content["phase"]),
         outcomes={
-            Phase(phase): {hook: Outcome(outcome) for hook, outcome in outcomes.items()}
+            HookPhase(phase): {hook: HookOutcome(outcome) for hook, outcome in outcomes.items()}
             for phase, outcomes in content["outcomes"].items()
         },
         consent=Consent(content["consent"]),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from forewarn.agent.cases import Case, Cases
-from forewarn.agent.vocabulary import Consent, Outcome, Phase, Verdict
+from forewarn.agent.vocabulary import Consent, HookOutcome, HookPhase, RuleVerdict
 from forewarn.client import Change, ChangeKind, Polled
 from forewarn.protocol.dates import write_date
 from forewarn.protocol.document import Event
@@ -38,7 +38,7 @@ class Status:
     buckets: tuple[int, ...] = (0,) * len(BUCKETS)
     document_incarnation: int | None = None
     trouble: str | None = "it was not asked yet"
-    hooks: Mapping[tuple[Phase, Outcome], int] = field(default_factory=dict)
+    hooks: Mapping[tuple[HookPhase, HookOutcome], int] = field(default_factory=dict)
     restored: frozenset[EventId] = frozenset()
     """Of which events nobody knows any more when they came to be as they are."""
     drained: Mapping[EventId, Mapping[str, float]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Status:
     @property
     def is_draining(self) -> bool:
         """Whether this machine is to be left alone: an event is handled and not yet over."""
-        return any(case.verdict is Verdict.HANDLE for case in self.cases.values())
+        return any(case.verdict is RuleVerdict.HANDLE for case in self.cases.values())
 
     def is_alive(self, steady: float) -> bool:
         """Tell whether the agent has said anything lately."""
@@ -96,7 +96,7 @@ class Status:
         self.drained = {
             key: _time_drain(case, self.drained.get(key, {}), timestamp)
             for key, case in timed.items()
-            if case.verdict is Verdict.HANDLE
+            if case.verdict is RuleVerdict.HANDLE
         }
         self.approved = {
             key: self.approved.get(key, timestamp)
@@ -217,10 +217,10 @@ def _escape(value: str) -> str:
 
 
 def _time_drain(case: Case, times: Mapping[str, float], timestamp: float) -> Mapping[str, float]:
-    outcomes = case.outcomes.get(Phase.SCHEDULED)
+    outcomes = case.outcomes.get(HookPhase.SCHEDULED)
     if not outcomes:
         return {}
     start = times.get("start", timestamp)
-    if {Outcome.RUNNING, Outcome.NOT_YET}.isdisjoint(outcomes.values()):
+    if {HookOutcome.RUNNING, HookOutcome.NOT_YET}.isdisjoint(outcomes.values()):
         return {"start": start, "finish": times.get("finish", timestamp)}
     return {"start": start}

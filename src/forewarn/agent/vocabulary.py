@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Verdict(StrEnum):
+class RuleVerdict(StrEnum):
     """What a rule says is to be done about an event."""
 
     IGNORE = "ignore"
@@ -15,7 +15,7 @@ class Verdict(StrEnum):
     """The hooks of every phase, and the approval."""
 
 
-class Phase(StrEnum):
+class HookPhase(StrEnum):
     """What hooks are run for: each has a folder, and a key in the configuration."""
 
     SCHEDULED = "scheduled"
@@ -25,11 +25,11 @@ class Phase(StrEnum):
     NOTIFY = "notify"
 
 
-ENDS: Final = frozenset({Phase.RECOVERED, Phase.CANCELED})
+ENDS: Final = frozenset({HookPhase.RECOVERED, HookPhase.CANCELED})
 """The phases in which things are put back: an event that is in one of them is gone."""
 
 
-class Outcome(StrEnum):
+class HookOutcome(StrEnum):
     """What came of a hook."""
 
     RUNNING = "running"
@@ -43,10 +43,10 @@ class Outcome(StrEnum):
     """It was running when the agent was killed; nobody knows how far it got."""
 
 
-FAILURES: Final = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.INTERRUPTED})
+FAILURES: Final = frozenset({HookOutcome.FAILED, HookOutcome.TIMED_OUT, HookOutcome.INTERRUPTED})
 
 
-class Approval(StrEnum):
+class ApprovalMode(StrEnum):
     """When this machine requests the start of an event."""
 
     NEVER = "never"

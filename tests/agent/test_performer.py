@@ -8,7 +8,7 @@ import pytest
 from tests.agent.conftest import NOON, make_event
 from tests.sdk.conftest import Handler, Metadata, answer_with, say_nothing
 
-from forewarn.agent.performing import Answered, RealPerformer, Result
+from forewarn.agent.performer import Answered, RealPerformer, Result
 from forewarn.client import Client, ClientError
 from forewarn.protocol.vocabulary import EventId
 

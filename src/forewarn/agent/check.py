@@ -10,7 +10,9 @@ from forewarn.agent.cases import Case
 from forewarn.agent.errors import StateError
 from forewarn.agent.hooks import HookFinder, find_misfits, find_strays
 from forewarn.agent.logs import make_printable
-from forewarn.agent.preparing import (
+from forewarn.agent.rules import judge
+from forewarn.agent.settings import Settings
+from forewarn.agent.startup import (
     DONE,
     FAILED,
     conclude,
@@ -19,10 +21,8 @@ from forewarn.agent.preparing import (
     make_finder,
     prepare,
 )
-from forewarn.agent.rules import judge
-from forewarn.agent.settings import Settings
 from forewarn.agent.state import StateFile, check_folder
-from forewarn.agent.vocabulary import Phase
+from forewarn.agent.vocabulary import HookPhase
 from forewarn.client import Event
 from forewarn.protocol.identity import Identity
 
@@ -93,7 +93,7 @@ def _find_problems(settings: Settings, finder: HookFinder) -> Iterator[str]:
     for path in find_strays(settings.hooks_dir):
         yield (
             f"{path} is not in the folder of a phase, and so is never run; put it into one of"
-            f" {', '.join(f'{phase}.d' for phase in Phase)}, or take it away."
+            f" {', '.join(f'{phase}.d' for phase in HookPhase)}, or take it away."
         )
     for path in find_misfits(settings.hooks_dir):
         yield (

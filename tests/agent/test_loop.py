@@ -12,15 +12,15 @@ from tests.agent.conftest import ID, Stage, make_change, make_event, make_hooks
 from tests.e2e.conftest import wait_until
 from tests.sdk.conftest import Metadata, answer_well, answer_with, event
 
-from forewarn.agent import running, service
+from forewarn.agent import loop, service
 from forewarn.agent.agent import Looked
-from forewarn.agent.performing import Answered, HookEnded
-from forewarn.agent.preparing import find_identity
-from forewarn.agent.running import Stop, make_inbox, run_agent, settle_agent, watch
+from forewarn.agent.loop import Stop, make_inbox, run_agent, settle_agent, watch
+from forewarn.agent.performer import Answered, HookEnded
 from forewarn.agent.settings import Settings, read_settings, read_surroundings
+from forewarn.agent.startup import find_identity
 from forewarn.agent.state import StateFile
 from forewarn.agent.status import Status
-from forewarn.agent.vocabulary import Outcome, Phase
+from forewarn.agent.vocabulary import HookOutcome, HookPhase
 from forewarn.client import Change, Client, UnavailableError
 from forewarn.systemd import Notifier
 
@@ -41,7 +41,7 @@ def settings() -> Settings:
 
 
 def test_watch_goes_on_after_a_refusal(metadata: Metadata, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(loop, "LONGEST_PAUSE", 0.05)
     metadata.script = [answer_with(b'{"error": "Not you"}', 403)]
     metadata.events = [event(1)]
     inbox, status = make_inbox(), Status()
@@ -76,7 +76,7 @@ def test_watch_leaves_a_server_that_refuses_alone_for_longer_each_time(
     metadata: Metadata, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(running, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(sleep=pauses.append))
     refusals = [answer_with(b'{"error": "Not you"}', 403)]
     metadata.script = [*refusals * 6, answer_well, answer_well, *refusals * 2]
     inbox, status = make_inbox(), Status()
@@ -95,7 +95,7 @@ def test_watch_leaves_a_server_that_refuses_alone_for_longer_each_time(
 def test_watch_survives_a_mistake(
     metadata: Metadata, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(running, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(loop, "LONGEST_PAUSE", 0.05)
     metadata.events = [event(1)]
     inbox, mistakes = make_inbox(), [ZeroDivisionError()]
 
@@ -254,12 +254,12 @@ def test_one_look_that_is_stopped_waits_for_the_hook_that_is_running(stage: Stag
     wait_until(inbox.empty, "it does not take the news", SECONDS)
     looking.join(0.3)
     assert looking.is_alive()
-    inbox.put(HookEnded(event_id=ID, phase=Phase.SCHEDULED, hook="first", status=0))
+    inbox.put(HookEnded(event_id=ID, phase=HookPhase.SCHEDULED, hook="first", status=0))
     looking.join(SECONDS)
 
     assert told == [False]
     assert stage.begun == ["scheduled first"]
-    assert stage.saved[ID].outcome(Phase.SCHEDULED, "first") is Outcome.READY
+    assert stage.saved[ID].outcome(HookPhase.SCHEDULED, "first") is HookOutcome.READY
 
 
 def test_one_look_that_is_stopped_twice_does_not_wait(stage: Stage) -> None:

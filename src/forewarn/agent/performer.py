@@ -10,8 +10,8 @@ from typing import Final, Protocol, TypeAlias
 
 from forewarn.agent.decisions import RunHook
 from forewarn.agent.hooks import NOT_YET, describe, read_status, write_input
-from forewarn.agent.processes import Running
-from forewarn.agent.vocabulary import Outcome, Phase
+from forewarn.agent.processes import HookProcess
+from forewarn.agent.vocabulary import HookOutcome, HookPhase
 from forewarn.client import Client, ClientError, RefusedError
 from forewarn.protocol.document import Event
 from forewarn.protocol.vocabulary import EventId
@@ -29,12 +29,12 @@ class HookEnded:
     """A hook came to its end; a *status* below 0 is that of a signal."""
 
     event_id: EventId
-    phase: Phase
+    phase: HookPhase
     hook: str
     status: int
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> HookOutcome:
         """What the status means."""
         return read_status(self.status)
 
@@ -108,7 +108,7 @@ class RealPerformer:
             self._report(_ended(event, action, status))
 
         try:
-            return Running(
+            return HookProcess(
                 action,
                 event_id=event.event_id,
                 variables={**self._variables, **describe(event, action.phase)},

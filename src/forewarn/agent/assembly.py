@@ -4,10 +4,10 @@ from typing import Final
 
 from forewarn.agent.agent import Agent, Memory, Ways
 from forewarn.agent.cases import Cases
-from forewarn.agent.decisions import Conduct
+from forewarn.agent.decisions import Mandate
 from forewarn.agent.hooks import HookFinder
-from forewarn.agent.performing import DryPerformer, Performer, RealPerformer
-from forewarn.agent.running import Inbox
+from forewarn.agent.loop import Inbox
+from forewarn.agent.performer import DryPerformer, Performer, RealPerformer
 from forewarn.agent.settings import Settings, Surroundings
 from forewarn.client import Client
 from forewarn.protocol.identity import Identity
@@ -25,14 +25,14 @@ def compose_agent(
     finder: HookFinder,
 ) -> Agent:
     """Return an agent for the machine *me* that goes on with *cases*."""
-    conduct = Conduct(
+    mandate = Mandate(
         me=me,
         approval=settings.approval,
         timeout=settings.timeout,
         postpone=settings.postpone,
     )
     ways = Ways(
-        conduct=conduct,
+        mandate=mandate,
         rules=settings.rules,
         find_hooks=finder.find,
         ask_again=settings.ask_again.total_seconds(),

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from forewarn.agent.cases import Case
-from forewarn.agent.performing import HookEnded
-from forewarn.agent.vocabulary import Outcome, Verdict
+from forewarn.agent.performer import HookEnded
+from forewarn.agent.vocabulary import HookOutcome, RuleVerdict
 from forewarn.protocol.document import Event
 from forewarn.protocol.identity import Identity
 
-_LEVELS: Final[Mapping[Outcome, int]] = {
-    Outcome.READY: logging.INFO,
-    Outcome.NOT_YET: logging.INFO,
-    Outcome.FAILED: logging.ERROR,
-    Outcome.TIMED_OUT: logging.ERROR,
-    Outcome.STOPPED: logging.WARNING,
+_LEVELS: Final[Mapping[HookOutcome, int]] = {
+    HookOutcome.READY: logging.INFO,
+    HookOutcome.NOT_YET: logging.INFO,
+    HookOutcome.FAILED: logging.ERROR,
+    HookOutcome.TIMED_OUT: logging.ERROR,
+    HookOutcome.STOPPED: logging.WARNING,
 }
 
 _log = logging.getLogger("forewarn.agent")
@@ -24,7 +24,7 @@ _log = logging.getLogger("forewarn.agent")
 def tell_opened(case: Case) -> None:
     """Say that an event of this machine was seen, and what is done about it."""
     _log.log(
-        logging.WARNING if case.verdict is Verdict.NOTIFY else logging.INFO,
+        logging.WARNING if case.verdict is RuleVerdict.NOTIFY else logging.INFO,
         "event_seen event=%s type=%s status=%s source=%s not_before=%s duration=%s verdict=%s",
         case.event.event_id,
         case.event.event_type,
@@ -46,7 +46,7 @@ def tell_of_others(event: Event, me: Identity) -> None:
     )
 
 
-def tell_ended(ended: HookEnded, outcome: Outcome) -> None:
+def tell_ended(ended: HookEnded, outcome: HookOutcome) -> None:
     """Say what came of a hook."""
     _log.log(
         _LEVELS[outcome],

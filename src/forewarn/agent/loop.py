@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from forewarn.agent.agent import Agent, Looked
 from forewarn.agent.clock import read_clock
-from forewarn.agent.performing import Result
+from forewarn.agent.performer import Result
 from forewarn.agent.status import Status
 from forewarn.client import Change, Client, ClosedError, RefusedError, UnavailableError
 from forewarn.protocol.document import Event
@@ -33,8 +33,8 @@ class Stop:
     """Somebody wants the agent to end."""
 
 
-News: TypeAlias = Change | Looked | Result | Stop
-Inbox: TypeAlias = SimpleQueue[News]
+InboxItem: TypeAlias = Change | Looked | Result | Stop
+Inbox: TypeAlias = SimpleQueue[InboxItem]
 
 
 def make_inbox() -> Inbox:
