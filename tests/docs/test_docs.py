@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from forewarn.cli.app import app
 from forewarn.cli.scenario import describe_step
-from forewarn.control.auditing import ADDRESSES_PER_MINUTE, LINES_PER_MINUTE
+from forewarn.control.auditing import ADDRESSES_PER_MINUTE, LINES_OF_ALL, LINES_PER_MINUTE
 from forewarn.control.scenario_views import scenario_view
 from forewarn.domain.blockers import BlockerKind, VerdictKind
 from forewarn.domain.reasons import HOLDING, ReasonKind
@@ -130,8 +130,9 @@ def test_roles_of_the_reference_are_those_there_are() -> None:
     page = (ROOT / "docs" / "reference" / "access.md").read_text(encoding="utf-8")
 
     assert re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE) == list(MAY.items())
-    assert f"{LINES_PER_MINUTE} refusals are written in a minute" in page
-    assert f"{ADDRESSES_PER_MINUTE} addresses are told apart" in page
+    assert f"at most {LINES_PER_MINUTE} refusals of one address per minute" in page
+    assert f"{LINES_OF_ALL} of all addresses together" in page
+    assert f"beyond {ADDRESSES_PER_MINUTE} addresses" in page
 
 
 def test_faults_of_the_reference_are_those_there_are() -> None:
