@@ -64,6 +64,15 @@ def test_readme_shows_what_the_demo_prints() -> None:
         assert timeless(line) in printed, f"the demo no longer prints, in this order: {line}"
 
 
+def test_overview_links_every_how_to_and_reference_page() -> None:
+    docs = ROOT / "docs"
+    pages = {str(page.relative_to(docs)) for page in docs.glob("[hr]*/*.md")}
+
+    linked = set(re.findall(r"\]\(([^)#]+)", (docs / "index.md").read_text(encoding="utf-8")))
+
+    assert pages <= linked, f"docs/index.md does not link {', '.join(sorted(pages - linked))}"
+
+
 def test_test_in_the_readme_passes(tmp_path: Path) -> None:
     (example,) = fences("python")
     app = (

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.e2e.conftest import FOREWARN, START_SECONDS, STOP_SECONDS, wait_until
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
+OURS = {"fleet.toml", "in", "out", "err", "pids"}
 READY = re.compile(r"the server is ready; process (\d+), log (\S+)")
 
 
@@ -39,6 +41,12 @@ def ports(environment: Mapping[str, str]) -> dict[str, str]:
 
 def readme() -> str:
     return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def is_ignored(name: str) -> bool:
+    """Whether git leaves *name* alone, so that nobody commits a token that was made here."""
+    patterns = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    return any(fnmatch(name, pattern.strip("/")) for pattern in patterns)
 
 
 def stop(pid: int) -> None:
@@ -100,6 +108,7 @@ def test_block_of_the_readme_works_as_pasted(folder: Path, ports: Mapping[str, s
     assert "serving" in (folder / log).read_text()
     assert (folder / log).stat().st_mode & 0o777 == 0o600
     assert not (folder / "control.starting").exists()
+    assert {each.name for each in folder.iterdir() if not is_ignored(each.name)} <= OURS
     second = run([FOREWARN, "serve", "--detach"], folder, ports)
     assert second.returncode == 4
     assert (
