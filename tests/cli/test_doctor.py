@@ -77,10 +77,10 @@ def settings() -> Settings:
 
 
 @contextmanager
-def served(settings: Settings) -> Iterator[str]:
+def served(settings: Settings, metadata_port: int = 0) -> Iterator[str]:
     """Run a server; its address."""
     try:
-        with serving(settings) as address:
+        with serving(settings, metadata_port) as address:
             yield address
     finally:
         structlog.reset_defaults()
@@ -115,7 +115,7 @@ def test_it_prints_a_line_each_and_what_to_do() -> None:
     result = CliRunner().invoke(app, ["doctor"])
 
     lines = result.stdout.splitlines()
-    assert lines[0] == "ok    configuration     There is no forewarn.toml; the rest is default."
+    assert lines[0] == "ok    configuration     There is no forewarn.toml; defaults apply."
     assert lines[-2].startswith("fail  control endpoint  There is no server at http://127.0.0.1:")
     assert lines[-1].strip() == "try: forewarn serve, or --server URL"
     assert result.exit_code == 1
@@ -208,6 +208,21 @@ def test_it_says_what_is_trusted(
     assert (found.verdict, found.sentence) == (verdict, sentence)
 
 
+@pytest.mark.parametrize(
+    ("trust_path", "sentence"), [(True, ANYBODY), (False, "Trusted: source addresses.")]
+)
+def test_running_server_says_whether_it_trusts_paths(*, trust_path: bool, sentence: str) -> None:
+    port = free_port()
+    running = make_settings({"clock": ClockKind.VIRTUAL, "trust_path": trust_path})
+    with served(running, port):
+        _, found = examine(
+            FOREWARN_METADATA=f"127.0.0.1:{port}",
+            FOREWARN_TRUST_PATH=str(not trust_path),
+        )
+
+    assert found["callers"][:2] == ("ok", sentence)
+
+
 def test_network_disk_fails(folder: Path) -> None:
     (folder / "mounts").write_text(f"/dev/sda1 / ext4 rw 0 0\nnas:/x {folder} nfs4 rw 0 0\n")
 
@@ -288,7 +303,7 @@ def test_ports_of_a_forewarn_that_runs_are_fine(settings: Settings) -> None:
     with served(settings) as control:
         _, found = examine(FOREWARN_CONTROL=control)
 
-    assert found["control port"][:2] == ("ok", f"{control} is held by a forewarn that runs.")
+    assert found["control port"][:2] == ("ok", f"A forewarn server uses {control}.")
 
 
 def test_metadata_address_on_no_interface_fails() -> None:
@@ -407,7 +422,7 @@ def test_messages_that_were_given_up_are_told(settings: Settings) -> None:
 
     assert found["outbox"] == (
         "warn",
-        "Messages that were given up: 1.",
+        "Messages given up: 1.",
         "try: forewarn notification list --failed",
     )
 
@@ -444,6 +459,6 @@ def test_overdue_events_are_told(settings: Settings) -> None:
 
     assert found["overdue events"] == (
         "warn",
-        "Events that take longer than announced and tolerated: 1.",
+        "Events that take longer than announced: 1.",
         "try: forewarn event list --status Started",
     )

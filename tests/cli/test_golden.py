@@ -110,7 +110,7 @@ def server(
 
 
 @contextmanager
-def serving(settings: Settings) -> Iterator[str]:
+def serving(settings: Settings, metadata_port: int = 0) -> Iterator[str]:
     started, stopping = threading.Event(), threading.Event()
 
     async def errand() -> None:
@@ -118,7 +118,9 @@ def serving(settings: Settings) -> Iterator[str]:
         await asyncio.to_thread(stopping.wait)
 
     with ExitStack() as closing:
-        metadata, control = (closing.enter_context(open_listener("127.0.0.1", 0)) for _ in range(2))
+        metadata, control = (
+            closing.enter_context(open_listener("127.0.0.1", port)) for port in (metadata_port, 0)
+        )
         listeners = Listeners(metadata=(metadata,), control=(control,))
         thread = threading.Thread(target=serve_during, args=(settings, listeners, errand))
         thread.start()

@@ -61,4 +61,4 @@ def _of_machine(config: Path | None) -> Iterator[Finding]:
 
 def _say_file(config: Path | None) -> str:
     file = config or CONFIG_FILE
-    return f"{file} can be read." if file.exists() else f"There is no {file}; the rest is default."
+    return f"{file} can be read." if file.exists() else f"There is no {file}; defaults apply."

@@ -15,6 +15,7 @@ from forewarn.cli.examination.findings import Finding, doubtful, fine, is_open_t
 from forewarn.cli.transport import ServerReply, ServerRequest, TransportError, send
 from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.operations.addresses import TcpAddress, UnixAddress, parse_address
+from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
 from forewarn.settings import Settings
 
 MOUNTS: Final = Path("/proc/self/mounts")
@@ -25,6 +26,7 @@ NO_SPACE: Final = 16 * 1024**2
 
 _ELSEWHERE: Final = ("nfs", "cifs", "smb", "ceph", "glusterfs", "lustre", "fuse.sshfs", "afs")
 _TIMEOUT: Final = 2.0
+_UNTRUSTED: Final = ERROR_ANSWERS[Refusal.PATH_UNTRUSTED].body
 
 
 def examine_machine(settings: Settings, *, mounts: Path = MOUNTS) -> Iterator[Finding]:
@@ -64,7 +66,7 @@ def _token_file(path: Path) -> Iterator[Finding]:
         sentence = f"Others on this machine can read {path}, which lets them do everything."
         yield wrong("admin token", sentence, f"try: chmod 600 {path}")
     else:
-        yield fine("admin token", f"{path} is for its owner only.")
+        yield fine("admin token", f"Only its owner can read {path}.")
 
 
 def _disk(directory: Path, mounts: Path) -> Finding:
@@ -141,7 +143,7 @@ def _metadata_address(address: str) -> Iterator[Finding]:
 def _callers(settings: Settings) -> Finding:
     """Say by what the metadata endpoint tells virtual machines apart."""
     check = "callers"
-    if settings.trust_path:
+    if _trusts_path(settings):
         sentence = "Trusted: /vm/NAME in the path, which lets any caller be any virtual machine."
         if all(map(_is_on_this_machine, settings.metadata)):
             return fine(check, sentence)
@@ -152,6 +154,16 @@ def _callers(settings: Settings) -> Finding:
     if settings.default_vm is not None:
         trusted.append(f"other local callers, as {settings.default_vm}")
     return fine(check, f"Trusted: {'; '.join(trusted)}.")
+
+
+def _trusts_path(settings: Settings) -> bool:
+    """Ask the server that runs here, which may have been started with other flags."""
+    for address in settings.metadata:
+        where = parse_address(address)
+        if isinstance(where, TcpAddress) and _is_loopback(where.host) and _is_metadata(where):
+            answer = _ask(f"http://{_reachable(where)}/vm/doctor/metadata/versions")
+            return answer is not None and answer.content != _UNTRUSTED
+    return settings.trust_path
 
 
 def _is_on_this_machine(address: str) -> bool:
@@ -175,7 +187,7 @@ def _listener(check: str, address: str, *, is_ours: Callable[[TcpAddress], bool]
         return fine(check, f"{address} is free.")
     if problem == errno.EADDRINUSE:
         if is_ours(where):
-            return fine(check, f"{address} is held by a forewarn that runs.")
+            return fine(check, f"A forewarn server uses {address}.")
         hint = f"try: ss -ltnp 'sport = :{where.port}'"
         return wrong(check, f"Another program has {address}.", hint)
     hint = "try: forewarn config show --effective"

@@ -141,18 +141,18 @@ def _outbox(figures: Mapping[str, float]) -> Finding:
     )
     oldest = timedelta(seconds=figures.get("forewarn_outbox_oldest_seconds", 0))
     if waiting and oldest > SLOW_DELIVERY:
-        sentence = f"Messages that wait: {waiting}, the oldest for {_say(oldest)}."
+        sentence = f"Messages waiting: {waiting}, the oldest for {_say(oldest)}."
         return doubtful(check, sentence, "try: forewarn notification list --waiting")
     if failed:
-        sentence = f"Messages that were given up: {failed}."
+        sentence = f"Messages given up: {failed}."
         return doubtful(check, sentence, "try: forewarn notification list --failed")
-    return fine(check, f"Messages that wait: {waiting}.")
+    return fine(check, f"Messages waiting: {waiting}.")
 
 
 def _overdue(figures: Mapping[str, float]) -> Finding:
     overdue = int(figures.get("forewarn_events_overdue", 0))
     if overdue:
-        sentence = f"Events that take longer than announced and tolerated: {overdue}."
+        sentence = f"Events that take longer than announced: {overdue}."
         return doubtful("overdue events", sentence, "try: forewarn event list --status Started")
     return fine("overdue events", "There are none.")
 
