@@ -264,8 +264,10 @@ def test_second_server_on_a_database_is_refused_and_the_first_goes_on(
     assert first.stop() == 0
 
 
-@pytest.mark.parametrize("port", ["metadata_port", "control_port"])
-def test_port_in_use_is_refused(make_server: ServerMaker, data: Path, port: str) -> None:
+@pytest.mark.parametrize(
+    ("port", "flag"), [("metadata_port", "--metadata"), ("control_port", "--control")]
+)
+def test_port_in_use_is_refused(make_server: ServerMaker, data: Path, port: str, flag: str) -> None:
     server = make_server()
     before = _files(data)
 
@@ -273,7 +275,7 @@ def test_port_in_use_is_refused(make_server: ServerMaker, data: Path, port: str)
         line = _refuse(server)
 
     assert f"Cannot listen on 127.0.0.1:{getattr(server, port)}" in line
-    assert "in use" in line
+    assert f"Address already in use. Choose another with {flag}." in line
     assert _files(data) == before
 
 

@@ -1,5 +1,6 @@
 """What happens before a server serves: everything is checked first, then written at once."""
 
+import errno
 import os
 import socket
 import uuid
@@ -129,10 +130,10 @@ def open_listeners(settings: Settings, closing: ExitStack) -> Listeners:
     """Listen where *settings* say; the sockets are closed with *closing*."""
     return Listeners(
         metadata=tuple(
-            closing.enter_context(_listen(address, settings.socket_mode))
+            closing.enter_context(_listen("--metadata", address, settings.socket_mode))
             for address in settings.metadata
         ),
-        control=(closing.enter_context(_listen(settings.control)),),
+        control=(closing.enter_context(_listen("--control", settings.control)),),
     )
 
 
@@ -316,7 +317,7 @@ class AdminToken:
         return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _listen(address: str, mode: int = 0o660) -> socket.socket:
+def _listen(flag: str, address: str, mode: int = 0o660) -> socket.socket:
     where = parse_address(address)
     try:
         if isinstance(where, UnixAddress):
@@ -324,7 +325,8 @@ def _listen(address: str, mode: int = 0o660) -> socket.socket:
         return open_listener(where.host, where.port)
     except OSError as error:
         problem = os.strerror(error.errno) if error.errno else str(error)
-        raise StartError(f"Cannot listen on {address}: {problem}.") from error
+        hint = f" Choose another with {flag}." if error.errno == errno.EADDRINUSE else ""
+        raise StartError(f"Cannot listen on {address}: {problem}.{hint}") from error
 
 
 def _blame(path: Path, text: str, error: ForewarnError) -> StartError:

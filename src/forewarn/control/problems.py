@@ -52,6 +52,7 @@ from forewarn.operations.fleet import FleetError
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.holidays import HolidaysError
 from forewarn.operations.hosts import HostInUseError
+from forewarn.operations.invalid_values import say_invalid
 from forewarn.operations.maintenances import UnknownLabelsError, UnknownMaintenanceError
 from forewarn.operations.notifications import (
     NotificationNotFailedError,
@@ -324,7 +325,7 @@ def _refuse_request(request: Request, error: Exception) -> Response:
 def problem_of_request(error: RequestValidationError) -> Problem:
     """Return the problem that a request has that is not like its schema."""
     errors = [
-        {"location": _location(found), "detail": _sentence(found["msg"])}
+        {"location": _location(found), "detail": f"{say_invalid(found)}."}
         for found in error.errors()[:10]
     ]
     return Problem(

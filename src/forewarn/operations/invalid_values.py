@@ -19,7 +19,12 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "string_type": "it is not text in quotes",
     "string_too_short": "it is empty",
     "too_short": "it is empty",
+    "string_too_long": "it has more than {max_length} characters",
+    "too_long": "it has more than {max_length} items",
     "tuple_type": "it is not a list",
+    "list_type": "it is not a list",
+    "missing": "it is required",
+    "extra_forbidden": "it is unknown",
 }
 
 
@@ -30,6 +35,6 @@ def say_wrong(kind: str, value: object, **bounds: object) -> str:
 
 def say_invalid(error: Mapping[str, Any]) -> str:
     """Return why a value was refused, from what pydantic says about it."""
-    if error["type"] not in _SENTENCES:
+    if error.get("type") not in _SENTENCES:
         return str(error["msg"]).removeprefix("Value error, ").rstrip(".")
     return say_wrong(error["type"], error["input"], **error.get("ctx", {}))
