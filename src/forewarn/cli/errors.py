@@ -68,7 +68,7 @@ def exit_code_of(kind: str, status: int) -> ExitCode:
 
 
 HINTS: Final[Mapping[str, str]] = {
-    "unauthorized": "set FOREWARN_TOKEN, or FOREWARN_STATE_DIR to the server's state directory",
+    "unauthorized": "run it in the server's folder, or set FOREWARN_STATE_DIR or FOREWARN_TOKEN",
     "host-refused": "try: --server with an address of the server, or serve --control-host NAME",
     "token-expired": "ask an admin for: forewarn token create NAME --role ROLE",
     "token-revoked": "ask an admin for: forewarn token create NAME --role ROLE",

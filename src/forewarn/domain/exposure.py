@@ -38,7 +38,7 @@ class Exposure:
         where = f"on {count_of(self.places, 'host')}"
         if not self.is_by_host:
             where = f"in {count_of(self.places, 'scope')}"
-        return f"At most {self._share} are out at once, {where}."
+        return f"Out at once: at most {self._share}, {where}."
 
     @property
     def _share(self) -> str:

@@ -48,16 +48,16 @@ def crowded(fleet: Topology, number: int) -> Topology:
 @pytest.mark.parametrize(
     ("maintenance", "sentence"),
     [
-        (BY_HOST, "At most 2 of 6 virtual machines (34 %) are out at once, on 1 host."),
+        (BY_HOST, "Out at once: at most 2 of 6 virtual machines (34 %), on 1 host."),
         (
             replace(BY_HOST, course=Course(at_once=2)),
-            "At most 4 of 6 virtual machines (67 %) are out at once, on 2 hosts.",
+            "Out at once: at most 4 of 6 virtual machines (67 %), on 2 hosts.",
         ),
         # The largest step of web has two, that of db one.
-        (BY_SCOPE, "At most 3 of 6 virtual machines (50 %) are out at once, in 2 scopes."),
+        (BY_SCOPE, "Out at once: at most 3 of 6 virtual machines (50 %), in 2 scopes."),
         (
             replace(BY_SCOPE, course=Course(at_once=1)),
-            "At most 2 of 6 virtual machines (34 %) are out at once, in 1 scope.",
+            "Out at once: at most 2 of 6 virtual machines (34 %), in 1 scope.",
         ),
     ],
 )

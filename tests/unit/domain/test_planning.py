@@ -461,7 +461,7 @@ def test_plan_is_summed_up(fleet: Topology) -> None:
 
     assert summarise(plan_of(BY_SCOPE, fleet, terms)) == (
         "Steps: 4, for 5 virtual machines.",
-        "At most 3 of 6 virtual machines (50 %) are out at once, in 2 scopes.",
+        "Out at once: at most 3 of 6 virtual machines (50 %), in 2 scopes.",
         "Ends 2026-03-02 12:20:00 GMT at the earliest, 2026-03-02 12:50:00 GMT at the latest.",
         (
             "Ends 2026-03-02 12:04:00 GMT to 2026-03-02 12:20:00 GMT "
