@@ -4,7 +4,9 @@ import logging
 
 import pytest
 
+from forewarn.agent.errors import SettingsError
 from forewarn.agent.logs import make_printable, start_logging
+from forewarn.agent.startup import UNUSABLE, conclude
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,11 @@ def test_error_has_its_lines_and_a_message_has_one(
     assert "event=A\\nB" in said[0]
     assert said[1].endswith("ValueError: why")
     assert all(line.startswith("<3>") for line in said) is is_journaled
+
+
+def test_error_that_ends_the_process_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> int:
+        raise SettingsError("agent.toml", "\x1b[31mkey", "unknown key")
+
+    assert conclude(fail) == UNUSABLE
+    assert "\\x1b[31mkey" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from typing import Final
 
 from forewarn.agent.errors import SettingsError
 from forewarn.agent.hooks import HookFinder
-from forewarn.agent.logs import start_logging
+from forewarn.agent.logs import make_printable, start_logging
 from forewarn.agent.settings import Settings, Surroundings, read_settings, read_surroundings
 from forewarn.agent.state import StateFile
 from forewarn.client import Client, EndpointError, RefusedError, UnavailableError
@@ -39,7 +39,7 @@ def conclude(verb: Callable[[], int]) -> int:
     try:
         return verb()
     except ForewarnError as error:
-        print(f"forewarn-agent: {error}", file=sys.stderr)  # noqa: T201
+        print(f"forewarn-agent: {make_printable(str(error))}", file=sys.stderr)  # noqa: T201
         return next(status for kind, status in _STATUSES if isinstance(error, kind))
 
 

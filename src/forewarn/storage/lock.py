@@ -1,6 +1,8 @@
 """The lock file beside a database: one server per file."""
 
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -30,7 +32,11 @@ class DatabaseLock:
     def __init__(self, path: Path) -> None:
         name = path.with_name(f"{path.name}.lock")
         try:
-            self._file = name.open("ab")
+            # Whoever can open it could lock it, and keep every server out.
+            self._file = os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600), "wb")
+            if os.name == "posix":
+                with suppress(PermissionError):
+                    os.fchmod(self._file.fileno(), 0o600)
         except OSError as error:
             problem = f"its lock file {name.name} cannot be written ({error.strerror})"
             raise DatabaseUnusableError(path, problem) from error
