@@ -9,7 +9,7 @@ import yaml
 from typer.testing import Result
 
 from forewarn.cli.errors import HINTS
-from forewarn.cli.output import Moment
+from forewarn.cli.output import Moment, Output, print_one_of_many
 from forewarn.control.problems import STATUSES, problem_of
 from forewarn.protocol.errors import ForewarnError
 
@@ -72,6 +72,15 @@ def test_words_of_others_are_printed_without_line_breaks_and_escape_sequences(
     assert printed.exit_code == 0
     assert all(letter.isprintable() for letter in printed.stdout.replace("\n", ""))
     assert "\nline" not in printed.stdout
+
+
+@pytest.mark.parametrize("output", [Output.JSON, Output.YAML])
+def test_answers_that_come_one_by_one_have_no_raw_control_character(
+    output: Output, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_one_of_many({"detail": "a\x7fb\x9bc\x1bd"}, output, lambda _: None)
+
+    assert capsys.readouterr().out.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize("command", ["vm list", "fleet show", "clock show", "scenario list"])

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -180,6 +181,30 @@ def test_token_is_sent_over_plain_http_if_somebody_insists(
     # It is the server that refuses, because that is not its name.
     for answered in (by_variable, by_file):
         assert (answered.exit_code, "is not a name of this server" in answered.stderr) == (4, True)
+
+
+def test_token_does_not_follow_a_redirect(run: Run) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as target,
+        socket.create_server(("127.0.0.1", 0)) as sender,
+    ):
+        elsewhere = f"http://127.0.0.1:{target.getsockname()[1]}"
+        sender.settimeout(10)
+        answer = f"HTTP/1.1 307 Temporary Redirect\r\nLocation: {elsewhere}/\r\n".encode()
+
+        def redirect() -> None:
+            peer, _ = sender.accept()
+            with peer:
+                peer.recv(65536)
+                peer.sendall(answer + b"Content-Length: 0\r\nConnection: close\r\n\r\n")
+
+        thread = threading.Thread(target=redirect)
+        thread.start()
+        refused = run("vm", "list", "--server", f"http://127.0.0.1:{sender.getsockname()[1]}")
+        thread.join()
+
+        assert "does not answer like forewarn (307)" in refused.stderr
+        assert received(target) == b""
 
 
 @pytest.mark.parametrize("insists", ["", "true"])
