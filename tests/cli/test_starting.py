@@ -1,6 +1,10 @@
 """Commands wait for a server that is starting in their state directory, and for no other."""
 
 import fcntl
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +16,17 @@ from typer.testing import Result
 from forewarn.cli.starting import await_start, is_starting, marked_as_starting
 
 Run = Callable[..., Result]
+DETACHED = """
+import os, sys, time
+from pathlib import Path
+from forewarn.cli.starting import detach
+
+def run(tell):
+    os.write(int(sys.argv[2]), b"%d" % os.getpid())
+    time.sleep(60)
+
+detach(Path(sys.argv[1]), run)
+"""
 
 
 def test_command_waits_while_a_server_is_starting_beside_it(
@@ -77,3 +92,20 @@ def test_directory_that_cannot_be_marked_is_no_problem(tmp_path: Path, name: str
 
     with marked_as_starting(tmp_path / name):
         assert not is_starting(tmp_path / name)
+
+
+def test_server_that_nobody_waits_for_any_more_is_not_left_behind(tmp_path: Path) -> None:
+    hearing, telling = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", DETACHED, tmp_path, str(telling)],
+        pass_fds=[telling],
+        stderr=subprocess.DEVNULL,
+    ) as waiting:
+        pid = int(os.read(hearing, 20))
+        waiting.send_signal(signal.SIGINT)
+        waiting.wait(30)
+    for end in (hearing, telling):
+        os.close(end)
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

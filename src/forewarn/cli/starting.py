@@ -1,6 +1,7 @@
 """Servers that are starting: the mark that tells commands to wait, and `serve --detach`."""
 
 import os
+import signal
 import sys
 import time
 import traceback
@@ -75,9 +76,7 @@ def detach(directory: Path, run: Callable[[Callable[[], None]], None]) -> None:
         if (pid := os.fork()) == 0:
             _become_server(run, log, telling)
         os.close(telling)
-    with os.fdopen(hearing, "rb") as pipe:
-        is_ready = pipe.read() == _READY
-    if is_ready:
+    if _hears_ready(hearing, pid):
         print_line(f"forewarn: the server is ready; process {pid}, log {path}", err=True)
         print_line(f"  stop it with: kill {pid}", err=True)
         return
@@ -86,6 +85,18 @@ def detach(directory: Path, run: Callable[[Callable[[], None]], None]) -> None:
         said.seek(before)
         print_text(said.read().decode(errors="replace"), err=True)
     raise typer.Exit(code if code > 0 else ExitCode.FAILED)
+
+
+def _hears_ready(hearing: int, pid: int) -> bool:
+    """Wait until the server *pid* is ready, or has ended."""
+    try:
+        with os.fdopen(hearing, "rb") as pipe:
+            return pipe.read() == _READY
+    except KeyboardInterrupt:
+        # It is in a session of its own, which a Ctrl-C does not reach.
+        os.kill(pid, signal.SIGTERM)
+        os.waitpid(pid, 0)
+        raise
 
 
 def _refuse_second(directory: Path) -> None:
