@@ -51,12 +51,30 @@ def main() -> int:
     return 0
 
 
+_TIMES: Final = """\
+## Durations and times
+
+A DURATION is `30s`, `15m`, `1h30m` or `2d`; a number without a unit is in seconds. A TIME is a
+duration, a time of day in GMT (`22:00`), or a date and time with a zone
+(`2026-01-05T08:15:00Z`).
+
+For what is to come (`--not-before`, `--expires`), a duration counts from now, and a time of day
+is the next one. For what was (`--since`, `--until`, `--at`), a duration counts back from now,
+and a time of day is the last one. `+20m` for the former and `20m ago` for the latter say it
+explicitly.
+
+Files and the control API take the same forms. In the control API, fields whose names end in
+`_seconds` are numbers."""
+
+
 def _command_line() -> Iterator[str]:
     yield "# The command"
     yield ""
     yield "Generated from the help of each command by `make reference`; `--help` has its options."
     yield ""
     yield "Exit codes: " + ", ".join(f"{code.value} {_words(code)}" for code in ExitCode) + "."
+    yield ""
+    yield from _TIMES.splitlines()
     rows = []
     for name, text in _helps(get_command(app), ()):
         first, _, rest = text.partition("\n")

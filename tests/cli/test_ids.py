@@ -1,12 +1,16 @@
 """Ids are shown short on a terminal, and any beginning that is of one id is taken."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from tests.cli.test_broken_connections import answering
 from tests.cli.test_terminal import on_terminal
-from typer.testing import Result
+from tests.cli.test_times import parameters
+from typer.testing import CliRunner, Result
 
+from forewarn.cli.app import app
 from forewarn.cli.output import shorten_ids
 
 Run = Callable[..., Result]
@@ -82,3 +86,66 @@ def test_beginning_of_no_id_is_unknown(run: Run) -> None:
 
     assert result.exit_code == 3
     assert result.stderr.startswith("forewarn: There is no event DEAD.")
+
+
+KEYS = {
+    "event": ("events", "event_id"),
+    "maintenance": ("maintenances", "maintenance_id"),
+    "scenario": ("scenario-runs", "run_id"),
+    "notification": ("notifications", "notification_id"),
+}
+ALSO: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("event", "postpone"): ("--not-before", "1h"),
+    ("event", "start"): ("--yes",),
+    ("maintenance", "set"): ("--soak", "1m"),
+    ("maintenance", "skip"): ("--yes",),
+    ("maintenance", "abort"): ("--yes",),
+}
+UNKNOWN = (
+    b"HTTP/1.1 404 Not Found\r\nContent-Length: 31\r\n\r\n" + b'{"detail": "There is no such."}'
+)
+
+
+def commands_with_ids() -> Iterator[tuple[str, ...]]:
+    for path, parameter in parameters():
+        if parameter.metavar == "ID" and path != ("vm", "set"):  # that is a subscription's
+            options = [option for option in parameter.opts if option.startswith("--")]
+            yield (*path, *ALSO.get(path[:2], ()), *options)
+
+
+def ask(command: tuple[str, ...], typed: str, *answers: object) -> tuple[Result, list[str]]:
+    with answering(*answers) as (server, asked):
+        result = CliRunner().invoke(
+            app, [*command, typed], env={"FOREWARN_SERVER": server, "FOREWARN_TOKEN": "x"}
+        )
+    return result, asked
+
+
+def listing(command: tuple[str, ...], *ids: str) -> dict[str, Any]:
+    noun, key = KEYS[command[0]]
+    return {noun.replace("-", "_"): [{key: each} for each in ids]}
+
+
+@pytest.mark.parametrize("command", tuple(commands_with_ids()), ids=" ".join)
+def test_every_command_with_an_id_takes_its_beginning(command: tuple[str, ...]) -> None:
+    several, _ = ask(command, "602d9444", listing(command, ONE, TWO))
+    one, (_, asked) = ask(command, "5c2b", listing(command, ONE, OTHER), UNKNOWN)
+    none, _ = ask(command, "dead", listing(command, *[ONE] * 1000))
+
+    assert several.exit_code == 2
+    assert several.stderr == (
+        f"forewarn: '602d9444' is the beginning of {ONE}, {TWO}.\n  type more of the id\n"
+    )
+    assert one.exit_code == 3
+    assert OTHER in asked.partition("\r\n")[0]
+    assert none.exit_code == 3
+    assert none.stderr.startswith("forewarn: None of the newest 1000 ")
+    assert "type the whole id" in none.stderr
+
+
+@pytest.mark.parametrize("command", tuple(commands_with_ids()), ids=" ".join)
+def test_whole_id_is_not_looked_up(command: tuple[str, ...]) -> None:
+    result, (asked,) = ask(command, OTHER, UNKNOWN)
+
+    assert result.exit_code == 3
+    assert OTHER in asked.partition("\r\n")[0]

@@ -88,7 +88,11 @@ def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Q
         (HTTP + HTTP.replace("web", "WEB"), 6, "name of gate 2: 'WEB' is there already."),
         (HTTP + "status = 99\n", 5, "status of gate 1: input should be greater than or equal"),
         (HTTP + 'headers = { X = "a\\nb" }\n', 5, "headers of gate 1: 'X' cannot be"),
-        (HTTP + "every = 30\n", 5, "every of gate 1: '30' is not a valid duration; write 30s, 15m"),
+        (
+            HTTP + "every = 0.5\n",
+            5,
+            "every of gate 1: '0.5' is not a valid duration; write 30s",
+        ),
         (HTTP + 'every = "2d"\n', 5, "every of gate 1: it can be 1s to 1d."),
         (HTTP + 'timeout = "0s"\n', 5, "timeout of gate 1: it can be 1s to 2m."),
         (HTTP + 'secret = "x"\n', 5, "secret of gate 1: there is no such key."),

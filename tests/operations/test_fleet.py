@@ -24,13 +24,14 @@ from forewarn.operations.fleet import (
         ("1h30m", timedelta(minutes=90)),
         ("2d", timedelta(days=2)),
         ("0m", timedelta(0)),
+        ("90", timedelta(seconds=90)),
     ],
 )
 def test_duration_is_read_as_people_type_it(text: str, duration: timedelta) -> None:
     assert parse_duration(text) == duration
 
 
-@pytest.mark.parametrize("text", ["", "15", "m", "-5m", "1.5h", "5 m", "٣m", "9" * 10 + "d"])
+@pytest.mark.parametrize("text", ["", "m", "1m30", "-5m", "1.5h", "5 m", "٣m", "9" * 10 + "d"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(DurationError, match="is not a valid duration"):
         parse_duration(text)

@@ -7,6 +7,7 @@ import typer
 from forewarn.cli.catalogue import alone
 from forewarn.cli.output import Columns, print_table, wall_time_of
 from forewarn.cli.session import Session, command
+from forewarn.cli.times import past_option
 
 app = alone()
 
@@ -33,10 +34,7 @@ def audit(
         str | None,
         typer.Option(metavar="ACTION", help="Only this action, such as 'event approve'."),
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Since then: 1h (ago), 14:05 or 2026-01-05T08:15:00Z."),
-    ] = None,
+    since: Annotated[str | None, past_option("Since")] = None,
     limit: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=10_000, help="Only the newest N.")
     ] = None,

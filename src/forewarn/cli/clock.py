@@ -8,7 +8,7 @@ import typer
 from forewarn.cli.catalogue import noun
 from forewarn.cli.output import Row, print_fields, time_of
 from forewarn.cli.session import Session, command
-from forewarn.operations.durations import DurationError, parse_duration
+from forewarn.cli.times import DURATION, check_duration
 
 app = noun("clock")
 
@@ -25,16 +25,14 @@ def show(session: Session) -> None:
 @command(app, "advance")
 def advance(
     session: Session,
-    duration: Annotated[str, typer.Argument(metavar="DURATION", help="30s, 15m or 1h30m.")],
+    duration: Annotated[
+        str, typer.Argument(metavar=DURATION, help="30s, 15m or 1h30m.", callback=check_duration)
+    ],
 ) -> None:
     """Let virtual time pass, with everything that falls due in it.
 
     Example: forewarn clock advance 15m
     """
-    try:
-        parse_duration(duration)
-    except DurationError as error:
-        raise typer.BadParameter(str(error)) from error
     # However much falls due in it has to be waited for.
     body = {"duration": duration}
     asking = replace(session, patience=None)

@@ -58,7 +58,7 @@ EXIT_CODES: Final[Mapping[int, ExitCode]] = {
 }
 """The exit code for each status the control API refuses with; any other means failed."""
 
-BAD_USAGE: Final = frozenset({"duration", "moment", "past-moment", "unknown-api-version"})
+BAD_USAGE: Final = frozenset({"duration", "moment", "unknown-api-version"})
 """The kinds of problems that are mistakes in the command line, whoever finds them."""
 
 
@@ -114,7 +114,6 @@ HINTS: Final[Mapping[str, str]] = {
     "precondition-failed": "it has changed since you looked; look again, then decide",
     "notice-too-short": "try: leave out --not-before, which takes the earliest",
     "moment": "try: a duration such as 20m",
-    "past-moment": "try: how long ago, such as 10m",
     "not-seen": "try: --at {since}",
     "unknown-api-version": "try: leave out --api-version, which takes the newest",
     "capacity": "try: forewarn maintenance plan, which shows all that is wrong",

@@ -29,6 +29,7 @@ from forewarn.cli.output import (
 )
 from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command
+from forewarn.cli.times import ahead_option, duration_option, past_option, read_seconds
 from forewarn.cli.waiting import Timeout, Wait, require_success, wait_for_events
 from forewarn.protocol.vocabulary import EventStatus, EventType
 
@@ -40,10 +41,7 @@ EventIdArgument = Annotated[
     str,
     typer.Argument(metavar="ID", help="The EventId, or its beginning.", autocompletion=event_ids),
 ]
-NotBefore = Annotated[
-    str | None,
-    typer.Option(metavar="20m|TIME", help="From now, or a time; --speed does not divide it."),
-]
+_NOT_BEFORE = ahead_option("Not before")
 TypeOption = Annotated[
     EventType,
     typer.Option("--type", case_sensitive=False, metavar="TYPE", help=f"{', '.join(EventType)}."),
@@ -97,10 +95,8 @@ def create(  # noqa: PLR0913 - one for each flag
             metavar="VM", help="Affected virtual machine; repeatable.", autocompletion=vm_names
         ),
     ],
-    not_before: NotBefore = None,
-    duration: Annotated[
-        int | None, typer.Option(min=0, metavar="S", help="How long it takes, in seconds.")
-    ] = None,
+    not_before: Annotated[str | None, _NOT_BEFORE] = None,
+    duration: Annotated[str | None, duration_option("How long it takes.")] = None,
     description: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Description that virtual machines see."),
@@ -125,7 +121,7 @@ def create(  # noqa: PLR0913 - one for each flag
         "event_type": event_type,
         "resources": resource,
         "not_before": not_before,
-        "duration_in_seconds": duration,
+        "duration_in_seconds": None if duration is None else read_seconds(duration),
         "description": description,
         "started": started,
     }
@@ -176,13 +172,8 @@ def history(  # noqa: PLR0913 - one for each flag
         EventType | None,
         typer.Option("--type", case_sensitive=False, metavar="TYPE", help="Only of this type."),
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Ended since then: 2h (ago), 14:05 or a time."),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Ended before this time.")
-    ] = None,
+    since: Annotated[str | None, past_option("Ended since")] = None,
+    until: Annotated[str | None, past_option("Ended before")] = None,
     limit: Limit = None,
 ) -> None:
     """List the events that have ended, and how they ended.
@@ -255,12 +246,7 @@ def seen(
             autocompletion=vm_names,
         ),
     ],
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="10m (ago), 14:05 (GMT, today) or a time (default: now)."
-        ),
-    ] = None,
+    at: Annotated[str | None, past_option("Default now")] = None,
     api_version: Annotated[
         str | None, typer.Option(metavar="VERSION", help="The api-version (default: the newest).")
     ] = None,
@@ -297,10 +283,7 @@ def postpone(
     session: Session,
     event_id: EventIdArgument,
     *,
-    not_before: Annotated[
-        str,
-        typer.Option(metavar="20m|TIME", help="From now, or a time; --speed does not divide it."),
-    ],
+    not_before: Annotated[str, _NOT_BEFORE],
     dry_run: DryRun = False,
 ) -> None:
     """Move an event to a later time, within the policy of its scope.
@@ -326,6 +309,7 @@ def start(
 
     Example: forewarn event start 602D9444-D2CD-49C7-8624-8643E7171297 --yes
     """
+    event_id = complete_id(session.get, "events", event_id)
     confirm(f"Start {event_id} now, without waiting for approvals?", yes=yes or dry_run)
     event = session.post("events", event_id, "start", dry_run=dry_run)
     show_begun(session, event, dry_run=dry_run, wait=wait, timeout=timeout)

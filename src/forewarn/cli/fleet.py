@@ -154,7 +154,7 @@ def _with_lines(refusal: RefusedError, file: Path, text: str) -> CommandError:
     lines = FleetLines(text)
     mistakes = refusal.problem.get("mistakes") or [refusal.problem]
     placed = [(lines.find(mistake), str(mistake["detail"])) for mistake in mistakes]
-    can_be_skipped = str(refusal.problem["type"]).endswith(_SKIPPED)
+    can_be_skipped = str(refusal.problem.get("type")).endswith(_SKIPPED)
     hint = "try: --skip-busy, which leaves it as it is" if can_be_skipped else refusal.hint
     return _refusal(name_file(file), placed, refusal.code, hint)
 

@@ -31,7 +31,8 @@ def complete_path(get: Callable[..., Any], path: tuple[str, ...]) -> tuple[str, 
 def complete_id(get: Callable[..., Any], noun: str, typed: str) -> str:
     """Return the one id that begins as *typed*; if there is none, what was typed.
 
-    The newest are looked at. The server says what is unknown.
+    The newest are looked at; if they are not all there is, none of them means little. Else the
+    server says what is unknown.
     """
     if not _BEGINNING.fullmatch(typed):
         return typed
@@ -44,5 +45,11 @@ def complete_id(get: Callable[..., Any], noun: str, typed: str) -> str:
             f"{typed!r} is the beginning of {', '.join(found[:_NAMED])}{more}.",
             code=ExitCode.USAGE,
             hint="type more of the id",
+        )
+    if not found and len(rows) >= _MOST:
+        raise CommandError(
+            f"None of the newest {_MOST} {noun.replace('-', ' ')} has an id that begins {typed!r}.",
+            code=ExitCode.NOT_FOUND,
+            hint="type the whole id, which finds older ones, too",
         )
     return found[0] if found else typed

@@ -9,6 +9,7 @@ from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import maintenance_ids
 from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event import Yes
+from forewarn.cli.ids import complete_id
 from forewarn.cli.maintenance_tables import (
     count_names,
     print_blockers,
@@ -165,6 +166,7 @@ def skip(
     Example: forewarn maintenance skip 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 kvm-3 --yes
     """
     wanted = say_names(places) if places else "everything that failed"
+    maintenance_id = complete_id(session.get, "maintenances", maintenance_id)
     confirm(f"Skip {wanted} in {maintenance_id}?", yes=yes)
     body = {"places": places or []}
     session.show(session.post("maintenances", maintenance_id, "skip", body=body), print_maintenance)
@@ -176,6 +178,7 @@ def abort(session: Session, maintenance_id: IdArgument, *, yes: Yes = False) -> 
 
     Example: forewarn maintenance abort 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --yes
     """
+    maintenance_id = complete_id(session.get, "maintenances", maintenance_id)
     confirm(f"Abort {maintenance_id}, and withdraw what it has announced?", yes=yes)
     session.show(session.post("maintenances", maintenance_id, "abort"), print_maintenance)
 
@@ -207,7 +210,7 @@ def watch(session: Session, maintenance_id: IdArgument) -> None:
     Example: forewarn maintenance watch 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
     try:
-        watch_maintenance(session, maintenance_id)
+        watch_maintenance(session, complete_id(session.get, "maintenances", maintenance_id))
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
@@ -218,6 +221,7 @@ def wait_for(session: Session, maintenance_id: IdArgument, *, timeout: Timeout =
 
     Example: forewarn maintenance wait 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --timeout 8h
     """
+    maintenance_id = complete_id(session.get, "maintenances", maintenance_id)
     ended = wait_for_maintenance(session, maintenance_id, timeout)
     session.show(ended, print_maintenance)
     require_walked(ended)

@@ -12,9 +12,8 @@ import typer
 from forewarn.cli.completing import vm_names
 from forewarn.cli.event import TypeOption
 from forewarn.cli.files import read_text
-from forewarn.cli.waiting import check_duration
+from forewarn.cli.times import duration_option, read_seconds
 from forewarn.domain.errors import CalendarError, UnknownZoneError
-from forewarn.operations.durations import parse_duration
 
 
 class NoticePlace(StrEnum):
@@ -88,9 +87,7 @@ HostLabel = Annotated[
 Description = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Description that virtual machines see.")
 ]
-Duration = Annotated[
-    int | None, typer.Option(min=0, metavar="S", help="How long each takes, in seconds.")
-]
+Duration = Annotated[str | None, duration_option("How long each takes.")]
 Canary = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME", help="A scope or host that goes first, alone; repeatable."),
@@ -99,11 +96,7 @@ AtOnce = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="How many hosts (default 1) or scopes at once."),
 ]
-_SOAK = typer.Option(
-    metavar="DURATION",
-    help="Pause in each scope after a step, everywhere after canaries.",
-    callback=check_duration,
-)
+_SOAK = duration_option("Pause in each scope after a step, everywhere after canaries.")
 Soak = Annotated[str, _SOAK]
 NewSoak = Annotated[str | None, _SOAK]
 _MIN_AVAILABLE = typer.Option(
@@ -115,11 +108,7 @@ Gate = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME", help="Ask this gate before each step; repeatable."),
 ]
-_GATE_PATIENCE = typer.Option(
-    metavar="DURATION",
-    help="How long a gate may stay shut before it holds.",
-    callback=check_duration,
-)
+_GATE_PATIENCE = duration_option("How long a gate may stay shut before it holds.")
 GatePatience = Annotated[str, _GATE_PATIENCE]
 NewGatePatience = Annotated[str | None, _GATE_PATIENCE]
 Window = Annotated[
@@ -212,13 +201,13 @@ def _read_order(  # noqa: PLR0913 - one for each flag
         "hosts": host or [],
         "host_labels": _read_labels(host_label),
         "description": description,
-        "duration_in_seconds": duration,
+        "duration_in_seconds": None if duration is None else read_seconds(duration),
         "canary": canary or [],
         "at_once": at_once,
-        "soak_in_seconds": _read_seconds(soak),
+        "soak_in_seconds": read_seconds(soak),
         "min_available": min_available,
         "gates": gate or [],
-        "gate_patience_in_seconds": _read_seconds(gate_patience),
+        "gate_patience_in_seconds": read_seconds(gate_patience),
         "windows": window or [],
         "blackouts": blackout or [],
         "holidays": holidays and read_text(holidays, command="maintenance start"),
@@ -231,10 +220,6 @@ def _read_order(  # noqa: PLR0913 - one for each flag
 
 def _read_labels(labels: Iterable[str] | None) -> dict[str, str]:
     return {key: value for key, _, value in (label.partition("=") for label in labels or ())}
-
-
-def _read_seconds(duration: str) -> int:
-    return int(parse_duration(duration).total_seconds())
 
 
 def _read_change(  # noqa: PLR0913 - one for each flag
@@ -253,10 +238,10 @@ def _read_change(  # noqa: PLR0913 - one for each flag
     """Return what the flags change, for `make_patch`; an empty text clears a list."""
     return {
         "at_once": at_once,
-        "soak_in_seconds": None if soak is None else _read_seconds(soak),
+        "soak_in_seconds": None if soak is None else read_seconds(soak),
         "min_available": min_available,
         "gates": gate or None,
-        "gate_patience_in_seconds": None if gate_patience is None else _read_seconds(gate_patience),
+        "gate_patience_in_seconds": None if gate_patience is None else read_seconds(gate_patience),
         "windows": window or None,
         "blackouts": blackout or None,
         "hold_all": hold_all,

@@ -10,6 +10,7 @@ from forewarn.cli.output import Columns, Row, print_fields
 from forewarn.cli.patches import make_patch
 from forewarn.cli.rehearsal import DryRun, show_changed
 from forewarn.cli.session import Session, command
+from forewarn.cli.times import duration_option
 
 app = noun("scope")
 
@@ -50,16 +51,16 @@ def set_fields(  # noqa: PLR0913 - one for each flag
         str | None, typer.Option(metavar="any|all|leader", help="Whose approval starts an event.")
     ] = None,
     postpone_until: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How far events may be postponed.")
+        str | None, duration_option("How far events may be postponed.", can_clear=True)
     ] = None,
     auto_approve_user: Annotated[
         bool | None, typer.Option(help="Approve what its owner asked for.")
     ] = None,
     terminate_notice: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Notice of a Terminate, 5m to 15m.")
+        str | None, duration_option("Notice of a Terminate, 5m to 15m.", can_clear=True)
     ] = None,
     notice: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Notice of other events.")
+        str | None, duration_option("Notice of other events.", can_clear=True)
     ] = None,
     dry_run: DryRun = False,
 ) -> None:

@@ -10,6 +10,7 @@ import typer
 from forewarn.cli.catalogue import alone
 from forewarn.cli.errors import reported_errors
 from forewarn.cli.starting import detach, marked_as_starting
+from forewarn.cli.times import DURATION, check_duration
 from forewarn.settings_table import SETTINGS, Setting
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def _flag(name: str, setting: Setting) -> inspect.Parameter:
         help=f"{setting.summary}{_say_default(setting)}",
         metavar=setting.metavar,
         show_default=False,
+        callback=check_duration if setting.metavar == DURATION else None,
     )
     return inspect.Parameter(
         name,

@@ -9,6 +9,7 @@ from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, wall_time_of
 from forewarn.cli.session import Session, command
+from forewarn.cli.times import ahead_option
 from forewarn.domain.roles import MAY, Role
 from forewarn.environment import ADMIN_TOKEN_FILE
 
@@ -45,9 +46,7 @@ def create(
         list[str] | None,
         typer.Option(metavar="NAME", help="Only this set, service or machine; repeatable."),
     ] = None,
-    expires: Annotated[
-        str | None, typer.Option(metavar="30d|TIME", help="When it expires (default: never).")
-    ] = None,
+    expires: Annotated[str | None, ahead_option("Expiry, never by default")] = None,
 ) -> None:
     """Create a token, and print its secret once.
 

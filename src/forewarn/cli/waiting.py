@@ -11,27 +11,11 @@ from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.following import Persistent
 from forewarn.cli.output import Row, print_line
 from forewarn.cli.session import Session
-from forewarn.operations.durations import DurationError, parse_duration
-
-
-def check_duration(text: str | None) -> str | None:
-    try:
-        if text is not None:
-            parse_duration(text)
-    except DurationError as error:
-        raise typer.BadParameter(str(error)) from error
-    return text
-
+from forewarn.cli.times import duration_option
+from forewarn.operations.durations import parse_duration
 
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")]
-Timeout = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DURATION",
-        help="How long to wait; it keeps running.",
-        callback=check_duration,
-    ),
-]
+Timeout = Annotated[str | None, duration_option("How long to wait; it keeps running.")]
 
 _ASK_EVERY: Final = 0.5
 

@@ -8,14 +8,14 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering
-from forewarn.control.moments import parse_past
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.schemas import View
+from forewarn.operations.moments import parse_past
 from forewarn.ports.entries import Actor
 
 router = APIRouter(prefix="/audit", tags=["audit"])
 
-_SINCE: Final = "Such as 10m ago, 14:05 today or 2026-01-05T08:00:00Z, in real time."
+_SINCE: Final = "2h (ago), 22:00 (the last, in GMT) or 2026-01-05T08:15:00Z, in real time."
 
 
 class AuditEntryView(View):

@@ -5,9 +5,9 @@ from datetime import datetime
 from fastapi import APIRouter
 
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.moments import check_reachable, parse_span
 from forewarn.control.schemas import AdvanceRequest, ClockJumpView, ClockView
 from forewarn.control.services import ClockError, Services
+from forewarn.operations.moments import check_reachable, parse_span
 from forewarn.operations.recording import record_audit
 
 router = APIRouter(prefix="/clock", tags=["clock"])

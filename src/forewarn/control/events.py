@@ -12,7 +12,6 @@ from starlette.responses import Response
 from forewarn.control.caller import Caller, Operating, Viewing
 from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.idempotency import Key
-from forewarn.control.moments import parse_moment, parse_past, resolve
 from forewarn.control.paging import LINKED, Paged, Paging
 from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
 from forewarn.control.schemas import (
@@ -43,6 +42,7 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.inventory import find_vm
+from forewarn.operations.moments import parse_ahead, parse_past, resolve
 from forewarn.operations.repeats import RequestKey
 from forewarn.operations.scopes import find_scope_ids
 from forewarn.ports.store import Reading, Transaction
@@ -62,7 +62,7 @@ Scope = Annotated[str | None, Query(description="A set, service, scale set or it
 Type = Annotated[EventType | None, Query()]
 Past = Annotated[
     str | None,
-    Query(max_length=64, description="14:05 today, 10m ago, or 2026-01-05T08:15:00Z."),
+    Query(max_length=64, description="2h (ago), 22:00 (the last, in GMT) or 2026-01-05T08:15:00Z."),
 ]
 _COMPLETE: Final = CompleteRequest()
 _CANCEL: Final = CancelRequest()
@@ -122,10 +122,11 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
 )
 def create(caller: Operating, key: Key, request: EventOrderRequest) -> EventsView:
     """Announce an event, in as many as it takes to name one update domain in each."""
+    now = caller.services.context(caller.principal.name).now
     order = EventOrder(
         event_type=request.event_type,
         resources=tuple(request.resources),
-        not_before=None if request.not_before is None else parse_moment(request.not_before),
+        not_before=None if request.not_before is None else parse_ahead(request.not_before, now),
         duration_in_seconds=request.duration_in_seconds,
         description=request.description,
         started=request.started,
@@ -174,7 +175,8 @@ def postpone(
     caller: Operating, key: Key, event_id: EventIdPath, request: PostponeRequest
 ) -> EventView:
     """Move an event to a later time, within the policy of its scope."""
-    moment = parse_moment(request.not_before)
+    now = caller.services.context(caller.principal.name).now
+    moment = parse_ahead(request.not_before, now)
     return _change(
         caller,
         key,

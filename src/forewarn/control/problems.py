@@ -54,6 +54,7 @@ from forewarn.operations.holidays import HolidaysError
 from forewarn.operations.hosts import HostInUseError
 from forewarn.operations.invalid_values import say_invalid
 from forewarn.operations.maintenances import UnknownLabelsError, UnknownMaintenanceError
+from forewarn.operations.moments import MomentError
 from forewarn.operations.notifications import (
     NotificationNotFailedError,
     UnknownNotificationError,
@@ -89,24 +90,6 @@ class UnauthorizedError(ForewarnError):
             f"{problem} The admin token is in admin.token in the state directory; "
             "with it, forewarn token create makes others."
         )
-
-
-class MomentError(ForewarnError):
-    """Something that is neither a duration nor a time, or is too far away."""
-
-    def __init__(self, text: str, problem: str) -> None:
-        super().__init__(f"{text[:40]!r} {problem}; write 20m or 2026-01-05T08:15:00Z.")
-        self.text = text
-
-
-class PastMomentError(ForewarnError):
-    """Something that names no moment gone by."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(
-            f"{text[:40]!r} is not a valid time; write 10m (ago), 14:05 or 2026-01-05T08:15:00Z."
-        )
-        self.text = text
 
 
 class ApiVersionError(ForewarnError):
@@ -187,7 +170,6 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     IdempotencyKeyNotTakenError: HTTPStatus.UNPROCESSABLE_ENTITY,
     NotSeenError: HTTPStatus.CONFLICT,
     UnknownApiVersionError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    PastMomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
     NoticeTooShortError: HTTPStatus.UNPROCESSABLE_ENTITY,
     TopologyError: HTTPStatus.UNPROCESSABLE_ENTITY,
     FleetError: HTTPStatus.UNPROCESSABLE_ENTITY,

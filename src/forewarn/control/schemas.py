@@ -30,7 +30,7 @@ Moment = Annotated[
     StrictStr,
     Field(
         max_length=64,
-        description="A duration from now on, such as 20m, or a time, such as 2026-01-05T08:15:00Z.",
+        description="20m (from now), 22:00 (the next, in GMT) or 2026-01-05T08:15:00Z.",
     ),
 ]
 Names = Annotated[list[Text], Field(max_length=100_000)]

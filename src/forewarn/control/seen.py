@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from forewarn.control.caller import Viewing
-from forewarn.control.moments import parse_past
+from forewarn.operations.moments import parse_past
 from forewarn.operations.seen import see
 from forewarn.protocol.versions import NEWEST
 
@@ -23,7 +23,8 @@ At = Annotated[
     str | None,
     Query(
         max_length=64,
-        description="14:05 today, 10m ago, or 2026-01-05T08:15:00Z, in maintenance time; else now.",
+        description="2h (ago), 22:00 (the last, in GMT) or 2026-01-05T08:15:00Z, in "
+        "maintenance time; else now.",
     ),
 ]
 Version = Annotated[str, Query(alias="api-version", max_length=64)]

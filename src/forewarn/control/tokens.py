@@ -8,12 +8,12 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from forewarn.control.caller import Administering
-from forewarn.control.moments import parse_moment, resolve
 from forewarn.control.schemas import Moment, Text, View
 from forewarn.domain.access import Token
 from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token, new_secret, revoke_token
 from forewarn.operations.context import Context
+from forewarn.operations.moments import parse_ahead, resolve
 from forewarn.ports.store import Transaction
 
 router = APIRouter(prefix="/tokens", tags=["tokens"])
@@ -63,7 +63,8 @@ def list_tokens(caller: Administering) -> TokensView:
 @router.post("", status_code=201, name="token create")
 def create(caller: Administering, request: TokenRequest) -> NewTokenView:
     """Make a token; the answer is the only place its secret is ever in."""
-    moment = None if request.expires is None else parse_moment(request.expires)
+    at = caller.services.context(caller.principal.name).at
+    moment = None if request.expires is None else parse_ahead(request.expires, at)
     secret = new_secret()
 
     def operation(tx: Transaction, context: Context) -> Token:

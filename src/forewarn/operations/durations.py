@@ -1,12 +1,12 @@
-"""Durations as people type them: 30s, 15m, 1h30m."""
+"""Durations as people type them: 30s, 15m, 1h30m, 2d; a number alone is in seconds."""
 
 import re
 from datetime import timedelta
 
 from forewarn.protocol.errors import ForewarnError
 
-_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-_DURATION = re.compile(r"(?:[0-9]{1,9}[dhms])+")
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds", "": "seconds"}
+_DURATION = re.compile(r"(?:[0-9]{1,9}[dhms])+|[0-9]{1,9}")
 
 
 class DurationError(ForewarnError):
@@ -21,7 +21,7 @@ def parse_duration(text: str) -> timedelta:
     """Return the duration *text* names."""
     if _DURATION.fullmatch(text) is None:
         raise DurationError(text)
-    parts = re.findall(r"([0-9]+)([dhms])", text)
+    parts = re.findall(r"([0-9]+)([dhms]?)", text)
     try:
         return sum(
             (timedelta(**{_UNITS[unit]: int(number)}) for number, unit in parts), timedelta()
