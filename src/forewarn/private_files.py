@@ -8,7 +8,9 @@ from typing import IO, Final
 from forewarn.protocol.errors import ForewarnError
 
 SHORTEST_SECRET: Final = 20
+"""What is shorter could be guessed, or is what is left of a token after a full disk."""
 _LONGEST_SECRET: Final = 1024
+"""It is sent in a header; what is longer is another file."""
 # Neither is there on Windows.
 _NOT_THROUGH_LINKS: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 _WITHOUT_WAITING: Final[int] = getattr(os, "O_NONBLOCK", 0)

@@ -72,7 +72,24 @@ def control_server(
     feed = Feed(service.store)
     service.store.listen(feed.note)
     refused = Counter[str]()
-    services = Services(
+    services = _make_services(service, feed, refused, is_ready)
+    where = parse_address(service.settings.control)
+    own_host = where.host if isinstance(where, TcpAddress) else ""
+    app = create_app(services, service.settings.control_host, own_host=own_host)
+    certificate = find_certificate(service.settings)
+    return ControlServer(
+        configure(app, tls=certificate.context if certificate else None),
+        listeners,
+        certificate=certificate,
+        feed=feed,
+        refusals=app.state.refusals,
+    )
+
+
+def _make_services(
+    service: Service, feed: Feed, refused: Counter[str], is_ready: Callable[[], bool]
+) -> Services:
+    return Services(
         store=service.store,
         context=service.context,
         clock=clock_control(service.clock, service.store, service.scheduler),
@@ -96,17 +113,6 @@ def control_server(
         jumps=lambda: service.clock_watch.jumps,
         showings=service.showings.pending,
         refused=refused,
-    )
-    where = parse_address(service.settings.control)
-    own_host = where.host if isinstance(where, TcpAddress) else ""
-    app = create_app(services, service.settings.control_host, own_host=own_host)
-    certificate = find_certificate(service.settings)
-    return ControlServer(
-        configure(app, tls=certificate.context if certificate else None),
-        listeners,
-        certificate=certificate,
-        feed=feed,
-        refusals=app.state.refusals,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from forewarn.protocol.errors import ForewarnError
 
 AT_ONCE: Final = 4
+"""A test may wait two minutes for its answer, and all other verbs share forty threads."""
 
 
 class BusyError(ForewarnError):

@@ -18,6 +18,8 @@ from forewarn.domain.errors import CalendarError
 from forewarn.domain.windows import Blackout, check_zone, make_blackout
 from forewarn.protocol.errors import ForewarnError
 
+# The parser is slow, and its thread is one of those that answer operators. The calendars of public
+# holidays that people publish, ten years of a country, are far below all three.
 LARGEST_FILE: Final = 1_000_000
 MOST_LINES: Final = 40_000
 MOST_HOLIDAYS: Final = 2_000
