@@ -192,7 +192,7 @@ def test_check_of_a_broken_state_fails_and_shows_the_rest(
     assert run("check", tmp_path, metadata, f'state_dir = "{tmp_path}"') == 1
 
     told = capfd.readouterr()
-    assert "An agent that starts sets it aside" in told.out
+    assert "the agent sets it aside" in told.out
     assert "this machine    web-0" in told.out
     assert "Traceback" not in told.err
 

@@ -97,7 +97,7 @@ def test_hooks_are_beside_the_file(tmp_path: Path) -> None:
         ('aproval = "never"', "aproval", "known keys: endpoint, name, approval"),
         ('approval = "always"', "approval", "not one of never, when-ready, leader"),
         ("approval = 3", "approval", "one of never, when-ready, leader"),
-        ('name = ""', "name", "a text in quotes"),
+        ('name = ""', "name", "a string"),
         ('endpoint = "https://host"', "endpoint", "metadata servers speak plain http"),
         ('state_dir = "state"', "state_dir", "an absolute path"),
         ('state_dir = "/a\\u0000b"', "state_dir", "a NUL character"),
@@ -105,16 +105,16 @@ def test_hooks_are_beside_the_file(tmp_path: Path) -> None:
         ('[hooks]\nstarted = ["a", "b\\u0000"]', "hooks.started", "a NUL character"),
         ('[hooks]\nstarted = "b\\u0000"', "hooks.started", "a NUL character"),
         ("name = " + "[" * 100_000, "", "too deep"),
-        ("[[rule]]\ntype = []", "rule.1.type", "an empty list fits nothing"),
-        ("[[rule]]\nname = []", "rule.1.name", "an empty list fits nothing"),
+        ("[[rule]]\ntype = []", "rule.1.type", "the list is empty"),
+        ("[[rule]]\nname = []", "rule.1.name", "the list is empty"),
         ("timeout = 30", "timeout", '"30s", "10m" or "1h"'),
-        ('timeout = "0s"', "timeout", "longer than nothing"),
+        ('timeout = "0s"', "timeout", "longer than 0 s"),
         ('ask_again = "soon"', "ask_again", '"30s", "10m" or "1h"'),
         ('listen = "9169"', "listen", "HOST:PORT"),
         ('listen = "127.0.0.1:99999"', "listen", "HOST:PORT"),
         ("hooks = 1", "hooks", "a table with the keys scheduled, started"),
         ('[hooks]\nfinished = "x"', "hooks.finished", "known keys: scheduled, started"),
-        ("[hooks]\nstarted = [1]", "hooks.started", "a text in quotes, or several"),
+        ("[hooks]\nstarted = [1]", "hooks.started", "a string, or a list"),
         ('[rule]\nthen = "ignore"', "rule", "[[rule]]"),
         ("rule = [1]", "rule.1", "a table with the keys type"),
         ('[[rule]]\nthen = "handle"\n[[rule]]\ntype = "Freeze"', "rule.2.then", "is missing"),
@@ -137,7 +137,7 @@ def test_what_cannot_be_used_is_named_with_file_key_and_what_to_do(
 
 
 def test_file_that_was_named_has_to_be_there(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="no such file; give another one with --config"):
+    with pytest.raises(SettingsError, match="no such file; name another one with --config"):
         read_settings(tmp_path / "agent.toml", NOWHERE)
 
 
@@ -160,7 +160,7 @@ def test_path_that_the_locale_cannot_name_is_refused(
 
     monkeypatch.setattr(os, "fsencode", encode)
 
-    with pytest.raises(SettingsError, match="state_dir: the locale of this process has no such"):
+    with pytest.raises(SettingsError, match="state_dir: the locale of this process cannot"):
         read(tmp_path, 'state_dir = "/\u2013"')
 
 

@@ -105,7 +105,7 @@ def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
 
     with (
-        pytest.raises(StateError, match="file cannot be used to keep what was done"),
+        pytest.raises(StateError, match="file cannot store the state of the agent"),
         StateFile(tmp_path / "file"),
     ):
         pass

@@ -174,7 +174,7 @@ def test_address_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
-        with pytest.raises(AgentError, match=f"listen: 127.0.0.1:{port} cannot be listened on"):
+        with pytest.raises(AgentError, match=f"listen: 127.0.0.1:{port} is not available"):
             start_listener(("127.0.0.1", port), Status())
 
 

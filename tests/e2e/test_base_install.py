@@ -142,7 +142,7 @@ def test_bare_agent_checks_plain_azure(bare: Environment, tmp_path: Path) -> Non
     assert checked.returncode == 0, checked.stderr
     assert "this machine    WestNO_0" in checked.stdout
     assert f"{EVENT['EventId']} Freeze Scheduled: ignore" in checked.stdout
-    assert f"{EVENT['EventId']} Freeze Scheduled: means others" in checked.stdout
+    assert f"{EVENT['EventId']} Freeze Scheduled: concerns other machines" in checked.stdout
 
 
 def test_agent_needs_nothing_that_windows_lacks(bare: Environment, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def _show_events(settings: Settings) -> None:
 
 
 def _describe(event: Event, me: Identity, settings: Settings) -> str:
-    verdict = judge(event, me, settings.rules) if event.affects(me) else "means others"
+    verdict = judge(event, me, settings.rules) if event.affects(me) else "concerns other machines"
     return f"{event.event_id} {event.event_type} {event.event_status}: {verdict}"
 
 
@@ -92,13 +92,13 @@ def _find_problems(settings: Settings, finder: HookFinder) -> Iterator[str]:
         )
     for path in find_strays(settings.hooks_dir):
         yield (
-            f"{path} is not in the folder of a phase, and so is never run; put it into one of"
-            f" {', '.join(f'{phase}.d' for phase in HookPhase)}, or take it away."
+            f"{path} is not in the folder of a phase, and is never run; move it to one of"
+            f" {', '.join(f'{phase}.d' for phase in HookPhase)}, or remove it."
         )
     for path in find_misfits(settings.hooks_dir):
         yield (
             f"{path} cannot be executed, and so fails as a hook, and its event is not approved;"
-            " make it an executable file or take it away."
+            " make it executable or remove it."
         )
 
 

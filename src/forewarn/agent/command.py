@@ -62,7 +62,7 @@ def _make_parser() -> argparse.ArgumentParser:
         )
         if can_be_dry:
             added.add_argument(
-                "--dry-run", action="store_true", help="run nothing, approve nothing, keep nothing"
+                "--dry-run", action="store_true", help="run nothing, approve nothing, store nothing"
             )
     return parser
 

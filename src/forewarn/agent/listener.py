@@ -31,7 +31,7 @@ def start_listener(address: tuple[str, int], status: Status) -> "Listener":
         listener = Listener(address, status)
     except OSError as error:
         host, port = address
-        raise AgentError(f"listen: {host}:{port} cannot be listened on: {error}.") from error
+        raise AgentError(f"listen: {host}:{port} is not available: {error}.") from error
     threading.Thread(target=listener.serve_forever, daemon=True).start()
     return listener
 
@@ -97,7 +97,7 @@ _Answer: TypeAlias = tuple[int, str]
 def _answer_health(status: Status) -> _Answer:
     if status.is_alive(time.monotonic()):
         return 200, "ok"
-    return 503, "the agent has not been heard of for a minute"
+    return 503, "the agent has not responded for a minute"
 
 
 def _answer_readiness(status: Status) -> _Answer:

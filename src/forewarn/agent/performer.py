@@ -158,7 +158,7 @@ class RealPerformer:
             return error
         except Exception as error:  # noqa: BLE001 - or nobody would ever ask again
             _log.exception("request_broken")
-            return ClientError(f"The agent has made a mistake: {error!r}.")
+            return ClientError(f"An error in the agent: {error!r}.")
         return None
 
 

@@ -94,7 +94,7 @@ def read_settings(file: Path | None, surroundings: Surroundings) -> Settings:
         if file is None:
             return Settings(**defaults)
         raise SettingsError(
-            str(where), "", "there is no such file; give another one with --config."
+            str(where), "", "there is no such file; name another one with --config."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(str(where), "", f"it cannot be read: {error}.") from error
@@ -137,12 +137,12 @@ def _parse(text: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise _FlawError(f"it is not TOML: {error}.") from error
     except RecursionError:
-        raise _FlawError("it has tables or lists too deep in each other.") from None
+        raise _FlawError("its tables or lists are nested too deeply.") from None
 
 
 def _read_table(table: object, keys: Mapping[str, _Key]) -> dict[str, Any]:
     if not isinstance(table, dict):
-        raise _FlawError(f"it has to be a table with the keys {', '.join(keys)}.")
+        raise _FlawError(f"it must be a table with the keys {', '.join(keys)}.")
     found = {}
     for key, value in table.items():
         if key not in keys:
@@ -157,9 +157,9 @@ def _read_table(table: object, keys: Mapping[str, _Key]) -> dict[str, Any]:
 
 def _read_text(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise _FlawError('it has to be a text in quotes, like "web-0".')
+        raise _FlawError('it must be a string, like "web-0".')
     if "\0" in value:
-        raise _FlawError("no system takes a text with a NUL character in it.")
+        raise _FlawError("it contains a NUL character.")
     return value
 
 
@@ -175,18 +175,20 @@ def _read_endpoint(value: object) -> str:
 def _read_path(value: object) -> Path:
     path = Path(_read_text(value))
     if not path.is_absolute():
-        raise _FlawError("it has to be an absolute path.")
+        raise _FlawError("it must be an absolute path.")
     try:
         os.fsencode(path)
     except UnicodeEncodeError as error:
-        raise _FlawError(f"the locale of this process has no such name: {error}.") from error
+        raise _FlawError(
+            f"the locale of this process cannot represent this path: {error}."
+        ) from error
     return path
 
 
 def _read_folder(value: object) -> Path:
     path = _read_path(value)
     if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir may raise
-        raise _FlawError("there is no such folder; make it, or correct the path.")
+        raise _FlawError("there is no such folder; create it, or correct the path.")
     return path
 
 
@@ -195,13 +197,13 @@ def _read_texts(value: object) -> tuple[str, ...]:
         return tuple(map(_read_text, value))
     if isinstance(value, str) and value:
         return (_read_text(value),)
-    raise _FlawError('it has to be a text in quotes, or several like ["one", "two"].')
+    raise _FlawError('it must be a string, or a list like ["one", "two"].')
 
 
 def _read_some_texts(value: object) -> tuple[str, ...]:
     texts = _read_texts(value)
     if not texts:
-        raise _FlawError("an empty list fits nothing; give one text at least, or leave it out.")
+        raise _FlawError("the list is empty; give at least one value, or omit the key.")
     return texts
 
 
@@ -223,7 +225,7 @@ def _read_word(words: type[_Word]) -> Callable[[object], _Word]:
 
     def read_one(value: object) -> _Word:
         if not isinstance(value, str):
-            raise _FlawError(f"it has to be one of {', '.join(words)}.")
+            raise _FlawError(f"it must be one of {', '.join(words)}.")
         (word,) = read(value)
         return words(word)
 
@@ -237,21 +239,21 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours"}
 def _read_duration(value: object) -> timedelta:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise _FlawError('it has to be a duration like "30s", "10m" or "1h".')
+        raise _FlawError('it must be a duration like "30s", "10m" or "1h".')
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 def _read_positive_duration(value: object) -> timedelta:
     duration = _read_duration(value)
     if not duration:
-        raise _FlawError("it has to be longer than nothing.")
+        raise _FlawError("it must be longer than 0 s.")
     return duration
 
 
 def _read_listener(value: object) -> tuple[str, int]:
     host, colon, port = _read_text(value).rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
-        raise _FlawError('it has to be HOST:PORT, like "127.0.0.1:9169".')
+        raise _FlawError('it must be HOST:PORT, like "127.0.0.1:9169".')
     return host.strip("[]") or "127.0.0.1", int(port)
 
 

@@ -89,8 +89,8 @@ class StateFile:
             return decode_cases(content)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise BrokenStateError(
-                f"{self.path} is not as an agent writes it: {error!r}. An agent that starts sets it"
-                " aside and begins anew, and has forgotten which hooks it has run."
+                f"{self.path} is not as an agent writes it: {error!r}. At its next start the agent"
+                " sets it aside and forgets which hooks have run."
             ) from error
 
     def save(self, cases: Cases) -> None:
@@ -193,7 +193,7 @@ def _read_case(content: Mapping[str, Any]) -> Case:
 
 def _unusable(folder: Path, reason: str) -> StateError:
     return StateError(
-        f"{folder} cannot be used to keep what was done: {reason}. Make it writable, or name"
+        f"{folder} cannot store the state of the agent: {reason}. Make it writable, or name"
         " another folder with state_dir."
     )
 

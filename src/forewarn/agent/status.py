@@ -37,7 +37,7 @@ class Status:
     seconds: float = 0.0
     buckets: tuple[int, ...] = (0,) * len(BUCKETS)
     document_incarnation: int | None = None
-    trouble: str | None = "it was not asked yet"
+    trouble: str | None = "it has not been asked yet"
     hooks: Mapping[tuple[HookPhase, HookOutcome], int] = field(default_factory=dict)
     restored: frozenset[EventId] = frozenset()
     """Of which events nobody knows any more when they came to be as they are."""
