@@ -628,6 +628,16 @@ def test_no_more_than_four_hooks_run_at_a_time(stage: Stage) -> None:
     assert stage.begun == ["started go"] * 5
 
 
+def test_hooks_that_only_notify_leave_room_for_others(stage: Stage) -> None:
+    agent = stage.start()
+    for number in range(1, 5):
+        stage.tell(agent, make_change(number=number, event_type="Unheard-of"))
+
+    stage.tell(agent, make_change(number=5))
+
+    assert stage.begun == ["notify tell"] * 3 + ["scheduled first"]
+
+
 def test_events_that_are_ready_at_once_are_approved_in_one(stage: Stage) -> None:
     approving(stage)
     agent = stage.start()

@@ -40,7 +40,7 @@ from forewarn.agent.log_lines import tell_ended, tell_of_others, tell_opened
 from forewarn.agent.performer import Answered, HookEnded, Performer, Stoppable
 from forewarn.agent.processes import GRACE_SECONDS
 from forewarn.agent.rules import Rule, judge
-from forewarn.agent.vocabulary import ENDS, Consent, HookOutcome, HookPhase
+from forewarn.agent.vocabulary import ENDS, Consent, HookOutcome, HookPhase, RuleVerdict
 from forewarn.client import Change, ChangeKind
 from forewarn.protocol.document import Event
 from forewarn.protocol.vocabulary import EventId
@@ -239,14 +239,15 @@ class Agent:
 
     def _pursue(self, case: Case, hooks: Hooks, now: Now, *, may_begin: bool) -> None:
         event_id = case.event.event_id
-        circumstances = self._find_circumstances(event_id, now)
+        circumstances = self._find_circumstances(case, now)
         action = decide(case, hooks, self.ways.mandate, circumstances)
         if circumstances.is_rested:
             self._rests.pop(event_id, None)
         if may_begin or isinstance(action, StopHook):
             self._begin(case, action, now)
 
-    def _find_circumstances(self, event_id: EventId, now: Now) -> Circumstances:
+    def _find_circumstances(self, case: Case, now: Now) -> Circumstances:
+        event_id = case.event.event_id
         others = (case for key, case in self.cases.items() if key != event_id)
         runs = (run for key, run in self._runs.items() if key != event_id)
         return Circumstances(
@@ -255,7 +256,8 @@ class Agent:
             may_postpone=event_id not in self._moved,
             is_out=any(other.is_open for other in others),
             is_returning=any(run.phase in ENDS for run in runs),
-            has_room=len(self._runs) < MOST_HOOKS,
+            # One that only notifies and hangs must not hold up what prepares for a Preempt.
+            has_room=len(self._runs) < MOST_HOOKS - (case.verdict is RuleVerdict.NOTIFY),
         )
 
     def _begin(self, case: Case, action: AgentAction | None, now: Now) -> None:
