@@ -1,10 +1,11 @@
 """The life of a server process from start to stop."""
 
 import asyncio
+import gc
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -164,9 +165,7 @@ async def _serve(
         for courier in service.couriers
     ]
     logger = threading.Thread(target=service.event_log.run, name="event-log")
-    for thread in (*threads, *couriers, logger):
-        thread.start()
-    log.info("serving", metadata=service.settings.metadata, control=service.settings.control)
+    _begin(service, (*threads, *couriers, logger))
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(metadata.run_until_stopped())
@@ -190,6 +189,14 @@ async def _serve(
         service.event_log.stop()
         await asyncio.to_thread(logger.join)
         log.info("stopped")
+
+
+def _begin(service: Service, threads: Iterable[threading.Thread]) -> None:
+    # What is there now stays. To look through it for garbage took 0.2 s, with everybody waiting.
+    gc.freeze()
+    for thread in threads:
+        thread.start()
+    log.info("serving", metadata=service.settings.metadata, control=service.settings.control)
 
 
 class _Loop(Protocol):

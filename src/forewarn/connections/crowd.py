@@ -3,7 +3,8 @@
 Connections count together by origin: a virtual machine, an address, a network. Nobody holds more
 than a share. When all are taken, idle connections go: those of strangers first, then those of the
 biggest holder. In each turn of the event loop an origin gets so much done and no more; the rest of
-what it asks for waits, while others are answered.
+what it asks for waits, while others are answered. An origin that sends requests before it has the
+answers to others also rests between two turns, so that it never has the event loop to itself.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from forewarn.connections.troubles import Troubles
 
 EFFORT_PER_TURN: Final = 32
 """What an origin may have done in one turn of the event loop; a plain poll counts as one."""
+REST_SECONDS: Final = 0.001
 _LOOKED_AT: Final = 256
 _TRIED: Final = 8
 
@@ -70,6 +72,7 @@ class Holder:
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
     left: int = EFFORT_PER_TURN
     is_noted: bool = False
+    is_pipelining: bool = False
 
     def spend(self, effort: int) -> bool:
         """Take *effort* out of this turn; False if nothing is left of it."""
@@ -84,6 +87,7 @@ class Holder:
     def go_on(self) -> None:
         """Do what waits, as far as this turn goes."""
         self.left, self.is_noted = EFFORT_PER_TURN, False
+        self.is_pipelining = False
         while self.waiting and self.spend(1):
             self.waiting.popleft()()
 
@@ -168,7 +172,11 @@ class Crowd:
     def _next_turn(self) -> None:
         noted, self._noted = self._noted, []
         for holder in noted:
-            holder.go_on()
+            if holder.is_pipelining:
+                holder.left = 0
+                asyncio.get_running_loop().call_later(REST_SECONDS, holder.go_on)
+            else:
+                holder.go_on()
 
 
 def _size(holder: Holder) -> int:

@@ -27,8 +27,9 @@ from forewarn.protocol.errors import ForewarnError
 
 FAREWELL_SECONDS: Final = 1.0
 _SLICE: Final = 1024
-"""How much of what came in at once is parsed in one go; most requests are shorter."""
-_EFFORT_OF_A_TASK: Final = 8
+"""How much is parsed in one go; most requests are shorter, and come alone."""
+_SLICE_OF_MANY: Final = 256
+"""How much of several requests is parsed in one go; each of them takes its time."""
 _LINGER_NOT: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 
 
@@ -63,6 +64,7 @@ class GuardedProtocol(NoUpgradeProtocol):
         self._awaited: _Awaited | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._lost = asyncio.Event()
+        self._impatient = asyncio.Event()
         self._has_begun = False
         self._is_answered = False
         self._is_refused = False
@@ -72,6 +74,7 @@ class GuardedProtocol(NoUpgradeProtocol):
         self._is_waiting = False
         self._head_bytes = 0
         self._unparsed_bytes = 0
+        self._discarded_bytes = 0
         self._held = bytearray()
         self._holder = NOBODY
 
@@ -88,11 +91,16 @@ class GuardedProtocol(NoUpgradeProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._await(None)
         self._lost.set()
+        self._impatient.set()
         self._held.clear()
         self.pipeline.clear()
         self.crowd.leave(self, self._holder)
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
+        # They refer to this connection. As circles, many would be left to the garbage collector,
+        # and all others would wait for it.
+        self._has_begun = False
+        del self.cycle, self.scope
 
     def is_idle(self) -> bool:
         return not self._held and not self._is_answering()
@@ -102,12 +110,18 @@ class GuardedProtocol(NoUpgradeProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
-            return
-        if self._held or len(data) > _SLICE or self._holder.waiting or not self._holder.spend(1):
+            self._discard(data)
+        elif self._held or len(data) > _SLICE or self._holder.waiting or not self._holder.spend(1):
             self._held += data
             self._go_on_in_turn()
         else:
             self._take(data)
+
+    def _discard(self, data: bytes) -> None:
+        # Reading on gives a client that is still sending the time to see why it was refused.
+        self._discarded_bytes += len(data)
+        if self._discarded_bytes > self.limits.discarded_bytes:
+            self.flow.pause_reading()
 
     def _go_on_in_turn(self) -> None:
         """Take in more of what is held when it is this connection's turn, if it has room then."""
@@ -124,10 +138,13 @@ class GuardedProtocol(NoUpgradeProtocol):
         if self._is_refused or self.transport.is_closing():
             self._held.clear()
             return
-        part = bytes(self._held[:_SLICE])
-        del self._held[:_SLICE]
+        is_alone = self._incomplete is _Awaited.BODY or len(self._held) <= _SLICE
+        size = _SLICE if is_alone else _SLICE_OF_MANY
+        part = bytes(self._held[:size])
+        del self._held[:size]
         self._take(part)
         if self._held:
+            self._holder.is_pipelining |= self._incomplete is not _Awaited.BODY
             self._go_on_in_turn()
         elif self._has_ended and not self._stay_for_the_answer():
             self.transport.close()
@@ -158,8 +175,8 @@ class GuardedProtocol(NoUpgradeProtocol):
         self._await(self._owed())
 
     def _stay_for_the_answer(self) -> bool:
-        # Somebody who has nothing more to say, as `nc` does, still wants to be answered. A parked
-        # poll whose client has gone looks the same, so there is an end to it.
+        # Somebody who has nothing more to say, as `nc` does, still wants to be answered. A client
+        # that has gone looks the same, so a parked poll is answered now, and there is an end to it.
         if self._is_refused or is_ssl(self.transport):  # which cannot be half closed
             return False
         self._has_ended = True
@@ -167,6 +184,7 @@ class GuardedProtocol(NoUpgradeProtocol):
             if self._incomplete or not self._is_answering():
                 return False
             self.cycle.keep_alive = False
+        self._impatient.set()
         self._await(_Awaited.FAREWELL)
         return True
 
@@ -189,13 +207,14 @@ class GuardedProtocol(NoUpgradeProtocol):
 
     def on_response_complete(self) -> None:
         is_last = not self.pipeline
+        self._holder.is_pipelining |= not is_last
         super().on_response_complete()
         if self._is_refused and is_last:
             self.transport.close()
         self._go_on_in_turn()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        if not self._holder.waiting and self._holder.spend(_EFFORT_OF_A_TASK):
+        if not self._holder.waiting and self._holder.spend(self.limits.effort_of_a_task):
             super()._start_asgi_task(cycle, app)
         else:
             self._holder.waiting.append(lambda: self._start_in_turn(cycle, app))
@@ -203,7 +222,7 @@ class GuardedProtocol(NoUpgradeProtocol):
 
     def _start_in_turn(self, cycle: RequestResponseCycle, app: Any) -> None:
         if not self.transport.is_closing():
-            self._holder.spend(_EFFORT_OF_A_TASK)
+            self._holder.spend(self.limits.effort_of_a_task)
             super()._start_asgi_task(cycle, app)
 
     def on_message_begin(self) -> None:
@@ -228,7 +247,15 @@ class GuardedProtocol(NoUpgradeProtocol):
         self._incomplete = _Awaited.BODY
         self._is_answered = not self._is_answering() and self.answer_at_once()
         if not self._is_answered:
-            self.scope["extensions"] = {"connection": {"reset": self._reset, "lost": self._lost}}
+            self._impatient.set()  # whoever asks for more does not want to wait for the last answer
+            self._impatient = asyncio.Event()
+            self.scope["extensions"] = {
+                "connection": {
+                    "reset": self._reset,
+                    "lost": self._lost,
+                    "impatient": self._impatient,
+                }
+            }
             super().on_head_complete()
             self._has_begun = True
 

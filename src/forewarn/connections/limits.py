@@ -19,7 +19,12 @@ def operator_connections() -> int:
 def operator_limits() -> "Limits":
     """Return the limits of the control listener: a fleet takes longer to send than an approval."""
     share = operator_connections()
-    return Limits(body_seconds=60, connections=share, connections_per_origin=max(share // 2, 4))
+    return Limits(
+        body_seconds=60,
+        effort_of_a_task=32,
+        connections=share,
+        connections_per_origin=max(share // 2, 4),
+    )
 
 
 def connections_within_open_files() -> int:
@@ -46,6 +51,8 @@ class Limits:
     headers: int = 100
     queued_requests: int = 8
     held_bytes: int = 64 * 1024
+    discarded_bytes: int = 256 * 1024
+    effort_of_a_task: int = 12
     connections: int = field(default_factory=metadata_connections)
     connections_per_origin: int = field(
         default_factory=lambda: max(metadata_connections() // 4, 64)

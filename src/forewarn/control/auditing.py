@@ -180,7 +180,10 @@ class Auditing:
 
         # For work on a thread that is refused after the answer has begun, or nobody waits for it.
         state["audit"] = audit
-        await self._app(scope, receive, send_audited)
+        try:
+            await self._app(scope, receive, send_audited)
+        finally:
+            del state["audit"]  # a circle: as garbage, thousands of them would hold everybody up
 
     def _count(self, scope: Scope, problem: Problem) -> Refusal | None:
         """Count *problem*; return it if it has to be written."""

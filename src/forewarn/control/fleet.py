@@ -5,6 +5,7 @@ checked and written: on threads, in steps after each of which others get their t
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from forewarn.control.bulk import Progress, Step, calmly, follow, let_go, read_declaration
 from forewarn.control.caller import Administering, Caller, Viewing
 from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
-from forewarn.control.problems import problem_document, problem_of, problem_of_request
+from forewarn.control.problems import Problem, problem_document, problem_of, problem_of_request
 from forewarn.control.schemas import DifferenceView, FleetChangeView, FleetRequest
 from forewarn.operations.declarations import declare_fleet
 from forewarn.operations.fleet import Fleet, examine_fleet
@@ -73,13 +74,20 @@ async def apply(caller: Administering, request: Request) -> Response:
     """Make the fleet as declared, all of it or nothing; or tell what that would change."""
     body = [chunk async for chunk in request.stream()]
     if _LINES in request.headers.get("accept", ""):
-        lines = follow(lambda progress: _answer(request, caller, body, progress))
+        audit = request.state.audit  # which may outlive the request
+        lines = follow(lambda progress: _answer(request, caller, body, progress, audit))
         return StreamingResponse(lines, media_type=_LINES)
     answer = await run_in_threadpool(_apply, caller, body, lambda *_: None)
     return Response(answer, media_type="application/json")
 
 
-def _answer(request: Request, caller: Caller, body: list[bytes], progress: Progress) -> bytes:
+def _answer(
+    request: Request,
+    caller: Caller,
+    body: list[bytes],
+    progress: Progress,
+    audit: Callable[[Problem], None],
+) -> bytes:
     """Return the change or the problem, which is in the audit then, whoever still listens."""
     try:
         return _apply(caller, body, progress)
@@ -87,7 +95,7 @@ def _answer(request: Request, caller: Caller, body: list[bytes], progress: Progr
         problem = problem_of(refusal)
     except RequestValidationError as refusal:
         problem = problem_of_request(refusal)
-    request.state.audit(problem)
+    audit(problem)
     return problem_document(problem, request.url.path)
 
 

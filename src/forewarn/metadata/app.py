@@ -190,8 +190,7 @@ class MetadataApp:
             vm=caller.vm,
             address=caller.address,
             receive=receive,
-            reset=scope["extensions"]["connection"]["reset"],
-            lost=scope["extensions"]["connection"]["lost"],
+            connection=scope["extensions"]["connection"],
         )
         if request.vm is not None and request.vm.name in self._faults:
             answer = await self._faulty.interfere(request, request.vm)
@@ -256,11 +255,15 @@ class MetadataApp:
             raise RefusedError(Refusal.TOO_MANY_WAITING)
         self._parked[vm.name] += 1
         try:
-            await self._board.waiters.wait(where_to_wait, receive=request.receive, seconds=seconds)
+            await self._board.waiters.wait(
+                where_to_wait, until=request.connection["impatient"], seconds=seconds
+            )
         finally:
             self._parked[vm.name] -= 1
             if not self._parked[vm.name]:
                 del self._parked[vm.name]
+        if request.connection["lost"].is_set():
+            raise DisconnectedError
         known = self._board.vm_named(vm.name)
         if known is None:
             raise RefusedError(Refusal.NOT_FOUND)

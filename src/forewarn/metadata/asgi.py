@@ -29,6 +29,7 @@ class Connection(TypedDict):
 
     reset: Callable[[], None]
     lost: asyncio.Event
+    impatient: asyncio.Event
 
 
 class HttpScope(TypedDict):
@@ -97,8 +98,7 @@ class Request:
     vm: VirtualMachine | None
     address: str
     receive: Receive
-    reset: Callable[[], None]
-    lost: asyncio.Event
+    connection: Connection
 
     def has_metadata_header(self) -> bool:
         return self.headers.get(b"metadata", b"").strip().lower() == b"true"

@@ -13,7 +13,6 @@ from forewarn.domain.topology import VirtualMachine
 from forewarn.metadata.asgi import Answer, DisconnectedError, Header, Request, answer_bytes
 from forewarn.metadata.board import Board, print_page
 from forewarn.metadata.conditional import matches
-from forewarn.metadata.waiting import until_disconnected
 from forewarn.ports.faults import UNKNOWN_TYPE, Fault, FaultKind, Faults
 from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.errors import error_body
@@ -55,20 +54,21 @@ class Faulty:
         if slow is not None:
             await self._hold_up(request, slow.seconds)
         if self._faults.take(vm.name, FaultKind.RESET) is not None:
-            request.reset()
-            await until_disconnected(request.receive)
+            request.connection["reset"]()
+            await request.connection["lost"].wait()
             raise DisconnectedError
         refused = self._faults.take(vm.name, FaultKind.STATUS)
         return None if refused is None else _refuse(refused)
 
     async def _hold_up(self, request: Request, seconds: float | None) -> None:
         # Not by way of `receive`, which would take the body from whoever reads it later.
+        lost = request.connection["lost"]
         async with asyncio.TaskGroup() as group:
-            ends = [group.create_task(end.wait()) for end in (self._stopping, request.lost)]
+            ends = [group.create_task(end.wait()) for end in (self._stopping, lost)]
             await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             for end in ends:
                 end.cancel()
-        if request.lost.is_set():
+        if lost.is_set():
             raise DisconnectedError
 
     def read(self, vm: VirtualMachine, version: str, if_none_match: bytes) -> Answer:

@@ -22,6 +22,7 @@ SERVER: Final = "IMDS/150.870.65.1854"
 
 _NOT_PLAIN: Final = frozenset({b"content-length", b"transfer-encoding", b"upgrade", b"expect"})
 _GRACE_SECONDS: Final = 5.0
+_RECEIVE_BUFFER: Final = 64 * 1024
 
 
 class App(Protocol):
@@ -112,6 +113,8 @@ def open_listener(host: str, port: int) -> socket.socket:
     # Connections inherit it; asyncio sets it only where `proto` says TCP, and here that is 0.
     # Without it an answer in two writes waits for the client's delayed acknowledgement: 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # What arrives faster than it is read stays with who sent it, and one read is a short one.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
     listener.setblocking(False)
     return listener
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from forewarn.domain.names import ScopeId
-from forewarn.metadata.asgi import DisconnectedError, Receive
 
 
 class Waiters:
@@ -19,29 +18,26 @@ class Waiters:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def wait(
-        self, where_to_wait: Callable[[], ScopeId | None], *, receive: Receive, seconds: float
+        self, where_to_wait: Callable[[], ScopeId | None], *, until: asyncio.Event, seconds: float
     ) -> None:
-        """Return when *where_to_wait* names no scope any more, or after *seconds*."""
+        """Return when *where_to_wait* names no scope any more, at *until*, or after *seconds*."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         async with asyncio.TaskGroup() as group:
-            gone = group.create_task(until_disconnected(receive))
-            while (scope_id := where_to_wait()) and not gone.done() and loop.time() < deadline:
+            ending = group.create_task(_happens(until))
+            while (scope_id := where_to_wait()) and not ending.done() and loop.time() < deadline:
                 waiter = self._park(scope_id)
                 try:
                     # Looking again closes the gap: a change before the parking wakes nobody.
                     if where_to_wait() == scope_id:
                         await asyncio.wait(
-                            {waiter, gone},
+                            {waiter, ending},
                             timeout=deadline - loop.time(),
                             return_when=asyncio.FIRST_COMPLETED,
                         )
                 finally:
                     self._leave(scope_id, waiter)
-            is_gone = gone.done()
-            gone.cancel()
-        if is_gone:
-            raise DisconnectedError
+            ending.cancel()
 
     def wake(self, scope_ids: Iterable[ScopeId] | None = None) -> None:
         """Wake those of *scope_ids*, or all; from any thread."""
@@ -73,7 +69,5 @@ class Waiters:
                     waiter.set_result(None)
 
 
-async def until_disconnected(receive: Receive) -> None:
-    """Return when the client has gone; what it sends meanwhile is dropped."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+async def _happens(what: asyncio.Event) -> None:
+    await what.wait()

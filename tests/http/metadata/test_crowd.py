@@ -1,13 +1,23 @@
 """Many connections and many requests of one caller, and what is left for its neighbours."""
 
 import asyncio
+import gc
+import resource
 import socket
+import subprocess
+import sys
 import threading
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import perf_counter
 
 import pytest
 from tests.http.metadata.conftest import (
     POLL,
+    TIMEOUT,
     Replies,
     Service,
     compose,
@@ -18,12 +28,14 @@ from tests.http.metadata.conftest import (
 )
 from tests.http.metadata.test_long_poll import park
 
-from forewarn.connections.crowd import Origin, origin_of
+from forewarn.connections.crowd import Crowd, Origin, origin_of
+from forewarn.connections.guarded import GuardedProtocol
 from forewarn.connections.limits import Limits
 from forewarn.connections.troubles import MOST_ORIGINS, Troubles
 
 GET = compose("GET", POLL, {"Metadata": "true"})
 NOWHERE = compose("GET", "/nowhere", {})
+ATTACKS = Path(__file__).parents[3] / "bench" / "attacks.py"
 GREEDY, NEIGHBOUR, STRANGER = "127.0.0.10", "127.0.0.11", "127.0.0.66"
 
 
@@ -152,28 +164,97 @@ def test_many_requests_and_then_no_more_are_all_answered(quiet_service: Service)
     assert (received.count(b" 200 OK\r\n"), received.count(b" 404 Not")) == (40, 40)
 
 
-def test_neighbour_is_answered_while_somebody_floods(service: Service) -> None:
-    with ExitStack() as stack:
-        flooding = [stack.enter_context(service.connect(GREEDY)) for _ in range(10)]
-        threads = [
-            threading.Thread(target=flood, args=(connection, NOWHERE, 5), daemon=True)
-            for connection in flooding
-        ]
-        for thread in threads:
-            thread.start()
-        wait_until(lambda: service.queued > 0, "the flood has begun")
+@contextmanager
+def attacking(way: str, port: int) -> Iterator[None]:
+    command = (sys.executable, str(ATTACKS), "--attack", way, "--port", str(port))
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(TIMEOUT)
 
-        with service.connect(NEIGHBOUR) as neighbour:
-            replies = Replies(neighbour)
-            for _ in range(50):
-                neighbour.sendall(GET)
-                assert replies.next().status == 200
 
-        for connection in flooding:
-            connection.close()
-        for thread in threads:
-            thread.join()
-    wait_until(lambda: service.queued == 0, "what nobody waits for is forgotten")
+def time_polls(service: Service) -> float:
+    """Return the median of some polls of the neighbour, in seconds."""
+    times = []
+    with service.connect(NEIGHBOUR) as connection:
+        replies = Replies(connection)
+        for _ in range(40):
+            began = perf_counter()
+            connection.sendall(GET)
+            assert replies.next().status == 200
+            times.append(perf_counter() - began)
+    return median(times)
+
+
+def memory() -> int:
+    """Return how many MiB this process has, in which the server is."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() >> 20
+
+
+def test_neighbour_is_answered_and_memory_comes_back_whatever_somebody_does(
+    service: Service,
+) -> None:
+    """A coarse guard, a tenth of what `bench/attacks.py` measures."""
+    quiet, before, slow = time_polls(service), memory(), {}
+
+    for way in ("waiting polls", "pipelined requests, read", "behind a waiting poll", "bad bytes"):
+        with attacking(way, service.port):
+            wait_until(lambda: service.connections > 0, "the attack has begun", timeout=30)
+            slow[way] = time_polls(service)
+        wait_until(lambda: service.connections == 0, "everybody has gone")
+
+    assert max(slow.values()) < 30 * max(quiet, 0.002), slow
+    assert (service.queued, service.parked, service.requests) == (0, 0, 0)
+    assert memory() < before * 1.1 + 30
+
+
+def test_connection_that_is_over_leaves_nothing_to_the_garbage_collector(service: Service) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            with service.connect() as connection:
+                connection.sendall(NOWHERE)
+                assert read_reply(connection).status == 404
+        wait_until(lambda: service.connections == 0, "the connections are closed")
+        left = sum(isinstance(found, GuardedProtocol) for found in gc.get_objects())
+    finally:
+        gc.enable()
+
+    assert left <= 1  # the event loop may still have the last one at hand
+
+
+def test_who_asks_before_it_is_answered_rests_between_turns() -> None:
+    async def take_turns() -> list[int]:
+        crowd, done = Crowd(Limits(connections=4)), list[int]()
+        holder = crowd.admit(Silent(), GREEDY)
+        assert holder
+        holder.is_pipelining = True
+        assert holder.spend(1)
+        holder.waiting.extend(partial(done.append, number) for number in range(100))
+        turns = [len(done)]
+        while len(done) < 100:
+            await asyncio.sleep(0)
+            if len(done) != turns[-1]:
+                turns.append(len(done))
+        return turns
+
+    turns = asyncio.run(take_turns())
+
+    assert turns == [0, 32, 64, 96, 100]
+
+
+class Silent:
+    """A connection that asks for nothing."""
+
+    def is_idle(self) -> bool:
+        return True
+
+    def drop(self) -> None:
+        """Be gone."""
 
 
 def test_refusal_under_a_running_handler_leaves_no_traceback(

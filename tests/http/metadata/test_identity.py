@@ -266,5 +266,11 @@ def scope_of(
         "headers": [],
         "client": client,
         "server": server,
-        "extensions": {"connection": {"reset": lambda: None, "lost": asyncio.Event()}},
+        "extensions": {
+            "connection": {
+                "reset": lambda: None,
+                "lost": asyncio.Event(),
+                "impatient": asyncio.Event(),
+            }
+        },
     }

@@ -9,6 +9,7 @@ import pytest
 from tests.http.metadata.conftest import (
     POLL,
     WEB,
+    Replies,
     Service,
     compose,
     read_reply,
@@ -117,6 +118,35 @@ def test_client_that_goes_while_waiting_is_forgotten(service: Service, *, linger
     connection.close()
 
     wait_until(lambda: service.parked == 0, "the poll is forgotten", timeout=3)
+    wait_until(lambda: service.connections == 0, "the connection is freed")
+
+
+def test_client_with_nothing_more_to_say_is_answered_at_once(service: Service) -> None:
+    with park(service, 300) as connection:
+        wait_until(lambda: service.parked == 1, "the poll is parked")
+        connection.shutdown(socket.SHUT_WR)
+
+        reply = read_reply(connection)
+
+    assert (reply.status, reply.headers["connection"]) == (304, "close")
+
+
+def test_request_behind_a_waiting_poll_ends_the_wait(service: Service) -> None:
+    with park(service, 300) as connection:
+        wait_until(lambda: service.parked == 1, "the poll is parked")
+        connection.sendall(compose("GET", "/nowhere", {}))
+        replies = Replies(connection)
+
+        assert [replies.next().status for _ in range(2)] == [304, 404]
+
+
+def test_client_that_leaves_requests_behind_its_waiting_poll_is_forgotten(service: Service) -> None:
+    connection = park(service, 300)
+    wait_until(lambda: service.parked == 1, "the poll is parked")
+    connection.sendall(compose("GET", "/nowhere", {}) * 20)
+    connection.close()
+
+    wait_until(lambda: service.parked == 0, "the poll is forgotten")
     wait_until(lambda: service.connections == 0, "the connection is freed")
 
 
