@@ -23,9 +23,10 @@ from forewarn.domain.event import (
     schedule,
     start,
     start_unannounced,
+    usual_description,
 )
 from forewarn.domain.names import VmName
-from forewarn.protocol.vocabulary import EventId, EventStatus
+from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 NOTICE = timedelta(minutes=15)
 VERBS: Mapping[Trigger, Callable[[ScheduledEvent, datetime], ScheduledEvent]] = {
@@ -242,3 +243,21 @@ def test_not_before_is_reached_at_that_very_second(
     moment = event.not_before + timedelta(seconds=seconds)
 
     assert event.has_reached_not_before(moment) is reached
+
+
+@pytest.mark.parametrize(
+    ("event_type", "source", "begins"),
+    [
+        (EventType.FREEZE, EventSource.PLATFORM, "Host server is undergoing maintenance."),
+        (EventType.REBOOT, EventSource.USER, "Virtual machine is going to be restarted"),
+        (EventType.REDEPLOY, EventSource.PLATFORM, "Virtual machine has encountered a failure."),
+        (EventType.TERMINATE, EventSource.PLATFORM, ""),
+    ],
+)
+def test_description_is_in_azures_words(
+    event_type: EventType, source: EventSource, begins: str
+) -> None:
+    said = usual_description(event_type, source)
+
+    assert said.startswith(begins)
+    assert bool(said) == bool(begins)
