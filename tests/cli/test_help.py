@@ -106,3 +106,16 @@ def test_required_arguments_stand_in_the_usage_as_they_are() -> None:
     assert "[OPTIONS] NAME\n" in helped("vm", "restart")
     assert "[OPTIONS] ID [HOST|SCOPE]...\n" in helped("maintenance", "retry")
     assert "[OPTIONS] VM KIND\n" in helped("fault", "set")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Missing option '--type'. Choose from: Freeze, Reboot, Redeploy, Preempt, Terminate"),
+        (["--type", "Nap"], "'Nap' is not one of 'Freeze', 'Reboot', 'Redeploy', 'Preempt', "),
+    ],
+)
+def test_choices_are_said_as_they_are_written(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, ["event", "create", "--resource", "web-0", *arguments])
+
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr

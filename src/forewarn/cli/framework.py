@@ -34,9 +34,9 @@ completion_init()
 
 TOUCHED: Final[Mapping[type, str]] = {
     TyperGroup: "commands format_commands get_params list_commands resolve_command shell_complete",
-    TyperOption: "_runtime_param type_descriptor",
-    TyperArgument: "_runtime_param _usage_display_name display_type_rich metavar name nargs"
-    " required type_descriptor",
+    TyperOption: "_runtime_param get_missing_message type_descriptor",
+    TyperArgument: "_runtime_param _usage_display_name display_type_rich get_missing_message"
+    " metavar name nargs required type_descriptor",
     RuntimeParam: "_coerce_value annotation parameter_info",
     HelpFormatter: "section write_dl write_paragraph write_text",
     UsageError: "message",
@@ -143,17 +143,24 @@ def _read_without_pydantic(command: Command) -> None:
 
 
 def _show_names(command: Command) -> None:
-    """Have the help of *command* say NAME where it would say {NAME} and NAME <str>."""
-    for argument in command.params:
-        if isinstance(argument, TyperArgument):
-            vars(argument)["_usage_display_name"] = partial(_name_in_usage, argument)
-            if not argument.type_descriptor.is_choice:
-                vars(argument)["display_type_rich"] = _say_no_type
+    """Have *command* say NAME where it would say {NAME} and NAME <str>, and choices in one line."""
+    for each in command.params:
+        if isinstance(each, TyperArgument):
+            vars(each)["_usage_display_name"] = partial(_name_in_usage, each)
+            if not each.type_descriptor.is_choice:
+                vars(each)["display_type_rich"] = _say_no_type
+        if isinstance(each, TyperArgument | TyperOption):
+            vars(each)["get_missing_message"] = partial(_say_choices, each)
 
 
 def _name_in_usage(argument: TyperArgument) -> str:
     name = argument.metavar or argument.name
     return f"{name if argument.required else f'[{name}]'}{'' if argument.nargs == 1 else '...'}"
+
+
+def _say_choices(parameter: TyperArgument | TyperOption, ctx: Context | None) -> str:  # noqa: ARG001
+    choices = parameter.type_descriptor.choices or ()
+    return f"Choose from: {', '.join(str(each.value) for each in choices)}" if choices else ""
 
 
 def _say_no_type(ctx: Context) -> None:
@@ -177,13 +184,20 @@ class _Reader(RuntimeParam):
         if isinstance(value, kind):  # as defaults are
             return value
         if issubclass(kind, Enum):
-            case = self.parameter_info.case_sensitive
-            return coerce_cli_choice(value, choices=list(kind), case_sensitive=case)
+            return self._read_choice(kind, value)
         if kind in _NUMBERS:
             return self._read_number(kind, value)
         if issubclass(kind, Path):
             return kind(value)
         raise TypeError(f"{kind} cannot be read from a command line")
+
+    def _read_choice(self, kind: type[Enum], value: Any) -> Any:
+        case = self.parameter_info.case_sensitive
+        try:
+            return coerce_cli_choice(value, choices=list(kind), case_sensitive=case)
+        except ValueError:
+            expected = ", ".join(repr(str(each.value)) for each in kind)
+            raise ValueError(f"{say_wrong('enum', value, expected=expected)}.") from None
 
     def _read_number(self, kind: type, value: Any) -> Any:
         low, high = self.parameter_info.min, self.parameter_info.max

@@ -158,9 +158,12 @@ def _callers(settings: Settings) -> Finding:
 
 def _trusts_path(settings: Settings) -> bool:
     """Ask the server that runs here, which may have been started with other flags."""
-    for address in settings.metadata:
-        where = parse_address(address)
-        if isinstance(where, TcpAddress) and _is_loopback(where.host) and _is_metadata(where):
+    for where in map(parse_address, settings.metadata):
+        if isinstance(where, UnixAddress):
+            continue
+        # Without the right to use the port nobody can tell whether it is in use.
+        is_used = _problem_with_binding(where) in {errno.EADDRINUSE, errno.EACCES}
+        if is_used and _is_metadata(where):
             answer = _ask(f"http://{_reachable(where)}/vm/doctor/metadata/versions")
             return answer is not None and answer.content != _UNTRUSTED
     return settings.trust_path
