@@ -3,19 +3,20 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, View, event_view
+from forewarn.control.services import Services
 from forewarn.domain.brakes import Brake, BrakeKind, Release
 from forewarn.domain.course import GATE_PATIENCE, Course
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.maintenance import MaintenanceOutcome, Step
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.standing import MaintenanceStatus, Standing
-from forewarn.domain.windows import Calendar, describe, read_blackout, read_window
+from forewarn.domain.windows import Blackout, Calendar, describe, read_blackout, read_window
 from forewarn.operations.holidays import read_holidays
 from forewarn.operations.maintenances import MaintenanceReport
 from forewarn.protocol.vocabulary import EventType
@@ -222,8 +223,8 @@ class MaintenancesView(View):
     maintenances: tuple[MaintenanceSummaryView, ...]
 
 
-def maintenance_order(request: MaintenanceOrderRequest, today: date) -> MaintenanceOrder:
-    """Return what *request* asks for; holidays that are over *today* are left out."""
+def maintenance_order(request: MaintenanceOrderRequest, services: Services) -> MaintenanceOrder:
+    """Return what *request* asks for; holidays that are over by now are left out."""
     order = MaintenanceOrder(
         event_type=request.event_type,
         scopes=tuple(request.scopes),
@@ -232,7 +233,7 @@ def maintenance_order(request: MaintenanceOrderRequest, today: date) -> Maintena
         hosts=tuple(request.hosts),
         host_labels=request.host_labels,
         duration_in_seconds=request.duration_in_seconds,
-        course=_read_course(request, today),
+        course=_read_course(request, _read_holidays(request, services)),
     )
     return order if request.description is None else replace(order, description=request.description)
 
@@ -241,7 +242,7 @@ def course_change(request: CoursePatch) -> Callable[[Course], Course]:
     """Return what makes the course that *request* asks for out of the one there is."""
     given = request.model_dump(exclude_unset=True, include=set(CoursePatch.model_fields))
     read = CourseRequest(**{key: value for key, value in given.items() if value is not None})
-    wanted = _read_course(read, date.max)
+    wanted = _read_course(read, ())
     fields = {name: getattr(wanted, name) for key, name in _FIELDS.items() if key in given}
 
     def change(course: Course) -> Course:
@@ -319,10 +320,15 @@ def _step_view(step: Step, brakes: Iterable[Brake] = ()) -> StepView:
     )
 
 
-def _read_course(request: CourseRequest, today: date) -> Course:
-    blackouts = tuple(map(read_blackout, request.blackouts))
-    if request.holidays is not None:
-        blackouts += read_holidays(request.holidays, zone=request.holidays_zone, today=today)
+def _read_holidays(request: CourseRequest, services: Services) -> tuple[Blackout, ...]:
+    if request.holidays is None:
+        return ()
+    today = services.clock.now().date()
+    with services.slow_verbs.place():  # a file with many rules takes seconds
+        return read_holidays(request.holidays, zone=request.holidays_zone, today=today)
+
+
+def _read_course(request: CourseRequest, holidays: tuple[Blackout, ...]) -> Course:
     return Course(
         canary=tuple(request.canary),
         at_once=request.at_once,
@@ -332,7 +338,7 @@ def _read_course(request: CourseRequest, today: date) -> Course:
         gate_patience=timedelta(seconds=request.gate_patience_in_seconds),
         calendar=Calendar(
             windows=tuple(map(read_window, request.windows)),
-            blackouts=blackouts,
+            blackouts=(*map(read_blackout, request.blackouts), *holidays),
         ),
         hold_all=request.hold_all,
         in_order=request.in_order,

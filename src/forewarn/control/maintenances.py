@@ -73,7 +73,7 @@ def list_maintenances(caller: Viewing, paging: Paged) -> Response:
 def start(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> BegunMaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
     services = caller.services
-    order = maintenance_order(request, services.clock.now().date())
+    order = maintenance_order(request, services)
 
     def operation(tx: Transaction, context: Context) -> BegunMaintenanceView:
         begun = start_maintenance(tx, context, order, gates=services.gates.kinds())

@@ -123,7 +123,7 @@ class PlanView(View):
 def plan(caller: Viewing, request: MaintenanceOrderRequest) -> PlanView:
     """Return what a Maintenance would do, with every reason it cannot; nothing is changed."""
     services = caller.services
-    order = maintenance_order(request, services.clock.now().date())
+    order = maintenance_order(request, services)
     context = replace(services.context(caller.principal.name), where=caller.where)
     made = caller.read(
         lambda reading: plan_maintenance(reading, context, order, gates=services.gates.kinds())

@@ -16,6 +16,7 @@ from forewarn.control.maintenance_views import (
     maintenance_order,
 )
 from forewarn.control.schemas import Text, View
+from forewarn.control.services import Services
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.recurrence import Opening, describe_recurrence, read_recurrence
 from forewarn.domain.schedule import (
@@ -118,11 +119,11 @@ class SchedulesView(View):
     schedules: tuple[ScheduleSummaryView, ...]
 
 
-def schedule_order(request: ScheduleOrderRequest, today: date) -> ScheduleOrder:
-    """Return what *request* asks for; holidays that are over *today* are left out."""
+def schedule_order(request: ScheduleOrderRequest, services: Services) -> ScheduleOrder:
+    """Return what *request* asks for; holidays that are over by now are left out."""
     return ScheduleOrder(
         name=request.name,
-        order=maintenance_order(request, today),
+        order=maintenance_order(request, services),
         every=read_recurrence(request.every),
         from_date=_read_date(request.from_date),
         until_date=_read_date(request.until_date),

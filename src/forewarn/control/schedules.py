@@ -75,7 +75,7 @@ def list_schedules(caller: Viewing, paging: Paged) -> Response:
 def create(caller: Operating, key: Key, request: ScheduleOrderRequest) -> ScheduleView:
     """Create a schedule, or refuse one whose Maintenance could not be begun now."""
     services = caller.services
-    wanted = schedule_order(request, services.clock.now().date())
+    wanted = schedule_order(request, services)
 
     def operation(tx: Transaction, context: Context) -> ScheduleView:
         made = create_schedule(tx, context, wanted, gates=services.gates.kinds())

@@ -1,4 +1,4 @@
-"""Verbs that wait for somebody outside: a few at once, so that others have threads left."""
+"""Verbs that take long: a few at once, so that others have threads left."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,8 @@ class BusyError(ForewarnError):
 
     def __init__(self) -> None:
         super().__init__(
-            f"{AT_ONCE} tests of gates or notification targets are under way. Try again later."
+            f"The server is busy with {AT_ONCE} tests of gates or notification targets, or files "
+            "of holidays. Try again later."
         )
 
 

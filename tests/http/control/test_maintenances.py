@@ -1,9 +1,13 @@
 """/maintenances and /clock."""
 
+from contextlib import ExitStack
 from typing import Any
 
 import httpx2
 import pytest
+from fastapi import FastAPI
+
+from forewarn.control.slow_verbs import AT_ONCE
 
 FREEZE = {"event_type": "Freeze"}
 HOLIDAYS = """BEGIN:VCALENDAR
@@ -90,6 +94,28 @@ def test_maintenance_that_cannot_be_is_refused(
 
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:forewarn:problem:{kind}")
     assert api.get("maintenances").json() == {"maintenances": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        ("maintenances", {}),
+        ("maintenances/plan", {}),
+        ("schedules", {"name": "spring", "every": "Tue", "windows": ["Tue 22:00-04:00 UTC"]}),
+    ],
+)
+def test_holidays_are_read_a_few_at_a_time(
+    app: FastAPI, api: httpx2.Client, path: str, more: dict[str, object]
+) -> None:
+    order = {**FREEZE, "scopes": ["web"], **more}
+    with ExitStack() as stack:
+        for _ in range(AT_ONCE):
+            stack.enter_context(app.state.services.slow_verbs.place())
+
+        refused = api.post(path, json={**order, "holidays": HOLIDAYS})
+        taken = api.post(path, json=order)
+
+    assert (refused.status_code, taken.is_success) == (429, True)
 
 
 def test_maintenance_has_up_to_50_windows(api: httpx2.Client) -> None:
