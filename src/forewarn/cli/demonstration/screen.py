@@ -17,6 +17,9 @@ from forewarn.cli.demonstration.table import Row, reasons, rows
 from forewarn.protocol.controls import printable
 
 _WIDE: Final = 100
+_NARROW: Final = 78
+"""With fewer columns the table leaves out what it can do without, for what each machine does."""
+_DISPENSABLE: Final = frozenset({"SCOPE", "ANSWERS"})
 _REASONS: Final = 2
 _SPACIOUS: Final = 8
 _STATUS_STYLES: Final[Mapping[str, str]] = {"Scheduled": "yellow", "Started": "bold red"}
@@ -149,7 +152,7 @@ class Scene:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
-        table = _draw_table(rows(self._picture), is_wide=width >= _WIDE)
+        table = _draw_table(rows(self._picture), width)
         said = self._suggestions or reasons(self._picture)[:_REASONS]
         below = [part for text in said for part in Text(text, style="cyan").wrap(console, width)]
         left = (options.height or console.height) - table.row_count - 2 - len(below)
@@ -158,9 +161,13 @@ class Scene:
         yield Group(_draw_title(self._picture), table, *space, *below, *space, *story)
 
 
-def _draw_table(lines: Iterable[Row], *, is_wide: bool) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2 if is_wide else 1, 0, 0), expand=True)
+def _draw_table(lines: Iterable[Row], room: int) -> Table:
+    gap = 2 if room >= _WIDE else 1
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), expand=True)
+    left_out = _DISPENSABLE if room < _NARROW else frozenset()
     for title, width in _COLUMNS.items():
+        if title in left_out:
+            continue
         table.add_column(
             title,
             min_width=width,
@@ -171,16 +178,16 @@ def _draw_table(lines: Iterable[Row], *, is_wide: bool) -> Table:
         )
     host = ""
     for row in lines:
-        style = _STATUS_STYLES.get(row.status, "")
-        table.add_row(
-            Text(row.host if row.host != host else "", style="bold"),
-            row.vm,
-            Text(row.scope, style="dim"),
-            Text(row.answers, style="dim"),
-            row.event,
-            Text(row.status, style=style),
-            Text(row.doing, style="" if row.event else "green"),
-        )
+        cells = {
+            "HOST": Text(row.host if row.host != host else "", style="bold"),
+            "VM": Text(row.vm),
+            "SCOPE": Text(row.scope, style="dim"),
+            "ANSWERS": Text(row.answers, style="dim"),
+            "EVENT": Text(row.event),
+            "STATUS": Text(row.status, style=_STATUS_STYLES.get(row.status, "")),
+            "DOING": Text(row.doing, style="" if row.event else "green"),
+        }
+        table.add_row(*(cell for title, cell in cells.items() if title not in left_out))
         host = row.host
     return table
 
