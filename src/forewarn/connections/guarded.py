@@ -8,7 +8,7 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, cast
 
@@ -33,9 +33,25 @@ _SLICE_OF_MANY: Final = 256
 _LINGER_NOT: Final = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 
 
-def shared_lines(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
-    """Yield the lines of the headers that uvicorn gives to every answer: Date and Server."""
-    return (name.title() + b": " + value + b"\r\n" for name, value in headers)
+class _SharedLines:
+    """The lines of the headers that uvicorn gives to every answer: Date and Server.
+
+    It makes a new list of them every second. Writing them out for each poll would cost more than
+    finding the poll's document.
+    """
+
+    def __init__(self) -> None:
+        self._headers: Sequence[tuple[bytes, bytes]] = ()
+        self._lines = b""
+
+    def __call__(self, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        if headers is not self._headers:
+            lines = (name.title() + b": " + value + b"\r\n" for name, value in headers)
+            self._headers, self._lines = headers, b"".join(lines)
+        return self._lines
+
+
+shared_lines: Final = _SharedLines()
 
 
 class _Awaited(Enum):
@@ -233,12 +249,15 @@ class GuardedProtocol(NoUpgradeProtocol):
         self._head_bytes = self._unparsed_bytes = 0
 
     def on_url(self, url: bytes) -> None:
-        self._count(len(url))
+        self._head_bytes += len(url)
+        if self._head_bytes > self.limits.head_bytes:
+            raise _HeadTooLargeError
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value) + 4)
-        if len(self.headers) >= self.limits.headers:
+        self._head_bytes += len(name) + len(value) + 4
+        limits = self.limits
+        if self._head_bytes > limits.head_bytes or len(self.headers) >= limits.headers:
             raise _HeadTooLargeError
         if self._incomplete is not _Awaited.BODY:  # a trailer says nothing that a head says
             super().on_header(name, value)
@@ -271,20 +290,15 @@ class GuardedProtocol(NoUpgradeProtocol):
     def write_at_once(self, head: bytes, body: bytes) -> None:
         """Write an answer whose *head* lacks the headers that all share and the blank line."""
         self._holder.left -= 1
-        self.transport.write(b"".join((head, *self._shared_lines(), b"\r\n", body)))
+        self.transport.write(b"".join((head, self._shared_lines(), b"\r\n", body)))
         self.server_state.total_requests += 1
         self._unset_keepalive_if_required()
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
 
-    def _shared_lines(self) -> Iterator[bytes]:
+    def _shared_lines(self) -> bytes:
         return shared_lines(self.server_state.default_headers)
-
-    def _count(self, more: int) -> None:
-        self._head_bytes += more
-        if self._head_bytes > self.limits.head_bytes:
-            raise _HeadTooLargeError
 
     def _is_answering(self) -> bool:
         return self._has_begun and not self.cycle.response_complete
@@ -337,7 +351,7 @@ class GuardedProtocol(NoUpgradeProtocol):
             self.cycle.keep_alive = False
             return
         ending = b"Content-Length: 0\r\nConnection: close\r\n\r\n"
-        self.transport.write(b"".join((STATUS_LINE[status], *self._shared_lines(), ending)))
+        self.transport.write(b"".join((STATUS_LINE[status], self._shared_lines(), ending)))
         # Closing now would reset the connection under a client that is still sending.
         if self.transport.can_write_eof():
             self.transport.write_eof()

@@ -44,7 +44,7 @@ def _write_head(cycle: RequestResponseCycle, message: SentMessage) -> bytes:
         headers.append(CLOSE)
     lines = (name + b": " + value + b"\r\n" for name, value in headers)
     return b"".join(
-        (STATUS_LINE[message["status"]], *lines, *shared_lines(cycle.default_headers), b"\r\n")
+        (STATUS_LINE[message["status"]], *lines, shared_lines(cycle.default_headers), b"\r\n")
     )
 
 
