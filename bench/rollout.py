@@ -69,7 +69,7 @@ def _measure(engine: Engine, name: str, course: Course) -> None:
     begun = time.perf_counter() - began
     EmulatedClock(engine).advance(LONGEST)
     taken = time.perf_counter() - began
-    context = engine.service.context("bench")
+    context = engine.replica.context("bench")
     report = engine.read(
         lambda reading: report_maintenance(reading, context, started.maintenance_id, NOTHING)
     )
@@ -91,7 +91,7 @@ def _measure(engine: Engine, name: str, course: Course) -> None:
 
 
 def _plan(engine: Engine, order: MaintenanceOrder) -> tuple[Plan, float]:
-    context = engine.service.context("bench")
+    context = engine.replica.context("bench")
     began = time.perf_counter()
     plan = engine.read(lambda reading: plan_maintenance(reading, context, order))
     return plan, time.perf_counter() - began

@@ -106,20 +106,20 @@ def test_simulated_executor_works_on_no_host_but_takes_the_time(file: Path) -> N
     settings = {"executor": ExecutorKind.SIMULATED, "executor_file": file}
     engine = start_engine(settings, read_fleet_file(FLEET), NOW)
     try:
-        service = engine.service
-        clock = service.clock
+        replica = engine.replica
+        clock = replica.clock
         assert isinstance(clock, VirtualClock)
-        assert service.context("test").rules.host_works == (RULE,)
-        store, failing = service.store, replace(WORK, host=HostName("kvm-1"))
-        with choose_workforce(service.settings)(store, clock) as workforce:
+        assert replica.context("test").rules.host_works == (RULE,)
+        store, failing = replica.store, replace(WORK, host=HostName("kvm-1"))
+        with choose_workforce(replica.settings)(store, clock) as workforce:
             worker = workforce.host_worker
             assert worker is not None
-            begun = worker.begin(failing, epoch=service.scheduler.epoch)
+            begun = worker.begin(failing, epoch=replica.leading.epoch)
             assert begun.ask_again_at is not None
             clock.move_to(begun.ask_again_at)
             assert worker.inquire(failing) == FAILED
             verify = replace(failing, kind=HostTaskKind.VERIFY)
-            done = worker.begin(verify, epoch=service.scheduler.epoch)
+            done = worker.begin(verify, epoch=replica.leading.epoch)
             assert done == Impact(status=ImpactStatus.DONE)
     finally:
         engine.close()

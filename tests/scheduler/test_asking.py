@@ -353,4 +353,4 @@ def test_maintenances_are_counted_by_where_they_are(store: Store) -> None:
     assert running == {MaintenanceStatus.RUNNING: 1}
     assert paused == {MaintenanceStatus.PAUSED: 1}
     assert rollout.scheduler.count_maintenances() == {}
-    assert rollout.scheduler.endings == {MaintenanceOutcome.SUCCEEDED: 1}
+    assert rollout.scheduler.performance.endings == {MaintenanceOutcome.SUCCEEDED: 1}

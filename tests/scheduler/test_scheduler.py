@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from forewarn.bootstrap.supervision import Supervisor
 from forewarn.clocks import VirtualClock
 from forewarn.domain.decisions import next_deadline
 from forewarn.domain.event import Outcome, ScheduledEvent
@@ -381,19 +382,16 @@ def test_thread_goes_on_when_the_store_is_back(world: World, tmp_path: Path) -> 
     assert recovered, "the scheduler did not recover within 15 s"
 
 
-def test_thread_survives_what_nobody_thought_of(world: World) -> None:
+def test_scheduler_that_dies_of_what_nobody_thought_of_is_started_again(world: World) -> None:
+    supervisor = Supervisor(first_pause=0.01)
     scheduler = Scheduler(
         store=world.store, executor=world.simulated, context=broken_context, epoch=1
     )
-    thread = threading.Thread(target=scheduler.run)
-    thread.start()
 
-    still_there = not wait_until(lambda: not thread.is_alive(), seconds=0.3)
-    scheduler.stop()
-    thread.join(10)
-
-    assert still_there
-    assert not thread.is_alive()
+    thread = supervisor.start("scheduler", scheduler)
+    assert wait_until(lambda: supervisor.failures["scheduler"] >= 2)
+    thread.stop()
+    thread.join()
 
 
 def broken_context() -> Context:
@@ -499,8 +497,8 @@ def test_how_late_a_deadline_was_met_is_known(world: World) -> None:
         running.join(10)
 
     assert not running.is_alive()
-    assert scheduler.lateness.total == 3
-    assert sum(scheduler.lateness.counts) == 1
+    assert scheduler.performance.lateness.total == 3
+    assert sum(scheduler.performance.lateness.counts) == 1
 
 
 def test_what_a_turn_leaves_is_what_the_next_look_sees(world: World) -> None:

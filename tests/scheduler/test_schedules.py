@@ -62,7 +62,7 @@ def test_schedule_starts_at_each_opening_and_skips_blackouts(world: World) -> No
         ("schedule_started", "info"),
     ]
     assert "Fair" in said[2]["reason"]
-    assert scheduler.occurrences == {"started": 3}, "what was planned is not counted"
+    assert scheduler.performance.occurrences == {"started": 3}, "what was planned is not counted"
 
 
 def test_occurrence_is_skipped_while_the_last_maintenance_is_paused(world: World) -> None:
@@ -77,7 +77,7 @@ def test_occurrence_is_skipped_while_the_last_maintenance_is_paused(world: World
     started, skipped = occurrences(world)
     assert started.maintenance_id == begun.maintenance_id
     assert skipped.reason == f"the last maintenance {begun.maintenance_id} has not finished"
-    assert scheduler.occurrences == {"started": 1, "skipped": 1}
+    assert scheduler.performance.occurrences == {"started": 1, "skipped": 1}
 
 
 def test_server_that_comes_back_meets_what_it_has_missed(world: World) -> None:

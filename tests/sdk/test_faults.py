@@ -178,7 +178,7 @@ def follower(follow: Callable[[AnyClient], Follower], client: AnyClient) -> Foll
 
 
 def is_parked(vm: EmulatedVm) -> bool:
-    return len(vm._engine.service.board.waiters) == 1  # noqa: SLF001
+    return len(vm._engine.replica.board.waiters) == 1  # noqa: SLF001
 
 
 def set_faults(vm: EmulatedVm, *faults: dict[str, Any]) -> None:

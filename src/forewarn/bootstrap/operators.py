@@ -8,7 +8,7 @@ import uvicorn
 
 import forewarn
 from forewarn.bootstrap.clock_control import clock_control
-from forewarn.bootstrap.service import Service
+from forewarn.bootstrap.replica import Replica
 from forewarn.bootstrap.starting import ADMIN, AdminToken
 from forewarn.bootstrap.tls import Certificate, find_certificate
 from forewarn.clocks import SystemClock
@@ -66,17 +66,17 @@ class ControlServer(uvicorn.Server):
 
 
 def control_server(
-    service: Service, listeners: Iterable[socket.socket], *, is_ready: Callable[[], bool]
+    replica: Replica, listeners: Iterable[socket.socket], *, is_ready: Callable[[], bool]
 ) -> ControlServer:
-    """Return the server of the control API of *service* on *listeners*."""
-    feed = Feed(service.store)
-    service.store.listen(feed.note)
+    """Return the server of the control API of *replica* on *listeners*."""
+    feed = Feed(replica.store)
+    replica.store.listen(feed.note)
     refused = Counter[str]()
-    services = _make_services(service, feed, refused, is_ready)
-    where = parse_address(service.settings.control)
+    services = _make_services(replica, feed, refused, is_ready)
+    where = parse_address(replica.settings.control)
     own_host = where.host if isinstance(where, TcpAddress) else ""
-    app = create_app(services, service.settings.control_host, own_host=own_host)
-    certificate = find_certificate(service.settings)
+    app = create_app(services, replica.settings.control_host, own_host=own_host)
+    certificate = find_certificate(replica.settings)
     return ControlServer(
         configure(app, tls=certificate.context if certificate else None),
         listeners,
@@ -87,52 +87,54 @@ def control_server(
 
 
 def _make_services(
-    service: Service, feed: Feed, refused: Counter[str], is_ready: Callable[[], bool]
+    replica: Replica, feed: Feed, refused: Counter[str], is_ready: Callable[[], bool]
 ) -> Services:
     return Services(
-        store=service.store,
-        context=service.context,
-        clock=clock_control(service.clock, service.store, service.scheduler),
-        faults=service.faults,
+        store=replica.store,
+        context=replica.context,
+        clock=clock_control(replica.clock, replica.store, replica.leading),
+        faults=replica.faults,
         authenticate=authenticator(
-            service.store,
+            replica.store,
             now=SystemClock().now,
             admin=ADMIN,
-            admin_secret=AdminToken(service.settings.state_directory, service.token),
+            admin_secret=AdminToken(replica.settings.state_directory, replica.token),
         ),
         is_ready=is_ready,
-        changed=service.changed,
-        settled=service.scheduler.finish_turn,
-        known=lambda: service.scheduler.known,
-        executor_problem=service.executor_problem,
+        changed=replica.changed,
+        settled=replica.leading.finish_turn,
+        known=lambda: replica.leading.known,
+        executor_problem=replica.executor_problem,
         feed=feed,
         scenarios=built_in_scenarios(),
-        notifiers=service.notifiers,
-        gates=service.gates,
-        metrics=exporter(_sources(service, feed, refused)),
-        jumps=lambda: service.clock_watch.jumps,
-        showings=service.showings.pending,
+        notifiers=replica.notifiers,
+        gates=replica.gates,
+        metrics=exporter(_sources(replica, feed, refused)),
+        failing=lambda: replica.supervisor.failing,
+        jumps=lambda: replica.clock_watch.jumps,
+        showings=replica.showings.pending,
         refused=refused,
     )
 
 
-def _sources(service: Service, feed: Feed, refused: Mapping[str, int]) -> Sources:
+def _sources(replica: Replica, feed: Feed, refused: Mapping[str, int]) -> Sources:
     return Sources(
         version=forewarn.__version__,
-        store=service.store,
+        store=replica.store,
         wall=SystemClock(),
-        topology=lambda: service.board.topology,
-        tally=service.tally,
-        parked=lambda: len(service.board.waiters),
+        topology=lambda: replica.board.topology,
+        tally=replica.tally,
+        parked=lambda: len(replica.board.waiters),
         watchers=lambda: feed.watchers,
-        lateness=service.scheduler.lateness,
-        epoch=service.scheduler.epoch,
-        is_paused=lambda: service.store.read(find_pause) is not None,
-        has_executors=lambda: not service.executor_problem(),
-        maintenances=service.scheduler.count_maintenances,
-        endings=service.scheduler.endings,
-        occurrences=service.scheduler.occurrences,
-        gates_shut=lambda: service.scheduler.shut_gates,
-        jumps=lambda: service.clock_watch.number,
+        lateness=replica.performance.lateness,
+        epoch=lambda: replica.leading.epoch,
+        is_paused=lambda: replica.store.read(find_pause) is not None,
+        has_executors=lambda: not replica.executor_problem(),
+        maintenances=replica.leading.count_maintenances,
+        endings=replica.performance.endings,
+        occurrences=replica.performance.occurrences,
+        gates_shut=lambda: replica.leading.shut_gates,
+        loop_failures=replica.supervisor.failures,
+        jumps=lambda: replica.clock_watch.number,
         refused=refused,
     )

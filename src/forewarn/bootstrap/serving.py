@@ -5,17 +5,17 @@ import gc
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from forewarn.bootstrap.address import leave_address
 from forewarn.bootstrap.operators import ControlServer, control_server
 from forewarn.bootstrap.reloading import ReloadableWorkforce
-from forewarn.bootstrap.service import Service, assemble
+from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.starting import (
     FleetDeclaration,
     Listeners,
@@ -23,6 +23,7 @@ from forewarn.bootstrap.starting import (
     open_listeners,
     read_fleet_declaration,
 )
+from forewarn.bootstrap.supervision import SupervisedThread, Supervisor
 from forewarn.bootstrap.tls import check_control
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.environment import environment_with, notify_socket
@@ -31,8 +32,6 @@ from forewarn.gates.configuration import read_gates
 from forewarn.metadata.http import MetadataServer
 from forewarn.notifications.configuration import read_notifications
 from forewarn.notifications.outbox import Notifications
-from forewarn.operations.notifications import give_up_orphans
-from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 from forewarn.settings import Settings
 from forewarn.storage.schema import remove_files
@@ -42,7 +41,7 @@ from forewarn.telemetry.logs import configure_logging
 
 log = structlog.get_logger()
 
-_COURIER_SECONDS: Final = 2.0
+_NOTIFIER_SECONDS: Final = 1.0
 _SWITCH_SECONDS: Final = 0.001
 _READY_SECONDS: Final = 0.02
 
@@ -58,8 +57,8 @@ def serve(settings: Settings, ready: Callable[[], None] = lambda: None) -> None:
     with ExitStack() as stack:
         listeners = open_listeners(settings, stack)
         check_control(settings, listeners.control)
-        service = stack.enter_context(_service(settings, fleet, parts))
-        _run(service, listeners, _until_signalled, ready=ready)
+        replica = stack.enter_context(_replica(settings, fleet, parts))
+        _run(replica, listeners, _until_signalled, ready=ready)
 
 
 def serve_during(
@@ -68,8 +67,8 @@ def serve_during(
     """Run a server on *listeners* as long as *errand* takes, which has the terminal to itself."""
     configure_logging(settings.log_format, settings.log_level)
     fleet = read_fleet_declaration(settings.fleet)
-    with _service(settings, fleet, _read_parts(settings)) as service:
-        _run(service, listeners, errand)
+    with _replica(settings, fleet, _read_parts(settings)) as replica:
+        _run(replica, listeners, errand)
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -97,9 +96,9 @@ def _read_parts(settings: Settings) -> _Parts:
 
 
 @contextmanager
-def _service(
+def _replica(
     settings: Settings, fleet: FleetDeclaration | None, parts: _Parts
-) -> Iterator[Service]:
+) -> Iterator[Replica]:
     is_new = not settings.database_path.exists()
     store = open_sqlite(settings.database_path, migrate=settings.migrate)
     try:
@@ -110,9 +109,11 @@ def _service(
             if is_new:
                 remove_files(settings.database_path)
             raise
-        _give_up_orphans(store, parts.notifications)
         with closing(ReloadableWorkforce(settings, store, beginning.clock)) as workforce:
-            made = assemble(settings, store, beginning, workforce, parts.notifications, parts.gates)
+            outside = Outside(
+                workforce=workforce, notifications=parts.notifications, gates=parts.gates
+            )
+            made = assemble(settings, store, beginning, outside, Supervisor())
             yield replace(
                 made,
                 executor_problem=lambda: workforce.problem,
@@ -122,15 +123,8 @@ def _service(
         store.close()
 
 
-def _give_up_orphans(store: Store, notifications: Notifications) -> None:
-    now = SystemClock().now()
-    number = store.write(lambda tx: give_up_orphans(tx, notifications.notifiers, now=now))
-    if number:
-        log.warning("notifications_given_up", number=number, problem="target not configured")
-
-
 def _run(
-    service: Service,
+    replica: Replica,
     listeners: Listeners,
     errand: Callable[[], Awaitable[None]],
     *,
@@ -139,89 +133,78 @@ def _run(
     # A poll waits this long at most for a thread that has much to do.
     sys.setswitchinterval(_SWITCH_SECONDS)
     with (
-        leave_address(service.settings, listeners.control[0]),
+        leave_address(replica.settings, listeners.control[0]),
         asyncio.Runner(loop_factory=fastest_loop()) as runner,
     ):
-        runner.run(_serve(service, listeners, errand, ready=ready))
+        runner.run(_serve(replica, listeners, errand, ready=ready))
 
 
 async def _serve(
-    service: Service,
+    replica: Replica,
     listeners: Listeners,
     errand: Callable[[], Awaitable[None]],
     *,
     ready: Callable[[], None] | None,
 ) -> None:
     """Serve until *errand* is done, then let everything finish; one that is alone obeys signals."""
-    metadata = service.metadata_server(listeners.metadata)
+    metadata = replica.metadata_server(listeners.metadata)
     control = control_server(
-        service, listeners.control, is_ready=lambda: metadata.started and not metadata.should_exit
+        replica, listeners.control, is_ready=lambda: metadata.started and not metadata.should_exit
     )
-    loops = _loops(service)
-    threads = [threading.Thread(target=loop.run, name=name) for name, loop in loops.items()]
-    couriers = [
-        # Daemons: who waits for a slow receiver must not keep the server from ending.
-        threading.Thread(target=courier.run, name=f"courier-{courier.target}", daemon=True)
-        for courier in service.couriers
-    ]
-    logger = threading.Thread(target=service.event_log.run, name="event-log")
-    _begin(service, (*threads, *couriers, logger))
+    # What is there now stays. To look through it for garbage took 0.2 s, with everybody waiting.
+    gc.freeze()
+    replica.leading.campaign()
+    threads = tuple(_start_loops(replica))
+    log.info("serving", metadata=replica.settings.metadata, control=replica.settings.control)
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(metadata.run_until_stopped())
             group.create_task(control.serve())
             if ready is not None:
-                _obey(group, service, (metadata, control), ready)
+                _obey(group, replica, (metadata, control), ready)
             try:
                 await errand()
             finally:
                 metadata.stop()
                 control.should_exit = True
     finally:
-        for loop in (*loops.values(), *service.couriers):
-            loop.stop()
-        await asyncio.to_thread(service.gates.close)
-        for thread in threads:
+        # The log of events last, for all the others can still have changed one.
+        *others, event_log = threads
+        for thread in others:
+            thread.stop()
+        await asyncio.to_thread(replica.gates.close)
+        for thread in others:
             await asyncio.to_thread(thread.join)
-        for thread in couriers:
-            await asyncio.to_thread(thread.join, _COURIER_SECONDS)
-        # Last, for all of these can still have changed an event.
-        service.event_log.stop()
-        await asyncio.to_thread(logger.join)
+        event_log.stop()
+        await asyncio.to_thread(event_log.join)
+        await _close_notifiers(replica)
         log.info("stopped")
 
 
-def _begin(service: Service, threads: Iterable[threading.Thread]) -> None:
-    # What is there now stays. To look through it for garbage took 0.2 s, with everybody waiting.
-    gc.freeze()
-    for thread in threads:
-        thread.start()
-    log.info("serving", metadata=service.settings.metadata, control=service.settings.control)
+def _start_loops(replica: Replica) -> Iterator[SupervisedThread]:
+    start = replica.supervisor.start
+    yield start("leadership", replica.leading)
+    yield start("polls", replica.polls)
+    yield start("showings", replica.showings)
+    if not isinstance(replica.clock, VirtualClock):  # whose time is not that of the machine
+        yield start("clock-watch", replica.clock_watch)
+    yield start("event-log", replica.event_log)
 
 
-class _Loop(Protocol):
-    """A part with a thread of its own."""
+async def _close_notifiers(replica: Replica) -> None:
+    def close() -> None:
+        for notifier in replica.notifiers.values():
+            notifier.close()
 
-    def run(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-def _loops(service: Service) -> dict[str, _Loop]:
-    loops: dict[str, _Loop] = {
-        "scheduler": service.scheduler,
-        "polls": service.polls,
-        "showings": service.showings,
-        "upkeep": service.upkeep,
-    }
-    if not isinstance(service.clock, VirtualClock):  # whose time is not that of the machine
-        loops["clock-watch"] = service.clock_watch
-    return loops
+    # A daemon: who waits for a slow receiver must not keep the server from ending.
+    thread = threading.Thread(target=close, name="notifiers", daemon=True)
+    thread.start()
+    await asyncio.to_thread(thread.join, _NOTIFIER_SECONDS)
 
 
 def _obey(
     group: asyncio.TaskGroup,
-    service: Service,
+    replica: Replica,
     servers: tuple[MetadataServer, ControlServer],
     ready: Callable[[], None],
 ) -> None:
@@ -231,7 +214,7 @@ def _obey(
     if not hasattr(signal, "SIGHUP"):
         return
     asyncio.get_running_loop().add_signal_handler(
-        signal.SIGHUP, lambda: group.create_task(asyncio.to_thread(_reload, service, control))
+        signal.SIGHUP, lambda: group.create_task(asyncio.to_thread(_reload, replica, control))
     )
 
 
@@ -248,7 +231,7 @@ async def _tell_ready(
     ready()
 
 
-def _reload(service: Service, control: ControlServer) -> None:
+def _reload(replica: Replica, control: ControlServer) -> None:
     """Read the files again that may change while the server runs; what is wrong stays as it was."""
     log.info("reloading")
     try:
@@ -257,10 +240,10 @@ def _reload(service: Service, control: ControlServer) -> None:
     except ForewarnError as error:
         log.error("certificate_not_renewed", error=str(error))  # noqa: TRY400 - the sentence says it all
     try:
-        service.reload_executors()
+        replica.reload_executors()
     except Exception:  # a server goes on without what cannot be reloaded
         log.exception("reload_failed")
-    service.scheduler.wake()
+    replica.leading.wake()
 
 
 async def _until_signalled() -> None:

@@ -105,7 +105,6 @@ class Beginning:
     """
 
     clock: Clock
-    epoch: int
     token: str
     change: FleetChange
 
@@ -192,10 +191,11 @@ def _begin(tx: Transaction, settings: Settings, fleet: Fleet | None, now: dateti
         pause_server(tx, context, "started with --paused")
     if settings.default_vm is not None:
         _check_default_vm(tx, settings.default_vm)
-    epoch = tx.next_epoch(ahead=AHEAD if is_restored else 0)
+    if is_restored:
+        tx.next_epoch(ahead=AHEAD)
     # Last, because it is not part of the transaction.
     token = _admin_token(settings.state_directory)
-    return Beginning(clock=clock, epoch=epoch, token=token, change=change)
+    return Beginning(clock=clock, token=token, change=change)
 
 
 def _apply(tx: Transaction, context: Context, fleet: Fleet) -> FleetChange:

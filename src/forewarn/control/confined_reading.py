@@ -182,6 +182,10 @@ class ConfinedReading:
         """Return the place of the last line of the whole ledger."""
         return self._all.last_sequence()
 
+    def lease_epoch(self) -> int:
+        """Return the epoch of the current lease, which says nothing about any scope."""
+        return self._all.lease_epoch()
+
     def soaks(self) -> dict[ScopeId, datetime]:
         """Return until when the scopes are left alone."""
         found = self._all.soaks().items()

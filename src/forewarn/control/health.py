@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from forewarn.control.schemas import HealthView
+from forewarn.control.schemas import HealthView, ReadinessView
 from forewarn.control.services import Services
 
 router = APIRouter(tags=["health"])
@@ -23,11 +23,13 @@ async def check_health() -> HealthView:
     return HealthView(status="ok")
 
 
-@router.get("/readyz", responses=_OTHERWISE)
-async def check_readiness(request: Request, response: Response) -> HealthView:
-    """Tell whether polls are served."""
+@router.get("/readyz", responses={503: {"model": ReadinessView, "description": "Not so."}})
+async def check_readiness(request: Request, response: Response) -> ReadinessView:
+    """Tell whether polls are served, and which loops of the server fail."""
     services: Services = request.app.state.services
-    return _answer(response, is_ready=services.is_ready(), otherwise="polls are not served")
+    found = _answer(response, is_ready=services.is_ready(), otherwise="polls are not served")
+    # A loop that fails does not make the server unready: machines are answered all the same.
+    return ReadinessView(status=found.status, failing=services.failing())
 
 
 @router.get("/readyz/write", responses=_OTHERWISE)

@@ -353,6 +353,12 @@ class HealthView(View):
     status: str
 
 
+class ReadinessView(HealthView):
+    """Whether the server answers polls, and which of its loops have died and wait for a restart."""
+
+    failing: tuple[str, ...]
+
+
 class ProblemDocument(BaseModel):
     """A refusal (RFC 9457); some have further members that say what it is about."""
 

@@ -81,26 +81,19 @@ class Courier:
     def run(self) -> None:
         """Go on until stopped or the lease is lost."""
         trouble = ""
-        try:
-            while not self._stopping.is_set():
-                self._awake.clear()
-                wait = _PAUSE_AFTER_FAILURE
-                try:
-                    wait = self._turn()
-                    trouble = ""
-                except LeaseLostError:
-                    return
-                except StoreError as error:
-                    if trouble != str(error):
-                        log.warning("courier_waits_for_store", target=self.target, error=str(error))
-                    trouble = str(error)
-                except Exception as error:
-                    if trouble != repr(error):
-                        log.exception("courier_failed", target=self.target)
-                    trouble = repr(error)
-                self._awake.wait(wait)
-        finally:
-            self._notifier.close()
+        while not self._stopping.is_set():
+            self._awake.clear()
+            wait = _PAUSE_AFTER_FAILURE
+            try:
+                wait = self._turn()
+                trouble = ""
+            except LeaseLostError:
+                return
+            except StoreError as error:
+                if trouble != str(error):
+                    log.warning("courier_waits_for_store", target=self.target, error=str(error))
+                trouble = str(error)
+            self._awake.wait(wait)
 
     def _turn(self) -> float:
         """Deliver what is due, and return for how many seconds nothing will be."""

@@ -137,6 +137,10 @@ class Reading(Protocol):
         """Return the newest *limit* of these, before the one of the page before, or all."""
         ...
 
+    def lease_epoch(self) -> int:
+        """Return the epoch of the current lease, or 0 before the first."""
+        ...
+
     def operations_under_way(self) -> tuple[HostOperation, ...]:
         """Return every host operation of a Maintenance that is not finished."""
         ...

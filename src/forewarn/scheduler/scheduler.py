@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, assert_never
@@ -71,6 +71,18 @@ class Lull:
         return next_deadline(self.seen, self.at)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performance:
+    """How schedulers have done so far; it outlives each of them, for the metrics of a replica."""
+
+    lateness: Distribution = field(default_factory=lambda: Distribution(_LATENESS_SECONDS))
+    """By how many seconds of maintenance time deadlines were missed when they were met."""
+    endings: Counter[MaintenanceOutcome] = field(default_factory=Counter)
+    """How the Maintenances ended that they have finished."""
+    occurrences: Counter[OccurrenceOutcome] = field(default_factory=Counter)
+    """What became of the dates of schedules that came up under them."""
+
+
 class Scheduler:
     """Does what is due: on a change, at the next deadline, or when time is moved."""
 
@@ -84,20 +96,16 @@ class Scheduler:
         gates: Gates | None = None,
         reports: FilteringBoundLogger = log,
         host_worker: HostWorker | None = None,
+        performance: Performance | None = None,
     ) -> None:
         self._store = store
         self._executor = executor
         self._host_worker = host_worker
         self._context = context
         self.epoch: Final = epoch
-        self.lateness: Final = Distribution(_LATENESS_SECONDS)
-        """By how many seconds of maintenance time deadlines were missed when they were met."""
+        self.performance: Final = performance or Performance()
         self.deadline: datetime | None = None
         """When the loop goes on by itself, as far as it knows."""
-        self.endings: Final = Counter[MaintenanceOutcome]()
-        """How the Maintenances ended that this leader has finished."""
-        self.occurrences: Final = Counter[OccurrenceOutcome]()
-        """What became of the dates of schedules that came up under this leader."""
         self._lull: Lull | None = None
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._asking = Asking(gates, reports)
@@ -163,17 +171,12 @@ class Scheduler:
                 if trouble:
                     log.info("scheduler_recovered")
                 trouble = ""
-            except LeaseLostError as lost:
-                log.warning("lease_lost", epoch=lost.epoch, current=lost.current)
+            except LeaseLostError:
                 return
             except StoreUnavailableError as error:
                 if trouble != str(error):
                     log.warning("scheduler_waits_for_store", error=str(error))
                 trouble = str(error)
-            except Exception as error:
-                if trouble != repr(error):
-                    log.exception("scheduler_failed")
-                trouble = repr(error)
             self._awake.wait(wait)
 
     def settle(self) -> Lull:
@@ -234,8 +237,8 @@ class Scheduler:
             self._note_lateness()
             report_steps(self._reports, turn)
             self._maintenances.report_endings(turn.finished, self._context())
-            self.endings.update(turn.endings)
-            self.occurrences.update(turn.outcomes)
+            self.performance.endings.update(turn.endings)
+            self.performance.occurrences.update(turn.outcomes)
             self._note_not_begun(turn)
             _log_occurrences(turn)
         self._impacts = {key: impact for key, impact in self._impacts.items() if key[0] in events}
@@ -300,7 +303,7 @@ class Scheduler:
     def _note_lateness(self) -> None:
         now = self._context().now
         if self.deadline is not None and self.deadline <= now:
-            self.lateness.observe((now - self.deadline).total_seconds())
+            self.performance.lateness.observe((now - self.deadline).total_seconds())
             self.deadline = None
 
     def _seconds_to_wait(self, lull: Lull) -> float:

@@ -47,6 +47,9 @@ from forewarn.storage.fleet import (
 )
 from forewarn.storage.tables import maintenances, outbox, scenario_runs
 
+LEASE: Final = "scheduler"
+"""The name of the lease; there is one."""
+
 
 class SqlReading:
     """A consistent look at everything that *connection* sees."""
@@ -155,6 +158,11 @@ class SqlReading:
         look = _MAINTENANCES[finished]
         rows = self._page(look, maintenances.c.maintenance_id, older_than, limit)
         return tuple(Maintenance(**row) for row in rows)
+
+    def lease_epoch(self) -> int:
+        """Return the epoch of the current lease, or 0 before the first."""
+        epoch: int | None = self._value(statements.EPOCH, name=LEASE)
+        return epoch or 0
 
     def operations_under_way(self) -> tuple[HostOperation, ...]:
         """Return every host operation of a Maintenance that is not finished."""

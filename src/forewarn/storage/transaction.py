@@ -39,9 +39,7 @@ from forewarn.storage.fleet import (
     prepare_topology,
     save_topology,
 )
-from forewarn.storage.reading import SqlReading
-
-_LEASE: Final = "scheduler"
+from forewarn.storage.reading import LEASE, SqlReading
 
 
 class SqlTransaction(SqlReading):
@@ -206,19 +204,15 @@ class SqlTransaction(SqlReading):
 
     def next_epoch(self, *, ahead: int = 0) -> int:
         """Take over leadership: return a lease epoch nobody has had, *ahead* of the next one."""
-        epoch = self._current_epoch() + ahead + 1
-        statements.PUT_LEASE.run(self._connection, _LEASE, epoch)
+        epoch = self.lease_epoch() + ahead + 1
+        statements.PUT_LEASE.run(self._connection, LEASE, epoch)
         return epoch
 
     def check_epoch(self, epoch: int) -> None:
         """Refuse with LeaseLostError unless *epoch* is the current one."""
-        current = self._current_epoch()
+        current = self.lease_epoch()
         if epoch != current:
             raise LeaseLostError(epoch, current)
-
-    def _current_epoch(self) -> int:
-        epoch: int | None = self._value(statements.EPOCH, name=_LEASE)
-        return epoch or 0
 
 
 # The columns are named like the fields, and their types know how to write them.

@@ -101,6 +101,9 @@ METRICS: Final[Mapping[str, Family]] = {
     "forewarn_scheduler_lateness_seconds": Family(
         "histogram", "By how much the scheduler was late for what was due."
     ),
+    "forewarn_loop_failures_total": Family(
+        "counter", "Loops of the server that died and were restarted.", ("loop",)
+    ),
     "forewarn_clock_jumps_total": Family(
         "counter", "Jumps of the machine's clock by more than 3 seconds."
     ),
@@ -129,13 +132,14 @@ class Sources:
     parked: Callable[[], int]
     watchers: Callable[[], int]
     lateness: Distribution
-    epoch: int
+    epoch: Callable[[], int]
     is_paused: Callable[[], bool]
     has_executors: Callable[[], bool]
     maintenances: Callable[[], Mapping[MaintenanceStatus, int]]
     endings: Mapping[MaintenanceOutcome, int]
     occurrences: Mapping[OccurrenceOutcome, int]
     gates_shut: Callable[[], int]
+    loop_failures: Mapping[str, int]
     jumps: Callable[[], int]
     refused: Mapping[str, int]
 
@@ -197,8 +201,10 @@ class _Figures(Collector):
         yield _values("forewarn_event_watchers", here.watchers())
         yield _distributions("forewarn_scheduler_lateness_seconds", [((), here.lateness)])
         yield from self._of_maintenances()
+        failures = dict(here.loop_failures)
+        yield _by("forewarn_loop_failures_total", [((k,), n) for k, n in failures.items()])
         yield _values("forewarn_clock_jumps_total", here.jumps())
-        yield _values("forewarn_lease_epoch", here.epoch)
+        yield _values("forewarn_lease_epoch", here.epoch())
         yield _distributions("forewarn_store_group_size", [((), here.store.commits)])
         yield _values("forewarn_store_writable", here.store.is_writable())
         yield _values("forewarn_executors_usable", here.has_executors())
@@ -242,7 +248,7 @@ class _Figures(Collector):
         since = figures.waiting_since
         age = 0.0 if since is None else (self._from.wall.now() - since).total_seconds()
         yield _values("forewarn_outbox_oldest_seconds", max(age, 0.0))
-        yield _values("forewarn_leader", figures.epoch == self._from.epoch)
+        yield _values("forewarn_leader", figures.epoch == self._from.epoch())
 
     def _of_lives(self) -> Iterator[Metric]:
         lives = self._lives

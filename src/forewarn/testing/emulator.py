@@ -114,7 +114,7 @@ class Emulator:
     @property
     def token(self) -> str:
         """The token for `control_url`."""
-        return self._running.service.token
+        return self._running.replica.token
 
     @property
     def clock(self) -> EmulatedClock:
@@ -124,7 +124,7 @@ class Emulator:
     def vm(self, name: str) -> EmulatedVm:
         """Return the virtual machine called *name*."""
         engine = self._running
-        if self._makes_vms and engine.service.board.vm_named(name) is None:
+        if self._makes_vms and engine.replica.board.vm_named(name) is None:
             engine.write(lambda tx, context: apply_fleet(tx, context, _alone(name)))
         known = engine.read(lambda reading: find_vm(reading.topology(), name))
         return EmulatedVm(engine, known.name)

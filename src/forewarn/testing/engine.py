@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, Self, TypeVar
 
 from forewarn.bootstrap.executing import choose_workforce
-from forewarn.bootstrap.service import Service, assemble
+from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.starting import ADMIN, begin
 from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.operations.context import Context
@@ -42,17 +42,17 @@ class EmulatorClosedError(ForewarnError):
 
 
 class Engine:
-    """A service with its sockets and its threads. Make one with `start_engine`."""
+    """A server with its sockets and its threads. Make one with `start_engine`."""
 
     def __init__(
         self,
-        service: Service,
+        replica: Replica,
         metadata: MetadataServer,
         port: int,
         background: "_Background",
         closing: ExitStack,
     ) -> None:
-        self._service = service
+        self._replica = replica
         self._metadata = metadata
         self._port = port
         self._background = background
@@ -62,11 +62,11 @@ class Engine:
         self.is_running = True
 
     @property
-    def service(self) -> Service:
+    def replica(self) -> Replica:
         """The parts of the server."""
         if not self.is_running:
             raise EmulatorClosedError
-        return self._service
+        return self._replica
 
     @property
     def port(self) -> int:
@@ -77,22 +77,22 @@ class Engine:
 
     def read(self, look: Callable[[Reading], T]) -> T:
         """Return what *look* sees."""
-        return self.service.store.read(look)
+        return self.replica.store.read(look)
 
     def write(self, work: Callable[[Transaction, Context], T]) -> T:
         """Do *work*, and then everything that it makes due."""
-        service = self.service
-        result = service.store.write(
-            lambda tx: work(tx, replace(service.context(ADMIN), actor=Actor.OPERATOR))
+        replica = self.replica
+        result = replica.store.write(
+            lambda tx: work(tx, replace(replica.context(ADMIN), actor=Actor.OPERATOR))
         )
-        service.changed()
+        replica.changed()
         return result
 
     def control_port(self) -> int:
         """Return where operators are answered; the control API is started when first asked for."""
         with self._starting_control:
             if self._control_port is None:
-                self._control_port = self._start_control(self.service)
+                self._control_port = self._start_control(self.replica)
             return self._control_port
 
     def close(self) -> None:
@@ -100,14 +100,14 @@ class Engine:
         self.is_running = False
         self._closing.close()
 
-    def _start_control(self, service: Service) -> int:
+    def _start_control(self, replica: Replica) -> int:
         # FastAPI takes longer to load than all the rest, and few tests need it.
         from forewarn.bootstrap.operators import control_server  # noqa: PLC0415
 
         with ExitStack() as closing:
             listener = closing.enter_context(open_listener(_LOCALHOST, 0))
             port: int = listener.getsockname()[1]
-            server = control_server(service, [listener], is_ready=lambda: self._metadata.started)
+            server = control_server(replica, [listener], is_ready=lambda: self._metadata.started)
             closing.pop_all()  # from here on the server closes it
 
         def stop() -> None:
@@ -134,13 +134,14 @@ def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -
         closing.callback(store.close)
         beginning = begin(store, chosen, fleet, now)
         workforce = closing.enter_context(choose_workforce(chosen)(store, beginning.clock))
-        service = assemble(chosen, store, beginning, workforce)
+        replica = assemble(chosen, store, beginning, Outside(workforce=workforce))
+        replica.leading.campaign()
         listener = closing.enter_context(open_listener(_LOCALHOST, 0))
         background = closing.enter_context(_Background())
-        metadata = service.metadata_server([listener])
+        metadata = replica.metadata_server([listener])
         background.run(metadata.run_until_stopped(), stop=metadata.stop)
         port: int = listener.getsockname()[1]
-        return Engine(service, metadata, port, background, closing.pop_all())
+        return Engine(replica, metadata, port, background, closing.pop_all())
 
 
 class _Background:

@@ -76,7 +76,7 @@ class EmulatedClock:
     @property
     def now(self) -> datetime:
         """The present moment."""
-        return self._engine.service.clock.now()
+        return self._engine.replica.clock.now()
 
     def advance(
         self,
@@ -87,14 +87,14 @@ class EmulatedClock:
         seconds: float = 0,
     ) -> datetime:
         """Let time pass, with everything that falls due in it, and return the new moment."""
-        service = self._engine.service
+        replica = self._engine.replica
         span = timedelta() if duration is None else duration
         if not isinstance(span, timedelta):
             raise TypeError(f"advance({duration!r}) says no unit; write advance(minutes=15).")
         span += timedelta(hours=hours, minutes=minutes, seconds=seconds)
         if span < timedelta():
             raise ValueError(f"Time does not go back: {span}.")
-        return clock_control(service.clock, service.store, service.scheduler).advance(span)
+        return clock_control(replica.clock, replica.store, replica.leading).advance(span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class EmulatedEvent:
         raise AssertionError(f"Event {self.event_id} {problem}.\n{self}")
 
     def __str__(self) -> str:
-        now = self._engine.service.clock.now()
+        now = self._engine.replica.clock.now()
         return self._engine.read(lambda reading: describe_event(reading, self.event_id, now))
 
 
@@ -239,7 +239,7 @@ class EmulatedVm:
 
     def document(self, api_version: str = NEWEST.name) -> dict[str, Any]:
         """Return what this machine reads, as it is on the wire."""
-        board = self._engine.service.board
+        board = self._engine.replica.board
         vm = self._engine.read(lambda reading: find_vm(reading.topology(), self.name))
         if api_version not in board.versions:
             raise ValueError(f"{api_version!r} is not one of {', '.join(board.versions)}.")
@@ -285,14 +285,14 @@ class EmulatedVm:
 
         `vm.fault("empty-body", times=1)`, `vm.fault("status", status=410)`.
         """
-        self._engine.service.faults.put(
+        self._engine.replica.faults.put(
             self.name, Fault(kind=choose(FaultKind, kind), **parameters)
         )
 
     def clear_faults(self, kind: FaultKind | str | None = None) -> None:
         """Behave again, in one respect or in all."""
         chosen = None if kind is None else choose(FaultKind, kind)
-        self._engine.service.faults.remove(self.name, chosen)
+        self._engine.replica.faults.remove(self.name, chosen)
 
     def client(self) -> Client:
         """Return a client of the SDK that is this machine; close it."""

@@ -21,6 +21,7 @@ RECENT_JUMP: Final = timedelta(days=1)
 SLOW_DELIVERY: Final = timedelta(minutes=5)
 """A message that has waited for so long is not just under way."""
 
+_LOOP: Final = re.compile(r'forewarn_loop_failures_total\{loop="(.*)"\}')
 _SAMPLE: Final = re.compile(r"^(\w+(?:\{[^}]*\})?) (\S+)$", re.MULTILINE)
 
 
@@ -42,6 +43,7 @@ def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
     yield from _jumps(session, figures, now)
     yield _store(figures)
     yield _lease(figures, now)
+    yield _loops(figures)
     yield _pause(figures)
     yield _executors(session, figures)
     yield _outbox(figures)
@@ -113,6 +115,15 @@ def _lease(figures: Mapping[str, float], now: datetime) -> Finding:
     since = figures.get("process_start_time_seconds")  # a server takes the lease when it starts
     age = "" if since is None else f", for {_say(timedelta(seconds=now.timestamp() - since))}"
     return fine(check, f"The server holds it, epoch {epoch}{age}.")
+
+
+def _loops(figures: Mapping[str, float]) -> Finding:
+    died = {found[1]: int(n) for name, n in figures.items() if (found := _LOOP.match(name)) and n}
+    if died:
+        names = ", ".join(f"{name} ({number}x)" for name, number in died.items())
+        hint = "see loop_failed in the server's log, and report the traceback as a bug"
+        return doubtful("loops", f"Parts of the server died and were restarted: {names}.", hint)
+    return fine("loops", "No part of the server has died since it started.")
 
 
 def _pause(figures: Mapping[str, float]) -> Finding:

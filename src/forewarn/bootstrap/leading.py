@@ -1,0 +1,171 @@
+"""What only one replica does at a time, as long as it holds the lease."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from forewarn.bootstrap.supervision import SupervisedThread, Supervisor
+from forewarn.domain.standing import MaintenanceStatus
+from forewarn.notifications.outbox import Courier
+from forewarn.operations.snapshots import NOTHING, Knowledge
+from forewarn.ports.changes import Change
+from forewarn.ports.leadership import Leadership
+from forewarn.ports.store import StoreError
+from forewarn.protocol.errors import ForewarnError
+from forewarn.scheduler.scheduler import Scheduler
+from forewarn.scheduler.upkeep import Upkeep
+
+log = structlog.get_logger()
+
+_RENEW_SECONDS: Final = 1.0
+_COURIER_SECONDS: Final = 2.0
+"""How long a message under way may take to arrive before its courier is left behind."""
+
+
+class NotLeadingError(ForewarnError):
+    """Another replica leads, so nothing can be done here that only a leader does."""
+
+    def __init__(self) -> None:
+        super().__init__("This replica does not lead; ask the one that does, or try again later.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leader:
+    """The parts that act under one lease *epoch*; they are dropped with it and never reused."""
+
+    epoch: int
+    scheduler: Scheduler
+    couriers: tuple[Courier, ...]
+    upkeep: Upkeep
+
+
+class Leading:
+    """Makes a Leader whenever this replica gains the lease, and drops it when that is lost.
+
+    Without a *supervisor* the Leader's loops do not run by themselves: under virtual time, in
+    somebody's tests, what is due is done when they say so.
+    """
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        make: Callable[[int], Leader],
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        self._leadership = leadership
+        self._make = make
+        self._supervisor = supervisor
+        self._leader: Leader | None = None
+        self._threads: tuple[SupervisedThread, ...] = ()
+        self._awake = threading.Event()
+        self._is_stopping = False
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under which this replica leads, or 0."""
+        leader = self._leader
+        return leader.epoch if leader else 0
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The scheduler, which only a leader has."""
+        leader = self._leader
+        if leader is None:
+            raise NotLeadingError
+        return leader.scheduler
+
+    @property
+    def known(self) -> Knowledge:
+        """What executors, gates and hosts last said to this leader."""
+        leader = self._leader
+        return leader.scheduler.known if leader else NOTHING
+
+    @property
+    def shut_gates(self) -> int:
+        """How many gates hold a Maintenance back, each counted once for each of these."""
+        leader = self._leader
+        return leader.scheduler.shut_gates if leader else 0
+
+    def count_maintenances(self) -> Mapping[MaintenanceStatus, int]:
+        """Count the Maintenances that are not over, by what they are doing."""
+        leader = self._leader
+        return leader.scheduler.count_maintenances() if leader else Counter()
+
+    def wake(self) -> None:
+        """Have the scheduler look again, if there is one."""
+        if leader := self._leader:
+            leader.scheduler.wake()
+
+    def finish_turn(self) -> None:
+        """Return when nothing is done here any more that was decided before the last commit."""
+        if leader := self._leader:
+            leader.scheduler.finish_turn()
+
+    def note(self, change: Change) -> None:
+        """Tell the couriers of *change*."""
+        if leader := self._leader:
+            for courier in leader.couriers:
+                courier.note(change)
+
+    def campaign(self) -> None:
+        """Lead if the lease is to be had."""
+        epoch = self._leadership.campaign()
+        if epoch is None:
+            return
+        log.info("lease_gained", epoch=epoch)
+        self._leader = self._make(epoch)
+        if self._supervisor is not None:
+            self._threads = tuple(self._start(self._leader, self._supervisor))
+
+    def run(self) -> None:
+        """Campaign, and hold on to what was gained, until stopped."""
+        trouble = ""
+        while not self._is_stopping:
+            self._awake.clear()
+            try:
+                self._look()
+                trouble = ""
+            except StoreError as error:
+                if trouble != str(error):
+                    log.warning("leadership_waits_for_store", error=str(error))
+                trouble = str(error)
+            self._awake.wait(_RENEW_SECONDS)
+        if leader := self._leader:
+            self._drop()
+            self._leadership.resign(leader.epoch)
+
+    def stop(self) -> None:
+        """Let the Leader's loops end after what they are at, and campaign no more."""
+        self._is_stopping = True
+        self._awake.set()
+        for thread in self._threads:
+            thread.stop()
+
+    def _look(self) -> None:
+        leader = self._leader
+        if leader is not None and not self._leadership.renew(leader.epoch):
+            log.warning("lease_lost", epoch=leader.epoch)
+            self._drop()
+        if self._leader is None and not self._is_stopping:
+            self.campaign()
+
+    def _start(self, leader: Leader, supervisor: Supervisor) -> Iterator[SupervisedThread]:
+        # Whoever finds out that the lease is over ends, and has it looked at here at once.
+        over = self._awake.set
+        yield supervisor.start("scheduler", leader.scheduler, ended=over)
+        yield supervisor.start("upkeep", leader.upkeep, ended=over)
+        for courier in leader.couriers:
+            name = f"courier-{courier.target}"
+            yield supervisor.start(name, courier, ended=over, patience=_COURIER_SECONDS)
+
+    def _drop(self) -> None:
+        """Wait until nothing acts under the old epoch any more."""
+        for thread in self._threads:
+            thread.stop()
+        for thread in self._threads:
+            thread.join()
+        self._leader, self._threads = None, ()

@@ -1,0 +1,253 @@
+"""The parts of a server, put together on top of a store: a Replica, and the Leader it may be."""
+
+import random
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from forewarn.bootstrap.executing import Employer
+from forewarn.bootstrap.leading import Leader, Leading
+from forewarn.bootstrap.starting import Beginning, make_rules, new_id
+from forewarn.bootstrap.supervision import Supervisor
+from forewarn.clocks import SystemClock, VirtualClock
+from forewarn.emulator.faults import MemoryFaults
+from forewarn.gates.asking import AskedGates, KnownGate
+from forewarn.metadata.app import MetadataApp
+from forewarn.metadata.board import Board
+from forewarn.metadata.http import MetadataServer, make_server
+from forewarn.metadata.identity import Identity
+from forewarn.metadata.polls import Polls
+from forewarn.metadata.showings import Showings
+from forewarn.metadata.verbs import StoreVerbs
+from forewarn.notifications.outbox import Courier, Notifications
+from forewarn.operations.context import Context
+from forewarn.operations.notifications import give_up_orphans
+from forewarn.ports.changes import Change
+from forewarn.ports.clock import Clock
+from forewarn.ports.entries import Actor
+from forewarn.ports.leadership import Leadership
+from forewarn.ports.metrics import Tally
+from forewarn.ports.notifier import Notifier
+from forewarn.ports.store import Store, Transaction
+from forewarn.protocol.versions import served_versions
+from forewarn.scheduler.scheduler import Performance, Scheduler
+from forewarn.scheduler.upkeep import Upkeep
+from forewarn.settings import Settings
+from forewarn.storage.leadership import FileLeadership
+from forewarn.telemetry.clock_watch import ClockWatch
+from forewarn.telemetry.event_log import EventLog
+from forewarn.telemetry.logs import logger_above
+
+log = structlog.get_logger()
+
+SCHEDULER: Final = "scheduler"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """Whom a server talks to outside: executors and host workers, gates, and targets to notify."""
+
+    workforce: Employer
+    notifications: Notifications = field(default_factory=Notifications)
+    gates: Mapping[str, KnownGate] = field(default_factory=dict)
+
+
+def assemble(
+    settings: Settings,
+    store: Store,
+    beginning: Beginning,
+    outside: Outside,
+    supervisor: Supervisor | None = None,
+    leadership: Leadership | None = None,
+) -> "Replica":
+    """Put a server together on top of *store*; nothing is served yet.
+
+    Without a *supervisor* nothing is done by itself, only when `Replica.changed` is called.
+    """
+    clock = beginning.clock
+    context = _make_context(settings, clock, outside)
+    board = _make_board(settings, store)
+    showings = Showings(store, clock)
+    store.listen(showings.note)  # after the board
+    faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
+    store.listen(faults.note)
+    gates = AskedGates(
+        outside.gates,
+        clock=clock,
+        wall=SystemClock(),
+        woken=lambda: leading.wake(),  # noqa: PLW0108 - it is made after them, to ask them
+        waits=isinstance(clock, VirtualClock),
+    )
+    performance = Performance()
+    make = _LeaderMaker(
+        store=store,
+        outside=outside,
+        gates=gates,
+        context=lambda: replace(context(SCHEDULER), actor=Actor.SCHEDULER),
+        reports=logger_above(settings.log_level),
+        performance=performance,
+    )
+    leading = Leading(leadership or FileLeadership(store), make, supervisor)
+    store.listen(leading.note)
+    return Replica(
+        settings=settings,
+        store=store,
+        board=board,
+        clock=clock,
+        faults=faults,
+        leading=leading,
+        performance=performance,
+        gates=gates,
+        context=context,
+        polls=Polls(store, board, clock, is_eager=isinstance(clock, VirtualClock)),
+        showings=showings,
+        notifiers=outside.notifications.notifiers,
+        clock_watch=ClockWatch(SystemClock()),
+        event_log=_make_event_log(store),
+        tally=Tally(board.versions),
+        token=beginning.token,
+        supervisor=supervisor or Supervisor(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """What lives as long as the process: everything that answers, whoever leads.
+
+    *performance* is of all leaders this replica has been.
+    """
+
+    settings: Settings
+    store: Store
+    board: Board
+    clock: Clock
+    faults: MemoryFaults
+    leading: Leading
+    performance: Performance
+    gates: AskedGates
+    context: Callable[[str], Context]
+    polls: Polls
+    showings: Showings
+    notifiers: Mapping[str, Notifier]
+    clock_watch: ClockWatch
+    event_log: EventLog
+    tally: Tally
+    token: str
+    supervisor: Supervisor
+    executor_problem: Callable[[], str] = lambda: ""
+    reload_executors: Callable[[], None] = lambda: None
+
+    def changed(self) -> None:
+        """Have the scheduler look again; under the virtual clock, before anybody is answered."""
+        if isinstance(self.clock, VirtualClock):
+            self.leading.scheduler.settle()
+        else:
+            self.leading.wake()
+
+    def metadata_server(self, listeners: Iterable[socket.socket]) -> MetadataServer:
+        """Return the server that answers virtual machines on *listeners*."""
+        identity = Identity(
+            self.board,
+            default_vm=self.settings.default_vm,
+            trust_path=self.settings.trust_path,
+            trusted_proxies=self.settings.trusted_proxies,
+            proxy_secret=self.settings.proxy_secret or "",
+        )
+        verbs = StoreVerbs(self.store, self.context, self.changed)
+        app = MetadataApp(
+            board=self.board,
+            identity=identity,
+            verbs=verbs,
+            polled=self.polls.note,
+            faults=self.faults,
+            tally=self.tally,
+        )
+        return make_server(app, listeners)
+
+
+def _make_board(settings: Settings, store: Store) -> Board:
+    board = Board(served_versions(settings.preview_wire))
+    board.take(
+        store.read(lambda all_: Change(documents=all_.documents(), topology=all_.topology()))
+    )
+    store.listen(board.take)
+    return board
+
+
+def _make_context(settings: Settings, clock: Clock, outside: Outside) -> Callable[[str], Context]:
+    wall, workforce = SystemClock(), outside.workforce
+    targets = outside.notifications.targets
+    fixed = replace(make_rules(settings), targets=targets, gates=tuple(outside.gates))
+
+    def context(who: str) -> Context:
+        # Which hosts have work can change while the server runs: their file is read again.
+        works = workforce.host_worker.rules if workforce.host_worker else ()
+        rules = replace(fixed, host_works=tuple(works)) if works else fixed
+        return Context(who=who, now=clock.now(), at=wall.now(), new_id=new_id, rules=rules)
+
+    return context
+
+
+def _make_event_log(store: Store) -> EventLog:
+    event_log = EventLog(store)
+    store.listen(event_log.note)
+    return event_log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LeaderMaker:
+    """Makes a Leader for an epoch, from nothing but what is stored and who is outside."""
+
+    store: Store
+    outside: Outside
+    gates: AskedGates
+    context: Callable[[], Context]
+    reports: FilteringBoundLogger
+    performance: Performance
+
+    def __call__(self, epoch: int) -> Leader:
+        self._give_up_orphans(epoch)
+        workforce = self.outside.workforce
+        scheduler = Scheduler(
+            store=self.store,
+            executor=workforce.executor,
+            context=self.context,
+            epoch=epoch,
+            gates=self.gates,
+            reports=self.reports,
+            host_worker=workforce.host_worker,
+            performance=self.performance,
+        )
+        return Leader(
+            epoch=epoch,
+            scheduler=scheduler,
+            couriers=tuple(self._couriers(epoch)),
+            upkeep=Upkeep(self.store, self.context),
+        )
+
+    def _couriers(self, epoch: int) -> Iterator[Courier]:
+        told = self.outside.notifications
+        for name, notifier in told.notifiers.items():
+            yield Courier(
+                name,
+                notifier,
+                store=self.store,
+                wall=SystemClock(),
+                retrying=told.retrying,
+                chance=random.random,
+                epoch=epoch,
+            )
+
+    def _give_up_orphans(self, epoch: int) -> None:
+        targets, now = self.outside.notifications.notifiers, SystemClock().now()
+
+        def give_up(tx: Transaction) -> int:
+            tx.check_epoch(epoch)
+            return give_up_orphans(tx, targets, now=now)
+
+        if number := self.store.write(give_up):
+            log.warning("notifications_given_up", number=number, problem="target not configured")

@@ -1,0 +1,168 @@
+"""A replica that loses the lease, and gains it again, in the middle of its work."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from forewarn.bootstrap.executing import choose_workforce
+from forewarn.bootstrap.leading import NotLeadingError
+from forewarn.bootstrap.replica import Outside, Replica, assemble
+from forewarn.bootstrap.starting import ADMIN, begin
+from forewarn.bootstrap.supervision import Supervisor
+from forewarn.clocks import SystemClock
+from forewarn.domain.course import Course
+from forewarn.domain.maintenance import MaintenanceOutcome
+from forewarn.domain.names import MaintenanceId
+from forewarn.domain.order import MaintenanceOrder
+from forewarn.operations.fleet import read_fleet_file
+from forewarn.operations.maintenances import start_maintenance
+from forewarn.operations.snapshots import NOTHING
+from forewarn.ports.store import Store
+from forewarn.protocol.vocabulary import EventType
+from forewarn.settings import Settings, make_settings
+from forewarn.storage.leadership import FileLeadership
+from forewarn.storage.sqlite import open_sqlite
+
+TIMES = 10
+NAMES = [f"vm-{number}" for number in range(TIMES)]
+FLEET = "".join(f'[[virtual_machine]]\nname = "{name}"\n' for name in NAMES)
+# It says that it runs, and goes on running until it is let go.
+SCRIPT = """#!/bin/sh
+echo "$EVENT_VM" >> begun
+while [ ! -e "go-$EVENT_VM" ]; do sleep 0.02; done
+"""
+LONG = 60
+
+
+class ContestedLeadership(FileLeadership):
+    """A lease that another replica may have."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._is_taken = threading.Event()
+        self.store = store
+
+    def campaign(self) -> int | None:
+        return None if self._is_taken.is_set() else super().campaign()
+
+    def take_away(self) -> None:
+        self._is_taken.set()
+        self.store.write(lambda tx: tx.next_epoch())
+
+    def give_back(self) -> None:
+        self._is_taken.clear()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    script = tmp_path / "impact"
+    script.write_text(
+        SCRIPT.replace("begun", f"{tmp_path}/begun").replace("go-", f"{tmp_path}/go-")
+    )
+    script.chmod(0o755)
+    executors = tmp_path / "executors.toml"
+    executors.write_text(f'[[command]]\nrun = ["{script}"]\n')
+    return make_settings(
+        {
+            "database": f"sqlite:///{tmp_path / 'forewarn.db'}",
+            "executor": "command",
+            "executor_file": executors,
+            "speed": 100_000,
+        }
+    )
+
+
+@pytest.fixture
+def store(settings: Settings) -> Iterator[Store]:
+    with closing(open_sqlite(settings.database_path)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def leadership(store: Store) -> ContestedLeadership:
+    return ContestedLeadership(store)
+
+
+@pytest.fixture
+def replica(settings: Settings, store: Store, leadership: ContestedLeadership) -> Iterator[Replica]:
+    beginning = begin(store, settings, read_fleet_file(FLEET), SystemClock().now())
+    with choose_workforce(settings)(store, beginning.clock) as workforce:
+        outside, supervisor = Outside(workforce=workforce), Supervisor(first_pause=0.1)
+        made = assemble(settings, store, beginning, outside, supervisor, leadership)
+        thread = supervisor.start("leadership", made.leading)
+        yield made
+        thread.stop()
+        thread.join()
+        assert supervisor.failures == {"leadership": 0, "scheduler": 0, "upkeep": 0}
+
+
+def test_lease_is_lost_and_gained_ten_times_in_the_middle_of_an_impact(
+    tmp_path: Path, replica: Replica, leadership: ContestedLeadership
+) -> None:
+    begun = tmp_path / "begun"
+    maintenance_id = start(replica)
+    epochs = []
+
+    for name in NAMES:
+        until(partial(has_begun, begun, name))
+        leadership.take_away()
+        until(lambda: replica.leading.epoch == 0)
+        (tmp_path / f"go-{name}").touch()
+        leadership.give_back()
+        until(lambda: replica.leading.epoch > 0)
+        epochs.append(replica.leading.epoch)
+
+    until(lambda: outcome(replica, maintenance_id) is not None)
+    assert outcome(replica, maintenance_id) is MaintenanceOutcome.SUCCEEDED
+    assert begun.read_text().split() == NAMES, "each has begun once, and none was left out"
+    assert epochs == sorted(set(epochs)), "no epoch comes twice"
+
+
+def test_replica_that_does_not_lead_does_nothing_that_a_leader_does(
+    replica: Replica, leadership: ContestedLeadership
+) -> None:
+    until(lambda: replica.leading.epoch > 0)
+    leadership.take_away()
+    until(lambda: replica.leading.epoch == 0)
+
+    replica.leading.wake()
+    replica.leading.finish_turn()
+
+    assert replica.leading.known is NOTHING
+    assert replica.leading.shut_gates == 0
+    assert not replica.leading.count_maintenances()
+    with pytest.raises(NotLeadingError, match="does not lead"):
+        _ = replica.leading.scheduler
+
+
+def has_begun(begun: Path, name: str) -> bool:
+    return begun.exists() and begun.read_text().split()[-1:] == [name]
+
+
+def start(replica: Replica) -> MaintenanceId:
+    order = MaintenanceOrder(
+        event_type=EventType.REBOOT, scopes=tuple(NAMES), course=Course(at_once=1, in_order=True)
+    )
+    context = replica.context(ADMIN)
+    begun = replica.store.write(lambda tx: start_maintenance(tx, context, order))
+    replica.changed()
+    return begun.maintenance_id
+
+
+def outcome(replica: Replica, maintenance_id: MaintenanceId) -> MaintenanceOutcome | None:
+    found = replica.store.read(lambda reading: reading.maintenance(maintenance_id))
+    assert found
+    return found.outcome
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait for what happens on other threads."""
+    for _ in range(LONG * 50):
+        if is_so():
+            return
+        threading.Event().wait(0.02)
+    raise AssertionError
