@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from forewarn.bootstrap.executing import choose_workforce
-from forewarn.bootstrap.leading import NotLeadingError
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.starting import ADMIN, begin
 from forewarn.bootstrap.supervision import Supervisor
@@ -21,6 +20,7 @@ from forewarn.domain.order import MaintenanceOrder
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.maintenances import start_maintenance
 from forewarn.operations.snapshots import NOTHING
+from forewarn.ports.leadership import NotLeadingError
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventType
 from forewarn.settings import Settings, make_settings

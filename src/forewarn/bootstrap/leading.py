@@ -13,9 +13,8 @@ from forewarn.domain.standing import MaintenanceStatus
 from forewarn.notifications.outbox import Courier
 from forewarn.operations.snapshots import NOTHING, Knowledge
 from forewarn.ports.changes import Change
-from forewarn.ports.leadership import Leadership
+from forewarn.ports.leadership import Leadership, NotLeadingError
 from forewarn.ports.store import StoreError
-from forewarn.protocol.errors import ForewarnError
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.scheduler.upkeep import Upkeep
 
@@ -24,13 +23,6 @@ log = structlog.get_logger()
 _RENEW_SECONDS: Final = 1.0
 _COURIER_SECONDS: Final = 2.0
 """How long a message under way may take to arrive before its courier is left behind."""
-
-
-class NotLeadingError(ForewarnError):
-    """Another replica leads, so nothing can be done here that only a leader does."""
-
-    def __init__(self) -> None:
-        super().__init__("This replica does not lead; ask the one that does, or try again later.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,13 @@ from typing import Annotated, Final
 from fastapi import Depends, Header, Request
 
 from forewarn.domain.access import Principal
+from forewarn.domain.errors import InvalidError
 from forewarn.operations.repeats import RequestKey
-from forewarn.protocol.errors import ForewarnError
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 
 
-class IdempotencyKeyNotTakenError(ForewarnError):
+class IdempotencyKeyNotTakenError(InvalidError):
     """A key on a request that would be done again all the same."""
 
     def __init__(self, verb: str) -> None:

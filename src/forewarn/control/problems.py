@@ -15,66 +15,17 @@ from starlette.responses import JSONResponse, Response
 
 from forewarn.control.conditional import PreconditionFailedError
 from forewarn.control.fastapi_parts import methods_of
-from forewarn.control.idempotency import IdempotencyKeyNotTakenError
 from forewarn.control.origins import HostRefusedError, OriginRefusedError
-from forewarn.control.services import ClockError
 from forewarn.control.slow_verbs import BusyError
 from forewarn.domain.access import (
     AccessError,
     TokenExpiredError,
-    TokenNameTakenError,
-    TokenOrderError,
     TokenRevokedError,
-    UnknownTokenError,
 )
-from forewarn.domain.arrivals import HostUnderWayError
-from forewarn.domain.errors import (
-    CalendarError,
-    IllegalTransitionError,
-    MaintenanceOverError,
-    NoticeTooShortError,
-    PlanError,
-    PostponeRefusedError,
-    ScenarioOverError,
-    TopologyError,
-    UnknownEventError,
-    UnknownHostError,
-    UnknownVirtualMachineError,
-    UserOperationError,
-)
-from forewarn.domain.failures import StillUnderWayError, UnknownFailureError, UnknownPlaceError
-from forewarn.domain.schedule import ScheduleError
+from forewarn.domain.errors import ConflictError, InvalidError, NotFoundError
 from forewarn.operations.access import redact
-from forewarn.operations.acknowledgements import UnknownResourceError
-from forewarn.operations.durations import DurationError
-from forewarn.operations.events import SharedOperationError
-from forewarn.operations.fleet import FleetError
-from forewarn.operations.gates import GateNotFoundError
-from forewarn.operations.holidays import HolidaysError
-from forewarn.operations.hosts import HostInUseError
 from forewarn.operations.invalid_values import say_invalid
-from forewarn.operations.maintenances import UnknownLabelsError, UnknownMaintenanceError
-from forewarn.operations.moments import MomentError
-from forewarn.operations.notifications import (
-    NotificationNotFailedError,
-    UnknownNotificationError,
-    UnknownTargetError,
-)
-from forewarn.operations.patches import NewHostError
-from forewarn.operations.placements import HostClosedError
-from forewarn.operations.repeats import IdempotencyKeyReusedError
-from forewarn.operations.safeguards import (
-    EmptyFleetError,
-    HostBusyError,
-    TooManyRemovalsError,
-    VirtualMachineBusyError,
-)
-from forewarn.operations.scenario_file import ScenarioError
-from forewarn.operations.scenarios import UnknownScenarioError, UnknownScenarioRunError
-from forewarn.operations.schedules import ScheduleNameTakenError, UnknownScheduleError
-from forewarn.operations.scopes import UnknownSelectionError
-from forewarn.operations.seen import NotSeenError, UnknownApiVersionError
-from forewarn.ports.faults import FaultError
+from forewarn.ports.leadership import NotLeadingError
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import ForewarnError
 
@@ -100,7 +51,7 @@ class ApiVersionError(ForewarnError):
         super().__init__(f"The api-version {problem}; write api-version=2023-10-01-preview.")
 
 
-class ResourceTypeError(ForewarnError):
+class ResourceTypeError(NotFoundError):
     """A type of resources that has no scheduled events."""
 
     def __init__(self, resource_type: str) -> None:
@@ -110,7 +61,7 @@ class ResourceTypeError(ForewarnError):
         )
 
 
-class VirtualMachineExistsError(ForewarnError):
+class VirtualMachineExistsError(ConflictError):
     """A virtual machine is added under a name that is taken."""
 
     def __init__(self, vm: str) -> None:
@@ -119,71 +70,22 @@ class VirtualMachineExistsError(ForewarnError):
 
 
 STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
+    NotFoundError: HTTPStatus.NOT_FOUND,
+    ConflictError: HTTPStatus.CONFLICT,
+    InvalidError: HTTPStatus.UNPROCESSABLE_ENTITY,
     UnauthorizedError: HTTPStatus.UNAUTHORIZED,
     TokenExpiredError: HTTPStatus.UNAUTHORIZED,
     TokenRevokedError: HTTPStatus.UNAUTHORIZED,
     AccessError: HTTPStatus.FORBIDDEN,
     OriginRefusedError: HTTPStatus.FORBIDDEN,
     HostRefusedError: HTTPStatus.MISDIRECTED_REQUEST,
-    UnknownTokenError: HTTPStatus.NOT_FOUND,
-    TokenNameTakenError: HTTPStatus.CONFLICT,
-    TokenOrderError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    UnknownEventError: HTTPStatus.NOT_FOUND,
-    UnknownVirtualMachineError: HTTPStatus.NOT_FOUND,
-    UnknownHostError: HTTPStatus.NOT_FOUND,
-    UnknownMaintenanceError: HTTPStatus.NOT_FOUND,
-    UnknownSelectionError: HTTPStatus.NOT_FOUND,
-    UnknownLabelsError: HTTPStatus.NOT_FOUND,
-    UnknownScenarioError: HTTPStatus.NOT_FOUND,
-    UnknownScenarioRunError: HTTPStatus.NOT_FOUND,
-    UnknownScheduleError: HTTPStatus.NOT_FOUND,
-    ScheduleNameTakenError: HTTPStatus.CONFLICT,
-    ScheduleError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    UnknownNotificationError: HTTPStatus.NOT_FOUND,
-    UnknownTargetError: HTTPStatus.NOT_FOUND,
-    GateNotFoundError: HTTPStatus.NOT_FOUND,
-    NotificationNotFailedError: HTTPStatus.CONFLICT,
-    UnknownResourceError: HTTPStatus.NOT_FOUND,
-    ResourceTypeError: HTTPStatus.NOT_FOUND,
     ApiVersionError: HTTPStatus.BAD_REQUEST,
-    IllegalTransitionError: HTTPStatus.CONFLICT,
-    PostponeRefusedError: HTTPStatus.CONFLICT,
-    MaintenanceOverError: HTTPStatus.CONFLICT,
-    UnknownFailureError: HTTPStatus.CONFLICT,
-    UnknownPlaceError: HTTPStatus.NOT_FOUND,
-    StillUnderWayError: HTTPStatus.CONFLICT,
-    ScenarioOverError: HTTPStatus.CONFLICT,
-    UserOperationError: HTTPStatus.CONFLICT,
-    VirtualMachineBusyError: HTTPStatus.CONFLICT,
-    HostBusyError: HTTPStatus.CONFLICT,
-    HostInUseError: HTTPStatus.CONFLICT,
-    TooManyRemovalsError: HTTPStatus.CONFLICT,
-    EmptyFleetError: HTTPStatus.CONFLICT,
-    VirtualMachineExistsError: HTTPStatus.CONFLICT,
-    NewHostError: HTTPStatus.CONFLICT,
-    HostClosedError: HTTPStatus.CONFLICT,
-    HostUnderWayError: HTTPStatus.CONFLICT,
-    SharedOperationError: HTTPStatus.CONFLICT,
-    ClockError: HTTPStatus.CONFLICT,
     PreconditionFailedError: HTTPStatus.PRECONDITION_FAILED,
-    IdempotencyKeyReusedError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    IdempotencyKeyNotTakenError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    NotSeenError: HTTPStatus.CONFLICT,
-    UnknownApiVersionError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    NoticeTooShortError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    TopologyError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    FleetError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    ScenarioError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    DurationError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    CalendarError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    HolidaysError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    MomentError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    FaultError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    PlanError: HTTPStatus.UNPROCESSABLE_ENTITY,
     BusyError: HTTPStatus.TOO_MANY_REQUESTS,
+    NotLeadingError: HTTPStatus.SERVICE_UNAVAILABLE,
     StoreUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-"""The status of each error; a subclass without a row has that of its nearest ancestor."""
+"""The status of each kind of error, and of those below it."""
 
 _HTTP_KINDS: Final[Mapping[HTTPStatus, str]] = {
     HTTPStatus.NOT_FOUND: "not-found",

@@ -9,6 +9,7 @@ from typing import Protocol
 from forewarn.control.feed import Feed
 from forewarn.control.slow_verbs import SlowVerbs
 from forewarn.domain.access import Principal
+from forewarn.domain.errors import ConflictError
 from forewarn.domain.gate import Answer
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
@@ -20,10 +21,9 @@ from forewarn.ports.entries import Showing
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import Store
-from forewarn.protocol.errors import ForewarnError
 
 
-class ClockError(ForewarnError):
+class ClockError(ConflictError):
     """The clock cannot be set: it is the real one."""
 
     def __init__(self) -> None:

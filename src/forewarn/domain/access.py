@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from forewarn.domain.errors import DomainError
+from forewarn.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError
 from forewarn.domain.names import ScopeId, VmName, check_name, name_key
 from forewarn.domain.roles import Role
 from forewarn.domain.topology import Topology
@@ -58,7 +58,7 @@ class OutsideScopesError(AccessError):
         self.vms = tuple(vms)
 
 
-class UnknownTokenError(AccessError):
+class UnknownTokenError(NotFoundError):
     """A token nobody created, or revoked already."""
 
     def __init__(self, name: str) -> None:
@@ -66,7 +66,7 @@ class UnknownTokenError(AccessError):
         self.name = name
 
 
-class TokenNameTakenError(AccessError):
+class TokenNameTakenError(ConflictError):
     """Two live tokens of one name."""
 
     def __init__(self, name: str) -> None:
@@ -76,7 +76,7 @@ class TokenNameTakenError(AccessError):
         self.name = name
 
 
-class TokenOrderError(AccessError):
+class TokenOrderError(InvalidError):
     """A token that cannot be as it was asked for."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from forewarn.domain.errors import DomainError
+from forewarn.domain.errors import ConflictError
 from forewarn.domain.event import Draft, ScheduledEvent, Share, schedule, start_unannounced
 from forewarn.domain.host_operation import HostOperation, HostPhase
 from forewarn.domain.maintenance import (
@@ -44,7 +44,7 @@ class Joining:
     share: Share
 
 
-class HostUnderWayError(DomainError):
+class HostUnderWayError(ConflictError):
     """A host that takes nobody while a Maintenance is at it."""
 
     def __init__(self, joining: Joining, reason: str) -> None:

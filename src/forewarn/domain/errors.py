@@ -1,35 +1,40 @@
 """What the rules refuse. Every message is a sentence an operator can act on.
 
 DomainError
-├ TopologyError                   the fleet cannot be as declared
-│ ├ InvalidNameError              a name with characters that do not travel
-│ ├ NameTakenError                two things of one name
-│ ├ AddressError                  no address, or one that somebody else has
-│ ├ UnknownScopeError             a set, service or scale set nobody declared
-│ ├ RoleNameError                 a virtual machine of a cloud service not named by its role
-│ ├ DomainOutOfRangeError         an update or fault domain the scope does not have
-│ ├ ScopeSettingError             a number of domains or a notice out of bounds
+├ NotFoundError                   nothing has the name or the id that was given
 │ ├ UnknownVirtualMachineError    a virtual machine nobody declared
-│ └ UnknownHostError              a host nobody declared and no virtual machine is on
-├ UnknownEventError               an event that never existed in this scope
-├ IllegalTransitionError          a trigger the event's status does not allow
-├ NoticeTooShortError             a NotBefore closer than the minimum notice
-├ PostponeRefusedError            a postponement the policy does not allow
-├ UserOperationError              a restart or redeploy that has to wait
-│ ├ UserOperationInFlightError    one is in flight for the same virtual machine
-│ └ UserOperationLimitError       as many are in flight as the server takes
-├ MaintenanceOverError            a Maintenance that has ended or was aborted
-├ ScenarioOverError               a run of a scenario that has ended or was stopped
-├ CalendarError                   a window or blackout that cannot be as it is written
-│ ├ WindowError                   a weekly window that is none
-│ ├ BlackoutError                 dates to keep free that are none
-│ └ UnknownZoneError              a time zone nobody knows
-└ PlanError                       a Maintenance that cannot be walked
-  ├ EmptySelectionError           nothing was selected
-  ├ CapacityError                 a step would leave too few of a scope
-  ├ WindowTooShortError           a step that fits into no window
-  ├ UnknownCanaryError            a canary that is not part of it
-  └ SharedHostError               a host carries two update domains of one scope
+│ ├ UnknownHostError              a host nobody declared and no virtual machine is on
+│ └ UnknownEventError             an event that never existed in this scope
+├ ConflictError                   what is asked for is not possible as things are now
+│ ├ IllegalTransitionError        a trigger the event's status does not allow
+│ ├ PostponeRefusedError          a postponement the policy does not allow
+│ ├ UserOperationError            a restart or redeploy that has to wait
+│ │ ├ UserOperationInFlightError  one is in flight for the same virtual machine
+│ │ └ UserOperationLimitError     as many are in flight as the server takes
+│ ├ MaintenanceOverError          a Maintenance that has ended or was aborted
+│ └ ScenarioOverError             a run of a scenario that has ended or was stopped
+└ InvalidError                    what was given can never be right
+  ├ TopologyError                 the fleet cannot be as declared
+  │ ├ InvalidNameError            a name with characters that do not travel
+  │ ├ NameTakenError              two things of one name
+  │ ├ AddressError                no address, or one that somebody else has
+  │ ├ UnknownScopeError           a set, service or scale set nobody declared
+  │ ├ RoleNameError               a virtual machine of a cloud service not named by its role
+  │ ├ DomainOutOfRangeError       an update or fault domain the scope does not have
+  │ └ ScopeSettingError           a number of domains or a notice out of bounds
+  ├ NoticeTooShortError           a NotBefore closer than the minimum notice
+  ├ CalendarError                 a window or blackout that cannot be as it is written
+  │ ├ WindowError                 a weekly window that is none
+  │ ├ BlackoutError               dates to keep free that are none
+  │ └ UnknownZoneError            a time zone nobody knows
+  └ PlanError                     a Maintenance that cannot be walked
+    ├ EmptySelectionError         nothing was selected
+    ├ CapacityError               a step would leave too few of a scope
+    ├ WindowTooShortError         a step that fits into no window
+    ├ UnknownCanaryError          a canary that is not part of it
+    └ SharedHostError             a host carries two update domains of one scope
+
+The first two are errors of the topology, too: a fleet may name what is not declared.
 """
 
 from collections.abc import Sequence
@@ -44,7 +49,19 @@ class DomainError(ForewarnError):
     """A rule refuses what was asked."""
 
 
-class TopologyError(DomainError):
+class NotFoundError(DomainError):
+    """Nothing has the name or the id that was given."""
+
+
+class ConflictError(DomainError):
+    """What is asked for is not possible as things are now."""
+
+
+class InvalidError(DomainError):
+    """What was given can never be right."""
+
+
+class TopologyError(InvalidError):
     """The fleet cannot be as declared."""
 
 
@@ -122,7 +139,7 @@ class ScopeSettingError(TopologyError):
         self.setting = setting
 
 
-class UnknownVirtualMachineError(TopologyError):
+class UnknownVirtualMachineError(NotFoundError, TopologyError):
     """A virtual machine nobody declared."""
 
     def __init__(self, vm: str) -> None:
@@ -130,7 +147,7 @@ class UnknownVirtualMachineError(TopologyError):
         self.vm = vm
 
 
-class UnknownHostError(TopologyError):
+class UnknownHostError(NotFoundError, TopologyError):
     """A host nobody declared and no virtual machine is on."""
 
     def __init__(self, host: str) -> None:
@@ -138,7 +155,7 @@ class UnknownHostError(TopologyError):
         self.host = host
 
 
-class UnknownEventError(DomainError):
+class UnknownEventError(NotFoundError):
     """An event that never existed in this scope."""
 
     def __init__(self, event_id: EventId) -> None:
@@ -146,7 +163,7 @@ class UnknownEventError(DomainError):
         self.event_id = event_id
 
 
-class IllegalTransitionError(DomainError):
+class IllegalTransitionError(ConflictError):
     """A trigger the event's status does not allow."""
 
     def __init__(self, event_id: EventId, event_status: EventStatus, trigger: str) -> None:
@@ -156,7 +173,7 @@ class IllegalTransitionError(DomainError):
         self.trigger = trigger
 
 
-class NoticeTooShortError(DomainError):
+class NoticeTooShortError(InvalidError):
     """A NotBefore closer than the minimum notice."""
 
     def __init__(self, event_type: str, not_before: datetime, earliest: datetime) -> None:
@@ -169,7 +186,7 @@ class NoticeTooShortError(DomainError):
         self.earliest = earliest
 
 
-class PostponeRefusedError(DomainError):
+class PostponeRefusedError(ConflictError):
     """A postponement the policy does not allow."""
 
     def __init__(self, event_id: EventId, problem: str) -> None:
@@ -178,7 +195,7 @@ class PostponeRefusedError(DomainError):
         self.problem = problem
 
 
-class UserOperationError(DomainError):
+class UserOperationError(ConflictError):
     """A restart or redeploy that has to wait."""
 
     def __init__(self, message: str, in_flight: Sequence[EventId]) -> None:
@@ -210,7 +227,7 @@ class UserOperationLimitError(UserOperationError):
         self.limit = limit
 
 
-class MaintenanceOverError(DomainError):
+class MaintenanceOverError(ConflictError):
     """A Maintenance that has ended or was aborted."""
 
     def __init__(self, maintenance_id: str, how: str = "is over; start another one") -> None:
@@ -218,7 +235,7 @@ class MaintenanceOverError(DomainError):
         self.maintenance_id = maintenance_id
 
 
-class ScenarioOverError(DomainError):
+class ScenarioOverError(ConflictError):
     """A run of a scenario that has ended or was stopped."""
 
     def __init__(self, run_id: str) -> None:
@@ -226,7 +243,7 @@ class ScenarioOverError(DomainError):
         self.run_id = run_id
 
 
-class CalendarError(DomainError):
+class CalendarError(InvalidError):
     """A window or blackout cannot be as it is written."""
 
 
@@ -263,7 +280,7 @@ class UnknownZoneError(CalendarError):
         self.zone = zone
 
 
-class PlanError(DomainError):
+class PlanError(InvalidError):
     """A Maintenance that cannot be walked."""
 
 

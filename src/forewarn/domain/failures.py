@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias, TypeVar, assert_never
 
-from forewarn.domain.errors import DomainError
+from forewarn.domain.errors import ConflictError, NotFoundError
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.host_operation import HostOperation, OperationOutcome
 from forewarn.domain.maintenance import (
@@ -35,7 +35,7 @@ from forewarn.domain.wording import say_names
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 
-class UnknownFailureError(DomainError):
+class UnknownFailureError(ConflictError):
     """Something to retry or skip where nothing has failed."""
 
     def __init__(self, maintenance_id: str, place: str | None, failed: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ class UnknownFailureError(DomainError):
         self.failed = tuple(failed)
 
 
-class UnknownPlaceError(DomainError):
+class UnknownPlaceError(NotFoundError):
     """A host or scope to retry or skip that is not part of the Maintenance."""
 
     def __init__(
@@ -62,7 +62,7 @@ class UnknownPlaceError(DomainError):
         self.near = near
 
 
-class StillUnderWayError(DomainError):
+class StillUnderWayError(ConflictError):
     """Something to retry or skip before it has ended."""
 
     def __init__(self, maintenance_id: str, place: str) -> None:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
-from forewarn.domain.errors import DomainError
+from forewarn.domain.errors import InvalidError
 from forewarn.domain.names import MaintenanceId, ScheduleName, check_name
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.recurrence import (
@@ -31,7 +31,7 @@ KEPT_OCCURRENCES: Final = 50
 """How many past occurrences a schedule remembers; the audit has them all."""
 
 
-class ScheduleError(DomainError):
+class ScheduleError(InvalidError):
     """A schedule that cannot be as it was asked for."""
 
 

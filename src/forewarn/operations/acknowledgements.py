@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from forewarn.domain.errors import DomainError, UnknownEventError
+from forewarn.domain.errors import NotFoundError, UnknownEventError
 from forewarn.domain.event import Approver, ScheduledEvent
 from forewarn.domain.names import name_key
 from forewarn.domain.topology import ScopeKind, Topology, VirtualMachine
@@ -24,7 +24,7 @@ class ArmResource:
     resource_group: str
 
 
-class UnknownResourceError(DomainError):
+class UnknownResourceError(NotFoundError):
     """Nothing of this kind and name is in this subscription and resource group."""
 
     def __init__(self, resource: ArmResource) -> None:

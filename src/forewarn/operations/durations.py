@@ -3,13 +3,13 @@
 import re
 from datetime import timedelta
 
-from forewarn.protocol.errors import ForewarnError
+from forewarn.domain.errors import InvalidError
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds", "": "seconds"}
 _DURATION = re.compile(r"(?:[0-9]{1,9}[dhms])+|[0-9]{1,9}")
 
 
-class DurationError(ForewarnError):
+class DurationError(InvalidError):
     """Something typed that is not a valid duration."""
 
     def __init__(self, text: str) -> None:

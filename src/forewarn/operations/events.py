@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from forewarn.domain.errors import DomainError, UnknownEventError
+from forewarn.domain.errors import ConflictError, UnknownEventError
 from forewarn.domain.event import (
     Approval,
     Approver,
@@ -40,7 +40,7 @@ from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, Even
 _USER_VERBS = {EventType.REBOOT: "restart", EventType.REDEPLOY: "redeploy"}
 
 
-class SharedOperationError(DomainError):
+class SharedOperationError(ConflictError):
     """One event of a host operation, which cannot be canceled alone."""
 
     def __init__(self, event: ScheduledEvent, others: Sequence[ScheduledEvent]) -> None:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, Final
 
+from forewarn.domain.errors import InvalidError
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.profile import NO_PROFILE, PROFILE_KEYS, Profile, profile_mistakes
@@ -31,7 +32,7 @@ from forewarn.protocol.vocabulary import role_of
 MOST_MISTAKES: Final = 100
 
 
-class FleetError(ForewarnError):
+class FleetError(InvalidError):
     """A mistake in a declaration.
 
     *index* counts the entries of *table* from 0; *entry* is the name of the one that is wrong.

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable
 
+from forewarn.domain.errors import NotFoundError
 from forewarn.domain.names import name_key
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Transaction
-from forewarn.protocol.errors import ForewarnError
 
 
-class GateNotFoundError(ForewarnError):
+class GateNotFoundError(NotFoundError):
     """A gate that is not in the server's gate file."""
 
     def __init__(self, gate: str) -> None:

@@ -14,9 +14,8 @@ from dateutil.rrule import rrulestr
 from icalendar import Calendar, Event
 from icalendar.prop import vRecur
 
-from forewarn.domain.errors import CalendarError
+from forewarn.domain.errors import CalendarError, InvalidError
 from forewarn.domain.windows import Blackout, check_zone, make_blackout
-from forewarn.protocol.errors import ForewarnError
 
 # The parser is slow, and its thread is one of those that answer operators. The calendars of public
 # holidays that people publish, ten years of a country, are far below all three.
@@ -32,7 +31,7 @@ _HORIZON: Final = timedelta(days=366 * YEARS_AHEAD)
 _LONGEST_NAME: Final = 100
 
 
-class HolidaysError(ForewarnError):
+class HolidaysError(InvalidError):
     """A file that no holidays can be read from."""
 
     def __init__(self, problem: str) -> None:

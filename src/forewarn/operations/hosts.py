@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from forewarn.domain.errors import DomainError, UnknownHostError
+from forewarn.domain.errors import ConflictError, UnknownHostError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance, remaining_steps
 from forewarn.domain.names import HostName, VmName, name_key
@@ -17,7 +17,7 @@ from forewarn.operations.snapshots import NOTHING, look
 from forewarn.ports.store import Reading, Transaction
 
 
-class HostInUseError(DomainError):
+class HostInUseError(ConflictError):
     """A host that cannot be removed while it carries virtual machines."""
 
     def __init__(self, host: HostName, vms: Sequence[VmName]) -> None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from forewarn.domain.errors import (
-    DomainError,
     EmptySelectionError,
+    NotFoundError,
     PlanError,
     UnknownCanaryError,
     UnknownHostError,
@@ -51,7 +51,7 @@ from forewarn.protocol.errors import ForewarnError
 Labelled = TypeVar("Labelled", VirtualMachine, Host)
 
 
-class UnknownMaintenanceError(DomainError):
+class UnknownMaintenanceError(NotFoundError):
     """A Maintenance nobody has started."""
 
     def __init__(self, maintenance_id: str) -> None:
@@ -59,7 +59,7 @@ class UnknownMaintenanceError(DomainError):
         self.maintenance_id = maintenance_id
 
 
-class UnknownLabelsError(DomainError):
+class UnknownLabelsError(NotFoundError):
     """Labels that nothing carries were selected."""
 
     def __init__(self, noun: str, labels: Mapping[str, str]) -> None:

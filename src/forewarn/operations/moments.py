@@ -7,8 +7,8 @@ import re
 from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
+from forewarn.domain.errors import InvalidError
 from forewarn.operations.durations import DurationError, parse_duration
-from forewarn.protocol.errors import ForewarnError
 
 _FARTHEST: Final = timedelta(days=3660)
 _LAST_YEAR: Final = 2999
@@ -16,7 +16,7 @@ _TIME_OF_DAY: Final = re.compile(r"[0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
 _DAY: Final = timedelta(days=1)
 
 
-class MomentError(ForewarnError):
+class MomentError(InvalidError):
     """Something typed that is not a valid time, or is too far away."""
 
     def __init__(self, text: str, problem: str = "is not a valid time") -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from forewarn.domain.errors import DomainError
+from forewarn.domain.errors import ConflictError, NotFoundError
 from forewarn.domain.event import (
     Draft,
     Outcome,
@@ -50,7 +50,7 @@ KEPT: Final = {
 """How long a message is remembered after it has ended; one that waits stays."""
 
 
-class UnknownNotificationError(DomainError):
+class UnknownNotificationError(NotFoundError):
     """A message that is not, or no longer, in the outbox."""
 
     def __init__(self, notification_id: str) -> None:
@@ -58,7 +58,7 @@ class UnknownNotificationError(DomainError):
         self.notification_id = notification_id
 
 
-class NotificationNotFailedError(DomainError):
+class NotificationNotFailedError(ConflictError):
     """A message that is still waiting or has arrived, and need not be tried again."""
 
     def __init__(self, notification: Notification) -> None:
@@ -69,7 +69,7 @@ class NotificationNotFailedError(DomainError):
         self.notification_id = notification.notification_id
 
 
-class UnknownTargetError(DomainError):
+class UnknownTargetError(NotFoundError):
     """A target that is not in the file of notifications."""
 
     def __init__(self, target: str) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from forewarn.domain.errors import DomainError
+from forewarn.domain.errors import ConflictError
 from forewarn.domain.names import VmName, name_key, nearest_names
 from forewarn.domain.topology import DeliveryScope, Host, Topology, VirtualMachine
 from forewarn.operations.context import Context
@@ -24,7 +24,7 @@ from forewarn.ports.store import Transaction
 _DOMAINS: Final = ("update_domain", "fault_domain")
 
 
-class NewHostError(DomainError):
+class NewHostError(ConflictError):
     """A virtual machine that is moved to a host nobody has named before, as by a typo."""
 
     def __init__(self, host: str, known: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from forewarn.domain.arrivals import HostUnderWayError, arrivals, find_joining, join, refusals
-from forewarn.domain.errors import DomainError
+from forewarn.domain.errors import ConflictError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.topology import Closure, Topology
@@ -18,7 +18,7 @@ from forewarn.operations.snapshots import NOTHING, look
 from forewarn.ports.store import Reading, Transaction
 
 
-class HostClosedError(DomainError):
+class HostClosedError(ConflictError):
     """A host that takes no more virtual machines."""
 
     def __init__(self, host: HostName, closure: Closure, vms: Iterable[VmName]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from forewarn.domain.errors import DomainError
+from forewarn.domain.errors import InvalidError
 from forewarn.operations.context import Context
 from forewarn.ports.entries import KeptAnswer
 from forewarn.ports.store import Transaction
@@ -18,7 +18,7 @@ KEPT_FOR: Final = timedelta(hours=24)
 """For how long an answer is kept, in real time."""
 
 
-class IdempotencyKeyReusedError(DomainError):
+class IdempotencyKeyReusedError(InvalidError):
     """A key that came with another request before."""
 
     def __init__(self, key: str) -> None:

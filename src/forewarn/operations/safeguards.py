@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from forewarn.domain.errors import DomainError
+from forewarn.domain.errors import ConflictError, DomainError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology, VirtualMachine
@@ -18,7 +18,7 @@ FREE_PERCENT: Final = 10
 """How many of a hundred machines may be removed without being allowed by number."""
 
 
-class VirtualMachineBusyError(DomainError):
+class VirtualMachineBusyError(ConflictError):
     """A virtual machine that cannot be moved or removed while it is in an event."""
 
     def __init__(self, vm: VmName, event_ids: Iterable[EventId]) -> None:
@@ -29,7 +29,7 @@ class VirtualMachineBusyError(DomainError):
         )
 
 
-class HostBusyError(DomainError):
+class HostBusyError(ConflictError):
     """A host that cannot be removed while a Maintenance is at it."""
 
     def __init__(self, host: HostName, maintenance_id: MaintenanceId) -> None:
@@ -41,7 +41,7 @@ class HostBusyError(DomainError):
         )
 
 
-class TooManyRemovalsError(DomainError):
+class TooManyRemovalsError(ConflictError):
     """A declaration that would remove more machines than were allowed."""
 
     def __init__(self, removals: int, machines: int) -> None:
@@ -52,7 +52,7 @@ class TooManyRemovalsError(DomainError):
         )
 
 
-class EmptyFleetError(DomainError):
+class EmptyFleetError(ConflictError):
     """A declaration without a virtual machine that would remove all there are."""
 
     def __init__(self, machines: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from forewarn.domain.errors import InvalidNameError
+from forewarn.domain.errors import InvalidError, InvalidNameError
 from forewarn.domain.event import Trigger, usual_description
 from forewarn.domain.names import check_name
 from forewarn.domain.notice import MINIMUM_NOTICE
@@ -20,7 +20,6 @@ from forewarn.domain.scenario import (
     ScenarioStep,
 )
 from forewarn.operations.durations import DurationError, parse_duration
-from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventSource, EventType
 
 LONGEST: Final = timedelta(days=365)
@@ -48,7 +47,7 @@ _MOST_ATTEMPTS: Final = 20
 _WORDS: Final = {str: "text in quotes", int: "a whole number", list: "a list: write [[step]]"}
 
 
-class ScenarioError(ForewarnError):
+class ScenarioError(InvalidError):
     """A scenario that cannot be read or run; *line* is where it is wrong in its file."""
 
     def __init__(self, problem: str, line: int | None = None) -> None:

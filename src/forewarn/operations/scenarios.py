@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from forewarn.domain.errors import DomainError
+from forewarn.domain.errors import NotFoundError
 from forewarn.domain.event import ScheduledEvent, cancel
 from forewarn.domain.limits import FASTEST
 from forewarn.domain.names import ScenarioRunId
@@ -17,7 +17,7 @@ from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventStatus
 
 
-class UnknownScenarioError(DomainError):
+class UnknownScenarioError(NotFoundError):
     """A scenario that is not built in."""
 
     def __init__(self, scenario: str) -> None:
@@ -25,7 +25,7 @@ class UnknownScenarioError(DomainError):
         self.scenario = scenario
 
 
-class UnknownScenarioRunError(DomainError):
+class UnknownScenarioRunError(NotFoundError):
     """A run nobody has started."""
 
     def __init__(self, run_id: str) -> None:

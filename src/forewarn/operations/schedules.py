@@ -6,7 +6,7 @@ from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
 from forewarn.domain.brakes import BrakeKind
-from forewarn.domain.errors import DomainError
+from forewarn.domain.errors import ConflictError, NotFoundError
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import ScheduleName, name_key
 from forewarn.domain.order import MaintenanceOrder
@@ -33,7 +33,7 @@ from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
 
 
-class UnknownScheduleError(DomainError):
+class UnknownScheduleError(NotFoundError):
     """A schedule that does not exist."""
 
     def __init__(self, name: str) -> None:
@@ -41,7 +41,7 @@ class UnknownScheduleError(DomainError):
         self.name = name
 
 
-class ScheduleNameTakenError(DomainError):
+class ScheduleNameTakenError(ConflictError):
     """Two schedules of one name."""
 
     def __init__(self, name: str) -> None:

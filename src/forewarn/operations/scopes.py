@@ -1,11 +1,11 @@
 """Delivery scopes by name or id."""
 
-from forewarn.domain.errors import DomainError
+from forewarn.domain.errors import NotFoundError
 from forewarn.domain.names import ScopeId, name_key, names_place
 from forewarn.domain.topology import DeliveryScope, Topology, VirtualMachine
 
 
-class UnknownSelectionError(DomainError):
+class UnknownSelectionError(NotFoundError):
     """A delivery scope that does not exist was selected; *vm* has that name, if there is one."""
 
     def __init__(self, scope: str, vm: VirtualMachine | None = None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import takewhile
 
-from forewarn.domain.errors import DomainError, UnknownVirtualMachineError
+from forewarn.domain.errors import ConflictError, InvalidError, UnknownVirtualMachineError
 from forewarn.domain.names import ScopeId
 from forewarn.operations.context import Context
 from forewarn.ports.entries import DocumentKey, MembershipKey, Showing
@@ -19,7 +19,7 @@ from forewarn.protocol.versions import PreviewWire, served_versions
 _FORGOTTEN_BEFORE = "documents_forgotten_before"
 
 
-class NotSeenError(DomainError):
+class NotSeenError(ConflictError):
     """A moment at which what could be read is not known. *since* is from when on it is."""
 
     def __init__(self, problem: str, since: datetime | None = None) -> None:
@@ -27,7 +27,7 @@ class NotSeenError(DomainError):
         self.since = since
 
 
-class UnknownApiVersionError(DomainError):
+class UnknownApiVersionError(InvalidError):
     """An api-version that was never served."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:

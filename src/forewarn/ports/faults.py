@@ -7,9 +7,9 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import Final, Protocol
 
+from forewarn.domain.errors import InvalidError
 from forewarn.domain.names import VmName
 from forewarn.protocol.document import Document
-from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventType
 
 UNKNOWN_TYPE: Final = "Hibernate"
@@ -83,7 +83,7 @@ class Fault:
         }
 
 
-class FaultError(ForewarnError):
+class FaultError(InvalidError):
     """A fault that says too little, too much, or nothing that can be."""
 
 

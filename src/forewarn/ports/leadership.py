@@ -2,6 +2,15 @@
 
 from typing import Protocol
 
+from forewarn.protocol.errors import ForewarnError
+
+
+class NotLeadingError(ForewarnError):
+    """Another replica leads, so nothing can be done here that only a leader does."""
+
+    def __init__(self) -> None:
+        super().__init__("This replica does not lead; ask the one that does, or try again later.")
+
 
 class Leadership(Protocol):
     """The lease that all replicas of a store want, and one at a time has.
