@@ -26,8 +26,8 @@ from forewarn.domain.topology import VirtualMachine, build_topology, standalone
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.http import make_server, open_listener
-from forewarn.metadata.identity import Identity
-from forewarn.ports.changes import Change
+from forewarn.metadata.identity import Identifier
+from forewarn.ports.changes import StoreChange
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
@@ -181,8 +181,8 @@ def _serve() -> None:
     board = Board(served_versions(PreviewWire.DOCUMENTED))
     topology = build_topology(scopes=(standalone(name),), virtual_machines=(vm,))
     document = Document(document_incarnation=1, events=(event,))
-    board.take(Change(topology=topology, documents={scope_id: document}))
-    app = MetadataApp(board=board, identity=Identity(board), verbs=_NoVerbs(), polled=_forget)
+    board.take(StoreChange(topology=topology, documents={scope_id: document}))
+    app = MetadataApp(board=board, identity=Identifier(board), verbs=_NoVerbs(), polled=_forget)
     server = make_server(app, [open_listener("127.0.0.1", PORTS["forewarn"])])
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(server.run_until_stopped())

@@ -39,7 +39,14 @@ from forewarn.operations.addresses import (
 from forewarn.operations.durations import DurationError, parse_duration
 from forewarn.operations.invalid_values import say_invalid
 from forewarn.protocol.versions import PreviewWire
-from forewarn.settings_table import SETTINGS, ClockKind, ExecutorKind, LogFormat, LogLevel, Origin
+from forewarn.settings_table import (
+    SETTINGS,
+    ClockKind,
+    ExecutorKind,
+    LogFormat,
+    LogLevel,
+    SettingOrigin,
+)
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """How a URL begins; one letter alone is a drive."""
@@ -216,9 +223,11 @@ def load_settings(flags: Mapping[str, object], config: Path | None = None) -> Se
     return make_settings(given)
 
 
-def find_origins(flags: Mapping[str, object], config: Path | None = None) -> dict[str, Origin]:
+def find_origins(
+    flags: Mapping[str, object], config: Path | None = None
+) -> dict[str, SettingOrigin]:
     """Return where `load_settings` has each setting from."""
-    origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT)
+    origins = dict.fromkeys(Settings.model_fields, SettingOrigin.DEFAULT)
     for origin, values in _sources(flags, config).items():
         origins |= dict.fromkeys(values, origin)
     return origins
@@ -234,16 +243,16 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
 
 def _sources(
     flags: Mapping[str, object], config: Path | None
-) -> dict[Origin, Mapping[str, object]]:
+) -> dict[SettingOrigin, Mapping[str, object]]:
     file = read_settings_file(config)
     for key in file:
         if key not in Settings.model_fields:
             problem = f"{config or CONFIG_FILE}: there is no setting called {key!r}."
             raise SettingsError(problem, key)
     return {
-        Origin.FILE: file,
-        Origin.ENVIRONMENT: EnvSettingsSource(Settings)(),
-        Origin.FLAG: {name: value for name, value in flags.items() if value is not None},
+        SettingOrigin.FILE: file,
+        SettingOrigin.ENVIRONMENT: EnvSettingsSource(Settings)(),
+        SettingOrigin.FLAG: {name: value for name, value in flags.items() if value is not None},
     }
 
 

@@ -51,7 +51,7 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-class Origin(StrEnum):
+class SettingOrigin(StrEnum):
     """Where a setting is from; what comes later wins."""
 
     DEFAULT = "default"

@@ -4,7 +4,7 @@ import contextlib
 import socket
 
 
-class Notifier:
+class SystemdNotifier:
     """Tells the socket that systemd named; without one, nobody."""
 
     def __init__(self, address: str | None, watchdog_seconds: float | None) -> None:

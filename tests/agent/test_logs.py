@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from forewarn.agent.errors import SettingsError
+from forewarn.agent.errors import AgentSettingsError
 from forewarn.agent.logs import make_printable, start_logging
 from forewarn.agent.startup import UNUSABLE, conclude
 
@@ -45,7 +45,7 @@ def test_error_has_its_lines_and_a_message_has_one(
 
 def test_error_that_ends_the_process_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> int:
-        raise SettingsError("agent.toml", "\x1b[31mkey", "unknown key")
+        raise AgentSettingsError("agent.toml", "\x1b[31mkey", "unknown key")
 
     assert conclude(fail) == UNUSABLE
     assert "\\x1b[31mkey" in capsys.readouterr().err

@@ -16,16 +16,16 @@ from forewarn.agent import loop, service
 from forewarn.agent.agent import Looked
 from forewarn.agent.loop import Stop, make_inbox, run_agent, settle_agent, watch
 from forewarn.agent.performer import Answered, HookEnded
-from forewarn.agent.settings import Settings, read_settings, read_surroundings
+from forewarn.agent.settings import AgentSettings, read_settings, read_surroundings
 from forewarn.agent.startup import find_identity
 from forewarn.agent.state import StateFile
 from forewarn.agent.status import Status
 from forewarn.agent.vocabulary import HookOutcome, HookPhase
 from forewarn.client import Change, Client, UnavailableError
-from forewarn.systemd import Notifier
+from forewarn.systemd import SystemdNotifier
 
 SECONDS = 20
-NOBODY = Notifier(None, None)
+NOBODY = SystemdNotifier(None, None)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def metadata() -> Generator[Metadata]:
 
 
 @pytest.fixture
-def settings() -> Settings:
+def settings() -> AgentSettings:
     return read_settings(None, read_surroundings({}))
 
 
@@ -126,7 +126,7 @@ def state(tmp_path: Path) -> Generator[StateFile]:
 @pytest.mark.parametrize("status", [400, 404, 500])
 def test_machine_that_is_not_told_its_name_goes_by_its_last_or_its_host_name(
     metadata: Metadata,
-    settings: Settings,
+    settings: AgentSettings,
     state: StateFile,
     caplog: pytest.LogCaptureFixture,
     status: int,
@@ -145,7 +145,7 @@ def test_machine_that_is_not_told_its_name_goes_by_its_last_or_its_host_name(
 
 @pytest.mark.parametrize("status", [404, 503])
 def test_machine_is_not_named_by_a_server_that_answers_nothing(
-    metadata: Metadata, settings: Settings, state: StateFile, status: int
+    metadata: Metadata, settings: AgentSettings, state: StateFile, status: int
 ) -> None:
     metadata.script = [answer_with(b"", status)] * 3
 
@@ -156,7 +156,7 @@ def test_machine_is_not_named_by_a_server_that_answers_nothing(
 @pytest.mark.parametrize("trouble", [403, 503])
 def test_agent_asks_until_it_is_told_who_it_is(
     metadata: Metadata,
-    settings: Settings,
+    settings: AgentSettings,
     state: StateFile,
     monkeypatch: pytest.MonkeyPatch,
     trouble: int,
@@ -176,7 +176,7 @@ def test_agent_asks_until_it_is_told_who_it_is(
 @pytest.mark.parametrize("trouble", [403, 500])
 def test_agent_that_is_not_told_its_name_for_long_goes_on(
     metadata: Metadata,
-    settings: Settings,
+    settings: AgentSettings,
     state: StateFile,
     monkeypatch: pytest.MonkeyPatch,
     trouble: int,
@@ -195,7 +195,7 @@ def test_agent_that_is_not_told_its_name_for_long_goes_on(
 
 @pytest.mark.parametrize("name", [None, "web-7"])
 def test_machine_that_is_told_its_name_does_not_go_by_its_host_name(
-    metadata: Metadata, settings: Settings, state: StateFile, name: str | None
+    metadata: Metadata, settings: AgentSettings, state: StateFile, name: str | None
 ) -> None:
     metadata.script = [answer_with(b'{"name": "web-7"}')]
 
@@ -207,7 +207,7 @@ def test_machine_that_is_told_its_name_does_not_go_by_its_host_name(
 
 
 def test_name_of_the_configuration_is_asked_of_nobody(
-    metadata: Metadata, settings: Settings, state: StateFile
+    metadata: Metadata, settings: AgentSettings, state: StateFile
 ) -> None:
     with Client(metadata.endpoint) as client:
         me = find_identity(replace(settings, name="web-7"), client, state)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.agent.errors import SettingsError
+from forewarn.agent.errors import AgentSettingsError
 from forewarn.agent.rules import Rule
-from forewarn.agent.settings import Settings, read_settings, read_surroundings
+from forewarn.agent.settings import AgentSettings, read_settings, read_surroundings
 from forewarn.agent.vocabulary import ApprovalMode, HookPhase, RuleVerdict
 
 NOWHERE = read_surroundings({}, platform="linux")
@@ -40,7 +40,7 @@ then = "notify"
 """
 
 
-def read(tmp_path: Path, text: str) -> Settings:
+def read(tmp_path: Path, text: str) -> AgentSettings:
     file = tmp_path / "agent.toml"
     file.write_text(text, encoding="utf-8")
     return read_settings(file, NOWHERE)
@@ -49,7 +49,7 @@ def read(tmp_path: Path, text: str) -> Settings:
 def test_every_key_is_read(tmp_path: Path) -> None:
     settings = read(tmp_path, EVERYTHING)
 
-    assert settings == Settings(
+    assert settings == AgentSettings(
         endpoint="http://10.0.0.1:8169",
         name="web-0",
         approval=ApprovalMode.LEADER,
@@ -129,7 +129,7 @@ def test_hooks_are_beside_the_file(tmp_path: Path) -> None:
 def test_what_cannot_be_used_is_named_with_file_key_and_what_to_do(
     tmp_path: Path, text: str, key: str, hint: str
 ) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(AgentSettingsError) as caught:
         read(tmp_path, text)
 
     assert str(caught.value).startswith(f"{tmp_path / 'agent.toml'}: {key}{': ' if key else ''}")
@@ -137,14 +137,14 @@ def test_what_cannot_be_used_is_named_with_file_key_and_what_to_do(
 
 
 def test_file_that_was_named_has_to_be_there(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="no such file; name another one with --config"):
+    with pytest.raises(AgentSettingsError, match="no such file; name another one with --config"):
         read_settings(tmp_path / "agent.toml", NOWHERE)
 
 
 def test_file_that_is_no_text_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "agent.toml").write_bytes(b"\xff\xfe")
 
-    with pytest.raises(SettingsError, match="it cannot be read"):
+    with pytest.raises(AgentSettingsError, match="it cannot be read"):
         read_settings(tmp_path / "agent.toml", NOWHERE)
 
 
@@ -160,7 +160,7 @@ def test_path_that_the_locale_cannot_name_is_refused(
 
     monkeypatch.setattr(os, "fsencode", encode)
 
-    with pytest.raises(SettingsError, match="state_dir: the locale of this process cannot"):
+    with pytest.raises(AgentSettingsError, match="state_dir: the locale of this process cannot"):
         read(tmp_path, 'state_dir = "/\u2013"')
 
 

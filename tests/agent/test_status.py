@@ -15,7 +15,7 @@ from forewarn.agent.listener import start_listener
 from forewarn.agent.status import Status, write_metrics
 from forewarn.agent.vocabulary import Consent, HookOutcome, HookPhase, RuleVerdict
 from forewarn.client import ChangeKind, Polled
-from forewarn.systemd import Notifier
+from forewarn.systemd import SystemdNotifier
 
 DRAINED = {HookPhase.SCHEDULED: {"first": HookOutcome.READY}}
 DRAINING = {HookPhase.SCHEDULED: {"first": HookOutcome.READY, "second": HookOutcome.RUNNING}}
@@ -204,13 +204,13 @@ def test_systemd_is_told(tmp_path: Path) -> None:
         systemd.bind(address)
         systemd.settimeout(10)
 
-        Notifier(address, 120.0).tell("READY=1", "STATUS=fine")
+        SystemdNotifier(address, 120.0).tell("READY=1", "STATUS=fine")
 
         assert systemd.recv(100) == b"READY=1\nSTATUS=fine"
 
 
 def test_without_systemd_nobody_is_told() -> None:
-    notifier = Notifier(None, 120.0)
+    notifier = SystemdNotifier(None, 120.0)
 
     notifier.tell("READY=1")
 

@@ -23,7 +23,7 @@ from tests.ports import free_port
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
-from forewarn.cli.examination.findings import Verdict
+from forewarn.cli.examination.findings import FindingVerdict
 from forewarn.cli.examination.machine import examine_machine
 from forewarn.cli.settings import CliSettings
 from forewarn.domain.notification import Notification
@@ -184,23 +184,27 @@ def test_token_that_others_can_read_fails(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "verdict", "sentence"),
     [
-        ({}, Verdict.OK, "Trusted: source addresses."),
+        ({}, FindingVerdict.OK, "Trusted: source addresses."),
         (
             {"trusted_proxies": ["10.0.0.1"], "proxy_secret": "x", "default_vm": "a"},
-            Verdict.OK,
+            FindingVerdict.OK,
             "Trusted: source addresses; headers signed by 10.0.0.1; other local callers, as a.",
         ),
         (
             {"trust_path": True, "metadata": ["127.0.0.1:1", "unix:x", "localhost:1"]},
-            Verdict.OK,
+            FindingVerdict.OK,
             ANYBODY,
         ),
-        ({"trust_path": True, "metadata": ["127.0.0.1:1", "192.0.2.1:80"]}, Verdict.WARN, ANYBODY),
-        ({"trust_path": True, "metadata": ["example.org:80"]}, Verdict.WARN, ANYBODY),
+        (
+            {"trust_path": True, "metadata": ["127.0.0.1:1", "192.0.2.1:80"]},
+            FindingVerdict.WARN,
+            ANYBODY,
+        ),
+        ({"trust_path": True, "metadata": ["example.org:80"]}, FindingVerdict.WARN, ANYBODY),
     ],
 )
 def test_it_says_what_is_trusted(
-    values: dict[str, object], verdict: Verdict, sentence: str
+    values: dict[str, object], verdict: FindingVerdict, sentence: str
 ) -> None:
     free = {"metadata": [f"127.0.0.1:{free_port()}"]}
     findings = examine_machine(make_settings({**free, **values}))
@@ -230,7 +234,7 @@ def test_network_disk_fails(folder: Path) -> None:
     findings = examine_machine(make_settings({}), mounts=folder / "mounts")
     (found,) = (each for each in findings if each.check == "local disk")
 
-    assert found.verdict is Verdict.FAIL
+    assert found.verdict is FindingVerdict.FAIL
     assert found.sentence == f"{folder} is on nfs4; SQLite needs a disk of this machine."
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from forewarn.cli.progress import Stretch, shown_as_bars, stretches
+from forewarn.cli.progress import ProgressBar, shown_as_bars, stretches
 
 
 def event(scope_id: str, machines: int, *, has_ended: bool) -> dict[str, Any]:
@@ -30,9 +30,9 @@ ROW = {
 
 def test_progress_is_that_of_all_and_of_each_scope_that_is_not_done() -> None:
     assert stretches(ROW) == [
-        Stretch("running", done=5, total=12, is_under_way=True),
-        Stretch("set/web", done=3, total=6, is_under_way=True),
-        Stretch("set/db", done=0, total=4, is_under_way=False),
+        ProgressBar("running", done=5, total=12, is_under_way=True),
+        ProgressBar("set/web", done=3, total=6, is_under_way=True),
+        ProgressBar("set/db", done=0, total=4, is_under_way=False),
     ]
 
 

@@ -29,7 +29,7 @@ from forewarn.domain.event import Outcome
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
-from forewarn.executors.exchange import Target
+from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.operations.context import Context
@@ -144,7 +144,7 @@ class WebhookRig:
         closing.enter_context(self.target.listening())
 
     def make(self) -> Executor:
-        made = make_webhook(self._folder, Target(url=self.target.url))
+        made = make_webhook(self._folder, ImpactTarget(url=self.target.url))
         self._closing.callback(made.close)
         return made
 

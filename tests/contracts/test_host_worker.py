@@ -17,7 +17,7 @@ from forewarn.domain.host_work import HostTask
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
-from forewarn.executors.exchange import Target
+from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.simulated import SimulatedHostWorker
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.store import Store
@@ -114,7 +114,7 @@ class WebhookRig:
         closing.enter_context(self.target.listening())
 
     def make(self) -> HostWorker:
-        made = make_host_worker(self._folder, host_work(Target(url=self.target.url)))
+        made = make_host_worker(self._folder, host_work(ImpactTarget(url=self.target.url)))
         self._closing.callback(made.close)
         return made
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.domain.notification import Notification, NotificationStatus, Phase
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId
 from forewarn.storage.sqlite import open_sqlite
@@ -93,9 +93,9 @@ def test_messages_are_found_by_status_newest_last(store: Store) -> None:
 
 
 def test_listeners_hear_of_the_outbox(store: Store) -> None:
-    heard: list[Change] = []
+    heard: list[StoreChange] = []
 
-    def hear(change: Change) -> None:
+    def hear(change: StoreChange) -> None:
         heard.append(change)
 
     store.listen(hear)
@@ -103,7 +103,7 @@ def test_listeners_hear_of_the_outbox(store: Store) -> None:
     store.write(lambda tx: tx.put_setting("clock", "real"))
     put(store, message(1))
 
-    assert heard == [Change(has_outbox_changed=True)]
+    assert heard == [StoreChange(has_outbox_changed=True)]
 
 
 def test_figures_tell_what_waits_and_since_when(store: Store) -> None:

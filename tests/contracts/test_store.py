@@ -48,7 +48,7 @@ from forewarn.domain.topology import (
     standalone,
 )
 from forewarn.domain.windows import Blackout, Calendar, Window
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import (
     Actor,
     AuditEntry,
@@ -222,9 +222,9 @@ class _Recorder:
     """A listener that remembers."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[StoreChange] = []
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: StoreChange) -> None:
         self.changes.append(change)
 
 
@@ -859,9 +859,9 @@ def test_canceled_work_is_not_done(store: Store) -> None:
 
 
 def test_listeners_have_seen_the_commit_before_it_is_acknowledged(store: Store) -> None:
-    seen: list[tuple[Change, Document, Topology]] = []
+    seen: list[tuple[StoreChange, Document, Topology]] = []
 
-    def listener(change: Change) -> None:
+    def listener(change: StoreChange) -> None:
         look = store.read(lambda reading: (reading.document(WEB), reading.topology()))
         seen.append((change, *look))
 
@@ -873,7 +873,7 @@ def test_listeners_have_seen_the_commit_before_it_is_acknowledged(store: Store) 
     store.write(work)
 
     document, topology = _document(1, _event()), _fleet("web-0")
-    change = Change(documents={WEB: document}, topology=topology)
+    change = StoreChange(documents={WEB: document}, topology=topology)
     assert seen == [(change, document, topology)]
 
 
@@ -889,7 +889,7 @@ def test_works_committed_together_are_one_change_with_the_latest_documents(store
 
     last.result(TIMEOUT)
 
-    assert recorder.changes == [Change(documents={WEB: _document(2), lone: _document(1)})]
+    assert recorder.changes == [StoreChange(documents={WEB: _document(2), lone: _document(1)})]
 
 
 def test_listeners_are_not_called_without_a_change_for_them(store: Store) -> None:
@@ -904,7 +904,7 @@ def test_listeners_are_not_called_without_a_change_for_them(store: Store) -> Non
 def test_listener_that_raises_harms_nobody(store: Store) -> None:
     recorder = _Recorder()
 
-    def broken(change: Change) -> None:
+    def broken(change: StoreChange) -> None:
         raise ZeroDivisionError(change)
 
     store.listen(broken)
@@ -926,7 +926,7 @@ def test_write_from_within_a_work_is_refused(store: Store) -> None:
 def test_submit_from_a_listener_is_done_afterwards(store: Store) -> None:
     done: list[Future[int]] = []
 
-    def listener(change: Change) -> None:
+    def listener(change: StoreChange) -> None:
         done.append(store.submit(_full_work(change.documents[WEB].document_incarnation)))
 
     store.listen(listener)
@@ -1299,7 +1299,7 @@ def test_listeners_hear_of_a_ledger_that_has_grown(store: Store) -> None:
 
     store.write(lambda tx: tx.append_ledger(entry))
 
-    assert recorder.changes == [Change(has_ledger_grown=True)]
+    assert recorder.changes == [StoreChange(has_ledger_grown=True)]
 
 
 def test_events_are_narrowed_down_by_scope_type_and_ending(store: Store) -> None:

@@ -10,7 +10,7 @@ from forewarn.agent.settings import (
     HOOK_KEYS,
     KEYS,
     RULE_KEYS,
-    Settings,
+    AgentSettings,
     read_settings,
     read_surroundings,
 )
@@ -53,7 +53,7 @@ def test_configuration_of_the_reference_is_one_and_has_every_key(tmp_path: Path)
 
 
 def test_defaults_of_the_reference_are_those_there_are(tmp_path: Path) -> None:
-    defaults = Settings(hooks_dir=tmp_path, state_dir=tmp_path)
+    defaults = AgentSettings(hooks_dir=tmp_path, state_dir=tmp_path)
     seconds = {"timeout": "10m", "ask_again": "10s", "postpone": "5m"}
 
     for key, text in seconds.items():

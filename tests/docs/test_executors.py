@@ -25,7 +25,7 @@ from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors.command import Command, ScriptContractor
 from forewarn.executors.configuration import read_commands, read_host_works, read_targets
-from forewarn.executors.exchange import Target
+from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.host_tasks import HOST_TASKS, HostOrder
 from forewarn.executors.impacts import (
     EVENT_ID,
@@ -184,7 +184,7 @@ def url() -> Iterator[str]:
     """The target of the page."""
     names: dict[str, Any] = {"__name__": "page"}
     exec(fence("python"), names)  # noqa: S102 - it is ours
-    quiet = type("Quiet", (names["Target"],), {"log_message": lambda *_: None})
+    quiet = type("Quiet", (names["ImpactTarget"],), {"log_message": lambda *_: None})
     server = ThreadingHTTPServer(("127.0.0.1", 0), quiet)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -195,7 +195,7 @@ def url() -> Iterator[str]:
 
 
 def test_target_of_the_reference_does_it(tmp_path: Path, url: str) -> None:
-    executor = make_webhook(tmp_path, Target(url=url))
+    executor = make_webhook(tmp_path, ImpactTarget(url=url))
 
     executor.begin(EVENT, WEB_0, epoch=1)
 

@@ -17,7 +17,7 @@ from forewarn.domain.webhook import sign
 from forewarn.notifications.configuration import (
     AppriseTable,
     NotificationsFile,
-    WebhookTable,
+    WebhookTargetTable,
     read_notifications,
 )
 from forewarn.notifications.messages import cloud_event
@@ -45,7 +45,11 @@ def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
 
     assert [target.name for target in told.targets] == ["ops", "shop-chat", "night-shift"]
     assert told.retrying == Retrying(), "the file shows the defaults"
-    keys = {*NotificationsFile.model_fields, *WebhookTable.model_fields, *AppriseTable.model_fields}
+    keys = {
+        *NotificationsFile.model_fields,
+        *WebhookTargetTable.model_fields,
+        *AppriseTable.model_fields,
+    }
     for key in keys - {"target"}:
         assert re.search(rf"^{key} = ", text, re.MULTILINE), key
 

@@ -23,10 +23,10 @@ from forewarn.gates.configuration import (
     KINDS,
     LONGEST_EVERY,
     LONGEST_TIMEOUT,
-    CommandTable,
+    CommandGateTable,
     HttpTable,
     PrometheusTable,
-    WebhookTable,
+    WebhookGateTable,
     read_gates,
 )
 from forewarn.gates.verdict import MOST_OUTPUT, encode_question
@@ -84,7 +84,7 @@ def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
     gates = read_gates(tmp_path / "gates.toml", {"PATH": ""})
 
     assert {known.kind for known in gates.values()} == set(KINDS)
-    tables = (CommandTable, HttpTable, PrometheusTable, WebhookTable)
+    tables = (CommandGateTable, HttpTable, PrometheusTable, WebhookGateTable)
     for key in {key for table in tables for key in table.model_fields} - {"secret"}:
         assert re.search(rf"^{key} = ", text, re.MULTILINE), key
 

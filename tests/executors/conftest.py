@@ -14,7 +14,7 @@ from forewarn.domain.event import Draft, Share, start_unannounced
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.executors.command import PLACES, Command, ScriptContractor
-from forewarn.executors.exchange import Target
+from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
 from forewarn.executors.records import Records
 from forewarn.executors.webhook import WebhookContractor
@@ -114,7 +114,7 @@ def make_command(
 
 
 def make_webhook(
-    folder: Path, *targets: Target, may_begin: Callable[[], bool] = always
+    folder: Path, *targets: ImpactTarget, may_begin: Callable[[], bool] = always
 ) -> ContractedExecutor:
     """Return an executor that remembers in *folder*, and asks often."""
     contractor = WebhookContractor(

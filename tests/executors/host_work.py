@@ -11,7 +11,7 @@ from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.topology import Host
 from forewarn.executors.command import PLACES, Command, ScriptContractor
-from forewarn.executors.exchange import Target
+from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.host_tasks import (
     HOST_TASKS,
     ContractedHostWorker,
@@ -40,7 +40,7 @@ TASKS = (
 RULE = HostWorkRule(hosts=("kvm-*",), has_verify=True, has_return=True)
 
 
-def host_work(means: Command | Target, rule: HostWorkRule = RULE) -> HostWork:
+def host_work(means: Command | ImpactTarget, rule: HostWorkRule = RULE) -> HostWork:
     """Return work that does every task by the same *means*."""
     return HostWork(rule=rule, means=dict.fromkeys(HostTaskKind, means))
 
@@ -66,7 +66,7 @@ def make_host_worker(
         places=places,
     )
     webhooks = WebhookContractor(
-        find_for_host(works, host_of, Target),
+        find_for_host(works, host_of, ImpactTarget),
         kind=HOST_TASKS,
         records=records,
         clock=SystemClock(),

@@ -15,7 +15,7 @@ from forewarn.executors.configuration import (
     read_host_works,
     read_targets,
 )
-from forewarn.executors.exchange import Target
+from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.host_tasks import HostWork
 from forewarn.executors.orders import Selection
 from forewarn.protocol.vocabulary import EventType
@@ -73,7 +73,7 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
 
     (target,) = read_targets(write(text))
 
-    assert target == Target(
+    assert target == ImpactTarget(
         url="https://hush.example/T0KEN",
         headers={"X-Token": "1"},
         secret="hush",  # noqa: S106
@@ -210,8 +210,8 @@ def test_file_says_whom_to_post_to_for_which_hosts(write: Write, tmp_path: Path)
     assert work == HostWork(
         rule=HostWorkRule(has_verify=True, verify_within=timedelta(seconds=30)),
         means={
-            HostTaskKind.WORK: Target(url="https://hush.example/T0KEN", secret=secret),
-            HostTaskKind.VERIFY: Target(
+            HostTaskKind.WORK: ImpactTarget(url="https://hush.example/T0KEN", secret=secret),
+            HostTaskKind.VERIFY: ImpactTarget(
                 url="https://hush.example/verify", secret=secret, timeout=timedelta(seconds=30)
             ),
         },

@@ -18,7 +18,7 @@ from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
-from forewarn.executors.exchange import Target
+from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.host_tasks import ContractedHostWorker, HostWork
 from forewarn.ports.host_worker import HostWorker
 
@@ -88,7 +88,7 @@ def test_script_is_told_about_the_task(tmp_path: Path) -> None:
 def test_target_is_told_about_the_task(tmp_path: Path, target: OrderTarget) -> None:
     target.end("work", "done")
 
-    impact = do(make_host_worker(tmp_path, host_work(Target(url=target.url))))
+    impact = do(make_host_worker(tmp_path, host_work(ImpactTarget(url=target.url))))
 
     assert impact == Impact(status=ImpactStatus.DONE)
     order = target.asked[0]
@@ -120,7 +120,7 @@ def test_script_that_fails_says_why(tmp_path: Path, text: str, reason: str) -> N
 def test_target_that_never_tells_fails_in_time(tmp_path: Path, target: OrderTarget) -> None:
     target.on_post = lambda _: say(202)
     worker = make_host_worker(
-        tmp_path, host_work(Target(url=target.url, timeout=timedelta(seconds=1)))
+        tmp_path, host_work(ImpactTarget(url=target.url, timeout=timedelta(seconds=1)))
     )
 
     worker.begin(WORK, epoch=1)
@@ -135,7 +135,7 @@ def test_target_that_never_tells_fails_in_time(tmp_path: Path, target: OrderTarg
 def test_target_that_has_forgotten_the_task_is_never_told_again(
     tmp_path: Path, target: OrderTarget
 ) -> None:
-    worker = make_host_worker(tmp_path, host_work(Target(url=target.url)))
+    worker = make_host_worker(tmp_path, host_work(ImpactTarget(url=target.url)))
     worker.begin(WORK, epoch=1)
     ask_until(lambda: worker.inquire(WORK), lambda impact: impact.reason == "working")
     target.on_get = lambda _: say(404)
@@ -171,7 +171,9 @@ def test_script_whose_attendant_is_killed_has_an_end_that_nobody_knows(tmp_path:
 def test_first_table_that_fits_the_host_is_taken(tmp_path: Path, target: OrderTarget) -> None:
     works = (
         host_work(Command(run=("/bin/false",)), HostWorkRule(labels={"cluster": "b"})),
-        host_work(Target(url=target.url), HostWorkRule(hosts=("KVM-0",), labels={"cluster": "a"})),
+        host_work(
+            ImpactTarget(url=target.url), HostWorkRule(hosts=("KVM-0",), labels={"cluster": "a"})
+        ),
         host_work(Command(run=("/bin/false",))),
     )
     target.end("work", "done")
@@ -181,8 +183,10 @@ def test_first_table_that_fits_the_host_is_taken(tmp_path: Path, target: OrderTa
     assert impact.status is ImpactStatus.DONE
 
 
-@pytest.mark.parametrize("means", [Command(run=("/bin/true",)), Target(url="http://127.0.0.1:1/")])
-def test_task_that_nobody_is_named_for_fails(tmp_path: Path, means: Command | Target) -> None:
+@pytest.mark.parametrize(
+    "means", [Command(run=("/bin/true",)), ImpactTarget(url="http://127.0.0.1:1/")]
+)
+def test_task_that_nobody_is_named_for_fails(tmp_path: Path, means: Command | ImpactTarget) -> None:
     work = HostWork(rule=RULE, means={HostTaskKind.WORK: means})
 
     impact = do(make_host_worker(tmp_path, work), RETURN)
@@ -199,7 +203,7 @@ def test_task_stays_with_who_was_given_it(
         target.on_post = lambda _: say(503)
     labels = {"by": "target"}
     works = (
-        host_work(Target(url=target.url), HostWorkRule(labels=labels)),
+        host_work(ImpactTarget(url=target.url), HostWorkRule(labels=labels)),
         host_work(Command(run=("/bin/sh", "-c", f"touch {tmp_path}/ran"))),
     )
     worker = make_host_worker(tmp_path, *works, labels=labels)
@@ -226,7 +230,7 @@ def test_task_of_a_file_that_has_changed_is_found_and_not_begun_again(tmp_path: 
     wait_until((tmp_path / "ran").exists, "the script does not run")
     first.close()
 
-    second = make_host_worker(tmp_path, host_work(Target(url="http://127.0.0.1:1/")))
+    second = make_host_worker(tmp_path, host_work(ImpactTarget(url="http://127.0.0.1:1/")))
     with closing(second):
         assert second.inquire(WORK).status is ImpactStatus.RUNNING
         assert second.begin(WORK, epoch=2).status is ImpactStatus.RUNNING

@@ -25,7 +25,7 @@ from tests.executors.target import OrderTarget, Reply, say
 
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.webhook import sign
-from forewarn.executors.exchange import Target
+from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.impacts import ContractedExecutor
 from forewarn.executors.orders import Selection
 from forewarn.protocol.vocabulary import EventType
@@ -48,7 +48,7 @@ def make(target: OrderTarget, tmp_path: Path) -> Iterator[Maker]:
     with ExitStack() as closing:
 
         def make_one(**more: object) -> ContractedExecutor:
-            made = make_webhook(tmp_path, Target(**{"url": target.url, **more}))  # type: ignore[arg-type]
+            made = make_webhook(tmp_path, ImpactTarget(**{"url": target.url, **more}))  # type: ignore[arg-type]
             closing.callback(made.close)
             return made
 
@@ -146,7 +146,7 @@ def test_nobody_there_is_tried_until_time_is_out(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/T0KEN"
-        executor = make_webhook(tmp_path, Target(url=url, timeout=timedelta(seconds=1)))
+        executor = make_webhook(tmp_path, ImpactTarget(url=url, timeout=timedelta(seconds=1)))
         trouble = wait_for(begin(executor), is_unknown)
         impact = wait_for(executor, is_over)
         executor.close()
@@ -201,7 +201,7 @@ def test_request_that_hangs_is_given_up_and_tried_again(target: OrderTarget, mak
 @pytest.mark.parametrize("part", ["headers", "body"])
 def test_target_that_drips_is_given_up_in_time(tmp_path: Path, part: str) -> None:
     with dripping(part) as (url, taken):
-        executor = begin(make_webhook(tmp_path, Target(url=url, request_timeout=0.5)))
+        executor = begin(make_webhook(tmp_path, ImpactTarget(url=url, request_timeout=0.5)))
         impact = wait_for(executor, lambda impact: bool(impact.reason))
         if part == "headers":
             wait_for(executor, lambda _: len(taken) > 1)
@@ -428,7 +428,7 @@ def test_event_that_no_webhook_is_meant_for_fails(target: OrderTarget, make: Mak
 
 def test_closing_does_not_wait_for_a_target_that_hangs(target: OrderTarget, tmp_path: Path) -> None:
     target.delay = 5.0
-    executor = begin(make_webhook(tmp_path, Target(url=target.url)))
+    executor = begin(make_webhook(tmp_path, ImpactTarget(url=target.url)))
     executor.begin(EVENT, WEB_1, epoch=7)
     wait_until(lambda: len(target.asked) == 2, "the target is not told")
 
@@ -443,7 +443,9 @@ def test_order_that_its_target_has_not_taken_is_not_sent_again_during_a_pause(
 ) -> None:
     paused = threading.Event()
     target.on_post = lambda _: say(503)
-    executor = make_webhook(tmp_path, Target(url=target.url), may_begin=lambda: not paused.is_set())
+    executor = make_webhook(
+        tmp_path, ImpactTarget(url=target.url), may_begin=lambda: not paused.is_set()
+    )
     begin(executor)
     wait_for(executor, lambda impact: impact.status is ImpactStatus.UNKNOWN)
     paused.set()

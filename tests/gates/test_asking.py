@@ -15,11 +15,11 @@ from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.gates.asking import AskedGates, KnownGate
 from forewarn.gates.command import CommandGate
-from forewarn.gates.verdict import Verdict
+from forewarn.gates.verdict import GateVerdict
 
 EVERY = timedelta(seconds=30)
-SHUT = Verdict(is_open=False, output="not yet")
-OPEN = Verdict(is_open=True, output="go")
+SHUT = GateVerdict(is_open=False, output="not yet")
+OPEN = GateVerdict(is_open=True, output="go")
 
 
 class HandClock:
@@ -43,7 +43,7 @@ class Keeper:
         self.may_answer.set()
         self.is_closed = False
 
-    def ask(self, question: Question, *, now: datetime) -> Verdict:
+    def ask(self, question: Question, *, now: datetime) -> GateVerdict:
         assert now == NOW or now > NOW
         self.asked.append(question)
         self.threads.add(f"{threading.get_ident()}")
@@ -227,7 +227,7 @@ def test_gate_that_is_not_in_the_file_is_shut(bench: Bench, question: Question) 
 
 
 def test_mistake_of_ours_is_shut_and_logged(bench: Bench, question: Question) -> None:
-    def fail(*_: object, **__: object) -> Verdict:
+    def fail(*_: object, **__: object) -> GateVerdict:
         raise ZeroDivisionError
 
     broken = AskedGates(
@@ -249,7 +249,7 @@ def test_mistake_of_ours_is_shut_and_logged(bench: Bench, question: Question) ->
 class Broken:
     """A gate with a mistake in it."""
 
-    def __init__(self, fail: Callable[..., Verdict]) -> None:
+    def __init__(self, fail: Callable[..., GateVerdict]) -> None:
         self.ask = fail
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from tests.gates.conftest import NOW, SOON, wait_for
 
 from forewarn.domain.gate import Question
 from forewarn.gates.command import CommandGate
-from forewarn.gates.verdict import MOST_OUTPUT, Verdict
+from forewarn.gates.verdict import MOST_OUTPUT, GateVerdict
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "COLOUR": "blue"}
 
@@ -22,7 +22,7 @@ def shell(script: str, *, seconds: float = SOON) -> CommandGate:
     return CommandGate(command, timeout=timedelta(seconds=seconds), environment=ENVIRONMENT)
 
 
-def ask(question: Question, script: str, *, seconds: float = SOON) -> Verdict:
+def ask(question: Question, script: str, *, seconds: float = SOON) -> GateVerdict:
     return shell(script, seconds=seconds).ask(question, now=NOW)
 
 
@@ -52,7 +52,7 @@ def test_exit_code_decides(
     is_open: bool,  # noqa: FBT001
     output: str,
 ) -> None:
-    assert ask(question, script) == Verdict(is_open=is_open, output=output)
+    assert ask(question, script) == GateVerdict(is_open=is_open, output=output)
 
 
 def test_program_knows_the_question(question: Question) -> None:
@@ -88,7 +88,7 @@ def test_what_it_leaves_running_does_not_hold_it_up(question: Question, tmp_path
 
     verdict = ask(question, f"sleep 60 & echo $! > {tmp_path}/pid; echo done", seconds=30)
 
-    assert verdict == Verdict(is_open=True, output="done")
+    assert verdict == GateVerdict(is_open=True, output="done")
     assert time.monotonic() - begun < SOON
     pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
     wait_for(lambda: not is_running(pid), "the child still runs")
@@ -115,7 +115,7 @@ def test_program_that_is_not_there_is_shut(question: Question, tmp_path: Path) -
 
 def test_nothing_runs_any_more_when_it_is_closed(question: Question, tmp_path: Path) -> None:
     gate = shell(f"echo $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 60")
-    verdicts: list[Verdict] = []
+    verdicts: list[GateVerdict] = []
     asking = threading.Thread(target=lambda: verdicts.append(gate.ask(question, now=NOW)))
     asking.start()
     wait_for((tmp_path / "pid").exists, "the program has not begun")

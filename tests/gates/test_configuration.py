@@ -9,7 +9,7 @@ from tests.gates.conftest import NOW, Site
 
 from forewarn.domain.gate import Question
 from forewarn.gates.configuration import GateFileError, read_gates
-from forewarn.gates.verdict import Verdict
+from forewarn.gates.verdict import GateVerdict
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 HTTP = '[[gate]]\nname = "web"\nkind = "http"\nurl = "https://hush.example/T0KEN"\n'
@@ -57,7 +57,7 @@ def test_program_may_be_beside_the_file(write: Write, question: Question) -> Non
 
     verdict = read_gates(path, ENVIRONMENT)["smoke"].gate.ask(question, now=NOW)
 
-    assert verdict == Verdict(is_open=True, output="a b /usr/bin:/bin")
+    assert verdict == GateVerdict(is_open=True, output="a b /usr/bin:/bin")
 
 
 def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Question) -> None:

@@ -8,10 +8,10 @@ from tests.gates.conftest import NOW, SOON, Site
 
 from forewarn.domain.gate import Question
 from forewarn.gates.http import HttpGate
-from forewarn.gates.verdict import MOST_OUTPUT, Verdict
+from forewarn.gates.verdict import MOST_OUTPUT, GateVerdict
 
 
-def ask(question: Question, url: str, *, seconds: float = SOON, **more: object) -> Verdict:
+def ask(question: Question, url: str, *, seconds: float = SOON, **more: object) -> GateVerdict:
     gate = HttpGate(url, timeout=timedelta(seconds=seconds), headers={"X-Key": "k"}, **more)  # type: ignore[arg-type]
     try:
         return gate.ask(question, now=NOW)

@@ -17,13 +17,13 @@ from tests.ports import free_port
 
 from forewarn.domain.gate import Question
 from forewarn.gates.prometheus import ExpectationError, PrometheusGate, read_expectation
-from forewarn.gates.verdict import Verdict
+from forewarn.gates.verdict import GateVerdict
 
 CLIENTS = Path(__file__).parent.parent.parent / ".venv" / "clients"
 START_SECONDS = 30
 
 
-def ask(question: Question, url: str, query: str, expect: str) -> Verdict:
+def ask(question: Question, url: str, query: str, expect: str) -> GateVerdict:
     gate = PrometheusGate(
         url,
         query=query,
@@ -82,7 +82,7 @@ def test_every_value_has_to_be_as_expected(
 
     verdict = ask(question, f"{site.url}/prom/", 'up{job="web"} + 0', expect)
 
-    assert verdict == Verdict(is_open=is_open, output=output)
+    assert verdict == GateVerdict(is_open=is_open, output=output)
     (request,) = site.received
     asked = urlsplit(request.path)
     assert asked.path == "/prom/api/v1/query"
@@ -171,7 +171,7 @@ def test_real_prometheus_is_understood(question: Question, prometheus: str) -> N
     assert (up.is_open, up.output) == (True, "1")
     assert not down.is_open
     assert 'job="self"' in down.output
-    assert nothing == Verdict(is_open=False, output="The query has no result.")
+    assert nothing == GateVerdict(is_open=False, output="The query has no result.")
     assert not mistake.is_open
     assert "parse error" in mistake.output
     assert scalar.is_open

@@ -7,11 +7,11 @@ from tests.gates.conftest import NOW, SOON, Site
 
 from forewarn.domain.gate import Question
 from forewarn.domain.webhook import sign
-from forewarn.gates.verdict import Verdict
+from forewarn.gates.verdict import GateVerdict
 from forewarn.gates.webhook import WebhookGate
 
 
-def ask(question: Question, url: str, *, secret: str | None = None) -> Verdict:
+def ask(question: Question, url: str, *, secret: str | None = None) -> GateVerdict:
     gate = WebhookGate(url, timeout=timedelta(seconds=SOON), headers={"X-Key": "k"}, secret=secret)
     try:
         return gate.ask(question, now=NOW)
@@ -45,19 +45,19 @@ def test_question_is_not_signed_without_a_secret(question: Question, site: Site)
 @pytest.mark.parametrize(
     ("body", "verdict"),
     [
-        (b'{"open": true}', Verdict(is_open=True, output="")),
+        (b'{"open": true}', GateVerdict(is_open=True, output="")),
         (
             b'{"open": false, "message": "CHG-7 is not\\u001b approved", "retry_after": 90}',
-            Verdict(
+            GateVerdict(
                 is_open=False,
                 output="CHG-7 is not approved",
                 retry_after=timedelta(seconds=90),
             ),
         ),
-        (b'{"open": true, "ticket": 7}', Verdict(is_open=True, output="")),
+        (b'{"open": true, "ticket": 7}', GateVerdict(is_open=True, output="")),
     ],
 )
-def test_answer_decides(question: Question, site: Site, body: bytes, verdict: Verdict) -> None:
+def test_answer_decides(question: Question, site: Site, body: bytes, verdict: GateVerdict) -> None:
     site.body = body
 
     assert ask(question, site.url) == verdict
@@ -73,14 +73,14 @@ def test_answer_is_read_whatever_the_content_type_says(
     site.headers = {} if content_type is None else {"Content-Type": content_type}
     site.body = '{"open": true, "message": "fertig geprüft"}'.encode()
 
-    assert ask(question, site.url) == Verdict(is_open=True, output="fertig geprüft")
+    assert ask(question, site.url) == GateVerdict(is_open=True, output="fertig geprüft")
 
 
 def test_answer_is_read_as_utf_8_with_replacements(question: Question, site: Site) -> None:
     site.headers = {"Content-Type": "application/json; charset=iso-8859-1"}
     site.body = '{"open": true, "message": "geprüft"}'.encode("iso-8859-1")
 
-    assert ask(question, site.url) == Verdict(is_open=True, output="gepr\ufffdft")
+    assert ask(question, site.url) == GateVerdict(is_open=True, output="gepr\ufffdft")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_answer_that_is_none_is_shut(question: Question, site: Site, body: bytes
 def test_refusal_and_nobody_are_shut(question: Question, site: Site, nowhere: str) -> None:
     site.status, site.body = 503, b'{"open": true}'
 
-    assert ask(question, site.url) == Verdict(
+    assert ask(question, site.url) == GateVerdict(
         is_open=False, output='503 Service Unavailable\n{"open": true}'
     )
     assert not ask(question, nowhere).is_open

@@ -6,7 +6,7 @@ from typing import Self
 
 from forewarn.client import Change
 from forewarn.client._conversations import Conversations
-from forewarn.client._messages import Failure, Pause, Request, Response
+from forewarn.client._messages import NoAnswer, Pause, Request, Response
 from forewarn.client._retrying import Conduct
 from forewarn.client._transport import Transport
 from forewarn.client._watching import Watch
@@ -61,7 +61,7 @@ class RushedWatch:
             self.changes.append(end.value)
             self._conversation, self._step = self._watch.next_change(), None
 
-    def _perform(self, step: Request | Pause) -> Response | Failure | None:
+    def _perform(self, step: Request | Pause) -> Response | NoAnswer | None:
         if isinstance(step, Pause):
             self.pauses.append(step.seconds)
             self.seconds += step.seconds

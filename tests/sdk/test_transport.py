@@ -11,7 +11,7 @@ from tests.e2e.conftest import wait_until
 from tests.sdk.conftest import Handler, Metadata, answer_well, say_nothing
 
 from forewarn.client._endpoints import Endpoint, parse_endpoint
-from forewarn.client._messages import Failure, Request, Response
+from forewarn.client._messages import NoAnswer, Request, Response
 from forewarn.client._transport import Transport, _Connection
 
 SLACK: Final = 0.3
@@ -60,7 +60,7 @@ def test_server_that_no_way_leads_to_cannot_be_reached() -> None:
 
     answer = transport.send(ask(Endpoint(host="255.255.255.255")))
 
-    assert isinstance(answer, Failure)
+    assert isinstance(answer, NoAnswer)
     assert answer.reason.startswith("it cannot be reached, ")
 
 
@@ -81,7 +81,7 @@ def test_many_silent_addresses_take_no_longer_than_one(
     with taking(0.4):
         answer = Transport().send(ask(Endpoint(host="many.example"), timeout=0.4))
 
-    assert answer == Failure("it did not answer in time")
+    assert answer == NoAnswer("it did not answer in time")
 
 
 def test_silent_address_leaves_time_for_the_next(
@@ -109,7 +109,7 @@ def test_name_that_takes_too_long_leaves_no_time_to_connect(
 
     answer = Transport().send(ask(Endpoint(host="slow.example"), timeout=0.1))
 
-    assert answer == Failure("it did not answer in time")
+    assert answer == NoAnswer("it did not answer in time")
     assert metadata.seen == []
 
 
@@ -123,7 +123,7 @@ def test_repeat_on_another_connection_has_only_what_is_left_of_the_time(
     with taking(0.8):
         answer = transport.send(ask(endpoint, timeout=0.8))
 
-    assert answer == Failure("it did not answer in time")
+    assert answer == NoAnswer("it did not answer in time")
     assert len(metadata.seen) == 3
     transport.close()
 

@@ -17,7 +17,7 @@ from forewarn.domain.topology import Topology
 from forewarn.ports.metrics import Distribution, Tally
 from forewarn.protocol.versions import NEWEST
 from forewarn.storage.sqlite import open_sqlite
-from forewarn.telemetry.metrics import METRICS, Sources, exporter
+from forewarn.telemetry.metrics import METRICS, FigureSources, exporter
 from forewarn.testing import Emulator
 
 TIMEOUT = 10
@@ -258,7 +258,7 @@ def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> 
     store = open_sqlite(tmp_path / "forewarn.db")
     tally = Tally(["2020-07-01"])
     export = exporter(
-        Sources(
+        FigureSources(
             version="1",
             store=store,
             wall=SystemClock(),

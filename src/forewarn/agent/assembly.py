@@ -8,7 +8,7 @@ from forewarn.agent.decisions import Mandate
 from forewarn.agent.hooks import HookFinder
 from forewarn.agent.loop import Inbox
 from forewarn.agent.performer import DryPerformer, Performer, RealPerformer
-from forewarn.agent.settings import Settings, Surroundings
+from forewarn.agent.settings import AgentSettings, Surroundings
 from forewarn.client import Client
 from forewarn.protocol.identity import Identity
 
@@ -17,7 +17,7 @@ _PATIENCE: Final = 5.0
 
 
 def compose_agent(
-    settings: Settings,
+    settings: AgentSettings,
     me: Identity,
     cases: Cases,
     memory: Memory,

@@ -11,7 +11,7 @@ from forewarn.agent.errors import StateError
 from forewarn.agent.hooks import HookFinder, find_misfits, find_strays
 from forewarn.agent.logs import make_printable
 from forewarn.agent.rules import judge
-from forewarn.agent.settings import Settings
+from forewarn.agent.settings import AgentSettings
 from forewarn.agent.startup import (
     DONE,
     FAILED,
@@ -48,7 +48,7 @@ def _check(file: Path | None) -> int:
     return FAILED if problems else DONE
 
 
-def _show_events(settings: Settings) -> None:
+def _show_events(settings: AgentSettings) -> None:
     state = StateFile(settings.state_dir)
     with contextlib.suppress(StateError):  # which is one of the problems
         cases = state.read()
@@ -64,7 +64,7 @@ def _show_events(settings: Settings) -> None:
         _print("event", _describe(event, me, settings))
 
 
-def _describe(event: Event, me: Identity, settings: Settings) -> str:
+def _describe(event: Event, me: Identity, settings: AgentSettings) -> str:
     verdict = judge(event, me, settings.rules) if event.affects(me) else "concerns other machines"
     return f"{event.event_id} {event.event_type} {event.event_status}: {verdict}"
 
@@ -78,7 +78,7 @@ def _describe_case(case: Case) -> str:
     return f"{case.event.event_id} {case.verdict} {case.phase}: {hooks or 'no hooks yet'}"
 
 
-def _find_problems(settings: Settings, finder: HookFinder) -> Iterator[str]:
+def _find_problems(settings: AgentSettings, finder: HookFinder) -> Iterator[str]:
     try:
         check_folder(settings.state_dir)
         StateFile(settings.state_dir).read()

@@ -14,7 +14,7 @@ class AgentError(ForewarnError):
     """The root of every error of this package."""
 
 
-class SettingsError(AgentError):
+class AgentSettingsError(AgentError):
     """The configuration cannot be used; names the file, the key and what to do."""
 
     def __init__(self, file: str, key: str, flaw: str) -> None:

@@ -20,7 +20,7 @@ from forewarn.agent.performer import Result
 from forewarn.agent.status import Status
 from forewarn.client import Change, Client, ClosedError, RefusedError, UnavailableError
 from forewarn.protocol.document import Event
-from forewarn.systemd import Notifier
+from forewarn.systemd import SystemdNotifier
 
 LONGEST_SLEEP: Final = 20.0
 LONGEST_PAUSE: Final = 3.0
@@ -42,7 +42,7 @@ def make_inbox() -> Inbox:
     return SimpleQueue()
 
 
-def run_agent(agent: Agent, inbox: Inbox, status: Status, notifier: Notifier) -> None:
+def run_agent(agent: Agent, inbox: Inbox, status: Status, notifier: SystemdNotifier) -> None:
     """Take what comes, until there is a Stop and the hooks that are running have ended.
 
     A second Stop does not wait for hooks.

@@ -12,7 +12,7 @@ from typing import Final
 from forewarn.agent.assembly import compose_agent, make_performer
 from forewarn.agent.clock import read_clock
 from forewarn.agent.loop import make_inbox, run_agent, take_signals, watch
-from forewarn.agent.settings import Settings
+from forewarn.agent.settings import AgentSettings
 from forewarn.agent.startup import (
     DONE,
     ask_identity,
@@ -26,7 +26,7 @@ from forewarn.agent.state import StateFile
 from forewarn.agent.status import Status
 from forewarn.client import Client, RefusedError, UnavailableError
 from forewarn.protocol.identity import Identity
-from forewarn.systemd import Notifier
+from forewarn.systemd import SystemdNotifier
 
 IDENTITY_SECONDS: Final = 3.0
 """When to ask again who we are."""
@@ -50,7 +50,7 @@ def run(file: Path | None, *, is_dry: bool) -> int:
 def _run(file: Path | None, *, is_dry: bool) -> int:
     settings, surroundings = prepare(file)
     status = Status()
-    notifier = Notifier(surroundings.notify_socket, surroundings.watchdog_seconds)
+    notifier = SystemdNotifier(surroundings.notify_socket, surroundings.watchdog_seconds)
     inbox = make_inbox()
     gc.enable()
     gc.freeze()  # what was imported is never garbage, and a process for years should not look at it
@@ -79,7 +79,11 @@ def _run(file: Path | None, *, is_dry: bool) -> int:
 
 
 def wait_for_identity(
-    settings: Settings, client: Client, state: StateFile, status: Status, notifier: Notifier
+    settings: AgentSettings,
+    client: Client,
+    state: StateFile,
+    status: Status,
+    notifier: SystemdNotifier,
 ) -> Identity:
     """Return who this machine is, however long the server takes to come up.
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
-from forewarn.agent.errors import SettingsError
+from forewarn.agent.errors import AgentSettingsError
 from forewarn.agent.rules import Rule
 from forewarn.agent.vocabulary import ApprovalMode, HookPhase, RuleVerdict
 from forewarn.client import Client, EndpointError
@@ -28,7 +28,7 @@ _Word = TypeVar("_Word", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class AgentSettings:
     """What the configuration says, or the default of each key; None where there is no default."""
 
     endpoint: str | None = None
@@ -81,7 +81,7 @@ def read_surroundings(
     )
 
 
-def read_settings(file: Path | None, surroundings: Surroundings) -> Settings:
+def read_settings(file: Path | None, surroundings: Surroundings) -> AgentSettings:
     """Return what *file* says; without one, the usual file, which need not be there."""
     where = file or surroundings.configuration / FILE_NAME
     defaults: dict[str, Any] = {
@@ -92,16 +92,16 @@ def read_settings(file: Path | None, surroundings: Surroundings) -> Settings:
         text = where.read_text(encoding="utf-8-sig")  # editors of Windows write a mark first
     except FileNotFoundError:
         if file is None:
-            return Settings(**defaults)
-        raise SettingsError(
+            return AgentSettings(**defaults)
+        raise AgentSettingsError(
             str(where), "", "there is no such file; name another one with --config."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(str(where), "", f"it cannot be read: {error}.") from error
+        raise AgentSettingsError(str(where), "", f"it cannot be read: {error}.") from error
     try:
-        return Settings(**{**defaults, **_read_table(_parse(text), KEYS)})
+        return AgentSettings(**{**defaults, **_read_table(_parse(text), KEYS)})
     except _FlawError as error:
-        raise SettingsError(str(where), error.key, error.flaw) from None
+        raise AgentSettingsError(str(where), error.key, error.flaw) from None
 
 
 def _is_standard_error(stream: str) -> bool:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from forewarn.agent.errors import SettingsError
+from forewarn.agent.errors import AgentSettingsError
 from forewarn.agent.hooks import HookFinder
 from forewarn.agent.logs import make_printable, start_logging
-from forewarn.agent.settings import Settings, Surroundings, read_settings, read_surroundings
+from forewarn.agent.settings import AgentSettings, Surroundings, read_settings, read_surroundings
 from forewarn.agent.state import StateFile
 from forewarn.client import Client, EndpointError, RefusedError, UnavailableError
 from forewarn.protocol.errors import ForewarnError
@@ -24,7 +24,7 @@ UNREACHABLE: Final = 6
 UNFINISHED: Final = 75
 
 _STATUSES: Final[tuple[tuple[type[ForewarnError], int], ...]] = (
-    (SettingsError, UNUSABLE),
+    (AgentSettingsError, UNUSABLE),
     (EndpointError, UNUSABLE),
     (UnavailableError, UNREACHABLE),
     (ForewarnError, FAILED),
@@ -43,24 +43,24 @@ def conclude(verb: Callable[[], int]) -> int:
         return next(status for kind, status in _STATUSES if isinstance(error, kind))
 
 
-def prepare(file: Path | None) -> tuple[Settings, Surroundings]:
+def prepare(file: Path | None) -> tuple[AgentSettings, Surroundings]:
     """Return what the configuration and the environment say, with logging set up for them."""
     surroundings = read_surroundings()
     start_logging(is_journaled=surroundings.is_journaled)
     return read_settings(file, surroundings), surroundings
 
 
-def make_client(settings: Settings, *, patience: float = 5, timeout: float = 10) -> Client:
+def make_client(settings: AgentSettings, *, patience: float = 5, timeout: float = 10) -> Client:
     """Return a client for the server of the configuration, or whichever it finds."""
     return Client(settings.endpoint, patience=patience, timeout=timeout)
 
 
-def make_finder(settings: Settings, state: StateFile) -> HookFinder:
+def make_finder(settings: AgentSettings, state: StateFile) -> HookFinder:
     """Return who finds the hooks of the configuration, and remembers where they were."""
     return HookFinder(settings.hooks_dir, settings.hooks, state)
 
 
-def find_identity(settings: Settings, client: Client, state: StateFile) -> Identity:
+def find_identity(settings: AgentSettings, client: Client, state: StateFile) -> Identity:
     """Return who this machine is, by a name that may be wrong if the server does not say.
 
     One that does not answer anything else either is away: UnavailableError.
@@ -74,7 +74,7 @@ def find_identity(settings: Settings, client: Client, state: StateFile) -> Ident
         return guess_identity(state)
 
 
-def ask_identity(settings: Settings, client: Client, state: StateFile) -> Identity:
+def ask_identity(settings: AgentSettings, client: Client, state: StateFile) -> Identity:
     """Return who this machine is, as configured or as the server says.
 
     The host name does not count beside that: it may be the name of another machine.

@@ -28,7 +28,7 @@ from forewarn.executors.configuration import (
     read_host_works,
     read_targets,
 )
-from forewarn.executors.exchange import Target
+from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.host_tasks import (
     HOST_TASKS,
     ContractedHostWorker,
@@ -76,7 +76,7 @@ class _Contracting:
             clock=self.clock,
         )
 
-    def webhooks(self, find: Callable[[Mapping[str, Any]], Target | None]) -> Contractor:
+    def webhooks(self, find: Callable[[Mapping[str, Any]], ImpactTarget | None]) -> Contractor:
         return WebhookContractor(
             find,
             kind=self.kind,
@@ -214,8 +214,8 @@ def _contractors(
     contractors = []
     if Command in needed:
         contractors.append(contracting.scripts(find_for_host(works, host_of, Command)))
-    if Target in needed:
-        contractors.append(contracting.webhooks(find_for_host(works, host_of, Target)))
+    if ImpactTarget in needed:
+        contractors.append(contracting.webhooks(find_for_host(works, host_of, ImpactTarget)))
     return contractors
 
 

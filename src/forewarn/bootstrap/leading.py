@@ -12,7 +12,7 @@ from forewarn.bootstrap.supervision import SupervisedThread, Supervisor
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.notifications.outbox import Courier
 from forewarn.operations.snapshots import NOTHING, Knowledge
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.leadership import Leadership, NotLeadingError
 from forewarn.ports.store import StoreError
 from forewarn.scheduler.scheduler import Scheduler
@@ -97,7 +97,7 @@ class Leading:
         if leader := self._leader:
             leader.scheduler.finish_turn()
 
-    def note(self, change: Change) -> None:
+    def note(self, change: StoreChange) -> None:
         """Tell the couriers of *change*."""
         if leader := self._leader:
             for courier in leader.couriers:

@@ -21,7 +21,7 @@ from forewarn.control.services import Services
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.addresses import TcpAddress, parse_address
 from forewarn.operations.pausing import find_pause
-from forewarn.telemetry.metrics import Sources, exporter
+from forewarn.telemetry.metrics import FigureSources, exporter
 
 
 class ControlServer(uvicorn.Server):
@@ -117,8 +117,8 @@ def _make_services(
     )
 
 
-def _sources(replica: Replica, feed: Feed, refused: Mapping[str, int]) -> Sources:
-    return Sources(
+def _sources(replica: Replica, feed: Feed, refused: Mapping[str, int]) -> FigureSources:
+    return FigureSources(
         version=forewarn.__version__,
         store=replica.store,
         wall=SystemClock(),

@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from forewarn.bootstrap.executing import Employer
 from forewarn.bootstrap.leading import Leader, Leading
-from forewarn.bootstrap.starting import Beginning, make_rules, new_id
+from forewarn.bootstrap.starting import StartingPoint, make_rules, new_id
 from forewarn.bootstrap.supervision import Supervisor
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.emulator.faults import MemoryFaults
@@ -19,14 +19,14 @@ from forewarn.gates.asking import AskedGates, KnownGate
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.http import MetadataServer, make_server
-from forewarn.metadata.identity import Identity
+from forewarn.metadata.identity import Identifier
 from forewarn.metadata.polls import Polls
 from forewarn.metadata.showings import Showings
 from forewarn.metadata.verbs import StoreVerbs
 from forewarn.notifications.outbox import Courier, Notifications
 from forewarn.operations.context import Context
 from forewarn.operations.notifications import give_up_orphans
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import Actor
 from forewarn.ports.leadership import Leadership
@@ -59,7 +59,7 @@ class Outside:
 def assemble(
     settings: Settings,
     store: Store,
-    beginning: Beginning,
+    beginning: StartingPoint,
     outside: Outside,
     supervisor: Supervisor | None = None,
     leadership: Leadership | None = None,
@@ -150,7 +150,7 @@ class Replica:
 
     def metadata_server(self, listeners: Iterable[socket.socket]) -> MetadataServer:
         """Return the server that answers virtual machines on *listeners*."""
-        identity = Identity(
+        identity = Identifier(
             self.board,
             default_vm=self.settings.default_vm,
             trust_path=self.settings.trust_path,
@@ -172,7 +172,7 @@ class Replica:
 def _make_board(settings: Settings, store: Store) -> Board:
     board = Board(served_versions(settings.preview_wire))
     board.take(
-        store.read(lambda all_: Change(documents=all_.documents(), topology=all_.topology()))
+        store.read(lambda all_: StoreChange(documents=all_.documents(), topology=all_.topology()))
     )
     store.listen(board.take)
     return board

@@ -36,7 +36,7 @@ from forewarn.protocol.errors import ForewarnError
 from forewarn.settings import Settings
 from forewarn.storage.schema import remove_files
 from forewarn.storage.sqlite import open_sqlite
-from forewarn.systemd import Notifier
+from forewarn.systemd import SystemdNotifier
 from forewarn.telemetry.logs import configure_logging
 
 log = structlog.get_logger()
@@ -222,7 +222,7 @@ async def _tell_ready(
     metadata: MetadataServer, control: ControlServer, ready: Callable[[], None]
 ) -> None:
     """Tell *ready*, and systemd if it has asked for it, when everybody is answered."""
-    notifier = Notifier(notify_socket(), None)
+    notifier = SystemdNotifier(notify_socket(), None)
     while not (metadata.started and control.started):
         if metadata.should_exit:
             return

@@ -98,7 +98,7 @@ class FleetDeclaration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class StartingPoint:
     """What a server learns from its store when it starts.
 
     *change* is what the fleet file made of a fleet that was there.
@@ -136,7 +136,7 @@ def open_listeners(settings: Settings, closing: ExitStack) -> Listeners:
     )
 
 
-def begin(store: Store, settings: Settings, fleet: Fleet | None, now: datetime) -> Beginning:
+def begin(store: Store, settings: Settings, fleet: Fleet | None, now: datetime) -> StartingPoint:
     """Take over *store*: its clock, its wire, the declared fleet and the lease, or nothing."""
     beginning = store.write(lambda tx: _begin(tx, settings, fleet, now))
     _log_change(beginning.change)
@@ -145,7 +145,7 @@ def begin(store: Store, settings: Settings, fleet: Fleet | None, now: datetime) 
 
 def begin_as_declared(
     store: Store, settings: Settings, declaration: FleetDeclaration | None, now: datetime
-) -> Beginning:
+) -> StartingPoint:
     """Take over *store*, with the place in the fleet file in what is refused because of it."""
     if declaration is None:
         return begin(store, settings, None, now)
@@ -174,7 +174,9 @@ def new_id() -> EventId:
     return event_id(str(uuid.uuid4()))
 
 
-def _begin(tx: Transaction, settings: Settings, fleet: Fleet | None, now: datetime) -> Beginning:
+def _begin(
+    tx: Transaction, settings: Settings, fleet: Fleet | None, now: datetime
+) -> StartingPoint:
     clock = _take_over_clock(tx, settings, now)
     _take_over_wire(tx, settings.preview_wire, clock.now())
     context = Context(
@@ -195,7 +197,7 @@ def _begin(tx: Transaction, settings: Settings, fleet: Fleet | None, now: dateti
         tx.next_epoch(ahead=AHEAD)
     # Last, because it is not part of the transaction.
     token = _admin_token(settings.state_directory)
-    return Beginning(clock=clock, token=token, change=change)
+    return StartingPoint(clock=clock, token=token, change=change)
 
 
 def _apply(tx: Transaction, context: Context, fleet: Fleet) -> FleetChange:

@@ -18,7 +18,7 @@ from forewarn.cli.settings import (
     read_cli_variables,
 )
 from forewarn.environment import CONFIG_FILE
-from forewarn.settings_table import SETTINGS, Origin
+from forewarn.settings_table import SETTINGS, SettingOrigin
 
 if TYPE_CHECKING:
     from forewarn.settings import Settings
@@ -68,7 +68,7 @@ def show(
     """
     with reported_errors("config show"):
         views = (*_of_server(given(flags), config), *_of_commands())
-        shown = [view for view in views if effective or view.origin != Origin.DEFAULT]
+        shown = [view for view in views if effective or view.origin != SettingOrigin.DEFAULT]
         answer = {"settings": list(map(asdict, shown))}
         print_answer(answer, output, lambda got: print_table(got["settings"], _COLUMNS))
 
@@ -108,19 +108,19 @@ def _of_commands() -> Iterator[SettingView]:
         )
 
 
-def _find_origins(settings: CliSettings) -> dict[str, tuple[Origin, str]]:
+def _find_origins(settings: CliSettings) -> dict[str, tuple[SettingOrigin, str]]:
     """Return where what only commands need is from, and by which name."""
     from forewarn.settings import find_origins  # noqa: PLC0415 - slow to load
 
     has_token_file = settings.find_token(settings.server) is not None
     is_left = find_control_url(settings.control_url_file) is not None
     found = {
-        "server": (Origin.FILE if is_left else find_origins({})["control"], "control"),
-        "token": (Origin.FILE if has_token_file else Origin.DEFAULT, "token"),
-        "ca_file": (Origin.DEFAULT, "ca_file"),
+        "server": (SettingOrigin.FILE if is_left else find_origins({})["control"], "control"),
+        "token": (SettingOrigin.FILE if has_token_file else SettingOrigin.DEFAULT, "token"),
+        "ca_file": (SettingOrigin.DEFAULT, "ca_file"),
     }
     given = read_cli_variables()
-    return found | {name: (Origin.ENVIRONMENT, name) for name in found if name in given}
+    return found | {name: (SettingOrigin.ENVIRONMENT, name) for name in found if name in given}
 
 
 def _plain(settings: "Settings", name: str) -> object:
@@ -128,12 +128,12 @@ def _plain(settings: "Settings", name: str) -> object:
     return _MASK if SETTINGS[name].is_secret and value is not None else value
 
 
-def _place(name: str, origin: Origin, file: Path) -> str:
+def _place(name: str, origin: SettingOrigin, file: Path) -> str:
     places = {
-        Origin.FLAG: f"--{name.replace('_', '-')}",
-        Origin.ENVIRONMENT: f"FOREWARN_{name.upper()}",
-        Origin.FILE: str(file),
-        Origin.DEFAULT: "",
+        SettingOrigin.FLAG: f"--{name.replace('_', '-')}",
+        SettingOrigin.ENVIRONMENT: f"FOREWARN_{name.upper()}",
+        SettingOrigin.FILE: str(file),
+        SettingOrigin.DEFAULT: "",
     }
     return places[origin]
 

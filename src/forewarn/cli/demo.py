@@ -96,7 +96,7 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
     from forewarn.bootstrap.starting import Listeners  # noqa: PLC0415
     from forewarn.cli.demonstration.fleet import fleet_file  # noqa: PLC0415
     from forewarn.cli.demonstration.performance import (  # noqa: PLC0415 - only the demo pays for it
-        Stage,
+        DemoStage,
         perform_until_interrupted,
     )
     from forewarn.cli.demonstration.screen import find_audience  # noqa: PLC0415
@@ -109,7 +109,7 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
     refusals: list[Exception] = []
 
     async def errand() -> None:
-        stage = Stage(
+        stage = DemoStage(
             metadata=_url(metadata),
             control=_url(control),
             token=(folder / ADMIN_TOKEN_FILE).read_text(encoding="ascii").strip(),

@@ -17,7 +17,7 @@ from forewarn.cli.transport import (
 )
 
 
-class RefusedError(CommandError):
+class ServerRefusedError(CommandError):
     """The server refuses, with a problem document."""
 
     def __init__(self, problem: Row, server: str = "") -> None:

@@ -11,7 +11,7 @@ import typer
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, confirm
 from forewarn.cli.event import Yes
-from forewarn.cli.failures import RefusedError
+from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.files import name_file, read_text
 from forewarn.cli.fleet_changes import print_change, print_rehearsed_change
 from forewarn.cli.output import Row, print_table, print_toml
@@ -66,7 +66,7 @@ def apply(  # noqa: PLR0913 - one for each flag
     try:
         with _shown_progress() as note:
             answer = session.post_followed("fleet", body=body, note=note)
-    except RefusedError as refusal:
+    except ServerRefusedError as refusal:
         raise _with_lines(refusal, file, text) from None
     if dry_run:
         show_rehearsed(session, answer, print_rehearsed_change)
@@ -148,7 +148,7 @@ def _find_dates(fleet: Row) -> Iterator[Row]:
                     yield {"table": table, "index": index, "key": key}
 
 
-def _with_lines(refusal: RefusedError, file: Path, text: str) -> CommandError:
+def _with_lines(refusal: ServerRefusedError, file: Path, text: str) -> CommandError:
     from forewarn.operations.fleet_lines import FleetLines  # noqa: PLC0415 - slow to load
 
     lines = FleetLines(text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from forewarn.cli.errors import CommandError
-from forewarn.cli.failures import RefusedError
+from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.output import print_line
 from forewarn.cli.session import Session
 from forewarn.cli.transport import TransportError
@@ -87,4 +87,4 @@ class Persistent(Generic[T]):
 def is_final(error: CommandError) -> bool:
     """Tell whether asking again would not help."""
     # Anything else may come from a server that is being restarted, or a proxy in front of it.
-    return isinstance(error, RefusedError) and int(error.problem["status"]) < 500
+    return isinstance(error, ServerRefusedError) and int(error.problem["status"]) < 500

@@ -17,7 +17,7 @@ _MOST_BARS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ProgressBar:
     """How many of the machines of a scope, or of all, are done."""
 
     title: str
@@ -26,7 +26,7 @@ class Stretch:
     is_under_way: bool
 
 
-def stretches(row: Row) -> list[Stretch]:
+def stretches(row: Row) -> list[ProgressBar]:
     """Return how far it is altogether, and then in each scope that is under way or to come."""
     done: dict[str, int] = {}
     total: dict[str, int] = {}
@@ -38,12 +38,12 @@ def stretches(row: Row) -> list[Stretch]:
         if event["ended_at"] is None:
             under_way.add(event["scope_id"])
     scopes = [
-        Stretch(scope_id, done[scope_id], total[scope_id], scope_id in under_way)
+        ProgressBar(scope_id, done[scope_id], total[scope_id], scope_id in under_way)
         for scope_id in total
         if done[scope_id] < total[scope_id]
     ]
     scopes.sort(key=lambda scope: not scope.is_under_way)
-    everything = Stretch(
+    everything = ProgressBar(
         row["status"], sum(done.values()), sum(total.values()), is_under_way=bool(under_way)
     )
     return [everything, *scopes]

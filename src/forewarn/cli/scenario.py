@@ -12,7 +12,7 @@ import typer
 from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import vm_names
 from forewarn.cli.errors import CommandError, ExitCode
-from forewarn.cli.failures import RefusedError
+from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.files import read_text
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.session import Session, command
@@ -143,7 +143,7 @@ def _begin(session: Session, scenario: str, order: dict[str, object]) -> Row:
     try:
         text = read_text(file, command="scenario run")
         begun = session.post("scenario-runs", body={**order, "toml": text})
-    except RefusedError as refusal:
+    except ServerRefusedError as refusal:
         line = refusal.problem.get("line")
         if line is None:
             raise

@@ -18,7 +18,12 @@ from urllib.parse import quote, urlencode
 import typer
 
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
-from forewarn.cli.failures import RefusedError, no_certificates, told_failures, unlike_forewarn
+from forewarn.cli.failures import (
+    ServerRefusedError,
+    no_certificates,
+    told_failures,
+    unlike_forewarn,
+)
 from forewarn.cli.ids import complete_path
 from forewarn.cli.output import Output, OutputOption, Row, print_answer, print_line, told_from
 from forewarn.cli.settings import is_loopback, load_cli_settings, url_of
@@ -151,7 +156,7 @@ class Session:
             if "step" in row:
                 raise BrokenReplyError("the answer is missing")
         if "type" in row:
-            raise RefusedError(row)
+            raise ServerRefusedError(row)
         return row
 
     def put(self, *path: str, body: object = None) -> Any:
@@ -259,7 +264,7 @@ class Session:
             problem = {**reply.json(), "status": reply.status}
         except (ValueError, TypeError):
             raise unlike_forewarn(self.server, reply.status) from None
-        raise RefusedError(problem, self.server)
+        raise ServerRefusedError(problem, self.server)
 
 
 def open_session(

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from forewarn.client._errors import ClosedError
 from forewarn.client._forking import renew_after_fork
-from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
+from forewarn.client._messages import Conversation, NoAnswer, Pause, Request, Response
 from forewarn.client._transport import Transport
 
 _T = TypeVar("_T")
@@ -49,7 +49,7 @@ class AsyncDriver:
             self.close()
 
     async def _carry_out(self, conversation: Conversation[_T]) -> _T:
-        answer: Response | Failure | None = None
+        answer: Response | NoAnswer | None = None
         while True:
             try:
                 step = conversation.send(answer)
@@ -58,7 +58,7 @@ class AsyncDriver:
                 return result
             answer = await self._perform(step)
 
-    async def _perform(self, step: Request | Pause) -> Response | Failure | None:
+    async def _perform(self, step: Request | Pause) -> Response | NoAnswer | None:
         answer = None
         if self._closing.is_set():
             raise ClosedError
@@ -72,7 +72,7 @@ class AsyncDriver:
             raise ClosedError
         return answer
 
-    async def _send(self, request: Request) -> Response | Failure:
+    async def _send(self, request: Request) -> Response | NoAnswer:
         try:
             return await _call_in_thread(partial(self._transport.send, request))
         except asyncio.CancelledError:

@@ -15,7 +15,7 @@ from typing import Final
 from forewarn.client._endpoints import Endpoint
 from forewarn.client._environment import read_environment
 from forewarn.client._errors import UnavailableError
-from forewarn.client._messages import Conversation, Failure, Request, Response, ask
+from forewarn.client._messages import Conversation, NoAnswer, Request, Response, ask
 from forewarn.client._retrying import Conduct
 from forewarn.protocol.document import decode_document
 from forewarn.protocol.errors import MalformedDocumentError
@@ -104,7 +104,7 @@ class Search:
         return self._offered
 
 
-def find_flaw(answer: Response | Failure) -> str | None:
+def find_flaw(answer: Response | NoAnswer) -> str | None:
     """Return why *answer* is not of a metadata server, or None if it is."""
     match answer:
         case Response(status=200, body=body):
@@ -117,7 +117,7 @@ def find_flaw(answer: Response | Failure) -> str | None:
             return None
         case Response(status=status):
             return f"it answers {status}"
-        case Failure(reason=reason):
+        case NoAnswer(reason=reason):
             return reason
 
 

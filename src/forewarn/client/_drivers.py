@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from forewarn.client._errors import ClosedError
 from forewarn.client._forking import renew_after_fork
-from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
+from forewarn.client._messages import Conversation, NoAnswer, Pause, Request, Response
 from forewarn.client._transport import Transport
 
 _T = TypeVar("_T")
@@ -27,7 +27,7 @@ class Driver:
     def run(self, conversation: Conversation[_T]) -> _T:
         """Return what comes of *conversation*."""
         with self._turn, contextlib.closing(conversation):
-            answer: Response | Failure | None = None
+            answer: Response | NoAnswer | None = None
             while True:
                 try:
                     step = conversation.send(answer)
@@ -50,7 +50,7 @@ class Driver:
         if self._is_closed:
             self.close()
 
-    def _perform(self, step: Request | Pause) -> Response | Failure | None:
+    def _perform(self, step: Request | Pause) -> Response | NoAnswer | None:
         answer = None
         if isinstance(step, Pause):
             with contextlib.suppress(Empty):

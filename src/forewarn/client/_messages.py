@@ -34,7 +34,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class NoAnswer:
     """There was no answer; `reason` continues a sentence that names the endpoint."""
 
     reason: str
@@ -48,10 +48,10 @@ class Pause:
 
 
 _T = TypeVar("_T")
-Conversation: TypeAlias = Generator[Request | Pause, Response | Failure | None, _T]
+Conversation: TypeAlias = Generator[Request | Pause, Response | NoAnswer | None, _T]
 
 
-def ask(request: Request) -> Conversation[Response | Failure]:
+def ask(request: Request) -> Conversation[Response | NoAnswer]:
     """Return what comes of *request*."""
     answer = None
     while answer is None:

@@ -17,7 +17,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from forewarn.client._errors import RefusedError, UnavailableError, quote_sentence
-from forewarn.client._messages import Conversation, Failure, Pause, Request, Response, ask
+from forewarn.client._messages import Conversation, NoAnswer, Pause, Request, Response, ask
 from forewarn.protocol.dates import read_date
 
 TROUBLED_STATUSES: Final = frozenset({404, 408, 410, 429})
@@ -55,7 +55,7 @@ def exchange(request: Request) -> Conversation[Response]:
     """Send *request* once and return its answer, if that is one."""
     answer = yield from ask(request)
     endpoint = str(request.endpoint)
-    if isinstance(answer, Failure):
+    if isinstance(answer, NoAnswer):
         raise UnavailableError(endpoint, answer.reason)
     if 200 <= answer.status < 300 or answer.status == 304:
         return answer

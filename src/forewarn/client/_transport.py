@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, Final
 
 from forewarn.client._endpoints import Endpoint
-from forewarn.client._messages import Failure, Request, Response
+from forewarn.client._messages import NoAnswer, Request, Response
 
 LARGEST_BODY: Final = 4 * 2**20
 
@@ -43,17 +43,17 @@ class Transport:
         self._is_sending = False
         self._connection: _Connection | None = None
 
-    def send(self, request: Request) -> Response | Failure:
+    def send(self, request: Request) -> Response | NoAnswer:
         """Return the answer to *request*, or why there is none."""
         connection = self._take_connection(request.endpoint)
         if connection is None:
-            return Failure("the client is closed")
+            return NoAnswer("the client is closed")
         connection.deadline = monotonic() + request.timeout
         try:
             return _exchange(connection, request)
         except (OSError, HTTPException) as error:
             connection.close()
-            return Failure(_explain(error))
+            return NoAnswer(_explain(error))
         except BaseException:
             connection.close()  # an answer may still be on its way
             raise

@@ -44,7 +44,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RefusedChange:
     """Somebody was refused a change."""
 
     who: str
@@ -94,11 +94,11 @@ class Refusals:
         with self._counting:
             self._services.refused[problem.kind] += 1
 
-    async def note(self, refusal: Refusal) -> None:
+    async def note(self, refusal: RefusedChange) -> None:
         """Write *refusal*, or count it if there are too many of its kind."""
         await self._write(self._lines(refusal))
 
-    def note_and_wait(self, refusal: Refusal) -> None:
+    def note_and_wait(self, refusal: RefusedChange) -> None:
         """Do as `note` does, on a thread that may wait."""
         lines = self._lines(refusal)
         try:
@@ -113,7 +113,7 @@ class Refusals:
             lines = self._settle(context, None if everything else context.at)
         await self._write(lines)
 
-    def _lines(self, refusal: Refusal) -> list[AuditEntry]:
+    def _lines(self, refusal: RefusedChange) -> list[AuditEntry]:
         context = self._services.context(refusal.who)
         with self._counting:
             lines = self._settle(context, context.at)
@@ -125,7 +125,7 @@ class Refusals:
         return [
             _entry(
                 context,
-                Refusal(
+                RefusedChange(
                     who=NOBODY,
                     where=where,
                     action=NOBODY,
@@ -185,16 +185,16 @@ class Auditing:
         finally:
             del state["audit"]  # a circle: as garbage, thousands of them would hold everybody up
 
-    def _count(self, scope: Scope, problem: Problem) -> Refusal | None:
+    def _count(self, scope: Scope, problem: Problem) -> RefusedChange | None:
         """Count *problem*; return it if it has to be written."""
         self._refusals.count(problem)
         if scope["method"] in _CHANGES_NOTHING or problem.status >= 500:
             return None
         return self._refusal(scope, problem)
 
-    def _refusal(self, scope: Scope, problem: Problem) -> Refusal:
+    def _refusal(self, scope: Scope, problem: Problem) -> RefusedChange:
         action, subject = self._find(scope)
-        return Refusal(
+        return RefusedChange(
             who=scope["state"].get("who", NOBODY),
             where=scope["client"][0] if scope["client"] else "",
             action=action,
@@ -212,7 +212,7 @@ class Auditing:
         return NOBODY, scope["path"]
 
 
-def _entry(context: Context, refusal: Refusal) -> AuditEntry:
+def _entry(context: Context, refusal: RefusedChange) -> AuditEntry:
     return AuditEntry(
         at=context.at,
         maintenance_time=context.now,

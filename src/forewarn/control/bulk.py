@@ -22,7 +22,7 @@ _EVERY: Final = 2000
 """How many objects are read between two words about it, and let go in one go."""
 
 
-class Step(StrEnum):
+class ImportStep(StrEnum):
     """How far a declaration is."""
 
     READING = "reading"
@@ -30,7 +30,7 @@ class Step(StrEnum):
     WRITING = "writing"
 
 
-Progress: TypeAlias = Callable[[Step, int], None]
+Progress: TypeAlias = Callable[[ImportStep, int], None]
 """Told the step, and how many entries it has got to, or is about."""
 
 
@@ -64,7 +64,7 @@ def read_declaration(body: Sequence[bytes], progress: Progress) -> FleetRequest:
         nonlocal seen
         seen += 1
         if seen % _EVERY == 0:
-            progress(Step.READING, seen)
+            progress(ImportStep.READING, seen)
         if has_surrogates:
             _check_text(entry)
         return entry
@@ -91,7 +91,7 @@ async def follow(work: Callable[[Progress], bytes]) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
 
-    def progress(step: Step, entries: int) -> None:
+    def progress(step: ImportStep, entries: int) -> None:
         line = json.dumps({"step": step, "entries": entries}).encode()
         loop.call_soon_threadsafe(lines.put_nowait, line)
 

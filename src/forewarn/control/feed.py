@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import LedgerLine
 from forewarn.ports.store import Store, StoreError
 
@@ -46,7 +46,7 @@ class Feed:
         self.watchers = 0
         """How many there are."""
 
-    def note(self, change: Change) -> None:
+    def note(self, change: StoreChange) -> None:
         """Wake the watchers if there is something for them; called on any thread."""
         if change.has_ledger_grown:
             self._version += 1

@@ -15,7 +15,7 @@ from pydantic import BaseModel, JsonValue
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from forewarn.control.bulk import Progress, Step, calmly, follow, let_go, read_declaration
+from forewarn.control.bulk import ImportStep, Progress, calmly, follow, let_go, read_declaration
 from forewarn.control.caller import Administering, Caller, Viewing
 from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.problems import Problem, problem_document, problem_of, problem_of_request
@@ -104,7 +104,7 @@ def _apply(caller: Caller, body: list[bytes], progress: Progress) -> bytes:
         order = read_declaration(body, progress)
         fleet = examine_fleet(order.fleet)
         let_go(order.fleet)
-        progress(Step.CHECKING, len(fleet.virtual_machines))
+        progress(ImportStep.CHECKING, len(fleet.virtual_machines))
         change = _change(caller, fleet, order, progress)
         return _encode_change(change)
 
@@ -127,7 +127,7 @@ def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progres
     # done in it.
     prepared = caller.read(lambda reading: reading.prepare_topology(plan.after))
     plan = replace(plan, prepared=prepared)
-    progress(Step.WRITING, len(fleet.virtual_machines))
+    progress(ImportStep.WRITING, len(fleet.virtual_machines))
     return caller.write(
         lambda tx, context: apply_fleet(tx, context, fleet, options=options, plan=plan),
         current=_shown,

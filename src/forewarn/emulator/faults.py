@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Final
 
 from forewarn.domain.names import VmName
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.clock import Clock
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.protocol.document import Document
@@ -58,7 +58,7 @@ class MemoryFaults:
             self._drop(vm, tuple(FaultKind) if kind is None else (kind,))
         self._changed()
 
-    def note(self, change: Change) -> None:
+    def note(self, change: StoreChange) -> None:
         """Remember what was published, and forget who has left. The board hears of it first."""
         if not self._by_vm:
             return

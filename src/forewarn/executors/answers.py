@@ -27,7 +27,7 @@ _FORGOTTEN: Final = Impact(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class TargetAnswer:
     """One answer, or with the *code* 0 none, and then *said* is why.
 
     *body* is what was said in JSON, if anything was; *status_url* is where to ask from now on.
@@ -49,7 +49,7 @@ class Answer:
         return self.code == 0 or is_down or self.code in _TRY_AGAIN
 
 
-def judge_order(answer: Answer, untold: str) -> Impact:
+def judge_order(answer: TargetAnswer, untold: str) -> Impact:
     """Say what is known after the target was told to begin.
 
     *untold* is the reason to give if the target names no place to ask.
@@ -64,7 +64,7 @@ def judge_order(answer: Answer, untold: str) -> Impact:
     return Impact(status=ImpactStatus.FAILED, reason=f"the target rejected it: {answer.said}")
 
 
-def judge_status(answer: Answer) -> Impact:
+def judge_status(answer: TargetAnswer) -> Impact:
     """Say what is known after the target, which took the order, was asked how far it is."""
     if answer.code in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         return _FORGOTTEN

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from forewarn.domain.host_work import HostWorkRule
 from forewarn.executors.command import Command
-from forewarn.executors.exchange import Target
+from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.host_tasks import HostWork
 from forewarn.executors.tables import COMMANDS, ExecutorFile, HostWorkTable
 from forewarn.operations.toml_lines import key_line, place, syntax_line, table_line
@@ -37,7 +37,7 @@ def read_commands(path: Path | None, search_path: str) -> tuple[Command, ...]:
     return tuple(commands)
 
 
-def read_targets(path: Path | None) -> tuple[Target, ...]:
+def read_targets(path: Path | None) -> tuple[ImpactTarget, ...]:
     """Return the webhooks of the file at *path*, or refuse."""
     file = _read(path)
     targets = []
@@ -45,7 +45,7 @@ def read_targets(path: Path | None) -> tuple[Target, ...]:
         with file.blaming("webhook", number):
             secret = table.find_secret(file.folder)
         targets.append(
-            Target(
+            ImpactTarget(
                 url=table.url,
                 headers=table.headers,
                 secret=secret,
@@ -89,7 +89,7 @@ def _host_work(table: HostWorkTable, folder: Path, search_path: str) -> HostWork
         for kind, words in table.commands.items()
     }
     targets = {
-        kind: Target(
+        kind: ImpactTarget(
             url=url,
             headers=table.headers,
             secret=secret,

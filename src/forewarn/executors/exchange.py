@@ -14,7 +14,7 @@ import httpx2
 
 import forewarn
 from forewarn.domain.webhook import SIGNATURE, retry_after, sign
-from forewarn.executors.answers import Answer
+from forewarn.executors.answers import TargetAnswer
 from forewarn.executors.orders import LONGEST, Selection
 from forewarn.operations.loops import new_loop
 
@@ -22,7 +22,7 @@ _LARGEST_BODY: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ImpactTarget:
     """Where to post, for which events, and how long the impact and each request may take."""
 
     url: str = field(repr=False)
@@ -60,8 +60,8 @@ class Exchange:
         )
 
     def post(
-        self, target: Target, body: bytes, headers: Mapping[str, str], now: datetime
-    ) -> Answer:
+        self, target: ImpactTarget, body: bytes, headers: Mapping[str, str], now: datetime
+    ) -> TargetAnswer:
         """Hand an order over."""
         kind = {"Content-Type": "application/json"}
         request = self._client.build_request(
@@ -72,7 +72,9 @@ class Exchange:
         )
         return self._send(target, request, now)
 
-    def get(self, target: Target, url: str, headers: Mapping[str, str], now: datetime) -> Answer:
+    def get(
+        self, target: ImpactTarget, url: str, headers: Mapping[str, str], now: datetime
+    ) -> TargetAnswer:
         """Ask how far it is."""
         known = _headers(target, b"", headers, now)
         request = self._client.build_request("GET", url, headers=known)
@@ -87,17 +89,17 @@ class Exchange:
         self._thread.join()
         self._loop.close()
 
-    def _send(self, target: Target, request: httpx2.Request, now: datetime) -> Answer:
+    def _send(self, target: ImpactTarget, request: httpx2.Request, now: datetime) -> TargetAnswer:
         exchange = self._exchange(request, target.request_timeout)
         try:
             answer, body = asyncio.run_coroutine_threadsafe(exchange, self._loop).result()
         except TimeoutError:
-            return Answer(code=0, said="it does not answer in time")
+            return TargetAnswer(code=0, said="it does not answer in time")
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, CancelledError) as error:
-            return Answer(code=0, said=f"the request failed: {error}")
+            return TargetAnswer(code=0, said=f"the request failed: {error}")
         # As UTF-8, whatever the header says.
         text = body.decode("utf-8-sig", errors="replace")
-        return Answer(
+        return TargetAnswer(
             code=answer.status_code,
             said=f"{answer.status_code} {answer.reason_phrase}".strip(),
             body=text if _is_json(answer, text) else None,
@@ -124,7 +126,7 @@ class Exchange:
 
 
 def _headers(
-    target: Target, body: bytes, headers: Mapping[str, str], now: datetime
+    target: ImpactTarget, body: bytes, headers: Mapping[str, str], now: datetime
 ) -> dict[str, str]:
     signature = {} if target.secret is None else {SIGNATURE: sign(target.secret, body, now)}
     return {**target.headers, **headers, **signature}
@@ -152,7 +154,7 @@ def _is_json(answer: httpx2.Response, body: str) -> bool:
         return False
 
 
-def _status_url(target: Target, answer: httpx2.Response) -> str | None:
+def _status_url(target: ImpactTarget, answer: httpx2.Response) -> str | None:
     location = answer.headers.get("Location")
     if not location:
         return None

@@ -9,7 +9,7 @@ from forewarn.domain.impact import Impact
 from forewarn.domain.names import HostName
 from forewarn.domain.topology import Host
 from forewarn.executors.command import Command
-from forewarn.executors.exchange import Target
+from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.orders import Contractor, OrderKind
 from forewarn.executors.records import OrderKey
 
@@ -22,7 +22,7 @@ HOST_TASKS: Final = OrderKind(
     untold="the target gave no status URL, so its result will not be known",
 )
 
-M = TypeVar("M", Command, Target)
+M = TypeVar("M", Command, ImpactTarget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class HostWork:
     """What the operator has for the hosts of a *rule*: a command or a target for each task."""
 
     rule: HostWorkRule
-    means: Mapping[HostTaskKind, Command | Target]
+    means: Mapping[HostTaskKind, Command | ImpactTarget]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from typing import Any, Final
 import structlog
 
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.executors.answers import Answer, judge_order, judge_status
-from forewarn.executors.exchange import Exchange, Target
+from forewarn.executors.answers import TargetAnswer, judge_order, judge_status
+from forewarn.executors.exchange import Exchange, ImpactTarget
 from forewarn.executors.orders import PAUSED, Order, OrderKind, encode, next_second
 from forewarn.executors.records import OrderKey, Records
 from forewarn.operations.durations import format_duration
@@ -39,7 +39,7 @@ _ENDINGS: Final = frozenset({ImpactStatus.DONE, ImpactStatus.FAILED})
 class _Errand:
     """One order as far as this server knows. There is an *order* until the target took it."""
 
-    target: Target
+    target: ImpactTarget
     epoch: int
     since: datetime
     due: datetime
@@ -64,7 +64,7 @@ class WebhookContractor:
 
     def __init__(
         self,
-        find: Callable[[Mapping[str, Any]], Target | None],
+        find: Callable[[Mapping[str, Any]], ImpactTarget | None],
         *,
         kind: OrderKind,
         records: Records,
@@ -221,7 +221,7 @@ class WebhookContractor:
             self._records.end(key, impact.status, impact.reason)
         return self._later(errand, impact, answer.retry_after)
 
-    def _ask(self, key: OrderKey, errand: _Errand) -> Answer:
+    def _ask(self, key: OrderKey, errand: _Errand) -> TargetAnswer:
         names = (*self._kind.headers, EPOCH)
         headers = dict(zip(names, (*key, str(errand.epoch)), strict=True))
         now = self._wall.now()
@@ -229,7 +229,7 @@ class WebhookContractor:
             return self._exchange.post(errand.target, encode(errand.order), headers, now)
         return self._exchange.get(errand.target, errand.status_url or "", headers, now)
 
-    def _note_taken(self, order: Order, errand: _Errand, answer: Answer) -> _Errand:
+    def _note_taken(self, order: Order, errand: _Errand, answer: TargetAnswer) -> _Errand:
         now = self._wall.now()
         record: Mapping[str, object] = {
             "executor": EXECUTOR,

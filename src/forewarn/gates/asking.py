@@ -17,7 +17,7 @@ import structlog
 
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
-from forewarn.gates.verdict import Gate, Verdict, shut
+from forewarn.gates.verdict import Gate, GateVerdict, shut
 from forewarn.ports.clock import Clock, WallClock
 
 log = structlog.get_logger()
@@ -141,7 +141,7 @@ class AskedGates:
         if not (self._waits or case.is_dropped):
             self._woken()
 
-    def _put(self, question: Question) -> Verdict:
+    def _put(self, question: Question) -> GateVerdict:
         try:
             return self._gates[question.gate].gate.ask(question, now=self._wall.now())
         except Exception as error:
@@ -149,14 +149,14 @@ class AskedGates:
             log.exception("gate_failed", gate=question.gate)
             return shut(f"The server failed to ask it: {type(error).__name__}.")
 
-    def _read(self, name: str, verdict: Verdict) -> Answer:
+    def _read(self, name: str, verdict: GateVerdict) -> Answer:
         return Answer(
             status=GateStatus.OPEN if verdict.is_open else GateStatus.SHUT,
             output=verdict.output,
             ask_again_at=self._ask_at(name, verdict),
         )
 
-    def _ask_at(self, name: str, verdict: Verdict) -> datetime:
+    def _ask_at(self, name: str, verdict: GateVerdict) -> datetime:
         return self._clock.now() + (verdict.retry_after or self._gates[name].every)
 
 

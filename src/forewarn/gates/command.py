@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from forewarn.domain.gate import Question
-from forewarn.gates.verdict import MOST_OUTPUT, Verdict, encode_question, shut, tidy
+from forewarn.gates.verdict import MOST_OUTPUT, GateVerdict, encode_question, shut, tidy
 
 _LOOK_SECONDS: Final = 0.05
 _MOST_BYTES: Final = 4 * MOST_OUTPUT
@@ -35,7 +35,7 @@ class CommandGate:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def ask(self, question: Question, *, now: datetime) -> Verdict:  # noqa: ARG002 - it has a clock
+    def ask(self, question: Question, *, now: datetime) -> GateVerdict:  # noqa: ARG002 - it has a clock
         """Run the program, and return how it ended and what it printed last."""
         with tempfile.TemporaryFile() as asked:
             # A file, because a program that does not read would block a pipe.
@@ -79,7 +79,7 @@ class CommandGate:
             self._running.add(process)
         return process
 
-    def _attend(self, process: subprocess.Popen[bytes]) -> Verdict:
+    def _attend(self, process: subprocess.Popen[bytes]) -> GateVerdict:
         deadline = time.monotonic() + self._timeout
         with process:
             output = _read_until(process, deadline)
@@ -91,7 +91,7 @@ class CommandGate:
             return shut(f"{output}\nIt has not ended within {self._timeout:g} seconds.")
         if code != 0:
             return shut(f"{output}\nIt ended with {_describe(code)}.")
-        return Verdict(is_open=True, output=tidy(output))
+        return GateVerdict(is_open=True, output=tidy(output))
 
 
 def _read_until(process: subprocess.Popen[bytes], deadline: float) -> str:

@@ -86,7 +86,7 @@ class _GateTable(Table):
     timeout: Annotated[timedelta, _between(_SECOND, LONGEST_TIMEOUT)] = timedelta(seconds=10)
 
 
-class CommandTable(_GateTable):
+class CommandGateTable(_GateTable):
     """A program that ends with 0 while the gate is open."""
 
     kind: Literal["command"]
@@ -114,13 +114,13 @@ class PrometheusTable(_AddressTable):
     expect: Annotated[str, AfterValidator(_check_expectation)]
 
 
-class WebhookTable(_AddressTable, SecretTable):
+class WebhookGateTable(_AddressTable, SecretTable):
     """An address that says whether the gate is open."""
 
     kind: Literal["webhook"]
 
 
-AnyTable: TypeAlias = HttpTable | CommandTable | PrometheusTable | WebhookTable
+AnyTable: TypeAlias = HttpTable | CommandGateTable | PrometheusTable | WebhookGateTable
 
 KINDS: Final = ("http", "command", "prometheus", "webhook")
 
@@ -179,7 +179,7 @@ def _build(folder: _Folder, path: Path, text: str, content: GatesFile) -> Mappin
 
 def _gate(table: AnyTable, folder: _Folder) -> Gate:
     match table:
-        case CommandTable():
+        case CommandGateTable():
             return CommandGate(
                 (find_program(table.run, folder.path, folder.search_path), *table.run[1:]),
                 timeout=table.timeout,
@@ -201,7 +201,7 @@ def _gate(table: AnyTable, folder: _Folder) -> Gate:
                 timeout=table.timeout,
                 headers=table.headers,
             )
-        case WebhookTable():
+        case WebhookGateTable():
             return WebhookGate(
                 table.url,
                 timeout=table.timeout,

@@ -20,7 +20,7 @@ class NoAnswerError(ForewarnError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class GateRequest:
     """What is sent, and how long the answer may take."""
 
     method: str
@@ -50,7 +50,7 @@ class Reply:
         return 200 <= self.status < 300
 
 
-def send(request: Request) -> Reply:
+def send(request: GateRequest) -> Reply:
     """Send *request* and wait for all of the answer. It follows nobody elsewhere."""
     try:
         # A loop of its own: only there can a time-out be one for all of it.
@@ -70,7 +70,7 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-async def _send(request: Request) -> Reply:
+async def _send(request: GateRequest) -> Reply:
     async with (
         asyncio.timeout(request.timeout.total_seconds()),
         # No proxies or credentials from the environment: only settings.py reads that.

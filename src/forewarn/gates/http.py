@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from forewarn.domain.gate import Question
-from forewarn.gates.exchange import NoAnswerError, Request, send
-from forewarn.gates.verdict import Verdict, shut, tidy
+from forewarn.gates.exchange import GateRequest, NoAnswerError, send
+from forewarn.gates.verdict import GateVerdict, shut, tidy
 
 
 class HttpGate:
@@ -20,11 +20,11 @@ class HttpGate:
         status: int | None = None,
         contains: str = "",
     ) -> None:
-        self._request = Request(method="GET", url=url, timeout=timeout, headers=headers)
+        self._request = GateRequest(method="GET", url=url, timeout=timeout, headers=headers)
         self._status = status
         self._contains = contains
 
-    def ask(self, question: Question, *, now: datetime) -> Verdict:  # noqa: ARG002 - the same for all
+    def ask(self, question: Question, *, now: datetime) -> GateVerdict:  # noqa: ARG002 - the same for all
         """Look whether it answers as it should."""
         try:
             reply = send(self._request)
@@ -33,7 +33,7 @@ class HttpGate:
         is_right = reply.is_success if self._status is None else reply.status == self._status
         if is_right and self._contains not in reply.body:
             return shut(f"{reply.said}, without {self._contains!r}\n{reply.body}")
-        return Verdict(is_open=is_right, output=tidy(f"{reply.said}\n{reply.body}"))
+        return GateVerdict(is_open=is_right, output=tidy(f"{reply.said}\n{reply.body}"))
 
     def close(self) -> None:
         """Do nothing: a request ends by itself."""

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from forewarn.domain.gate import Question
-from forewarn.gates.exchange import NoAnswerError, Reply, Request, send
-from forewarn.gates.verdict import Verdict, shut, tidy
+from forewarn.gates.exchange import GateRequest, NoAnswerError, Reply, send
+from forewarn.gates.verdict import GateVerdict, shut, tidy
 from forewarn.protocol.errors import ForewarnError
 
 _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -70,7 +70,7 @@ class PrometheusGate:
         timeout: timedelta,
         headers: Mapping[str, str],
     ) -> None:
-        self._request = Request(
+        self._request = GateRequest(
             method="GET",
             url=f"{url.rstrip('/')}/api/v1/query",
             timeout=timeout,
@@ -79,7 +79,7 @@ class PrometheusGate:
         )
         self._expectation = expectation
 
-    def ask(self, question: Question, *, now: datetime) -> Verdict:  # noqa: ARG002 - the same for all
+    def ask(self, question: Question, *, now: datetime) -> GateVerdict:  # noqa: ARG002 - the same for all
         """Look whether every value is as expected."""
         try:
             reply = send(self._request)
@@ -94,7 +94,7 @@ class PrometheusGate:
         wrong = [line for line, value in values if not self._expectation.is_met(value)]
         if wrong:
             return shut("\n".join((f"Not {self._expectation}:", *wrong[:_MOST_LINES])))
-        return Verdict(
+        return GateVerdict(
             is_open=True, output=tidy("\n".join(line for line, _ in values[:_MOST_LINES]))
         )
 

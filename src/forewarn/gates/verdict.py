@@ -15,7 +15,7 @@ _ESCAPES: Final = re.compile(r"\x1b(?:[]PX^_].*?(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class GateVerdict:
     """Whether it is open, and what it says to people.
 
     *retry_after* is when to ask again, if the gate wants that to be another time than usual.
@@ -29,7 +29,7 @@ class Verdict:
 class Gate(Protocol):
     """One gate. It is asked from several threads."""
 
-    def ask(self, question: Question, *, now: datetime) -> Verdict:
+    def ask(self, question: Question, *, now: datetime) -> GateVerdict:
         """Put *question* and wait for the answer, within the gate's time-out."""
         ...
 
@@ -38,9 +38,9 @@ class Gate(Protocol):
         ...
 
 
-def shut(output: str) -> Verdict:
+def shut(output: str) -> GateVerdict:
     """Return that it is shut, and why."""
-    return Verdict(is_open=False, output=tidy(output))
+    return GateVerdict(is_open=False, output=tidy(output))
 
 
 def tidy(output: str) -> str:

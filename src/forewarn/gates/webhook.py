@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from forewarn.domain.gate import Question
 from forewarn.domain.webhook import SIGNATURE, sign
-from forewarn.gates.exchange import NoAnswerError, Reply, Request, send
-from forewarn.gates.verdict import Verdict, encode_question, shut, tidy
+from forewarn.gates.exchange import GateRequest, NoAnswerError, Reply, send
+from forewarn.gates.verdict import GateVerdict, encode_question, shut, tidy
 
 LONGEST_RETRY_AFTER: Final = 86_400
 
@@ -36,11 +36,11 @@ class WebhookGate:
         self._headers = headers
         self._secret = secret
 
-    def ask(self, question: Question, *, now: datetime) -> Verdict:
+    def ask(self, question: Question, *, now: datetime) -> GateVerdict:
         """Put the question as JSON."""
         body = encode_question(question)
         signature = {} if self._secret is None else {SIGNATURE: sign(self._secret, body, now)}
-        request = Request(
+        request = GateRequest(
             method="POST",
             url=self._url,
             timeout=self._timeout,
@@ -59,13 +59,13 @@ class WebhookGate:
         """Do nothing: a request ends by itself."""
 
 
-def _read(reply: Reply) -> Verdict:
+def _read(reply: Reply) -> GateVerdict:
     try:
         answer = WebhookAnswer.model_validate(json.loads(reply.body))
     except (ValidationError, ValueError, RecursionError):
         return shut(f'The answer is not {{"open": true}} or {{"open": false}}: {reply.body}')
     seconds = answer.retry_after
-    return Verdict(
+    return GateVerdict(
         is_open=answer.open,
         output=tidy(answer.message),
         retry_after=None if seconds is None else timedelta(seconds=seconds),

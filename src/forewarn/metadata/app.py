@@ -22,13 +22,13 @@ from forewarn.domain.topology import VirtualMachine
 from forewarn.metadata.asgi import (
     CLOSE,
     REFUSALS,
-    Answer,
     DisconnectedError,
     Header,
     HttpScope,
+    MetadataAnswer,
+    MetadataRefusedError,
+    MetadataRequest,
     Receive,
-    RefusedError,
-    Request,
     Send,
     answer_json,
     read_body,
@@ -39,7 +39,7 @@ from forewarn.metadata.board import Board, Page
 from forewarn.metadata.conditional import matches, preferred_wait
 from forewarn.metadata.extension import Verbs, answer_event, answer_postpone, answer_whoami
 from forewarn.metadata.faulty import Faulty, NoFaults
-from forewarn.metadata.identity import Identity
+from forewarn.metadata.identity import Identifier
 from forewarn.metadata.instance import answer_instance
 from forewarn.ports.faults import Faults
 from forewarn.ports.metrics import Tally
@@ -51,7 +51,7 @@ from forewarn.protocol.vocabulary import EventId, event_id
 
 _log = structlog.get_logger(__name__)
 
-Handler: TypeAlias = Callable[[Request], Awaitable[Answer]]
+Handler: TypeAlias = Callable[[MetadataRequest], Awaitable[MetadataAnswer]]
 
 _SCHEDULED_EVENTS: Final = "/metadata/scheduledevents"
 _INSTANCE: Final = "/metadata/instance"
@@ -74,7 +74,7 @@ class MetadataApp:
         self,
         *,
         board: Board,
-        identity: Identity,
+        identity: Identifier,
         verbs: Verbs,
         polled: Callable[[VmName], None],
         faults: Faults = _NO_FAULTS,
@@ -165,10 +165,10 @@ class MetadataApp:
         self._faulty.stop_waiting()
         self._board.waiters.wake()
 
-    async def _answer(self, scope: HttpScope, receive: Receive) -> Answer:
+    async def _answer(self, scope: HttpScope, receive: Receive) -> MetadataAnswer:
         try:
             return await self._handle(scope, receive)
-        except RefusedError as refused:
+        except MetadataRefusedError as refused:
             answer = REFUSALS[refused.refusal]
             return replace(answer, headers=answer.headers + _ADDED.get(refused.refusal, ()))
         except StoreUnavailableError:
@@ -179,10 +179,10 @@ class MetadataApp:
             _log.exception("metadata_request_failed", path=scope["path"])
             return REFUSALS[Refusal.FAILED]
 
-    async def _handle(self, scope: HttpScope, receive: Receive) -> Answer:
+    async def _handle(self, scope: HttpScope, receive: Receive) -> MetadataAnswer:
         headers = read_headers(scope["headers"])
         caller = self._identity.identify(scope, headers)
-        request = Request(
+        request = MetadataRequest(
             method=scope["method"],
             path=caller.path.lower().rstrip("/"),
             parameters=read_parameters(scope["query_string"]),
@@ -198,7 +198,7 @@ class MetadataApp:
                 return answer
         handlers = self._handlers(request.path)
         if handlers is None:
-            raise RefusedError(_refuse_path(request))
+            raise MetadataRefusedError(_refuse_path(request))
         handler = handlers.get(request.method)
         if handler is None:
             answer = REFUSALS[Refusal.METHOD_NOT_ALLOWED]
@@ -218,7 +218,7 @@ class MetadataApp:
                 return self._event_postpone
         return None
 
-    async def _read(self, request: Request) -> Answer:
+    async def _read(self, request: MetadataRequest) -> MetadataAnswer:
         _require_header(request)
         vm = self._require_vm(request)
         version = self._require_version(request)
@@ -237,11 +237,11 @@ class MetadataApp:
         if vm.name in self._faults:  # perhaps since it began to wait
             return self._faulty.read(vm, version, if_none_match)
         if matches(if_none_match, page.etag):
-            return Answer(status=304, headers=page.not_modified_headers + applied)
-        return Answer(body=page.body, headers=page.headers + applied)
+            return MetadataAnswer(status=304, headers=page.not_modified_headers + applied)
+        return MetadataAnswer(body=page.body, headers=page.headers + applied)
 
     async def _wait_for_change(
-        self, request: Request, page: Page, version: str, seconds: int
+        self, request: MetadataRequest, page: Page, version: str, seconds: int
     ) -> Page:
         vm = self._require_vm(request)
 
@@ -252,7 +252,7 @@ class MetadataApp:
             return known.scope_id if self._board.page(known, version).etag == page.etag else None
 
         if self._parked[vm.name] >= PARKED_PER_VM:
-            raise RefusedError(Refusal.TOO_MANY_WAITING)
+            raise MetadataRefusedError(Refusal.TOO_MANY_WAITING)
         self._parked[vm.name] += 1
         try:
             await self._board.waiters.wait(
@@ -266,10 +266,10 @@ class MetadataApp:
             raise DisconnectedError
         known = self._board.vm_named(vm.name)
         if known is None:
-            raise RefusedError(Refusal.NOT_FOUND)
+            raise MetadataRefusedError(Refusal.NOT_FOUND)
         return self._board.page(known, version)
 
-    async def _request_start(self, request: Request) -> Answer:
+    async def _request_start(self, request: MetadataRequest) -> MetadataAnswer:
         body = await read_body(request)
         name = (request.parameters or {}).get("api-version", "")
         version = self._board.versions.get(name)
@@ -281,16 +281,16 @@ class MetadataApp:
             event_ids = decode_start_requests(body)
             await self._verbs.request_start(vm.name, event_ids, where=request.address)
         except MalformedStartRequestsError:
-            raise RefusedError(Refusal.BODY_MALFORMED) from None
+            raise MetadataRefusedError(Refusal.BODY_MALFORMED) from None
         except UnknownEventError:
-            raise RefusedError(Refusal.EVENT_UNKNOWN) from None
-        return Answer()
+            raise MetadataRefusedError(Refusal.EVENT_UNKNOWN) from None
+        return MetadataAnswer()
 
-    async def _list_versions(self, request: Request) -> Answer:
+    async def _list_versions(self, request: MetadataRequest) -> MetadataAnswer:
         self._require_caller(request)
         return answer_json({"apiVersions": list(self._board.versions)})
 
-    async def _describe_instance(self, request: Request) -> Answer:
+    async def _describe_instance(self, request: MetadataRequest) -> MetadataAnswer:
         vm = self._require_caller(request)
         parameters = _require_dated_version(request)
         return answer_instance(
@@ -300,46 +300,46 @@ class MetadataApp:
             form=parameters.get("format", "json").lower(),
         )
 
-    async def _refuse_root(self, request: Request) -> Answer:
+    async def _refuse_root(self, request: MetadataRequest) -> MetadataAnswer:
         self._require_caller(request)
         _require_dated_version(request)
-        raise RefusedError(Refusal.NOT_FOUND)
+        raise MetadataRefusedError(Refusal.NOT_FOUND)
 
-    async def _refuse_token(self, request: Request) -> Answer:
+    async def _refuse_token(self, request: MetadataRequest) -> MetadataAnswer:
         _require_header(request)
         if request.vm is None:  # is told the same: Azure's SDKs ask again after a 404
             self._identity.note_stranger(request.address)
-        raise RefusedError(Refusal.IDENTITY_UNKNOWN)
+        raise MetadataRefusedError(Refusal.IDENTITY_UNKNOWN)
 
-    async def _refuse_attestation(self, request: Request) -> Answer:
+    async def _refuse_attestation(self, request: MetadataRequest) -> MetadataAnswer:
         self._require_caller(request)
-        raise RefusedError(Refusal.NOT_ATTESTED)
+        raise MetadataRefusedError(Refusal.NOT_ATTESTED)
 
-    async def _tell_who(self, request: Request) -> Answer:
+    async def _tell_who(self, request: MetadataRequest) -> MetadataAnswer:
         return answer_whoami(self._require_caller(request))
 
-    async def _describe_event(self, request: Request) -> Answer:
+    async def _describe_event(self, request: MetadataRequest) -> MetadataAnswer:
         vm = self._require_caller(request)
         return await answer_event(self._verbs, vm, _event_id_of(request))
 
-    async def _postpone(self, request: Request) -> Answer:
+    async def _postpone(self, request: MetadataRequest) -> MetadataAnswer:
         vm = self._require_caller(request)
         return await answer_postpone(self._verbs, vm, _event_id_of(request), request)
 
-    def _require_caller(self, request: Request) -> VirtualMachine:
+    def _require_caller(self, request: MetadataRequest) -> VirtualMachine:
         _require_header(request)
         return self._require_vm(request)
 
-    def _require_vm(self, request: Request) -> VirtualMachine:
+    def _require_vm(self, request: MetadataRequest) -> VirtualMachine:
         if request.vm is None:
             self._identity.note_stranger(request.address)
-            raise RefusedError(Refusal.NOT_FOUND)
+            raise MetadataRefusedError(Refusal.NOT_FOUND)
         return request.vm
 
-    def _require_version(self, request: Request) -> str:
+    def _require_version(self, request: MetadataRequest) -> str:
         name = _require_dated_version(request)["api-version"]
         if name not in self._board.versions:
-            raise RefusedError(Refusal.API_VERSION_UNKNOWN)
+            raise MetadataRefusedError(Refusal.API_VERSION_UNKNOWN)
         return name
 
 
@@ -347,29 +347,29 @@ def _for_reading(handler: Handler) -> Mapping[str, Handler]:
     return {"GET": handler, "HEAD": handler}
 
 
-def _require_header(request: Request) -> None:
+def _require_header(request: MetadataRequest) -> None:
     if not request.has_metadata_header():
-        raise RefusedError(Refusal.METADATA_HEADER_MISSING)
+        raise MetadataRefusedError(Refusal.METADATA_HEADER_MISSING)
 
 
-def _require_dated_version(request: Request) -> Mapping[str, str]:
+def _require_dated_version(request: MetadataRequest) -> Mapping[str, str]:
     parameters = request.parameters or {}
     name = parameters.get("api-version", "")
     if name.lower() == "latest":
-        raise RefusedError(Refusal.API_VERSION_LATEST)
+        raise MetadataRefusedError(Refusal.API_VERSION_LATEST)
     if not is_well_formed(name):
-        raise RefusedError(Refusal.API_VERSION_MISSING)
+        raise MetadataRefusedError(Refusal.API_VERSION_MISSING)
     return parameters
 
 
-def _refuse_path(request: Request) -> Refusal:
+def _refuse_path(request: MetadataRequest) -> Refusal:
     # Clients recognise a metadata server by what `/` answers without the header.
     if request.path == "" and not request.has_metadata_header():
         return Refusal.METADATA_HEADER_MISSING
     return Refusal.NOT_FOUND
 
 
-def _event_id_of(request: Request) -> EventId:
+def _event_id_of(request: MetadataRequest) -> EventId:
     return event_id(request.path.removeprefix(f"{_EXTENSION}/events/").partition("/")[0])
 
 

@@ -66,7 +66,7 @@ Receive: TypeAlias = Callable[[], Awaitable[ReceivedMessage]]
 Send: TypeAlias = Callable[[SentMessage], Awaitable[None]]
 
 
-class RefusedError(ForewarnError):
+class MetadataRefusedError(ForewarnError):
     """The request is answered with the refusal's status and body."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -79,7 +79,7 @@ class DisconnectedError(ForewarnError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class MetadataAnswer:
     """What goes out, but for the headers that every answer has."""
 
     status: int = 200
@@ -88,7 +88,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class MetadataRequest:
     """One request, after it has been decided who is calling."""
 
     method: str
@@ -104,25 +104,25 @@ class Request:
         return self.headers.get(b"metadata", b"").strip().lower() == b"true"
 
 
-def answer_json(content: object, *, status: int = 200) -> Answer:
+def answer_json(content: object, *, status: int = 200) -> MetadataAnswer:
     """Return *content* as a JSON answer."""
     return answer_bytes(json.dumps(content, separators=(",", ":")).encode("ascii"), status=status)
 
 
-def answer_error(sentence: str, *, status: int) -> Answer:
+def answer_error(sentence: str, *, status: int) -> MetadataAnswer:
     """Return an error with a sentence of its own."""
     return answer_json({"error": sentence}, status=status)
 
 
 def answer_bytes(
     body: bytes, *, status: int = 200, content_type: Header = CONTENT_TYPE_JSON
-) -> Answer:
+) -> MetadataAnswer:
     """Return *body* with the headers that describe it."""
     length = (b"Content-Length", str(len(body)).encode("ascii"))
-    return Answer(status=status, body=body, headers=(content_type, length))
+    return MetadataAnswer(status=status, body=body, headers=(content_type, length))
 
 
-REFUSALS: Final[Mapping[Refusal, Answer]] = {
+REFUSALS: Final[Mapping[Refusal, MetadataAnswer]] = {
     refusal: answer_bytes(error.body, status=error.status)
     for refusal, error in ERROR_ANSWERS.items()
 }
@@ -151,14 +151,14 @@ def read_headers(headers: Iterable[Header]) -> Mapping[bytes, bytes]:
     return fields
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(request: MetadataRequest) -> bytes:
     """Return the whole body, or refuse one that is too large.
 
     What is too large is read on for a while, because a client that is still sending when the
     connection closes would never see the answer.
     """
     if _announces_too_much(request.headers) and b"expect" in request.headers:
-        raise RefusedError(Refusal.BODY_TOO_LARGE)
+        raise MetadataRefusedError(Refusal.BODY_TOO_LARGE)
     body, received, more = bytearray(), 0, True
     while more and received <= LARGEST_DISCARDED_BODY:
         message = await request.receive()
@@ -169,7 +169,7 @@ async def read_body(request: Request) -> bytes:
         if received <= LARGEST_BODY:
             body += part
     if received > LARGEST_BODY:
-        raise RefusedError(Refusal.BODY_TOO_LARGE)
+        raise MetadataRefusedError(Refusal.BODY_TOO_LARGE)
     return bytes(body)
 
 

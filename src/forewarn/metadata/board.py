@@ -22,7 +22,7 @@ from forewarn.domain.topology import (
 )
 from forewarn.metadata.asgi import CONTENT_TYPE_JSON, Header
 from forewarn.metadata.waiting import Waiters
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.versions import NEWEST, ApiVersion
 
@@ -56,7 +56,7 @@ class Board:
         self._pages: dict[ScopeId, Pages] = {}
         self._directory = _Directory(_EMPTY_TOPOLOGY)
 
-    def take(self, change: Change) -> None:
+    def take(self, change: StoreChange) -> None:
         """Put up what *change* brings; when this returns, every poll sees it."""
         with self._taking:
             fresh = [

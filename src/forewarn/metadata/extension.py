@@ -9,9 +9,9 @@ from forewarn.domain.errors import DomainError, UnknownEventError
 from forewarn.domain.names import VmName
 from forewarn.domain.topology import VirtualMachine
 from forewarn.metadata.asgi import (
-    Answer,
-    RefusedError,
-    Request,
+    MetadataAnswer,
+    MetadataRefusedError,
+    MetadataRequest,
     answer_error,
     answer_json,
     read_body,
@@ -44,7 +44,7 @@ class Verbs(Protocol):
         ...
 
 
-def answer_whoami(vm: VirtualMachine) -> Answer:
+def answer_whoami(vm: VirtualMachine) -> MetadataAnswer:
     """Tell *vm* who it is to us."""
     return answer_json(
         {
@@ -58,17 +58,17 @@ def answer_whoami(vm: VirtualMachine) -> Answer:
     )
 
 
-async def answer_event(verbs: Verbs, vm: VirtualMachine, event_id: EventId) -> Answer:
+async def answer_event(verbs: Verbs, vm: VirtualMachine, event_id: EventId) -> MetadataAnswer:
     """Tell what has become of an event, also after it left the document."""
     try:
         return answer_json(await verbs.describe_event(vm.name, event_id))
     except UnknownEventError:
-        raise RefusedError(Refusal.NOT_FOUND) from None
+        raise MetadataRefusedError(Refusal.NOT_FOUND) from None
 
 
 async def answer_postpone(
-    verbs: Verbs, vm: VirtualMachine, event_id: EventId, request: Request
-) -> Answer:
+    verbs: Verbs, vm: VirtualMachine, event_id: EventId, request: MetadataRequest
+) -> MetadataAnswer:
     """Postpone an event, if its scope's policy lets the virtual machine do that."""
     not_before = _read_not_before(await read_body(request))
     if not_before is None:
@@ -80,7 +80,7 @@ async def answer_postpone(
             await verbs.postpone(vm.name, event_id, not_before, where=request.address)
         )
     except UnknownEventError:
-        raise RefusedError(Refusal.NOT_FOUND) from None
+        raise MetadataRefusedError(Refusal.NOT_FOUND) from None
     except DomainError as error:
         return answer_error(str(error), status=409)
 

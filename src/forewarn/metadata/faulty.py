@@ -10,7 +10,13 @@ from http import HTTPStatus
 
 from forewarn.domain.names import VmName
 from forewarn.domain.topology import VirtualMachine
-from forewarn.metadata.asgi import Answer, DisconnectedError, Header, Request, answer_bytes
+from forewarn.metadata.asgi import (
+    DisconnectedError,
+    Header,
+    MetadataAnswer,
+    MetadataRequest,
+    answer_bytes,
+)
 from forewarn.metadata.board import Board, print_page
 from forewarn.metadata.conditional import matches
 from forewarn.ports.faults import UNKNOWN_TYPE, Fault, FaultKind, Faults
@@ -46,7 +52,9 @@ class Faulty:
         """Be slow no longer."""
         self._stopping.set()
 
-    async def interfere(self, request: Request, vm: VirtualMachine) -> Answer | None:
+    async def interfere(
+        self, request: MetadataRequest, vm: VirtualMachine
+    ) -> MetadataAnswer | None:
         """Hold up a request, reset its connection, or refuse it; None lets it pass."""
         if not f"{request.path}/".startswith("/metadata/"):
             return None
@@ -60,7 +68,7 @@ class Faulty:
         refused = self._faults.take(vm.name, FaultKind.STATUS)
         return None if refused is None else _refuse(refused)
 
-    async def _hold_up(self, request: Request, seconds: float | None) -> None:
+    async def _hold_up(self, request: MetadataRequest, seconds: float | None) -> None:
         # Not by way of `receive`, which would take the body from whoever reads it later.
         lost = request.connection["lost"]
         async with asyncio.TaskGroup() as group:
@@ -71,10 +79,10 @@ class Faulty:
         if lost.is_set():
             raise DisconnectedError
 
-    def read(self, vm: VirtualMachine, version: str, if_none_match: bytes) -> Answer:
+    def read(self, vm: VirtualMachine, version: str, if_none_match: bytes) -> MetadataAnswer:
         """Answer a poll: with nothing, or with what *vm* sees instead of its document."""
         if self._faults.take(vm.name, FaultKind.EMPTY_BODY) is not None:
-            return Answer()
+            return MetadataAnswer()
         document = self._faults.show(vm.name, self._board.document_of(vm.name))
         unknown = self._faults.take(vm.name, FaultKind.UNKNOWN_TYPE)
         if unknown is not None:
@@ -82,11 +90,11 @@ class Faulty:
             return answer_bytes(_encode_with_type(document, self._board.versions[version], word))
         page = print_page(document, self._board.versions[version])
         if matches(if_none_match, page.etag):
-            return Answer(status=304, headers=page.not_modified_headers)
-        return Answer(body=page.body, headers=page.headers)
+            return MetadataAnswer(status=304, headers=page.not_modified_headers)
+        return MetadataAnswer(body=page.body, headers=page.headers)
 
 
-def _refuse(fault: Fault) -> Answer:
+def _refuse(fault: Fault) -> MetadataAnswer:
     status = HTTPStatus(fault.status or 500)
     answer = answer_bytes(error_body(status.phrase.capitalize()), status=status)
     if fault.retry_after is None:

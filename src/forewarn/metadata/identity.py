@@ -18,7 +18,7 @@ import structlog
 from forewarn.connections.crowd import LOCAL_SOCKET, Origin, origin_of
 from forewarn.connections.forwarding import FORWARDED_FOR, FORWARDING
 from forewarn.domain.topology import VirtualMachine, is_link_local, normalise_address
-from forewarn.metadata.asgi import HttpScope, RefusedError
+from forewarn.metadata.asgi import HttpScope, MetadataRefusedError
 from forewarn.metadata.board import Board
 from forewarn.protocol.errors import Refusal
 
@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class MetadataCaller:
     """Who is calling, if anybody we know, and the path without the prefix that named them."""
 
     vm: VirtualMachine | None
@@ -45,7 +45,7 @@ class Peer:
     is_local: bool
 
 
-class Identity:
+class Identifier:
     """Finds the virtual machine behind a request."""
 
     def __init__(
@@ -65,21 +65,21 @@ class Identity:
         self._secret = proxy_secret.encode()
         self._strangers: set[str] = set()
 
-    def identify(self, scope: HttpScope, headers: Mapping[bytes, bytes]) -> Caller:
+    def identify(self, scope: HttpScope, headers: Mapping[bytes, bytes]) -> MetadataCaller:
         """Return who sent *scope*, or refuse what came by a way it may not come."""
         if b"origin" in headers:
-            raise RefusedError(Refusal.ORIGIN)
+            raise MetadataRefusedError(Refusal.ORIGIN)
         peer, path = find_peer(scope), scope["path"]
         if self._is_proxy(peer.address):
-            return Caller(vm=self._behind_proxy(headers), path=path, address=peer.address)
+            return MetadataCaller(vm=self._behind_proxy(headers), path=path, address=peer.address)
         if FORWARDED_FOR in headers:
-            raise RefusedError(Refusal.FORWARDED)
+            raise MetadataRefusedError(Refusal.FORWARDED)
         if path[: len(_PREFIX)].lower() == _PREFIX:
             return self._named_by(path, peer, headers)
         vm = self._board.vm_at(peer.address)
         if vm is None and peer.is_local and self._default_vm is not None:
             vm = self._board.vm_named(self._default_vm)
-        return Caller(vm=vm, path=path, address=peer.address)
+        return MetadataCaller(vm=vm, path=path, address=peer.address)
 
     def vm_at(self, address: str) -> VirtualMachine | None:
         """Return who has *address*; nobody, if it is that of a proxy."""
@@ -108,24 +108,24 @@ class Identity:
         if len(self._strangers) == _REMEMBERED_STRANGERS:
             _log.warning("metadata_callers_no_longer_logged", addresses=_REMEMBERED_STRANGERS)
 
-    def _named_by(self, path: str, peer: Peer, headers: Mapping[bytes, bytes]) -> Caller:
+    def _named_by(self, path: str, peer: Peer, headers: Mapping[bytes, bytes]) -> MetadataCaller:
         if not self._trust_path:
-            raise RefusedError(Refusal.PATH_UNTRUSTED)
+            raise MetadataRefusedError(Refusal.PATH_UNTRUSTED)
         if not FORWARDING.isdisjoint(headers):
-            raise RefusedError(Refusal.PATH_FORWARDED)
+            raise MetadataRefusedError(Refusal.PATH_FORWARDED)
         name, _, rest = path[len(_PREFIX) :].partition("/")
-        return Caller(vm=self._board.vm_named(name), path=f"/{rest}", address=peer.address)
+        return MetadataCaller(vm=self._board.vm_named(name), path=f"/{rest}", address=peer.address)
 
     def _behind_proxy(self, headers: Mapping[bytes, bytes]) -> VirtualMachine | None:
         vm_id = headers.get(b"x-instance-id")
         if vm_id is None and FORWARDED_FOR in headers:
-            raise RefusedError(Refusal.FORWARDED)
+            raise MetadataRefusedError(Refusal.FORWARDED)
         if vm_id is None:
             return None
         given = headers.get(b"x-instance-id-signature", b"").strip().lower()
         right = hmac.new(self._secret, vm_id, sha256).hexdigest().encode("ascii")
         if not self._secret or not hmac.compare_digest(given, right):
-            raise RefusedError(Refusal.SIGNATURE_INVALID)
+            raise MetadataRefusedError(Refusal.SIGNATURE_INVALID)
         return self._board.vm_with_id(vm_id.decode("latin-1"))
 
     def _look_for_proxy(self, address: str) -> bool:

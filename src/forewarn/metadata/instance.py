@@ -9,7 +9,13 @@ from ipaddress import ip_network
 from typing import Final, TypeAlias
 
 from forewarn.domain.topology import DeliveryScope, ScopeKind, VirtualMachine
-from forewarn.metadata.asgi import Answer, Header, RefusedError, answer_bytes, answer_error
+from forewarn.metadata.asgi import (
+    Header,
+    MetadataAnswer,
+    MetadataRefusedError,
+    answer_bytes,
+    answer_error,
+)
 from forewarn.metadata.asgi import answer_json as _answer_json
 from forewarn.protocol.errors import Refusal
 
@@ -32,7 +38,7 @@ _COMPUTE: Final = {
 
 def answer_instance(
     vm: VirtualMachine, scope: DeliveryScope | None, *, path: Sequence[str], form: str
-) -> Answer:
+) -> MetadataAnswer:
     """Answer with the part of the tree that *path* names, as JSON or as text."""
     node = _find(_describe(vm, scope), path)
     if form == "text":
@@ -109,10 +115,10 @@ def _subnet(vm: VirtualMachine, family: str) -> Mapping[str, Node]:
 def _find(node: Node, path: Sequence[str]) -> Node:
     for step in path:
         if isinstance(node, str):
-            raise RefusedError(Refusal.NOT_FOUND)
+            raise MetadataRefusedError(Refusal.NOT_FOUND)
         children = _children(node)
         if step not in children:
-            raise RefusedError(Refusal.NOT_FOUND)
+            raise MetadataRefusedError(Refusal.NOT_FOUND)
         node = children[step]
     return node
 

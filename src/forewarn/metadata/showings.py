@@ -4,7 +4,7 @@ import threading
 
 import structlog
 
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import Showing
 from forewarn.ports.store import Store, StoreError
@@ -22,7 +22,7 @@ class Showings:
         self._pending: tuple[Showing, ...] = ()
         self._stopping = threading.Event()
 
-    def note(self, change: Change) -> None:
+    def note(self, change: StoreChange) -> None:
         """Remember that *change* is served from now on."""
         shown_at = self._clock.now()
         if change.recorded_at is not None and change.recorded_at < shown_at:

@@ -75,7 +75,7 @@ class _TargetTable(Table):
         )
 
 
-class WebhookTable(_TargetTable, SecretTable):
+class WebhookTargetTable(_TargetTable, SecretTable):
     """A target that messages are posted to."""
 
     kind: Literal["webhook"]
@@ -99,7 +99,9 @@ class NotificationsFile(Table):
     first_retry: PositiveFloat = Field(default=5.0, le=_LONGEST_WAIT)
     longest_retry: PositiveFloat = Field(default=3600.0, le=_LONGEST_WAIT)
     attempts: PositiveInt = Retrying().attempts
-    target: tuple[Annotated[WebhookTable | AppriseTable, Field(discriminator="kind")], ...] = ()
+    target: tuple[
+        Annotated[WebhookTargetTable | AppriseTable, Field(discriminator="kind")], ...
+    ] = ()
 
 
 def read_notifications(path: Path | None) -> Notifications:
@@ -140,7 +142,7 @@ def _build(path: Path, text: str, content: NotificationsFile) -> Notifications:
     )
 
 
-def _notifier(table: WebhookTable | AppriseTable, source: str, folder: Path) -> Notifier:
+def _notifier(table: WebhookTargetTable | AppriseTable, source: str, folder: Path) -> Notifier:
     if isinstance(table, AppriseTable):
         try:
             return AppriseNotifier(table.url)
@@ -157,7 +159,7 @@ def _notifier(table: WebhookTable | AppriseTable, source: str, folder: Path) -> 
     )
 
 
-def _body(table: WebhookTable, source: str) -> Body:
+def _body(table: WebhookTargetTable, source: str) -> Body:
     if table.template is None:
         return cloud_event_body(source)
     try:

@@ -16,7 +16,7 @@ from forewarn.domain.notification import (
     Target,
 )
 from forewarn.operations.notifications import prune_outbox, record_attempt
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.clock import WallClock
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import LeaseLostError, Store, StoreError, Transaction
@@ -68,7 +68,7 @@ class Courier:
         self._stopping = threading.Event()
         self._prune_at: datetime | None = None
 
-    def note(self, change: Change) -> None:
+    def note(self, change: StoreChange) -> None:
         """Look again, if the outbox has changed."""
         if change.has_outbox_changed:
             self._awake.set()

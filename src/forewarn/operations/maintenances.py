@@ -110,7 +110,7 @@ def start_maintenance(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class MaintenanceDraft:
     """A Maintenance before it is begun: its steps, and all that keeps it from being walked."""
 
     maintenance: Maintenance
@@ -120,7 +120,7 @@ class Draft:
 
 def draft_maintenance(
     snapshot: Snapshot, context: Context, order: MaintenanceOrder, *, gates: Collection[str] = ()
-) -> Draft:
+) -> MaintenanceDraft:
     """Return the Maintenance that *order* asks for; what it selects has to be there."""
     by_host = order.hosts or order.host_labels
     if by_host and (order.scopes or order.virtual_machines or order.labels):
@@ -151,7 +151,7 @@ def draft_maintenance(
     errors += [UnknownCanaryError(name) for name, names in canaries.items() if not names]
     errors += plan_errors(maintenance, topology, steps)
     errors += calendar_errors(maintenance, steps, snapshot, context.now)
-    return Draft(maintenance=maintenance, steps=steps, errors=tuple(errors))
+    return MaintenanceDraft(maintenance=maintenance, steps=steps, errors=tuple(errors))
 
 
 def pause_maintenance(tx: Transaction, context: Context, maintenance_id: str) -> None:

@@ -11,7 +11,7 @@ from forewarn.protocol.document import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class StoreChange:
     """What a commit changed for those who read from memory, watch, or carry messages."""
 
     documents: Mapping[ScopeId, Document] = field(default_factory=dict)
@@ -25,6 +25,6 @@ class Change:
 class ChangeListener(Protocol):
     """Somebody who wants to know. Called after the commit and before it is acknowledged."""
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: StoreChange) -> None:
         """Take note of *change*; called on the thread that committed, so be quick."""
         ...

@@ -34,7 +34,7 @@ def from_microseconds(number: int) -> datetime:
     return _EPOCH + timedelta(microseconds=number)
 
 
-class Moment(TypeDecorator[datetime]):
+class MomentColumn(TypeDecorator[datetime]):
     """A moment, kept as whole microseconds since 1970 in UTC."""
 
     impl = WholeNumber

@@ -33,7 +33,7 @@ from forewarn.storage.columns import (
     Duration,
     EventGroups,
     Labels,
-    Moment,
+    MomentColumn,
     Names,
     Published,
     Resolutions,
@@ -83,7 +83,7 @@ hosts: Final = Table(
     Column("name", String, primary_key=True),
     Column("position", WholeNumber, nullable=False),
     Column("labels", Labels, nullable=False),
-    Column("closed_at", Moment),
+    Column("closed_at", MomentColumn),
     Column("closed_by", String),
     Column("closed_reason", String),
 )
@@ -124,18 +124,18 @@ events: Final = Table(
     Column("duration_in_seconds", WholeNumber),
     Column("maintenance_id", String, index=True),
     Column("host", String),
-    Column("created_at", Moment, nullable=False),
-    Column("not_before", Moment, nullable=False),
-    Column("first_not_before", Moment, nullable=False),
+    Column("created_at", MomentColumn, nullable=False),
+    Column("not_before", MomentColumn, nullable=False),
+    Column("first_not_before", MomentColumn, nullable=False),
     Column("is_announced", Boolean, nullable=False),
     Column("is_published", Boolean, nullable=False),
     Column("approvals", Approvals, nullable=False),
-    Column("started_at", Moment),
-    Column("ended_at", Moment),
+    Column("started_at", MomentColumn),
+    Column("ended_at", MomentColumn),
     Column("outcome", Word(Outcome)),
     Column("reason", String, nullable=False),
     Column("simulated_duration", Duration),
-    Column("overdue_at", Moment),
+    Column("overdue_at", MomentColumn),
     Column("operation_id", String),
     Index(None, "event_status", "scope_id"),
 )
@@ -147,7 +147,7 @@ documents: Final = Table(
     metadata,
     Column("scope_id", String, nullable=False),
     Column("document_incarnation", WholeNumber, nullable=False),
-    Column("published_at", Moment, nullable=False),
+    Column("published_at", MomentColumn, nullable=False),
     Column("body", Published, nullable=False),
     PrimaryKeyConstraint("scope_id", "document_incarnation"),
 )
@@ -158,7 +158,7 @@ memberships: Final = Table(
     "memberships",
     metadata,
     Column("vm", String, nullable=False),
-    Column("since", Moment, nullable=False),
+    Column("since", MomentColumn, nullable=False),
     Column("scope_id", String),
     PrimaryKeyConstraint("vm", "since"),
 )
@@ -166,7 +166,7 @@ memberships: Final = Table(
 preview_wires: Final = Table(
     "preview_wires",
     metadata,
-    Column("since", Moment, primary_key=True),
+    Column("since", MomentColumn, primary_key=True),
     Column("preview_wire", Word(PreviewWire), nullable=False),
 )
 
@@ -174,15 +174,15 @@ preview_wires: Final = Table(
 showings: Final = Table(
     "showings",
     metadata,
-    Column("recorded_at", Moment, primary_key=True),
-    Column("shown_at", Moment, nullable=False),
+    Column("recorded_at", MomentColumn, primary_key=True),
+    Column("shown_at", MomentColumn, nullable=False),
 )
 
 polls: Final = Table(
     "polls",
     metadata,
     Column("scope_id", String, primary_key=True),
-    Column("last_polled_at", Moment, nullable=False),
+    Column("last_polled_at", MomentColumn, nullable=False),
 )
 
 # The same for each virtual machine, by its name as it compares: who listens, for people.
@@ -190,14 +190,14 @@ vm_polls: Final = Table(
     "vm_polls",
     metadata,
     Column("vm", String, primary_key=True),
-    Column("last_polled_at", Moment, nullable=False),
+    Column("last_polled_at", MomentColumn, nullable=False),
 )
 
 soaks: Final = Table(
     "soaks",
     metadata,
     Column("scope_id", String, primary_key=True),
-    Column("until", Moment, nullable=False),
+    Column("until", MomentColumn, nullable=False),
 )
 
 ledger: Final = Table(
@@ -205,7 +205,7 @@ ledger: Final = Table(
     metadata,
     Column("sequence", WholeNumber, primary_key=True),
     Column("event_id", String, nullable=False, index=True),
-    Column("at", Moment, nullable=False),
+    Column("at", MomentColumn, nullable=False),
     Column("what", String, nullable=False),
     Column("who", String, nullable=False),
     Column("detail", String, nullable=False),
@@ -216,8 +216,8 @@ audit: Final = Table(
     "audit",
     metadata,
     Column("sequence", WholeNumber, primary_key=True),
-    Column("at", Moment, nullable=False),
-    Column("maintenance_time", Moment, nullable=False),
+    Column("at", MomentColumn, nullable=False),
+    Column("maintenance_time", MomentColumn, nullable=False),
     Column("who", String, nullable=False),
     Column("action", String, nullable=False),
     Column("subject", String, nullable=False),
@@ -244,10 +244,10 @@ tokens: Final = Table(
     Column("name", String, nullable=False),
     Column("role", Word(Role), nullable=False),
     Column("scopes", Names, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("expires_at", Moment),
-    Column("revoked_at", Moment),
-    Column("last_used_at", Moment),
+    Column("created_at", MomentColumn, nullable=False),
+    Column("expires_at", MomentColumn),
+    Column("revoked_at", MomentColumn),
+    Column("last_used_at", MomentColumn),
 )
 
 kept_answers: Final = Table(
@@ -256,7 +256,7 @@ kept_answers: Final = Table(
     Column("who", String, nullable=False),
     Column("key", String, nullable=False),
     Column("fingerprint", String, nullable=False),
-    Column("answered_at", Moment, nullable=False, index=True),
+    Column("answered_at", MomentColumn, nullable=False, index=True),
     Column("body", String, nullable=False),
     PrimaryKeyConstraint("who", "key"),
 )
@@ -273,10 +273,10 @@ maintenances: Final = Table(
     Column("hosts", Names, nullable=False),
     Column("is_paused", Boolean, nullable=False),
     Column("is_aborted", Boolean, nullable=False),
-    Column("finished_at", Moment, index=True),
+    Column("finished_at", MomentColumn, index=True),
     Column("course", CourseColumn, nullable=False, server_default="{}"),
-    Column("started_at", Moment, nullable=False, server_default="0"),
-    Column("resumed_at", Moment),
+    Column("started_at", MomentColumn, nullable=False, server_default="0"),
+    Column("resumed_at", MomentColumn),
     Column("schedule", String, nullable=False, server_default=""),
     Column("resolutions", Resolutions, nullable=False, server_default="{}"),
     Column("outcome", Word(MaintenanceOutcome)),
@@ -290,12 +290,12 @@ host_operations: Final = Table(
     Column("maintenance_id", String, nullable=False, index=True),
     Column("event_type", Word(EventType), nullable=False),
     Column("host", String, nullable=False),
-    Column("created_at", Moment, nullable=False),
+    Column("created_at", MomentColumn, nullable=False),
     Column("phase", Word(HostPhase), nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("verify_at", Moment),
-    Column("verify_by", Moment),
-    Column("ended_at", Moment),
+    Column("verify_at", MomentColumn),
+    Column("verify_by", MomentColumn),
+    Column("ended_at", MomentColumn),
     Column("outcome", Word(OperationOutcome)),
     Column("reason", String, nullable=False),
 )
@@ -307,13 +307,13 @@ scenario_runs: Final = Table(
     Column("run_id", String, nullable=False, unique=True),
     Column("name", String, nullable=False),
     Column("resources", Names, nullable=False),
-    Column("began_at", Moment, nullable=False),
+    Column("began_at", MomentColumn, nullable=False),
     Column("speed", Float, nullable=False),
     Column("steps", Timeline, nullable=False),
     Column("steps_done", Integer, nullable=False),
     Column("events", EventGroups, nullable=False),
     Column("is_stopped", Boolean, nullable=False),
-    Column("finished_at", Moment, index=True),
+    Column("finished_at", MomentColumn, index=True),
 )
 
 schedules: Final = Table(
@@ -325,8 +325,8 @@ schedules: Final = Table(
     Column("every", RecurrenceColumn, nullable=False),
     Column("from_date", Date, nullable=False),
     Column("until_date", Date),
-    Column("created_at", Moment, nullable=False),
-    Column("met_until", Moment, nullable=False),
+    Column("created_at", MomentColumn, nullable=False),
+    Column("met_until", MomentColumn, nullable=False),
     Column("is_paused", Boolean, nullable=False),
     Column("maintenance_id", String),
     Column("occurrences", Occurrences, nullable=False),
@@ -352,12 +352,12 @@ outbox: Final = Table(
     Column("phase", Word(Phase), nullable=False),
     Column("target", String, nullable=False),
     Column("data", JSON, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("maintenance_time", Moment, nullable=False),
-    Column("next_attempt_at", Moment, nullable=False),
+    Column("created_at", MomentColumn, nullable=False),
+    Column("maintenance_time", MomentColumn, nullable=False),
+    Column("next_attempt_at", MomentColumn, nullable=False),
     Column("status", Word(NotificationStatus), nullable=False),
     Column("attempts", Integer, nullable=False),
-    Column("ended_at", Moment),
+    Column("ended_at", MomentColumn),
     Column("problem", String, nullable=False),
     Index(None, "status", "target", "subject"),
     Index(None, "status", "ended_at"),
@@ -369,7 +369,7 @@ simulated_impacts: Final = Table(
     metadata,
     Column("event_id", String, nullable=False),
     Column("vm", String, nullable=False),
-    Column("ends_at", Moment, nullable=False),
+    Column("ends_at", MomentColumn, nullable=False),
     Column("failure", String, nullable=False),
     PrimaryKeyConstraint("event_id", "vm"),
 )

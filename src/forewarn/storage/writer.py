@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import structlog
 
 from forewarn.domain.names import ScopeId
-from forewarn.ports.changes import Change, ChangeListener
+from forewarn.ports.changes import ChangeListener, StoreChange
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import StoreUnavailableError, Transaction
 from forewarn.protocol.document import Document
@@ -63,15 +63,15 @@ class _Group:
         self.has_ledger_grown |= transaction.has_ledger_grown
         self.has_outbox_changed |= transaction.has_outbox_changed
 
-    def change(self) -> Change | None:
-        change = Change(
+    def change(self) -> StoreChange | None:
+        change = StoreChange(
             documents=self.documents,
             topology=None if self.topology is None else self.topology.topology,
             has_ledger_grown=self.has_ledger_grown,
             has_outbox_changed=self.has_outbox_changed,
             recorded_at=self.recorded_at,
         )
-        return None if change == Change() else change
+        return None if change == StoreChange() else change
 
 
 class Writer:
@@ -153,7 +153,7 @@ class Writer:
             else:
                 job.future.set_exception(job.error)
 
-    def _commit(self, jobs: Sequence[_Job]) -> Change | None:
+    def _commit(self, jobs: Sequence[_Job]) -> StoreChange | None:
         group = _Group()
         before = self._driver.total_changes
         self._driver.execute("BEGIN IMMEDIATE")
@@ -195,7 +195,7 @@ class Writer:
         for job in jobs:
             job.future.set_exception(StoreUnavailableError(sentence))
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: StoreChange) -> None:
         for listener in self._listeners:
             try:
                 listener(change)

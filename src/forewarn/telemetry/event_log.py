@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from forewarn.domain.event import Outcome
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import LedgerLine
 from forewarn.ports.store import Store, StoreError
 from forewarn.protocol.vocabulary import EventStatus
@@ -32,7 +32,7 @@ class EventLog:
         self._awake = threading.Event()
         self._stopping = threading.Event()
 
-    def note(self, change: Change) -> None:
+    def note(self, change: StoreChange) -> None:
         """Look again, if the ledger has grown."""
         if change.has_ledger_grown:
             self._awake.set()

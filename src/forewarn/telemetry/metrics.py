@@ -121,7 +121,7 @@ METRICS: Final[Mapping[str, Family]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class FigureSources:
     """Where the figures come from; all of it can be read on any thread."""
 
     version: str
@@ -144,7 +144,7 @@ class Sources:
     refused: Mapping[str, int]
 
 
-def exporter(sources: Sources) -> Callable[[], bytes]:
+def exporter(sources: FigureSources) -> Callable[[], bytes]:
     """Return what writes the figures in the text format of Prometheus."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -155,7 +155,7 @@ def exporter(sources: Sources) -> Callable[[], bytes]:
 class _Figures(Collector):
     """The figures at the moment they are asked for."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: FigureSources) -> None:
         self._from = sources
         self._lives = EventLives(sources.store)
         self._trouble = ""

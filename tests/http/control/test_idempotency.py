@@ -14,7 +14,7 @@ from tests.http.control.conftest import Tables, Wall
 
 from forewarn.control.app import api_routes
 from forewarn.control.idempotency import IDEMPOTENCY_KEY
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.store import Store
 from forewarn.storage.sqlite import open_sqlite
 
@@ -148,7 +148,7 @@ def test_answer_that_was_lost_in_a_crash_is_given_afterwards(
     """What the files hold right after the commit is what a kill leaves before the answer."""
     left = tmp_path / "left"
 
-    def crash(change: Change) -> None:
+    def crash(change: StoreChange) -> None:
         del change
         left.mkdir()
         for file in tmp_path.glob("forewarn.db*"):

@@ -41,7 +41,7 @@ from forewarn.emulator.faults import MemoryFaults
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.http import make_server, open_listener, open_unix_listener
-from forewarn.metadata.identity import Identity
+from forewarn.metadata.identity import Identifier
 from forewarn.metadata.verbs import StoreVerbs
 from forewarn.operations.context import Context
 from forewarn.operations.events import cancel_event, complete_event, start_event
@@ -165,7 +165,7 @@ class Service:
         )
         self.store.listen(self.faults.note)
         self.polls: list[VmName] = []
-        identity = Identity(
+        identity = Identifier(
             self.board,
             default_vm=default_vm,
             trust_path=trust_path,

@@ -5,7 +5,7 @@ from time import perf_counter
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import Topology, VirtualMachine, standalone
 from forewarn.metadata.board import Board
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventStatus, EventType, event_id
@@ -20,8 +20,8 @@ def board() -> Board:
 
 def test_late_change_does_not_bring_back_an_older_document() -> None:
     shown = board()
-    shown.take(Change(documents={SCOPE: Document(document_incarnation=7)}))
-    shown.take(Change(documents={SCOPE: Document(document_incarnation=6)}))
+    shown.take(StoreChange(documents={SCOPE: Document(document_incarnation=7)}))
+    shown.take(StoreChange(documents={SCOPE: Document(document_incarnation=6)}))
 
     assert shown.page(VM, "2020-07-01").etag == b"7"
 
@@ -34,7 +34,7 @@ def test_versions_that_look_alike_share_their_bytes() -> None:
         event_type=EventType.REBOOT,
         resources=("a",),
     )
-    shown.take(Change(documents={SCOPE: Document(document_incarnation=1, events=(event,))}))
+    shown.take(StoreChange(documents={SCOPE: Document(document_incarnation=1, events=(event,))}))
 
     pages = {name: shown.page(VM, name) for name in shown.versions}
 
@@ -58,13 +58,13 @@ def test_fleet_of_100_000_is_learned_at_once() -> None:
 
     began = perf_counter()
     shown.take(
-        Change(
+        StoreChange(
             topology=Topology(virtual_machines=vms, scopes=scopes, hosts={}), documents=documents
         )
     )
     learning = perf_counter() - began
     began = perf_counter()
-    shown.take(Change(documents={SCOPE: Document(document_incarnation=1)}))
+    shown.take(StoreChange(documents={SCOPE: Document(document_incarnation=1)}))
 
     assert learning < 10, "ten times what it takes"
     assert perf_counter() - began < 1, "a document does not rebuild the indexes"

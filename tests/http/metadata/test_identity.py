@@ -11,8 +11,8 @@ from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import Topology, VirtualMachine, build_topology, standalone
 from forewarn.metadata.asgi import HttpScope
 from forewarn.metadata.board import Board
-from forewarn.metadata.identity import Identity, find_peer
-from forewarn.ports.changes import Change
+from forewarn.metadata.identity import Identifier, find_peer
+from forewarn.ports.changes import StoreChange
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
 from forewarn.protocol.versions import PreviewWire, served_versions
 
@@ -194,7 +194,7 @@ def test_local_is_who_connects_from_this_machine(
 
 
 def test_remote_caller_is_never_the_default_machine() -> None:
-    identity = Identity(
+    identity = Identifier(
         board_with(VirtualMachine(name=VmName("a"), scope_id=SCOPE)), default_vm="a"
     )
 
@@ -203,7 +203,7 @@ def test_remote_caller_is_never_the_default_machine() -> None:
 
 def test_trusted_path_names_remote_callers_too() -> None:
     vm = VirtualMachine(name=VmName("a"), scope_id=SCOPE)
-    identity = Identity(board_with(vm), trust_path=True)
+    identity = Identifier(board_with(vm), trust_path=True)
 
     caller = identity.identify(scope_of("/vm/a/metadata", *REMOTE), {})
 
@@ -213,7 +213,7 @@ def test_trusted_path_names_remote_callers_too() -> None:
 @pytest.mark.parametrize("spelling", ["fd00::a", "fd00:0:0::a", "FD00::A", "fd00::a%eth0"])
 def test_address_is_found_in_any_spelling(spelling: str) -> None:
     vm = VirtualMachine(name=VmName("a"), scope_id=SCOPE, addresses=("FD00:0::A",))
-    identity = Identity(board_with(vm))
+    identity = Identifier(board_with(vm))
 
     caller = identity.identify(scope_of("/", (spelling, 5), ("fd00::1", 80)), {})
 
@@ -225,16 +225,16 @@ def test_link_local_address_is_nobodys(caller: str) -> None:
     vm = VirtualMachine(name=VmName("a"), scope_id=SCOPE, addresses=("fe80::a%eth0", "fd00::a"))
     board = Board(served_versions(PreviewWire.DOCUMENTED))
     topology = Topology(virtual_machines={vm.name: vm}, scopes={}, hosts={})  # of an old database
-    board.take(Change(topology=topology))
+    board.take(StoreChange(topology=topology))
 
-    caller_of = Identity(board).identify(scope_of("/", (caller, 5), ("fe80::1", 80)), {})
+    caller_of = Identifier(board).identify(scope_of("/", (caller, 5), ("fe80::1", 80)), {})
 
     assert caller_of.vm is None
     assert board.vm_at("fd00::a") is vm
 
 
 def test_log_of_strangers_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
-    identity = Identity(Board(served_versions(PreviewWire.DOCUMENTED)))
+    identity = Identifier(Board(served_versions(PreviewWire.DOCUMENTED)))
 
     for number in range(11_000):
         identity.note_stranger(f"address {number}")
@@ -251,7 +251,7 @@ REMOTE = (("10.0.0.5", 5), ("10.0.0.1", 80))
 def board_with(vm: VirtualMachine) -> Board:
     board = Board(served_versions(PreviewWire.DOCUMENTED))
     topology = build_topology(scopes=(standalone(VmName("a")),), virtual_machines=(vm,))
-    board.take(Change(topology=topology))
+    board.take(StoreChange(topology=topology))
     return board
 
 

@@ -16,7 +16,7 @@ from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.fleet import read_fleet
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.seen import see
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import Showing
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.versions import NEWEST, PreviewWire, served_versions
@@ -137,7 +137,7 @@ def test_what_changes_no_document_and_takes_no_time_is_no_showing(store: Store) 
             return NOW
 
     showings = Showings(store, StandingClock())
-    for change in (Change(has_ledger_grown=True), Change(recorded_at=NOW)):
+    for change in (StoreChange(has_ledger_grown=True), StoreChange(recorded_at=NOW)):
         showings.note(change)
     showings.commit()
 

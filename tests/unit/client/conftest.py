@@ -9,11 +9,11 @@ import pytest
 
 from forewarn.client._conversations import Conversations
 from forewarn.client._endpoints import Endpoint
-from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
+from forewarn.client._messages import Conversation, NoAnswer, Pause, Request, Response
 from forewarn.client._retrying import Conduct
 
 T = TypeVar("T")
-Answer = Response | Failure | Callable[[Request], Response | Failure]
+Answer = Response | NoAnswer | Callable[[Request], Response | NoAnswer]
 
 
 class Even(Random):
@@ -59,7 +59,7 @@ class Scene:
     def play(self, conversation: Conversation[T], *script: Answer) -> T:
         """Return what comes of *conversation*, which must use up the script."""
         self.script = list(script)
-        answer: Response | Failure | None = None
+        answer: Response | NoAnswer | None = None
         while True:
             try:
                 step = conversation.send(answer)
@@ -69,7 +69,7 @@ class Scene:
                 return result
             answer = self._perform(step)
 
-    def _perform(self, step: Request | Pause) -> Response | Failure | None:
+    def _perform(self, step: Request | Pause) -> Response | NoAnswer | None:
         if isinstance(step, Pause):
             self.pauses.append(step.seconds)
             self.now += step.seconds

@@ -6,13 +6,13 @@ from tests.unit.client.conftest import Answer, Scene, document, event, reply, se
 
 from forewarn.client import RefusedError, UnavailableError
 from forewarn.client._endpoints import Endpoint
-from forewarn.client._messages import Conversation, Failure, Pause, Response
+from forewarn.client._messages import Conversation, NoAnswer, Pause, Response
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.vocabulary import event_id
 
 ID = "0000000A-0000-4000-8000-000000000001"
 OTHER_ID = "0000000A-0000-4000-8000-000000000002"
-REFUSED = Failure("it refuses connections")
+REFUSED = NoAnswer("it refuses connections")
 
 
 def test_document_is_asked_for_as_the_protocol_wants_it(scene: Scene) -> None:

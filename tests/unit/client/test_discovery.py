@@ -10,10 +10,10 @@ from tests.unit.client.conftest import Scene
 from forewarn.client._discovery import Search, Sources, find_flaw
 from forewarn.client._endpoints import Endpoint
 from forewarn.client._errors import UnavailableError
-from forewarn.client._messages import Conversation, Failure, Pause, Request, Response
+from forewarn.client._messages import Conversation, NoAnswer, Pause, Request, Response
 
 DOCUMENT = Response(status=200, body=b'{"DocumentIncarnation":0,"Events":[]}')
-SILENCE = Failure("it did not answer in time")
+SILENCE = NoAnswer("it did not answer in time")
 
 WELL_KNOWN = "169.254.169.254"
 LEASED = "168.63.129.16"
@@ -34,7 +34,7 @@ def knowing(*leased: str, offered: str | None = None) -> Sources:
     )
 
 
-def search(sources: Sources, answers: Mapping[str, Response | Failure]) -> tuple[str, list[str]]:
+def search(sources: Sources, answers: Mapping[str, Response | NoAnswer]) -> tuple[str, list[str]]:
     """Return the host that is found, and the hosts that were asked, where others are silent."""
     asked: list[str] = []
     conversation = Search(Scene().conduct(), sources).find_endpoint()
@@ -169,5 +169,5 @@ def test_metadata_server_answers_like_this(answer: Response) -> None:
         *(Response(status=status) for status in (204, 301, 302, 400, 401, 403, 404, 407)),
     ],
 )
-def test_somebody_else_answers_like_this(answer: Response | Failure) -> None:
+def test_somebody_else_answers_like_this(answer: Response | NoAnswer) -> None:
     assert find_flaw(answer)

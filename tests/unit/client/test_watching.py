@@ -6,11 +6,11 @@ import pytest
 from tests.unit.client.conftest import Answer, Scene, document, event, reply, seeded
 
 from forewarn.client import Change, ChangeKind, Event, Polled, RefusedError
-from forewarn.client._messages import Failure, Request, Response
+from forewarn.client._messages import NoAnswer, Request, Response
 from forewarn.client._watching import Watch
 from forewarn.protocol.document import read_event
 
-REFUSED = Failure("it refuses connections")
+REFUSED = NoAnswer("it refuses connections")
 NOT_MODIFIED = Response(status=304)
 STARTED = reply({"event_status": "Started"})
 COMPLETED = reply({"event_status": "Completed"})

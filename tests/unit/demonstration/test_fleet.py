@@ -11,7 +11,7 @@ from forewarn.cli.demonstration.fleet import (
     HOSTS,
     MEMBERS,
     Behaviour,
-    Member,
+    DemoMachine,
     fleet_file,
 )
 from forewarn.cli.demonstration.machines import answer
@@ -22,7 +22,7 @@ from forewarn.domain.policy import ApprovalPolicy
 from forewarn.operations.fleet import read_fleet_file
 
 DRAINED = datetime(2026, 1, 5, 8, tzinfo=UTC)
-MEMBER = Member(
+MEMBER = DemoMachine(
     name=VmName("b"),
     host=HostName("kvm-1"),
     behaviour=Behaviour.QUICK,

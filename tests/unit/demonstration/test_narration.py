@@ -7,7 +7,7 @@ from datetime import timedelta
 from tests.unit.demonstration.conftest import NOW, announced, approved, started
 
 from forewarn.cli.demonstration.narration import summarize, tell
-from forewarn.cli.demonstration.picture import Activity, Doing, Picture, Turn
+from forewarn.cli.demonstration.picture import Activity, DemoTurn, Doing, Picture
 from forewarn.domain.event import Approval, Approver, Outcome, ScheduledEvent, cancel, complete
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.protocol.vocabulary import EventId
@@ -208,7 +208,7 @@ def test_machine_in_trouble_is_told_of_once_and_not_as_back() -> None:
 
 def test_host_whose_turn_has_not_come_is_told_of_once() -> None:
     web = announced(1, "web-0")
-    turn = Turn(host=HostName("kvm-2"), scope_ids=frozenset({web.scope_id, ScopeId("x/batch")}))
+    turn = DemoTurn(host=HostName("kvm-2"), scope_ids=frozenset({web.scope_id, ScopeId("x/batch")}))
     after = replace(picture(web), turns=(turn,))
 
     assert told(picture(web), after) == [

@@ -6,7 +6,7 @@ from datetime import timedelta
 from tests.unit.demonstration.conftest import NOW, announced, approved, started
 
 from forewarn.cli.demonstration.fleet import MEMBERS
-from forewarn.cli.demonstration.picture import Activity, Doing, Picture, Turn
+from forewarn.cli.demonstration.picture import Activity, DemoTurn, Doing, Picture
 from forewarn.cli.demonstration.table import Row, reasons, rows
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, VmName
@@ -110,8 +110,8 @@ def test_trouble_is_shown() -> None:
 def test_host_waits_for_the_scopes_it_shares_also_with_hosts_before_it() -> None:
     web, batch = announced(1, "web-0"), announced(2, "batch_0")
     turns = (
-        Turn(host=HostName("kvm-2"), scope_ids=frozenset({batch.scope_id})),
-        Turn(host=HostName("kvm-3"), scope_ids=frozenset({batch.scope_id, web.scope_id})),
+        DemoTurn(host=HostName("kvm-2"), scope_ids=frozenset({batch.scope_id})),
+        DemoTurn(host=HostName("kvm-3"), scope_ids=frozenset({batch.scope_id, web.scope_id})),
     )
 
     assert reasons(replace(picture(approved(web, "web-0")), turns=turns)) == (

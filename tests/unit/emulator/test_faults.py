@@ -10,7 +10,7 @@ from forewarn.clocks import VirtualClock
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import VirtualMachine, build_topology, standalone
 from forewarn.emulator.faults import MemoryFaults
-from forewarn.ports.changes import Change
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.protocol.document import Document
 
@@ -37,7 +37,7 @@ class World:
 
     def publish(self, incarnation: int) -> None:
         self.current = Document(document_incarnation=incarnation)
-        self.faults.note(Change(documents={ScopeId("s"): self.current}))
+        self.faults.note(StoreChange(documents={ScopeId("s"): self.current}))
 
     def wait(self, seconds: float) -> None:
         self.clock.move_to(self.clock.now() + timedelta(seconds=seconds))
@@ -171,7 +171,7 @@ def test_change_of_something_else_is_no_publication(world: World) -> None:
     world.faults.put(WEB, delay(60))
     world.publish(6)
     world.wait(59)
-    world.faults.note(Change())
+    world.faults.note(StoreChange())
     world.wait(1)
 
     assert world.seen == 6
@@ -219,6 +219,6 @@ def test_virtual_machine_that_leaves_takes_its_faults_along(world: World) -> Non
         virtual_machines=(VirtualMachine(name=SOLO, scope_id=scope.scope_id),),
     )
 
-    world.faults.note(Change(topology=topology))
+    world.faults.note(StoreChange(topology=topology))
 
     assert world.faults.all() == {SOLO: (SLOW,)}

@@ -39,7 +39,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class DemoMachine:
     """A virtual machine of the demo. *drain* is how long that takes, in maintenance time."""
 
     name: VmName
@@ -70,9 +70,11 @@ APPROVALS: Final[Mapping[ScopeId, ApprovalPolicy]] = {
 }
 
 
-def _members(host: str, *rows: tuple[str, str | None, int, Behaviour, float]) -> tuple[Member, ...]:
+def _members(
+    host: str, *rows: tuple[str, str | None, int, Behaviour, float]
+) -> tuple[DemoMachine, ...]:
     return tuple(
-        Member(
+        DemoMachine(
             name=VmName(name),
             host=HostName(host),
             scope=scope,

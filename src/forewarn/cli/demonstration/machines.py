@@ -5,14 +5,14 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from forewarn.cli.demonstration.fleet import Behaviour, Member
+from forewarn.cli.demonstration.fleet import Behaviour, DemoMachine
 from forewarn.cli.demonstration.picture import Activity, Doing
 from forewarn.client import AsyncClient, Change, ChangeKind, Event, EventId
 
 _PAUSE_AFTER_TROUBLE: Final = 1.0
 
 
-def answer(member: Member, change: Change, drained_at: datetime) -> Activity | None:
+def answer(member: DemoMachine, change: Change, drained_at: datetime) -> Activity | None:
     """Return what *member* does about *change*: nothing any more, once the event has ended."""
     match change.kind:
         case ChangeKind.SCHEDULED:
@@ -23,7 +23,7 @@ def answer(member: Member, change: Change, drained_at: datetime) -> Activity | N
             return None
 
 
-def _answer_announcement(member: Member, event: Event, drained_at: datetime) -> Activity:
+def _answer_announcement(member: DemoMachine, event: Event, drained_at: datetime) -> Activity:
     if member.behaviour is Behaviour.NEVER:
         return Activity(doing=Doing.SILENT, until=event.not_before)
     if member.behaviour is Behaviour.LEADER and event.resources[0] != member.name:
@@ -35,7 +35,7 @@ class Machine:
     """One virtual machine: it watches its document, and does what its behaviour says."""
 
     def __init__(
-        self, member: Member, endpoint: str, *, speed: float, now: Callable[[], datetime]
+        self, member: DemoMachine, endpoint: str, *, speed: float, now: Callable[[], datetime]
     ) -> None:
         self.member = member
         self.activities: dict[EventId, Activity] = {}

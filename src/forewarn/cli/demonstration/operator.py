@@ -7,7 +7,7 @@ from typing import Any, Final
 import httpx2
 from pydantic import TypeAdapter
 
-from forewarn.cli.demonstration.picture import Turn
+from forewarn.cli.demonstration.picture import DemoTurn
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, ScopeId
@@ -30,7 +30,7 @@ class RollOut:
     maintenance_id: str
     status: MaintenanceStatus
     events: tuple[ScheduledEvent, ...]
-    turns: tuple[Turn, ...]
+    turns: tuple[DemoTurn, ...]
 
     @property
     def is_under_way(self) -> bool:
@@ -82,7 +82,7 @@ def _read_roll_out(answer: Any) -> RollOut:
         status=MaintenanceStatus(answer["status"]),
         events=_EVENTS.validate_python(answer["events"]),
         turns=tuple(
-            Turn(
+            DemoTurn(
                 host=HostName(step["host"]),
                 scope_ids=frozenset(ScopeId(share["scope_id"]) for share in step["shares"]),
             )

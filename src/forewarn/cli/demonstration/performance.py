@@ -29,7 +29,7 @@ _LONGEST_PAUSE: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class DemoStage:
     """Where the server of the demo is, and what to suggest when the roll-out is over."""
 
     metadata: str
@@ -39,7 +39,9 @@ class Stage:
     suggestions: Sequence[str]
 
 
-async def perform_until_interrupted(stage: Stage, audience: Audience, signals: StopSignals) -> None:
+async def perform_until_interrupted(
+    stage: DemoStage, audience: Audience, signals: StopSignals
+) -> None:
     """Show the demo to *audience*, to the end or to Ctrl-C."""
     async with asyncio.TaskGroup() as group:
         performing = group.create_task(_perform(stage, audience))
@@ -48,7 +50,7 @@ async def perform_until_interrupted(stage: Stage, audience: Audience, signals: S
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, performing.cancel)
 
 
-async def _perform(stage: Stage, audience: Audience) -> None:
+async def _perform(stage: DemoStage, audience: Audience) -> None:
     now = SystemClock().now
     machines = [
         Machine(member, f"{stage.metadata}/vm/{member.name}", speed=stage.speed, now=now)
@@ -72,7 +74,7 @@ async def _perform(stage: Stage, audience: Audience) -> None:
                 life.cancel()
 
 
-async def _follow(stage: Stage, observer: "_Observer") -> None:
+async def _follow(stage: DemoStage, observer: "_Observer") -> None:
     observer.say(*_introduce(stage))
     await observer.look()
     await asyncio.sleep(min(_LONGEST_PAUSE, _PAUSE_MINUTES * 60 / stage.speed))
@@ -93,7 +95,7 @@ async def _follow(stage: Stage, observer: "_Observer") -> None:
             await asyncio.sleep(_LOOK_EVERY)
 
 
-def _introduce(stage: Stage) -> Iterable[str]:
+def _introduce(stage: DemoStage) -> Iterable[str]:
     yield (
         f"{len(MEMBERS)} virtual machines on {len(HOSTS)} hosts poll {stage.metadata} with the SDK."
     )

@@ -35,7 +35,7 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class DemoTurn:
     """A host that the roll-out has still to come to, and whose update domains it carries."""
 
     host: HostName
@@ -48,7 +48,7 @@ class Picture:
 
     now: datetime
     events: Mapping[EventId, ScheduledEvent] = field(default_factory=dict)
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[DemoTurn, ...] = ()
     activities: Mapping[VmName, Mapping[EventId, Activity]] = field(default_factory=dict)
     troubles: Mapping[VmName, str] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from forewarn.cli.demonstration.fleet import MEMBERS, Member
+from forewarn.cli.demonstration.fleet import MEMBERS, DemoMachine
 from forewarn.cli.demonstration.picture import (
     Activity,
     Doing,
@@ -55,7 +55,7 @@ def reasons(picture: Picture) -> tuple[str, ...]:
     return (*own, *turns)
 
 
-def _row(member: Member, picture: Picture) -> Row:
+def _row(member: DemoMachine, picture: Picture) -> Row:
     event = picture.event_of(member.name)
     return Row(
         host=member.host,
@@ -68,7 +68,7 @@ def _row(member: Member, picture: Picture) -> Row:
     )
 
 
-def _doing(member: Member, event: ScheduledEvent | None, picture: Picture) -> str:
+def _doing(member: DemoMachine, event: ScheduledEvent | None, picture: Picture) -> str:
     if member.name in picture.troubles:
         return f"in trouble: {picture.troubles[member.name]}"
     if event is None:

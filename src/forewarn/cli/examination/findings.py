@@ -13,7 +13,7 @@ from forewarn.cli.errors import ExitCode
 from forewarn.cli.output import Output, Row, print_answer, print_line
 
 
-class Verdict(StrEnum):
+class FindingVerdict(StrEnum):
     """How bad it is."""
 
     OK = "ok"
@@ -26,24 +26,24 @@ class Finding:
     """One thing that was looked at."""
 
     check: str
-    verdict: Verdict
+    verdict: FindingVerdict
     sentence: str
     hint: str = ""
 
 
 def fine(check: str, sentence: str) -> Finding:
     """Return that nothing is wrong."""
-    return Finding(check=check, verdict=Verdict.OK, sentence=sentence)
+    return Finding(check=check, verdict=FindingVerdict.OK, sentence=sentence)
 
 
 def doubtful(check: str, sentence: str, hint: str) -> Finding:
     """Return that it works, and somebody should look at it."""
-    return Finding(check=check, verdict=Verdict.WARN, sentence=sentence, hint=hint)
+    return Finding(check=check, verdict=FindingVerdict.WARN, sentence=sentence, hint=hint)
 
 
 def wrong(check: str, sentence: str, hint: str) -> Finding:
     """Return that it does not work."""
-    return Finding(check=check, verdict=Verdict.FAIL, sentence=sentence, hint=hint)
+    return Finding(check=check, verdict=FindingVerdict.FAIL, sentence=sentence, hint=hint)
 
 
 def is_open_to_others(path: Path) -> bool:
@@ -55,7 +55,7 @@ def is_open_to_others(path: Path) -> bool:
 def print_findings(found: Iterable[Finding], output: Output) -> None:
     """Print what was *found*, and end with failed if anything is wrong."""
     findings = tuple(found)
-    has_failed = any(finding.verdict is Verdict.FAIL for finding in findings)
+    has_failed = any(finding.verdict is FindingVerdict.FAIL for finding in findings)
     answer = {"is_well": not has_failed, "findings": [_plain(finding) for finding in findings]}
     print_answer(answer, output, _print)
     if has_failed:

@@ -8,7 +8,7 @@ from typing import Final
 
 from forewarn.cli.errors import CommandError
 from forewarn.cli.examination.findings import Finding, doubtful, fine, wrong
-from forewarn.cli.failures import RefusedError
+from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.session import Session
 from forewarn.operations.durations import format_duration
 
@@ -68,7 +68,7 @@ def _token(session: Session) -> Finding:
     role = "admin"
     try:
         session.get("tokens")  # which only an admin may see; who may not is told what they are
-    except RefusedError as refusal:
+    except ServerRefusedError as refusal:
         if "role" not in refusal.problem:
             return wrong("token", str(refusal), refusal.hint)
         role = str(refusal.problem["role"])
