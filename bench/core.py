@@ -12,10 +12,10 @@ from itertools import count
 from statistics import median
 from time import perf_counter
 
+from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.decisions import decide
 from forewarn.domain.maintenance import Maintenance, plan_errors, remaining_steps
 from forewarn.domain.names import MaintenanceId, VmName
-from forewarn.domain.recording import record
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import (
     DeliveryScope,
@@ -133,7 +133,7 @@ def _under_way(topology: Topology) -> Snapshot:
     maintenance = _everything(topology)
     snapshot = Snapshot(topology=topology, maintenances={maintenance.maintenance_id: maintenance})
     ids = (event_id(f"{i:032x}") for i in count())
-    return record(snapshot, decide(snapshot, NOW).actions, now=NOW, event_ids=ids)
+    return apply_actions(snapshot, decide(snapshot, NOW).actions, now=NOW, event_ids=ids)
 
 
 if __name__ == "__main__":

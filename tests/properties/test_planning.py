@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.domain.actions import BeginImpact, Effect, InquireImpact, ScheduleStep
+from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import Approval, Approver, ScheduledEvent, approve
@@ -17,7 +18,6 @@ from forewarn.domain.maintenance import Maintenance, Step, remaining_steps
 from forewarn.domain.names import HostName, MaintenanceId, VmName
 from forewarn.domain.planning import Scheme, make_plan
 from forewarn.domain.policy import Policy
-from forewarn.domain.recording import record
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import (
@@ -134,7 +134,7 @@ class Walker:
     def _turn(self) -> bool:
         known = set(self.snapshot.events)
         due = decide(self.snapshot, self.now)
-        self.snapshot = record(self.snapshot, due.actions, now=self.now, event_ids=self._ids)
+        self.snapshot = apply_actions(self.snapshot, due.actions, now=self.now, event_ids=self._ids)
         created = iter([name for name in self.snapshot.events if name not in known])
         for action in due.actions:
             if isinstance(action, ScheduleStep):

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.domain.actions import BeginImpact, InquireImpact
+from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent, request_start
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import ScenarioRunId, ScopeId, VmName
-from forewarn.domain.recording import record
 from forewarn.domain.scenario import (
     INTERVENTIONS,
     Announcement,
@@ -80,7 +80,9 @@ class Walk:
     def settle(self) -> None:
         while due := decide(self.snapshot, self.now):
             self.take(
-                record(self.snapshot, due.actions, now=self.now, event_ids=iter(self.new_id, ""))
+                apply_actions(
+                    self.snapshot, due.actions, now=self.now, event_ids=iter(self.new_id, "")
+                )
             )
             impacts = dict(self.snapshot.impacts)
             for effect in due.effects:

@@ -28,6 +28,7 @@ from forewarn.domain.actions import (
     ScheduleStep,
     StartEvent,
 )
+from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.arrivals import find_joining, join, refusals
 from forewarn.domain.blockers import VerdictKind
 from forewarn.domain.brakes import BrakeKind
@@ -64,7 +65,6 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.reasons import Reason, ReasonKind
-from forewarn.domain.recording import record
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
@@ -197,7 +197,7 @@ class Walk(RuleBasedStateMachine):
         self.check_steps(decisions)
         impacts, tasks = dict(self.snapshot.impacts), dict(self.snapshot.tasks)
         if crash is not Crash.BEFORE_RECORDING:
-            self.snapshot = record(
+            self.snapshot = apply_actions(
                 self.snapshot, decisions.actions, now=self.now, event_ids=self.event_ids
             )
             self.check_deadlines()

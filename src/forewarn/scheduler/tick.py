@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import count
 
 from forewarn.domain.actions import Decisions, StartEvent, TakeStep
+from forewarn.domain.aftermath import apply_actions, without_ended
 from forewarn.domain.decisions import decide
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
-from forewarn.domain.recording import record, without_ended
 from forewarn.domain.scenario import late_events
 from forewarn.domain.schedule import (
     Occurrence,
@@ -64,7 +64,7 @@ def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, ep
     before = look(tx, known, context.rules)
     decisions = decide(before, context.now)
     met = meet_occurrences(tx, context, before, decisions.occurrences)
-    after = record(
+    after = apply_actions(
         met,
         decisions.actions,
         now=context.now,

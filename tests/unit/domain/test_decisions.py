@@ -16,6 +16,7 @@ from forewarn.domain.actions import (
     StartEvent,
     StartReason,
 )
+from forewarn.domain.aftermath import apply_actions, without_ended
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import (
     Approval,
@@ -38,7 +39,6 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
-from forewarn.domain.recording import record, without_ended
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
@@ -83,7 +83,7 @@ def look(
 def announce(snapshot: Snapshot, now: datetime) -> list[ScheduledEvent]:
     """Record the steps that are due and return all the events there are then."""
     event_ids = (EventId(f"N{number}") for number in range(100))
-    recorded = record(snapshot, decide(snapshot, now).actions, now=now, event_ids=event_ids)
+    recorded = apply_actions(snapshot, decide(snapshot, now).actions, now=now, event_ids=event_ids)
     return list(recorded.events.values())
 
 
@@ -494,7 +494,7 @@ def test_idle_fleet_has_no_deadline(fleet: Topology, now: datetime) -> None:
 def test_start_is_recorded(fleet: Topology, event: ScheduledEvent, now: datetime) -> None:
     action = StartEvent(event_id=event.event_id, reason=StartReason.APPROVED)
 
-    recorded = record(look(fleet, [event]), [action], now=now, event_ids=iter(()))
+    recorded = apply_actions(look(fleet, [event]), [action], now=now, event_ids=iter(()))
 
     assert recorded == look(fleet, [start(event, now=now)])
 
@@ -503,7 +503,7 @@ def test_completion_is_recorded(fleet: Topology, event: ScheduledEvent, now: dat
     started = start(event, now=now)
     action = CompleteEvent(event_id=event.event_id, outcome=Outcome.FAILED, reason="no boot")
 
-    recorded = record(look(fleet, [started]), [action], now=now, event_ids=iter(()))
+    recorded = apply_actions(look(fleet, [started]), [action], now=now, event_ids=iter(()))
 
     expected = complete(started, outcome=Outcome.FAILED, reason="no boot", now=now)
     assert recorded == look(fleet, [expected])
@@ -512,7 +512,7 @@ def test_completion_is_recorded(fleet: Topology, event: ScheduledEvent, now: dat
 def test_cancellation_is_recorded(fleet: Topology, event: ScheduledEvent, now: datetime) -> None:
     action = CancelEvent(event_id=event.event_id, reason="not needed")
 
-    recorded = record(look(fleet, [event]), [action], now=now, event_ids=iter(()))
+    recorded = apply_actions(look(fleet, [event]), [action], now=now, event_ids=iter(()))
 
     assert recorded == look(fleet, [cancel(event, reason="not needed", now=now)])
 
@@ -520,7 +520,7 @@ def test_cancellation_is_recorded(fleet: Topology, event: ScheduledEvent, now: d
 def test_finish_is_recorded(fleet: Topology, now: datetime) -> None:
     action = FinishMaintenance(maintenance_id=BY_SCOPE.maintenance_id)
 
-    recorded = record(
+    recorded = apply_actions(
         look(fleet, maintenances=[BY_SCOPE, BY_HOST]), [action], now=now, event_ids=iter(())
     )
 
@@ -559,7 +559,7 @@ def test_recorded_step_gives_the_notice_of_its_scope_at_the_speed(
     strict = with_policy(fleet, "availability-set/web", policy)
     snapshot = replace(look(strict, maintenances=[maintenance]), speed=speed)
 
-    recorded = record(
+    recorded = apply_actions(
         snapshot,
         decide(snapshot, now).actions,
         now=now,
@@ -575,7 +575,7 @@ def test_recording_leaves_the_old_snapshot_as_it_was(
     snapshot = look(fleet, [event])
     action = StartEvent(event_id=event.event_id, reason=StartReason.APPROVED)
 
-    record(snapshot, [action], now=now, event_ids=iter(()))
+    apply_actions(snapshot, [action], now=now, event_ids=iter(()))
 
     assert snapshot == look(fleet, [event])
 
@@ -597,7 +597,7 @@ def test_maintenance_is_walked_to_its_end_step_by_step(fleet: Topology, now: dat
 
     while actions := decide(snapshot, now).actions:
         walked += [type(action) for action in actions]
-        after = record(snapshot, actions, now=now, event_ids=event_ids)
+        after = apply_actions(snapshot, actions, now=now, event_ids=event_ids)
         snapshot = look(fleet, after.events.values(), after.maintenances.values(), answers)
         now += timedelta(minutes=15)
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from forewarn.domain.actions import CompleteEvent
+from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent, start
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.overdue import NoteOverdue
-from forewarn.domain.recording import record
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
 
@@ -38,7 +38,7 @@ def test_event_is_overdue_beyond_its_announced_duration(
     assert not decide(snapshot, moment - timedelta(seconds=1))
     decisions = decide(snapshot, moment)
     assert decisions.actions == (NoteOverdue(event_id=event.event_id),)
-    after = record(snapshot, decisions.actions, now=moment, event_ids=iter(()))
+    after = apply_actions(snapshot, decisions.actions, now=moment, event_ids=iter(()))
     assert after.events[event.event_id] == replace(started, overdue_at=moment)
     assert not decide(after, moment + HOUR)
     assert next_deadline(after, moment) is None

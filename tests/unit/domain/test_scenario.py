@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from forewarn.domain.actions import Decisions, FinishScenario, StartEvent, TakeStep
+from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.errors import ScenarioOverError
 from forewarn.domain.event import Outcome, ScheduledEvent, Trigger, cancel, start
 from forewarn.domain.names import ScenarioRunId, VmName
-from forewarn.domain.recording import record
 from forewarn.domain.scenario import (
     INTERVENTIONS,
     USUAL_IMPACT,
@@ -248,7 +248,7 @@ def test_cancel_at_not_before_comes_before_the_start(
     snapshot, at = look(fleet, run, event), event.not_before
 
     decisions = decide(snapshot, at)
-    after = record(snapshot, decisions.actions, now=at, event_ids=iter(()))
+    after = apply_actions(snapshot, decisions.actions, now=at, event_ids=iter(()))
 
     assert decisions == Decisions(actions=(TakeStep(run_id=run.run_id, step=step),), effects=())
     assert after.events[event.event_id].event_status is EventStatus.CANCELED
@@ -262,7 +262,7 @@ def test_run_is_finished_when_its_steps_are_done_and_its_events_have_ended(
     ended = look(fleet, run, cancel(event, now=now))
 
     finish = decide(ended, now).actions
-    after = record(ended, finish, now=now, event_ids=iter(()))
+    after = apply_actions(ended, finish, now=now, event_ids=iter(()))
 
     assert not decide(look(fleet, run, event), now)
     assert decide(look(fleet, run), now).actions == finish
@@ -281,7 +281,7 @@ def test_walk_through_a_scenario_needs_nothing_but_deadlines(
         now = moment
         while actions := decide(snapshot, now).actions:
             walked += [(now - run.began_at, type(action)) for action in actions]
-            snapshot = record(snapshot, actions, now=now, event_ids=event_ids)
+            snapshot = apply_actions(snapshot, actions, now=now, event_ids=event_ids)
         moment = next_deadline(snapshot, now)
 
     assert walked == [(MINUTE, TakeStep), (8 * MINUTE, TakeStep), (8 * MINUTE, FinishScenario)]

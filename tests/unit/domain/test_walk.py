@@ -9,6 +9,7 @@ import pytest
 from tests.hosts import operations_of, resolved
 
 from forewarn.domain.actions import AskGate, ScheduleStep
+from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.blockers import VerdictKind
 from forewarn.domain.brakes import Brake, BrakeKind, Release
 from forewarn.domain.course import Course
@@ -38,7 +39,6 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
 from forewarn.domain.policy import Policy
 from forewarn.domain.precedence import due_starts
-from forewarn.domain.recording import record
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
@@ -430,7 +430,7 @@ def test_whoever_wakes_up_a_moment_late_finds_room_in_a_window_that_just_fits(
     maintenance = maintenance_of(calendar=exact, notice_outside=outside)
     now = TONIGHT - (timedelta(minutes=15) if outside else timedelta(0)) + late
 
-    snapshot = record(
+    snapshot = apply_actions(
         seen(maintenance, fleet),
         decide(seen(maintenance, fleet), now).actions,
         now=now,
@@ -507,7 +507,9 @@ def test_all_of_a_step_starts_when_the_longest_notice_is_over(fleet: Topology) -
     early = TONIGHT - timedelta(hours=2)
 
     actions = decide(snapshot, early).actions
-    recorded = record(snapshot, actions, now=early, event_ids=(EventId(f"E{n}") for n in count()))
+    recorded = apply_actions(
+        snapshot, actions, now=early, event_ids=(EventId(f"E{n}") for n in count())
+    )
 
     assert not decide(snapshot, early - timedelta(seconds=1)).actions
     assert [event.not_before for event in recorded.events.values()] == [TONIGHT, TONIGHT]

@@ -1,4 +1,4 @@
-"""What a snapshot becomes when that is recorded which was decided on it."""
+"""What a snapshot becomes once the actions that were decided on it are carried out."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -32,7 +32,7 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId
 
 
-def record(
+def apply_actions(
     snapshot: Snapshot,
     actions: Iterable[Action],
     *,
