@@ -23,7 +23,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.event import Happening, ScheduledEvent
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.publication import show
 from forewarn.ports.entries import AuditEntry, LedgerEntry
@@ -143,7 +143,8 @@ def _work(number: int) -> Callable[[Transaction], None]:
         tx.put_event(event)
         document = Document(document_incarnation=number, events=(show(event),))
         tx.put_document(event.scope_id, document, at=NOW)
-        tx.append_ledger(LedgerEntry(event_id=event.event_id, at=NOW, what="created", who="ada"))
+        what = Happening.SCHEDULED
+        tx.append_ledger(LedgerEntry(event_id=event.event_id, at=NOW, what=what, who="ada"))
         tx.append_audit(
             AuditEntry(
                 at=NOW, maintenance_time=NOW, who="ada", action="create", subject=event.event_id

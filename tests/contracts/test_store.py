@@ -19,7 +19,7 @@ import pytest
 
 from forewarn.domain.access import Token
 from forewarn.domain.course import Course
-from forewarn.domain.event import Approval, Approver, Outcome, ScheduledEvent, Trigger
+from forewarn.domain.event import Approval, Approver, Happening, Outcome, ScheduledEvent, Trigger
 from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome, Resolution
 from forewarn.domain.names import (
@@ -233,7 +233,9 @@ def _full_work(number: int) -> Callable[[Transaction], int]:
         event = _event(number, scope_id=ScopeId(f"virtual-machine/vm-{number}"))
         tx.put_event(event)
         tx.put_document(event.scope_id, _document(1, event), at=NOW)
-        tx.append_ledger(LedgerEntry(event_id=event.event_id, at=NOW, what="created", who="ada"))
+        tx.append_ledger(
+            LedgerEntry(event_id=event.event_id, at=NOW, what=Happening.SCHEDULED, who="ada")
+        )
         tx.append_audit(
             AuditEntry(at=NOW, maintenance_time=NOW, who="ada", action="create", subject="x")
         )
@@ -438,7 +440,7 @@ def test_ledger_and_audit_are_read_in_the_order_they_were_written(store: Store) 
         LedgerEntry(
             event_id=ENDED.event_id, at=NOW, what=what, who="ada", where="10.0.0.1", detail="d"
         )
-        for what in ("created", "approved", "started")
+        for what in (Happening.SCHEDULED, Happening.APPROVED, Happening.STARTED)
     ]
     entries = [
         AuditEntry(
@@ -1281,7 +1283,7 @@ def test_ledger_of_all_events_can_be_followed(store: Store) -> None:
         host=_event(2).host,
         outcome=_event(2).outcome,
         at=NOW,
-        what="created",
+        what=Happening.SCHEDULED,
         who="ada",
         where="",
         detail="",
@@ -1295,7 +1297,7 @@ def test_ledger_of_a_new_store_is_empty(store: Store) -> None:
 def test_listeners_hear_of_a_ledger_that_has_grown(store: Store) -> None:
     recorder = _Recorder()
     store.listen(recorder)
-    entry = LedgerEntry(event_id=_event().event_id, at=NOW, what="approved", who="ada")
+    entry = LedgerEntry(event_id=_event().event_id, at=NOW, what=Happening.APPROVED, who="ada")
 
     store.write(lambda tx: tx.append_ledger(entry))
 

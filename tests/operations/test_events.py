@@ -15,7 +15,7 @@ from forewarn.domain.errors import (
     UserOperationInFlightError,
     UserOperationLimitError,
 )
-from forewarn.domain.event import Approver, Outcome, ScheduledEvent
+from forewarn.domain.event import Approver, Happening, Outcome, ScheduledEvent
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.policy import MOST_POSTPONEMENTS
@@ -310,7 +310,7 @@ def test_machine_postpones_in_steps_and_not_for_ever(fleet: Store, operator: Con
     with pytest.raises(PostponeRefusedError, match="is the next date it can be moved to"):
         postpone(59)
     assert postpone(60).not_before == event.not_before + timedelta(minutes=1)
-    moved = Deed(event=event, what="postponed")
+    moved = Deed(event=event, what=Happening.POSTPONED)
     for _ in range(MOST_POSTPONEMENTS):
         fleet.write(lambda tx: record_events(tx, operator, [moved]))
     with pytest.raises(PostponeRefusedError, match="it was postponed 301 times"):

@@ -50,6 +50,19 @@ def usual_description(event_type: EventType, event_source: EventSource) -> str:
     return DESCRIPTIONS.get((event_type, event_source), "")
 
 
+class Happening(StrEnum):
+    """What can happen to an event, as its ledger says it."""
+
+    SCHEDULED = "scheduled"
+    APPROVED = "approved"
+    POSTPONED = "postponed"
+    STARTED = "started"
+    OVERDUE = "overdue"
+    COMPLETED = "completed"
+    CANCELED = "canceled"
+    STEP_SKIPPED = "step skipped"
+
+
 class Outcome(StrEnum):
     """How a completed event ended."""
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.event import Happening, Outcome, ScheduledEvent
 from forewarn.domain.names import MaintenanceId, ScheduleName, ScopeId, names_place
 from forewarn.domain.policy import Policy, is_approved
 from forewarn.protocol.vocabulary import EventId, EventType
@@ -57,17 +57,17 @@ _TOPICS: Final[Mapping[Phase, Topic]] = {
     Phase.SKIPPED: Topic.SCHEDULE,
 }
 
-PHASES: Final[Mapping[tuple[str, Outcome | None], Phase]] = {
-    ("scheduled", None): Phase.SCHEDULED,
-    ("approved", None): Phase.APPROVED,
-    ("postponed", None): Phase.POSTPONED,
-    ("started", None): Phase.STARTED,
-    ("overdue", None): Phase.OVERDUE,
-    ("completed", Outcome.SUCCEEDED): Phase.FINISHED,
-    ("completed", Outcome.FAILED): Phase.FAILED,
-    ("canceled", None): Phase.CANCELED,
+PHASES: Final[Mapping[tuple[Happening, Outcome | None], Phase]] = {
+    (Happening.SCHEDULED, None): Phase.SCHEDULED,
+    (Happening.APPROVED, None): Phase.APPROVED,
+    (Happening.POSTPONED, None): Phase.POSTPONED,
+    (Happening.STARTED, None): Phase.STARTED,
+    (Happening.OVERDUE, None): Phase.OVERDUE,
+    (Happening.COMPLETED, Outcome.SUCCEEDED): Phase.FINISHED,
+    (Happening.COMPLETED, Outcome.FAILED): Phase.FAILED,
+    (Happening.CANCELED, None): Phase.CANCELED,
 }
-"""The phase of an event for each word of the ledger and outcome; anything else is no news."""
+"""The phase of an event for each happening and outcome; anything else is no news."""
 
 
 class NotificationStatus(StrEnum):
@@ -167,7 +167,7 @@ class Retrying:
 
 
 def phase_of(
-    what: str, before: ScheduledEvent | None, after: ScheduledEvent, policy: Policy
+    what: Happening, before: ScheduledEvent | None, after: ScheduledEvent, policy: Policy
 ) -> Phase | None:
     """Return what there is to tell when *what* happened to an event, if anything.
 

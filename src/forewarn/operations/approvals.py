@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from forewarn.domain.errors import UnknownEventError
-from forewarn.domain.event import ScheduledEvent, request_start
+from forewarn.domain.event import Happening, ScheduledEvent, request_start
 from forewarn.domain.names import VmName
 from forewarn.domain.policy import check_step
 from forewarn.operations.context import Context
@@ -23,7 +23,7 @@ def request_starts(
         for event in events
         if (after := request_start(event, vm=vm, now=context.now)) != event
     ]
-    record_events(tx, context, [Deed(event=event, what="approved") for event in approved])
+    record_events(tx, context, [Deed(event=event, what=Happening.APPROVED) for event in approved])
     for event in approved:
         record_audit(tx, context, "event approve", event.event_id)
 
@@ -38,7 +38,7 @@ def postpone_from_vm(
         event,
         not_before,
         latest=event.first_not_before + scope.policy.postpone_until / context.rules.speed,
-        times=sum(entry.what == "postponed" for entry in tx.ledger(event_id)),
+        times=sum(entry.what is Happening.POSTPONED for entry in tx.ledger(event_id)),
         speed=context.rules.speed,
     )
     return postpone_event(tx, context, event_id, not_before)

@@ -10,6 +10,7 @@ from forewarn.domain.event import (
     Approval,
     Approver,
     Draft,
+    Happening,
     Outcome,
     ScheduledEvent,
     approve,
@@ -101,7 +102,7 @@ def create_events(
         )
         for share in split_by_update_domain(topology, names)
     )
-    what = "started" if order.started else "scheduled"
+    what = Happening.STARTED if order.started else Happening.SCHEDULED
     record_events(tx, context, [Deed(event=event, what=what) for event in events])
     for event in events:
         record_audit(tx, context, "event create", event.event_id)
@@ -129,7 +130,7 @@ def operate(tx: Transaction, context: Context, name: str, event_type: EventType)
         enabled=is_enabled(tx.last_polled_at(vm.scope_id), context.now),
     )
     event = _begin(context, draft, how, policy)
-    record_events(tx, context, [Deed(event=event, what=event.event_status.lower())])
+    record_events(tx, context, [Deed(event=event, what=Happening(event.event_status.lower()))])
     record_audit(tx, context, f"vm {_USER_VERBS[event_type]}", vm.name)
     return event
 
@@ -186,7 +187,7 @@ def complete_all_events(tx: Transaction, context: Context) -> tuple[ScheduledEve
         for event in tx.events_in_flight()
         if event.event_status is EventStatus.STARTED
     )
-    record_events(tx, context, [Deed(event=event, what="completed") for event in ended])
+    record_events(tx, context, [Deed(event=event, what=Happening.COMPLETED) for event in ended])
     for event in ended:
         record_audit(tx, context, "event complete", event.event_id)
     return ended
@@ -207,7 +208,7 @@ def cancel_event(
     if others and not operation:
         raise SharedOperationError(event, others)
     canceled = [first, *(cancel(each, reason=reason, now=context.now) for each in others)]
-    record_events(tx, context, [Deed(event=each, what=_PAST["cancel"]) for each in canceled])
+    record_events(tx, context, [Deed(event=each, what=Happening.CANCELED) for each in canceled])
     for each in canceled:
         record_audit(tx, context, "event cancel", each.event_id)
     return canceled[0]
@@ -221,11 +222,11 @@ def _others_of_operation(reading: Reading, event: ScheduledEvent) -> tuple[Sched
 
 
 _PAST = {
-    "approve": "approved",
-    "postpone": "postponed",
-    "start": "started",
-    "complete": "completed",
-    "cancel": "canceled",
+    "approve": Happening.APPROVED,
+    "postpone": Happening.POSTPONED,
+    "start": Happening.STARTED,
+    "complete": Happening.COMPLETED,
+    "cancel": Happening.CANCELED,
 }
 
 

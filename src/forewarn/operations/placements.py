@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from forewarn.domain.arrivals import HostUnderWayError, arrivals, find_joining, join, refusals
 from forewarn.domain.errors import ConflictError
-from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.event import Happening, ScheduledEvent
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.topology import Closure, Topology
 from forewarn.domain.wording import say_moment, say_names
@@ -56,7 +56,9 @@ def tell_arrivals(
         for each in find_joining(snapshot, after)
     )
     deeds = [
-        Deed(event=event, what=event.event_status.lower(), detail=f"came to {event.host}")
+        Deed(
+            event=event, what=Happening(event.event_status.lower()), detail=f"came to {event.host}"
+        )
         for event in events
     ]
     record_events(tx, context, deeds)

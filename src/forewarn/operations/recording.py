@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Final
 
-from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.event import Happening, ScheduledEvent
 from forewarn.domain.maintenance import soaks_until
 from forewarn.domain.notification import Notification, NotificationStatus, Phase, phase_of
 from forewarn.domain.policy import Policy
@@ -28,7 +28,7 @@ class Deed:
     """What was done to an event, which is now as *event* says."""
 
     event: ScheduledEvent
-    what: str
+    what: Happening
     detail: str = ""
 
 
@@ -97,7 +97,7 @@ def _messages(tx: Transaction, context: Context, deed: Deed) -> Iterator[Notific
 
 def _coalesce(tx: Transaction, context: Context, message: Notification) -> Notification:
     """Tell the first postponement at once, and of those that follow shortly only the last."""
-    if all(entry.what != "postponed" for entry in tx.ledger(event_id(message.subject))):
+    if all(entry.what is not Happening.POSTPONED for entry in tx.ledger(event_id(message.subject))):
         return message
     for waiting in tx.notifications(status=NotificationStatus.WAITING, limit=_RECENT):
         # Whose time has come is perhaps being delivered just now.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from forewarn.domain.errors import NotFoundError
-from forewarn.domain.event import ScheduledEvent, cancel
+from forewarn.domain.event import Happening, ScheduledEvent, cancel
 from forewarn.domain.limits import FASTEST
 from forewarn.domain.names import ScenarioRunId
 from forewarn.domain.scenario import Scenario, ScenarioRun, stop
@@ -83,7 +83,7 @@ def stop_scenario(tx: Transaction, context: Context, run_id: str) -> ScenarioRun
         for event in _events(tx, run)
         if event.event_status is EventStatus.SCHEDULED
     ]
-    record_events(tx, context, [Deed(event=event, what="canceled") for event in canceled])
+    record_events(tx, context, [Deed(event=event, what=Happening.CANCELED) for event in canceled])
     tx.put_scenario_run(run)
     record_audit(tx, context, "scenario stop", run.run_id)
     return run

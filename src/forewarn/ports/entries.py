@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from forewarn.domain.event import Outcome
+from forewarn.domain.event import Happening, Outcome
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.notification import NotificationStatus
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
@@ -32,7 +32,7 @@ class LedgerEntry:
 
     event_id: EventId
     at: datetime
-    what: str
+    what: Happening
     who: str
     where: str = ""
     detail: str = ""
@@ -54,7 +54,7 @@ class LedgerLine:
     host: HostName | None
     outcome: Outcome | None
     at: datetime
-    what: str
+    what: Happening
     who: str
     where: str
     detail: str

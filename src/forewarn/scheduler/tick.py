@@ -7,6 +7,7 @@ from itertools import count
 from forewarn.domain.actions import Decisions, StartEvent, TakeStep
 from forewarn.domain.aftermath import apply_actions, without_ended
 from forewarn.domain.decisions import decide
+from forewarn.domain.event import Happening
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
 from forewarn.domain.scenario import late_events
 from forewarn.domain.schedule import (
@@ -104,12 +105,12 @@ def _deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[
         known = before.events.get(event.event_id)
         if known is not None and known.event_status is event.event_status:
             if event.overdue_at != known.overdue_at:
-                yield Deed(event=event, what="overdue")
+                yield Deed(event=event, what=Happening.OVERDUE)
             elif event != known:  # the other thing that changes without the status
-                yield Deed(event=event, what="approved", detail=event.approvals[-1].name)
+                yield Deed(event=event, what=Happening.APPROVED, detail=event.approvals[-1].name)
         else:
             detail = reasons.get(event.event_id, "")
-            yield Deed(event=event, what=event.event_status.lower(), detail=detail)
+            yield Deed(event=event, what=Happening(event.event_status.lower()), detail=detail)
 
 
 def _record_scenarios(
@@ -123,7 +124,7 @@ def _record_scenarios(
                 entry = LedgerEntry(
                     event_id=event_id,
                     at=context.now,
-                    what="step skipped",
+                    what=Happening.STEP_SKIPPED,
                     who=context.who,
                     detail=detail,
                 )

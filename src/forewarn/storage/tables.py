@@ -17,7 +17,7 @@ from sqlalchemy import (
     Table,
 )
 
-from forewarn.domain.event import Outcome
+from forewarn.domain.event import Happening, Outcome
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.notification import NotificationStatus, Phase
@@ -206,7 +206,7 @@ ledger: Final = Table(
     Column("sequence", WholeNumber, primary_key=True),
     Column("event_id", String, nullable=False, index=True),
     Column("at", MomentColumn, nullable=False),
-    Column("what", String, nullable=False),
+    Column("what", Word(Happening), nullable=False),
     Column("who", String, nullable=False),
     Column("detail", String, nullable=False),
     Column("where", String, nullable=False, server_default=""),

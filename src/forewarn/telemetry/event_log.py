@@ -9,18 +9,15 @@ from typing import Final
 
 import structlog
 
-from forewarn.domain.event import Outcome
+from forewarn.domain.event import Happening, Outcome
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import LedgerLine
 from forewarn.ports.store import Store, StoreError
-from forewarn.protocol.vocabulary import EventStatus
 
 log = structlog.get_logger()
 
 _PAGE: Final = 256
 _PAUSE_AFTER_FAILURE: Final = 1.0
-_COMPLETED: Final = EventStatus.COMPLETED.lower()
-_OVERDUE: Final = "overdue"
 
 
 class EventLog:
@@ -70,11 +67,11 @@ class EventLog:
 
 
 def _write(line: LedgerLine) -> None:
-    outcome = line.outcome if line.what == _COMPLETED else None
-    is_bad = outcome is Outcome.FAILED or line.what == _OVERDUE
+    outcome = line.outcome if line.what is Happening.COMPLETED else None
+    is_bad = outcome is Outcome.FAILED or line.what is Happening.OVERDUE
     (log.warning if is_bad else log.info)(
         "event_changed",
-        what=line.what,
+        what=line.what.value,
         event_id=line.event_id,
         event_type=line.event_type.value,
         scope_id=line.scope_id,

@@ -9,7 +9,7 @@ from datetime import datetime
 from threading import Lock
 from typing import Final, TypeAlias
 
-from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.event import Happening, Outcome, ScheduledEvent
 from forewarn.domain.policy import Policy, approved_at
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import Reading, Store
@@ -18,8 +18,7 @@ from forewarn.protocol.vocabulary import EventStatus, EventType
 ENDS: Final = (*(outcome.value for outcome in Outcome), EventStatus.CANCELED.lower())
 """How an event can end, as metrics say it."""
 
-_STARTED: Final = EventStatus.STARTED.lower()
-_ENDED: Final = frozenset({EventStatus.COMPLETED.lower(), EventStatus.CANCELED.lower()})
+_ENDED: Final = frozenset({Happening.COMPLETED, Happening.CANCELED})
 _SECONDS: Final = (1, 5, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400, 604800)
 _PAGE: Final = 500
 
@@ -57,7 +56,7 @@ class EventLives:
         scopes = reading.topology().scopes
         deeds: list[_Deed] = []
         for line in lines:
-            if line.what != _STARTED and line.what not in _ENDED:
+            if line.what is not Happening.STARTED and line.what not in _ENDED:
                 continue
             event = reading.event(line.event_id)
             if event is not None:

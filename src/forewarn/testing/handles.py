@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, TypedDict, TypeVar, Unpack
 
 from forewarn.bootstrap.clock_control import clock_control
 from forewarn.client import Client
-from forewarn.domain.event import Outcome, ScheduledEvent
+from forewarn.domain.event import Happening, Outcome, ScheduledEvent
 from forewarn.domain.names import ScenarioRunId, VmName, name_key
 from forewarn.domain.scenario import ScenarioRunStatus
 from forewarn.operations.events import (
@@ -115,7 +115,7 @@ class EmulatedEvent:
         return tuple(
             EmulatedApproval(event_id=self.event_id, by=entry.who, at=entry.at)
             for entry in self.ledger
-            if entry.what == "approved"
+            if entry.what is Happening.APPROVED
         )
 
     @property

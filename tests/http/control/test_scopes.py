@@ -14,6 +14,7 @@ from tests.http.control.conftest import MORNING, HandClock
 from forewarn.control.confined import ConfinedTransaction, confine_targets
 from forewarn.control.services import Services
 from forewarn.domain.access import OutsideScopesError, Principal, RoleTooLowError
+from forewarn.domain.event import Happening
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
 from forewarn.domain.notification import Notification, Phase, Target
 from forewarn.domain.publication import FIRST_DOCUMENT
@@ -444,7 +445,7 @@ def test_confined_transaction_reads_and_writes_nothing_of_others(
         verbs: tuple[Callable[[], object], ...] = (
             lambda: confined.put_document(DB, FIRST_DOCUMENT, at=MORNING),
             lambda: confined.append_ledger(
-                LedgerEntry(event_id=other, at=MORNING, what="approved", who="web-team")
+                LedgerEntry(event_id=other, at=MORNING, what=Happening.APPROVED, who="web-team")
             ),
             lambda: confined.put_topology(tx.topology()),
             lambda: confined.put_setting("clock", "real"),

@@ -26,7 +26,7 @@ import uvloop
 from forewarn.clocks import VirtualClock
 from forewarn.connections.guarded import GuardedProtocol
 from forewarn.connections.limits import Limits
-from forewarn.domain.event import Draft, Share, schedule
+from forewarn.domain.event import Draft, Happening, Share, schedule
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.policy import Policy
 from forewarn.domain.profile import Profile
@@ -262,7 +262,7 @@ class Service:
         identifier = event_id(str(uuid4()))
         notice = timedelta(minutes=15)
         event = schedule(draft, event_id=identifier, now=NOW, notice=notice)
-        deed = Deed(event=event, what="scheduled")
+        deed = Deed(event=event, what=Happening.SCHEDULED)
         self.store.write(lambda tx: record_events(tx, context("test"), [deed]))
         return identifier
 

@@ -8,6 +8,7 @@ import pytest
 from forewarn.domain.event import (
     Approval,
     Approver,
+    Happening,
     Outcome,
     ScheduledEvent,
     approve,
@@ -66,17 +67,22 @@ def test_life_of_an_event_is_told_phase_by_phase(event: ScheduledEvent, now: dat
     policy = Policy()
 
     told = [
-        phase_of("scheduled", None, event, policy),
-        phase_of("postponed", event, later, policy),
-        phase_of("approved", event, vote(event, "web-0", now), policy),
-        phase_of("started", event, started, policy),
-        phase_of("overdue", started, replace(started, overdue_at=now), policy),
+        phase_of(Happening.SCHEDULED, None, event, policy),
+        phase_of(Happening.POSTPONED, event, later, policy),
+        phase_of(Happening.APPROVED, event, vote(event, "web-0", now), policy),
+        phase_of(Happening.STARTED, event, started, policy),
+        phase_of(Happening.OVERDUE, started, replace(started, overdue_at=now), policy),
         phase_of(
-            "completed", started, complete(started, outcome=Outcome.SUCCEEDED, now=now), policy
+            Happening.COMPLETED,
+            started,
+            complete(started, outcome=Outcome.SUCCEEDED, now=now),
+            policy,
         ),
-        phase_of("completed", started, complete(started, outcome=Outcome.FAILED, now=now), policy),
-        phase_of("canceled", event, cancel(event, now=now), policy),
-        phase_of("step skipped", event, event, policy),
+        phase_of(
+            Happening.COMPLETED, started, complete(started, outcome=Outcome.FAILED, now=now), policy
+        ),
+        phase_of(Happening.CANCELED, event, cancel(event, now=now), policy),
+        phase_of(Happening.STEP_SKIPPED, event, event, policy),
     ]
 
     assert told == [
@@ -92,10 +98,10 @@ def test_approval_is_news_when_it_is_the_last_that_was_missing(
     one = vote(event, "web-0", now)
     both = vote(one, "web-2", now)
 
-    assert phase_of("approved", event, one, policy) is None
-    assert phase_of("approved", one, both, policy) is Phase.APPROVED
-    assert phase_of("approved", both, both, policy) is None
-    assert phase_of("approved", None, both, policy) is Phase.APPROVED
+    assert phase_of(Happening.APPROVED, event, one, policy) is None
+    assert phase_of(Happening.APPROVED, one, both, policy) is Phase.APPROVED
+    assert phase_of(Happening.APPROVED, both, both, policy) is None
+    assert phase_of(Happening.APPROVED, None, both, policy) is Phase.APPROVED
 
 
 @pytest.mark.parametrize(
