@@ -108,10 +108,11 @@ def _store(figures: Mapping[str, float]) -> Finding:
 
 
 def _lease(figures: Mapping[str, float], now: datetime) -> Finding:
-    check, epoch = "scheduler lease", int(figures.get("forewarn_lease_epoch", 0))
+    check = "scheduler lease"
     if figures.get("forewarn_leader") != 1:
-        sentence = f"The server has lost its lease, epoch {epoch}; it starts and completes nothing."
-        return wrong(check, sentence, "stop this server, or start it again")
+        sentence = "The server does not hold it, and so starts and completes nothing."
+        return wrong(check, sentence, "see lease_lost in its log; try again in a few seconds")
+    epoch = int(figures.get("forewarn_lease_epoch", 0))
     since = figures.get("process_start_time_seconds")  # a server takes the lease when it starts
     age = "" if since is None else f", for {_say(timedelta(seconds=now.timestamp() - since))}"
     return fine(check, f"The server holds it, epoch {epoch}{age}.")
