@@ -55,7 +55,7 @@ _TIMES: Final = """\
 ## Durations and times
 
 A DURATION is `30s`, `15m`, `1h30m` or `2d`; a number without a unit is in seconds. A TIME is a
-duration, a time of day in GMT (`22:00`), or a date and time with a zone
+duration with its unit, a time of day in GMT (`22:00`), or a date and time with a zone
 (`2026-01-05T08:15:00Z`).
 
 For what is to come (`--not-before`, `--expires`), a duration counts from now, and a time of day

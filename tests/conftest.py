@@ -2,10 +2,13 @@
 
 import signal
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+
+_TESTS = Path(__file__).parent
 
 settings.register_profile("default", deadline=None, derandomize=True)
 settings.register_profile(
@@ -22,6 +25,29 @@ settings.load_profile("default")
 # test sends them to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+_UNTRACED = (
+    "agent/",
+    "conformance/",
+    "docs/",
+    "e2e/",
+    "examples/",
+    "executors/",
+    "http/control/test_openapi.py",
+    "http/metadata/",
+    "properties/test_walk.py",
+    "sdk/",
+    "telemetry/",
+    "testing/",
+)
+"""Tests that the coverage of rules and verbs does not depend on; to trace them takes minutes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if str(item.path.relative_to(_TESTS)).startswith(_UNTRACED):
+            item.add_marker(pytest.mark.no_cover)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

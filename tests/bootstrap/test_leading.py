@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from forewarn.bootstrap import leading
 from forewarn.bootstrap.executing import choose_workforce
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.starting import ADMIN, begin

@@ -113,7 +113,7 @@ def test_token_that_was_revoked_is_said_to_be(run: Run) -> None:
         ("token create taken --role viewer", 4, "'taken' already", "token revoke taken"),
         ("token create admin --role viewer", 4, "the server uses itself", "token create --help"),
         ("token create x --role viewer --scope no", 3, "called 'no'", "forewarn fleet show"),
-        ("audit --since yesterday", 2, "is not a valid time; write 10m", ""),
+        ("audit --since yesterday", 2, "is not a valid time; write 20m", ""),
     ],
 )
 def test_token_that_cannot_be_is_refused_with_a_hint(

@@ -211,12 +211,18 @@ def _half_sent(server: Server, body: bytes) -> Generator[Callable[[], Answer]]:
     head = (
         "POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\n"
         f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
+        f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
     )
     address = ("127.0.0.1", server.control_port)
     with socket.create_connection(address, ANSWER_SECONDS) as connection:
-        connection.sendall(head.encode() + body[:-1])
-        time.sleep(0.3)  # until the server has begun to read it
+        connection.sendall(head.encode())
+        said = b""
+        while not said.endswith(b"\r\n\r\n"):  # until the server has begun to read the body
+            more = connection.recv(1024)
+            assert more, said
+            said += more
+        assert said.startswith(b"HTTP/1.1 100 "), said
+        connection.sendall(body[:-1])
 
         def finish() -> Answer:
             connection.sendall(body[-1:])

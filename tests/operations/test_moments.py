@@ -21,7 +21,6 @@ NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
     [
         ("20m", datetime(2026, 1, 5, 8, 20, tzinfo=UTC)),
         ("+1h30m", datetime(2026, 1, 5, 9, 30, tzinfo=UTC)),
-        ("90", datetime(2026, 1, 5, 8, 1, 30, tzinfo=UTC)),
         ("22:00", datetime(2026, 1, 5, 22, tzinfo=UTC)),
         ("07:59:59", datetime(2026, 1, 6, 7, 59, 59, tzinfo=UTC)),
         ("08:00", datetime(2026, 1, 6, 8, tzinfo=UTC)),
@@ -37,7 +36,6 @@ def test_time_to_come_is_read_in_every_form(text: str, moment: datetime) -> None
     [
         ("20m", datetime(2026, 1, 5, 7, 40, tzinfo=UTC)),
         ("1h30m ago", datetime(2026, 1, 5, 6, 30, tzinfo=UTC)),
-        ("90", datetime(2026, 1, 5, 7, 58, 30, tzinfo=UTC)),
         ("22:00", datetime(2026, 1, 4, 22, tzinfo=UTC)),
         ("07:59:59", datetime(2026, 1, 5, 7, 59, 59, tzinfo=UTC)),
         ("08:00", NOW),
@@ -54,6 +52,7 @@ def test_time_gone_by_is_read_in_every_form(text: str, moment: datetime) -> None
         ("", "is not a valid time; write 20m, 22:00 or 2026-01-05T08:15:00Z."),
         ("soon", "is not a valid time"),
         ("24:00", "is not a valid time"),
+        ("90", "has no unit"),
         ("8:00", "is not a valid time"),
         ("-20m", "is not a valid time"),
         ("9999d", "is more than ten years"),

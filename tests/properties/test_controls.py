@@ -49,8 +49,8 @@ SPEAKERS = {
     "cli/version.py": "prints the version",
     "cli/completion.py": "prints the script of a shell",
     "cli/demonstration/screen.py": "prints what is printable",
-    "agent/preparing.py": "says which setting is wrong",
-    "agent/checking.py": "prints what is printable",
+    "agent/startup.py": "says which setting is wrong",
+    "agent/check.py": "prints what is printable",
     "agent/command.py": "prints the version",
 }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from forewarn.bootstrap.supervision import SupervisedThread, Supervisor
 from forewarn.domain.standing import MaintenanceStatus
@@ -18,7 +19,7 @@ from forewarn.ports.store import StoreError
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.scheduler.upkeep import Upkeep
 
-log = structlog.get_logger()
+log: Final[FilteringBoundLogger] = structlog.get_logger()
 
 _RENEW_SECONDS: Final = 1.0
 _COURIER_SECONDS: Final = 2.0
@@ -47,10 +48,13 @@ class Leading:
         leadership: Leadership,
         make: Callable[[int], Leader],
         supervisor: Supervisor | None = None,
+        *,
+        reports: FilteringBoundLogger = log,
     ) -> None:
         self._leadership = leadership
         self._make = make
         self._supervisor = supervisor
+        self._reports = reports
         self._leader: Leader | None = None
         self._threads: tuple[SupervisedThread, ...] = ()
         self._awake = threading.Event()
@@ -108,7 +112,7 @@ class Leading:
         epoch = self._leadership.campaign()
         if epoch is None:
             return
-        log.info("lease_gained", epoch=epoch)
+        self._reports.info("lease_gained", epoch=epoch)
         self._leader = self._make(epoch)
         if self._supervisor is not None:
             self._threads = tuple(self._start(self._leader, self._supervisor))
@@ -140,7 +144,7 @@ class Leading:
     def _look(self) -> None:
         leader = self._leader
         if leader is not None and not self._leadership.renew(leader.epoch):
-            log.warning("lease_lost", epoch=leader.epoch)
+            self._reports.warning("lease_lost", epoch=leader.epoch)
             self._drop()
         if self._leader is None and not self._is_stopping:
             self.campaign()

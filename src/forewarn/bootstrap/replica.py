@@ -82,16 +82,16 @@ def assemble(
         woken=lambda: leading.wake(),  # noqa: PLW0108 - it is made after them, to ask them
         waits=isinstance(clock, VirtualClock),
     )
-    performance = Performance()
+    performance, reports = Performance(), logger_above(settings.log_level)
     make = _LeaderMaker(
         store=store,
         outside=outside,
         gates=gates,
         context=lambda: replace(context(SCHEDULER), actor=Actor.SCHEDULER),
-        reports=logger_above(settings.log_level),
+        reports=reports,
         performance=performance,
     )
-    leading = Leading(leadership or FileLeadership(store), make, supervisor)
+    leading = Leading(leadership or FileLeadership(store), make, supervisor, reports=reports)
     store.listen(leading.note)
     return Replica(
         settings=settings,

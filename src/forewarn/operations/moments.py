@@ -67,6 +67,9 @@ def parse_past(text: str, now: datetime) -> datetime:
 
 
 def _parse(text: str, typed: str) -> datetime | timedelta | time:
+    if text.isdecimal():
+        # Seconds from now, or since 1970? Some programs write the latter.
+        raise MomentError(typed, "has no unit")
     try:
         return parse_span(text)
     except DurationError:

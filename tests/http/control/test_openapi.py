@@ -168,7 +168,7 @@ def test_what_was_created_is_answered_about_as_the_document_says(
         def validate_response(self, response: Response, case: Case[Any], **_: Any) -> None:
             case.validate_response(response, excluded_checks=EXCLUDED)
 
-    Links.run(settings=settings(SEEDED, stateful_step_count=8))
+    Links.run(settings=settings(SEEDED, max_examples=25, stateful_step_count=8))
 
 
 def test_every_reference_leads_somewhere(app: FastAPI) -> None:
