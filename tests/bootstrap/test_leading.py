@@ -89,7 +89,13 @@ def leadership(store: Store) -> ContestedLeadership:
 
 
 @pytest.fixture
-def replica(settings: Settings, store: Store, leadership: ContestedLeadership) -> Iterator[Replica]:
+def replica(
+    settings: Settings,
+    store: Store,
+    leadership: ContestedLeadership,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Replica]:
+    monkeypatch.setattr(leading, "_RENEW_SECONDS", 0.02)
     beginning = begin(store, settings, read_fleet_file(FLEET), SystemClock().now())
     with choose_workforce(settings)(store, beginning.clock) as workforce:
         outside, supervisor = Outside(workforce=workforce), Supervisor(first_pause=0.1)

@@ -18,6 +18,10 @@ NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 
 SAYS_ENOUGH = {
     "access": "its kinds have hints",
+    "not-found": "its kinds have hints",
+    "conflict": "its kinds have hints",
+    "invalid": "its kinds have hints",
+    "not-leading": "it says to try again",
     "origin-refused": "only browsers are told so",
     "busy": "it says to try again",
     "topology": "it is about a file or a flag, and named",

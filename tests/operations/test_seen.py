@@ -15,6 +15,7 @@ from forewarn.operations.events import EventOrder, cancel_event, create_events
 from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet, remove_vm
 from forewarn.operations.seen import NotSeenError, UnknownApiVersionError, forget, kept_since, see
+from forewarn.ports.entries import Showing
 from forewarn.ports.store import Store
 from forewarn.protocol.document import encode_document
 from forewarn.protocol.versions import NEWEST, PreviewWire
@@ -53,6 +54,23 @@ def test_each_document_is_seen_from_its_publication_until_the_next(
 
     assert shown == [EMPTY, EMPTY, first, first, second, second]
     assert seen(fleet, now, "solo", now.now) == EMPTY
+
+
+def test_document_is_seen_when_it_was_shown_not_when_it_was_recorded(
+    fleet: Store, operator: Context, later: Later
+) -> None:
+    recorded_at = operator.now + MINUTE
+    document = announce(fleet, later(recorded_at), "web-0")
+    slow = Showing(recorded_at=recorded_at, shown_at=recorded_at + MINUTE)
+    now = later(operator.now + 10 * MINUTE)
+
+    def seen_at(at: datetime) -> bytes:
+        return fleet.read(
+            lambda reading: see(reading, now, "web-0", at, NEWEST.name, pending=[slow])
+        )
+
+    assert seen_at(recorded_at) == EMPTY
+    assert seen_at(recorded_at + MINUTE) == document
 
 
 def test_moment_that_has_not_come_is_refused(fleet: Store, operator: Context) -> None:
