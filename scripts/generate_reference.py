@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from typer.main import get_command
 
+import forewarn.control.app  # noqa: F401 - with the errors of all that it can do
 from forewarn.cli.app import app
 from forewarn.cli.errors import ExitCode
-from forewarn.control.problems import STATUSES
+from forewarn.control.problems import refusals, status_of
 from forewarn.domain.event import DESCRIPTIONS, TRANSITIONS
 from forewarn.domain.notice import MINIMUM_NOTICE
 from forewarn.protocol.errors import ERROR_ANSWERS
@@ -143,7 +144,7 @@ def _tables() -> Iterator[str]:
     yield from _table(
         "Refusals of the control API",
         ("type", "status"),
-        sorted((f"`{error.__name__}`", int(status)) for error, status in STATUSES.items()),
+        sorted((f"`{error.__name__}`", int(status_of(error))) for error in refusals()),
     )
     yield ""
 

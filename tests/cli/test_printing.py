@@ -8,9 +8,10 @@ import pytest
 import yaml
 from typer.testing import Result
 
+import forewarn.control.app  # noqa: F401 - with the errors of all that it can do
 from forewarn.cli.errors import HINTS
 from forewarn.cli.output import Moment, Output, print_one_of_many
-from forewarn.control.problems import STATUSES, problem_of
+from forewarn.control.problems import problem_of, refusals
 from forewarn.protocol.errors import ForewarnError
 
 Run = Callable[..., Result]
@@ -18,9 +19,6 @@ NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 
 SAYS_ENOUGH = {
     "access": "its kinds have hints",
-    "not-found": "its kinds have hints",
-    "conflict": "its kinds have hints",
-    "invalid": "its kinds have hints",
     "not-leading": "it says to try again",
     "origin-refused": "only browsers are told so",
     "busy": "it says to try again",
@@ -96,7 +94,7 @@ def test_yaml_says_what_json_says(run: Run, command: str) -> None:
 
 
 def kinds() -> Iterator[str]:
-    for error in STATUSES:
+    for error in refusals():
         yield problem_of(error.__new__(error)).kind
 
 

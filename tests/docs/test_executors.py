@@ -184,7 +184,7 @@ def url() -> Iterator[str]:
     """The target of the page."""
     names: dict[str, Any] = {"__name__": "page"}
     exec(fence("python"), names)  # noqa: S102 - it is ours
-    quiet = type("Quiet", (names["ImpactTarget"],), {"log_message": lambda *_: None})
+    quiet = type("Quiet", (names["Target"],), {"log_message": lambda *_: None})
     server = ThreadingHTTPServer(("127.0.0.1", 0), quiet)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()

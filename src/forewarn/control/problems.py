@@ -1,7 +1,7 @@
 """Every refusal as a problem document (RFC 9457), from one table of errors and statuses."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
@@ -87,6 +87,14 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
 }
 """The status of each kind of error, and of those below it."""
 
+
+def refusals() -> Iterator[type[ForewarnError]]:
+    """Yield what the control API refuses with: each error with a status, or of such a base."""
+    bases = (NotFoundError, ConflictError, InvalidError)
+    for error in STATUSES:
+        yield from error.__subclasses__() if error in bases else (error,)
+
+
 _HTTP_KINDS: Final[Mapping[HTTPStatus, str]] = {
     HTTPStatus.NOT_FOUND: "not-found",
     HTTPStatus.METHOD_NOT_ALLOWED: "method-not-allowed",
@@ -126,12 +134,15 @@ class Problem:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+def status_of(error: type[ForewarnError]) -> HTTPStatus:
+    """Return the status of *error*: that of the nearest of its bases that has one."""
+    kinds = (kind for kind in error.__mro__ if kind in STATUSES)
+    return STATUSES.get(next(kinds, ForewarnError), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
 def problem_of(error: ForewarnError) -> Problem:
     """Return the problem that *error* is to the caller."""
-    status = next(
-        (STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES),
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-    )
+    status = status_of(type(error))
     members = {name: getattr(error, name, None) for name in _MEMBERS}
     if mistakes := getattr(error, "mistakes", None):
         members["mistakes"] = [_mistake(each) for each in mistakes]
