@@ -75,23 +75,16 @@ def assemble(
     store.listen(showings.note)  # after the board
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     store.listen(faults.note)
-    gates = AskedGates(
-        outside.gates,
-        clock=clock,
-        wall=SystemClock(),
-        woken=lambda: leading.wake(),  # noqa: PLW0108 - it is made after them, to ask them
-        waits=isinstance(clock, VirtualClock),
-    )
-    performance, reports = Performance(), logger_above(settings.log_level)
+    # The gates are made before whoever asks them, and is woken by their answers.
+    gates = _make_gates(outside, clock, woken=lambda: leading.wake())  # noqa: PLW0108
     make = _LeaderMaker(
         store=store,
         outside=outside,
         gates=gates,
         context=lambda: replace(context(SCHEDULER), actor=Actor.SCHEDULER),
-        reports=reports,
-        performance=performance,
+        reports=logger_above(settings.log_level),
     )
-    leading = Leading(leadership or FileLeadership(store), make, supervisor, reports=reports)
+    leading = Leading(leadership or FileLeadership(store), make, supervisor, reports=make.reports)
     store.listen(leading.note)
     return Replica(
         settings=settings,
@@ -100,7 +93,7 @@ def assemble(
         clock=clock,
         faults=faults,
         leading=leading,
-        performance=performance,
+        performance=make.performance,
         gates=gates,
         context=context,
         polls=Polls(store, board, clock, is_eager=isinstance(clock, VirtualClock)),
@@ -192,6 +185,16 @@ def _make_context(settings: Settings, clock: Clock, outside: Outside) -> Callabl
     return context
 
 
+def _make_gates(outside: Outside, clock: Clock, *, woken: Callable[[], None]) -> AskedGates:
+    return AskedGates(
+        outside.gates,
+        clock=clock,
+        wall=SystemClock(),
+        woken=woken,
+        waits=isinstance(clock, VirtualClock),
+    )
+
+
 def _make_event_log(store: Store) -> EventLog:
     event_log = EventLog(store)
     store.listen(event_log.note)
@@ -207,7 +210,7 @@ class _LeaderMaker:
     gates: AskedGates
     context: Callable[[], Context]
     reports: FilteringBoundLogger
-    performance: Performance
+    performance: Performance = field(default_factory=Performance)
 
     def __call__(self, epoch: int) -> Leader:
         self._give_up_orphans(epoch)
