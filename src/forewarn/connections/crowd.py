@@ -170,13 +170,19 @@ class Crowd:
         self._noted.append(holder)
 
     def _next_turn(self) -> None:
-        noted, self._noted = self._noted, []
-        for holder in noted:
-            if holder.is_pipelining:
-                holder.left = 0
-                asyncio.get_running_loop().call_later(REST_SECONDS, holder.go_on)
-            else:
-                holder.go_on()
+        noted, self._noted = deque(self._noted), []
+        try:
+            while noted:
+                holder = noted.popleft()
+                if holder.is_pipelining:
+                    holder.left = 0
+                    asyncio.get_running_loop().call_later(REST_SECONDS, holder.go_on)
+                else:
+                    holder.go_on()
+        finally:
+            # Whoever fails in its turn must not take the turns of others with it.
+            for holder in noted:
+                self._note(holder)
 
 
 def _size(holder: Holder) -> int:

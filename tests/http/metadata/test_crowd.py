@@ -257,6 +257,29 @@ class Silent:
         """Be gone."""
 
 
+def test_connection_that_fails_in_its_turn_takes_nobody_elses() -> None:
+    done: list[str] = []
+
+    def fail() -> None:
+        raise OSError
+
+    async def take_turns() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: done.append("failed"))
+        crowd = Crowd(Limits())
+        first, second = (crowd.admit(Silent(), address) for address in (GREEDY, NEIGHBOUR))
+        assert first
+        assert second
+        first.waiting.append(fail)
+        second.waiting.append(partial(done.append, "answered"))
+        first.spend(0)
+        second.spend(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    asyncio.run(take_turns())
+    assert done == ["failed", "answered"]
+
+
 def test_refusal_under_a_running_handler_leaves_no_traceback(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
