@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from forewarn.domain.order import MaintenanceOrder
-from forewarn.operations.fleet import read_fleet
+from forewarn.files.fleet import read_fleet
 from forewarn.operations.maintenances import start_maintenance
 from forewarn.protocol.vocabulary import EventType
 from forewarn.testing import Emulator

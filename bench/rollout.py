@@ -15,7 +15,7 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.planning import Plan
 from forewarn.domain.standing import MaintenanceStatus
-from forewarn.operations.fleet import read_fleet
+from forewarn.files.fleet import read_fleet
 from forewarn.operations.maintenances import (
     MaintenanceReport,
     report_maintenance,

@@ -29,15 +29,6 @@ from forewarn.environment import (
     SettingsError,
     read_settings_file,
 )
-from forewarn.operations.addresses import (
-    UnixAddress,
-    check_host_name,
-    check_mode,
-    check_network,
-    parse_address,
-)
-from forewarn.operations.durations import DurationError, parse_duration
-from forewarn.operations.invalid_values import say_invalid
 from forewarn.protocol.versions import PreviewWire
 from forewarn.settings_table import (
     SETTINGS,
@@ -47,6 +38,15 @@ from forewarn.settings_table import (
     LogLevel,
     SettingOrigin,
 )
+from forewarn.wording.addresses import (
+    UnixAddress,
+    check_host_name,
+    check_mode,
+    check_network,
+    parse_address,
+)
+from forewarn.wording.durations import DurationError, parse_duration
+from forewarn.wording.invalid_values import say_invalid
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """How a URL begins; one letter alone is a drive."""

@@ -18,7 +18,7 @@ from forewarn.domain.course import Course
 from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.names import MaintenanceId
 from forewarn.domain.order import MaintenanceOrder
-from forewarn.operations.fleet import read_fleet_file
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.maintenances import start_maintenance
 from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.leadership import NotLeadingError

@@ -32,9 +32,9 @@ from forewarn.executors.command import Command
 from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, complete_event, create_events, find_event
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.ports.entries import SimulatedImpact
 from forewarn.ports.executor import Executor

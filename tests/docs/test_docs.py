@@ -19,8 +19,8 @@ from forewarn.domain.reasons import HOLDING, ReasonKind
 from forewarn.domain.roles import MAY
 from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
-from forewarn.operations.fleet import TABLES, read_fleet_file
-from forewarn.operations.scenario_file import SCENARIO_KEYS, STEP_KEYS, read_scenario
+from forewarn.files.fleet import TABLES, read_fleet_file
+from forewarn.files.scenario import SCENARIO_KEYS, STEP_KEYS, read_scenario
 from forewarn.ports.faults import PARAMETERS
 from forewarn.testing import (
     EmulatedClock,

@@ -39,8 +39,8 @@ from forewarn.executors.orders import environment_of
 from forewarn.executors.records import Records
 from forewarn.executors.tables import CommandTable, HostWorkTable, WebhookTable
 from forewarn.executors.webhook import EPOCH
-from forewarn.operations.durations import format_duration
 from forewarn.settings_table import ExecutorKind
+from forewarn.wording.durations import format_duration
 
 PAGE = Path(__file__).parent.parent.parent / "docs/reference/executors.md"
 TEXT = PAGE.read_text(encoding="utf-8")

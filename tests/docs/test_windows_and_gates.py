@@ -18,6 +18,7 @@ from forewarn.domain.windows import (
     read_blackout,
     read_window,
 )
+from forewarn.files.holidays import LARGEST_FILE, MOST_HOLIDAYS, YEARS_AHEAD
 from forewarn.gates import asking
 from forewarn.gates.configuration import (
     KINDS,
@@ -30,8 +31,7 @@ from forewarn.gates.configuration import (
     read_gates,
 )
 from forewarn.gates.verdict import MOST_OUTPUT, encode_question
-from forewarn.operations.durations import format_duration
-from forewarn.operations.holidays import LARGEST_FILE, MOST_HOLIDAYS, YEARS_AHEAD
+from forewarn.wording.durations import format_duration
 
 REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference"
 WINDOWS = (REFERENCE / "windows.md").read_text(encoding="utf-8")

@@ -15,9 +15,9 @@ from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName
 from forewarn.domain.topology import Host, build_topology
-from forewarn.executors.configuration import ExecutorFileError
 from forewarn.executors.manual import ManualExecutor
-from forewarn.operations.fleet import read_fleet_file
+from forewarn.files.fleet import read_fleet_file
+from forewarn.files.tables import TablesError
 from forewarn.settings import Settings, make_settings
 from forewarn.settings_table import ClockKind, ExecutorKind
 from forewarn.storage.sqlite import open_sqlite
@@ -128,5 +128,5 @@ def test_simulated_executor_works_on_no_host_but_takes_the_time(file: Path) -> N
 def test_hosts_are_not_worked_on_in_virtual_time(tmp_path: Path, file: Path) -> None:
     settings = settings_of(tmp_path, executor_file=file, clock=ClockKind.VIRTUAL)
 
-    with pytest.raises(ExecutorFileError, match=r"clock virtual; use the executor simulated\.$"):
+    with pytest.raises(TablesError, match=r"clock virtual; use the executor simulated\.$"):
         choose_workforce(settings)

@@ -8,7 +8,8 @@ import pytest
 from tests.gates.conftest import NOW, Site
 
 from forewarn.domain.gate import Question
-from forewarn.gates.configuration import GateFileError, read_gates
+from forewarn.files.tables import TablesError
+from forewarn.gates.configuration import read_gates
 from forewarn.gates.verdict import GateVerdict
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
@@ -72,9 +73,9 @@ def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Q
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
-        ("a = = 1\n", 1, "is not TOML"),
-        ("\nnope = 1\n", 2, "nope: there is no such key."),
-        ('[gate]\nname = "x"\n', 1, "gate: write it as a list; gates are [[gate]]."),
+        ("a = = 1\n", 1, "This is not TOML: "),
+        ("\nnope = 1\n", 2, "nope: it is unknown."),
+        ('[gate]\nname = "x"\n', 1, "gate: it is not a list; write [[gate]]."),
         (HTTP.replace("https", "ftp"), 4, "url of gate 1: write a URL that begins with http"),
         (HTTP.replace("://", "://u:T0KEN/P@"), 4, "url of gate 1: the host or port is invalid"),
         (
@@ -82,11 +83,11 @@ def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Q
             2,
             "name of gate 1: 'w e b' is not a valid name for a gate",
         ),
-        (HTTP.replace('"http"', '"pigeon"'), 3, "kind of gate 1: write http, command, prometheus "),
-        (HTTP.replace('kind = "http"\n', ""), 1, "kind of gate 1: write http, command, "),
-        (HTTP.replace("url", "uri"), 1, "url of gate 1: it is missing."),
+        (HTTP.replace('"http"', '"pigeon"'), 3, "kind of gate 1: 'pigeon' is not one of 'http', "),
+        (HTTP.replace('kind = "http"\n', ""), 1, "kind of gate 1: it is required."),
+        (HTTP.replace("url", "uri"), 1, "url of gate 1: it is required."),
         (HTTP + HTTP.replace("web", "WEB"), 6, "name of gate 2: 'WEB' is there already."),
-        (HTTP + "status = 99\n", 5, "status of gate 1: input should be greater than or equal"),
+        (HTTP + "status = 99\n", 5, "status of gate 1: 99 is too low, the minimum is 100."),
         (HTTP + 'headers = { X = "a\\nb" }\n', 5, "headers of gate 1: 'X' cannot be"),
         (
             HTTP + "every = 0.5\n",
@@ -95,9 +96,9 @@ def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Q
         ),
         (HTTP + 'every = "2d"\n', 5, "every of gate 1: it can be 1s to 1d."),
         (HTTP + 'timeout = "0s"\n', 5, "timeout of gate 1: it can be 1s to 2m."),
-        (HTTP + 'secret = "x"\n', 5, "secret of gate 1: there is no such key."),
-        (COMMAND.replace('"true"', ""), 4, "run of gate 1: write a program and its arguments."),
-        (COMMAND.replace('["true"]', '"true"'), 4, "run of gate 1: write it as a list"),
+        (HTTP + 'secret = "x"\n', 5, "secret of gate 1: it is unknown."),
+        (COMMAND.replace('"true"', ""), 4, "run of gate 1: it is empty."),
+        (COMMAND.replace('["true"]', '"true"'), 4, "run of gate 1: it is not a list."),
         (COMMAND.replace("true", "no-such"), 4, "run of gate 1: there is no program 'no-such'"),
         (COMMAND.replace("true", "./no"), 4, "run of gate 1: there is no program './no'"),
         (COMMAND.replace("true", "a\\u0000"), 4, "run of gate 1: no word of a command can have"),
@@ -113,15 +114,14 @@ def test_what_is_wrong_is_refused_with_its_line(
     path = write(text)
     path.with_name("empty").write_text("\n", encoding="utf-8")
 
-    with pytest.raises(GateFileError) as refused:
+    with pytest.raises(TablesError) as refused:
         read_gates(path, ENVIRONMENT)
 
     said = str(refused.value)
-    assert said.startswith(f"{path}:{line}")
-    assert problem in said
+    assert said.startswith(f"{path}:{line}: {problem}")
     assert "T0KEN" not in said
 
 
 def test_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(GateFileError, match=r"nowhere\.toml cannot be read"):
+    with pytest.raises(TablesError, match=r"nowhere\.toml cannot be read"):
         read_gates(tmp_path / "nowhere.toml", ENVIRONMENT)

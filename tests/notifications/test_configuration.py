@@ -5,7 +5,8 @@ from tests.notifications.conftest import NOW, Write
 from tests.receiver import Receiver
 
 from forewarn.domain.notification import Notification, Phase, Target
-from forewarn.notifications.configuration import ConfigurationError, read_notifications
+from forewarn.files.tables import TablesError
+from forewarn.notifications.configuration import read_notifications
 from forewarn.protocol.vocabulary import EventType
 
 HOOK = '[[target]]\nname = "ops"\nkind = "webhook"\nurl = "https://hush.example/T0KEN"\n'
@@ -71,11 +72,11 @@ def test_secret_may_be_in_a_file_beside_it(
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
-        ("a = = 1\n", 1, "is not TOML"),
-        ("\nnope = 1\n", 2, "nope: there is no such key."),
+        ("a = = 1\n", 1, "This is not TOML: "),
+        ("\nnope = 1\n", 2, "nope: it is unknown."),
         ("first_retry = -1\n", 1, "first_retry: input should be greater than 0."),
         ("attempts = 0\n", 1, "attempts: "),
-        ('[target]\nname = "x"\n', 1, "target: write it as a list; targets are [[target]]."),
+        ('[target]\nname = "x"\n', 1, "target: it is not a list; write [[target]]."),
         (HOOK.replace("https", "ftp"), 4, "url of target 1: write a URL that begins"),
         (
             HOOK.replace("hush.", "u:T0KEN/P@hush."),
@@ -94,9 +95,13 @@ def test_secret_may_be_in_a_file_beside_it(
             2,
             "name of target 1: 'o p s' is not a valid name for a",
         ),
-        (HOOK.replace("webhook", "pigeon"), 3, "kind of target 1: write webhook or apprise."),
-        (HOOK.replace('kind = "webhook"\n', ""), 1, "kind of target 1: write webhook or apprise."),
-        (HOOK.replace("url", "uri"), 1, "url of target 1: it is missing."),
+        (
+            HOOK.replace("webhook", "pigeon"),
+            3,
+            "kind of target 1: 'pigeon' is not one of 'webhook'",
+        ),
+        (HOOK.replace('kind = "webhook"\n', ""), 1, "kind of target 1: it is required."),
+        (HOOK.replace("url", "uri"), 1, "url of target 1: it is required."),
         (HOOK + HOOK, 6, "name of target 2: 'ops' is there already."),
         (HOOK + 'secret = "a"\nsecret_file = "b"\n', 1, "target 1: it has a secret and a"),
         (HOOK + 'secret_file = "b"\n', 5, "secret_file of target 1: the secret cannot be read"),
@@ -106,7 +111,7 @@ def test_secret_may_be_in_a_file_beside_it(
         (HOOK + 'template = "{{ data.nothing }}"\n', 5, "template of target 1: the template is "),
         (HOOK + 'template = "{{ 1 / 0 }}"\n', 5, "template of target 1: the template is wrong: "),
         (HOOK + f'template = "{_DAY}"\n', 5, "in a message of phase scheduled."),
-        (HOOK + 'phases = ["done"]\n', 5, "phases of target 1: input should be 'scheduled'"),
+        (HOOK + 'phases = ["done"]\n', 5, "phases of target 1: 'done' is not one of 'scheduled'"),
         (HOOK + "timeout = 0\n", 5, "timeout of target 1: input should be greater than 0."),
         (HOOK + '[target.headers]\n"X Y" = "a"\n', 5, "headers of target 1: 'X Y' cannot be"),
         (HOOK + 'headers = { X = "a\\nb" }\n', 5, "headers of target 1: 'X' cannot be"),
@@ -125,7 +130,7 @@ def test_what_is_wrong_is_refused_with_its_line(
     path = write(text)
     path.with_name("empty").write_text("\n", encoding="utf-8")
 
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(TablesError) as refused:
         read_notifications(path)
 
     said = str(refused.value)
@@ -143,5 +148,5 @@ def test_template_is_tried_only_on_what_the_target_wants(write: Write) -> None:
 def test_file_that_is_not_there_is_refused(write: Write) -> None:
     path = write("").with_name("nowhere.toml")
 
-    with pytest.raises(ConfigurationError, match=r"nowhere\.toml cannot be read"):
+    with pytest.raises(TablesError, match=r"nowhere\.toml cannot be read"):
         read_notifications(path)

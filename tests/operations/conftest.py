@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id

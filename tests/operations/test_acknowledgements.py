@@ -5,10 +5,10 @@ import pytest
 from forewarn.domain.errors import UnknownEventError
 from forewarn.domain.event import Approver
 from forewarn.domain.topology import ScopeKind
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.acknowledgements import ArmResource, UnknownResourceError, acknowledge
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType

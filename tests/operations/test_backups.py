@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from forewarn.domain.names import ScopeId
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.pausing import find_pause
 from forewarn.operations.restoring import AHEAD, take_over_backup

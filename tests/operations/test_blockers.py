@@ -27,6 +27,7 @@ from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import (
     EventOrder,
@@ -38,7 +39,6 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.explain import MaintenanceExplanation, explain_maintenance
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (
     UnknownMaintenanceError,

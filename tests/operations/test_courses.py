@@ -12,10 +12,10 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.windows import Calendar, read_window
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.courses import change_course
 from forewarn.operations.events import complete_event, start_event
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (

@@ -2,9 +2,9 @@ import pytest
 from tests.operations.conftest import FLEET
 
 from forewarn.domain.topology import Topology
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.differences import Difference, FieldDifference, find_differences
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import declare
 from forewarn.ports.store import Store
 

@@ -19,6 +19,7 @@ from forewarn.domain.event import Approver, Happening, Outcome, ScheduledEvent
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.policy import MOST_POSTPONEMENTS
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.approvals import event_in_scope, postpone_from_vm, request_starts
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.enabling import record_polls
@@ -33,7 +34,6 @@ from forewarn.operations.events import (
     postpone_event,
     start_event,
 )
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet, remove_vm
 from forewarn.operations.recording import Deed, record_events
 from forewarn.operations.views import describe_event

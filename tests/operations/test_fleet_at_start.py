@@ -8,9 +8,9 @@ from structlog.testing import capture_logs
 from tests.operations.conftest import FLEET
 
 from forewarn.bootstrap.starting import begin
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.hosts import close_host
 from forewarn.operations.inventory import remove_vm
 from forewarn.operations.patches import patch_vm

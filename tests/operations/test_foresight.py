@@ -11,9 +11,9 @@ from forewarn.domain.course import Course
 from forewarn.domain.event import Outcome
 from forewarn.domain.forecast import LEAST_SAMPLES
 from forewarn.domain.order import MaintenanceOrder
+from forewarn.files.fleet import read_fleet
 from forewarn.operations.context import Context
 from forewarn.operations.events import complete_event, start_event
-from forewarn.operations.fleet import read_fleet
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (
     abort_maintenance,

@@ -27,6 +27,7 @@ from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.domain.standstill import Standstill
 from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import (
     SharedOperationError,
@@ -36,7 +37,6 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.explain import explain_event, explain_maintenance
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, remove_vm
 from forewarn.operations.maintenances import (
     MaintenanceReport,

@@ -12,6 +12,7 @@ from forewarn.domain.errors import (
 )
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import Topology
+from forewarn.files.fleet import FleetMistakesError, examine_fleet, read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.events import (
     EventOrder,
@@ -19,7 +20,6 @@ from forewarn.operations.events import (
     create_events,
     start_event,
 )
-from forewarn.operations.fleet import FleetMistakesError, examine_fleet, read_fleet_file
 from forewarn.operations.inventory import (
     FleetChange,
     apply_fleet,

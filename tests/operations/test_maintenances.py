@@ -9,9 +9,9 @@ from forewarn.domain.errors import PlanError, UnknownHostError
 from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.standing import MaintenanceStatus
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (

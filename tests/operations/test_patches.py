@@ -10,9 +10,9 @@ from forewarn.domain.errors import TopologyError
 from forewarn.domain.names import HostName
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import VirtualMachine
+from forewarn.files.fleet import FleetError, read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
-from forewarn.operations.fleet import FleetError, read_fleet_file
 from forewarn.operations.hosts import close_host
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.patches import NewHostError, patch_host, patch_scope, patch_vm

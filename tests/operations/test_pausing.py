@@ -15,14 +15,14 @@ from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.server_pause import ServerPause
 from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.files.fleet import read_fleet_file
+from forewarn.files.scenario import read_scenario
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.explain import explain_event, explain_maintenance
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import report_maintenance, start_maintenance
 from forewarn.operations.pausing import find_pause, pause_server, resume_server
-from forewarn.operations.scenario_file import read_scenario
 from forewarn.operations.scenarios import start_scenario
 from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store

@@ -9,8 +9,8 @@ from forewarn.domain.errors import UnknownHostError
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.topology import Host, Topology
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.hosts import HostInUseError, close_host, open_host, remove_host
 from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet, remove_vm
 from forewarn.operations.maintenances import abort_maintenance, start_maintenance

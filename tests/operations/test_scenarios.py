@@ -6,8 +6,8 @@ import pytest
 
 from forewarn.domain.errors import ScenarioOverError, UnknownVirtualMachineError
 from forewarn.domain.scenario import Scenario, ScenarioRunStatus
+from forewarn.files.scenario import ScenarioError, read_scenario
 from forewarn.operations.context import Context, Rules
-from forewarn.operations.scenario_file import ScenarioError, read_scenario
 from forewarn.operations.scenarios import (
     UnknownScenarioError,
     UnknownScenarioRunError,

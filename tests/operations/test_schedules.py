@@ -20,8 +20,8 @@ from forewarn.domain.schedule import (
     resume_schedule,
 )
 from forewarn.domain.windows import Calendar, read_blackout, read_window
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context, Rules
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import UnknownLabelsError

@@ -10,9 +10,9 @@ import pytest
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.names import ScopeId
 from forewarn.domain.publication import republish
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import EventOrder, cancel_event, create_events
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet, remove_vm
 from forewarn.operations.seen import NotSeenError, UnknownApiVersionError, forget, kept_since, see
 from forewarn.ports.entries import Showing

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import forewarn
 from forewarn.cli import output
-from forewarn.operations.fleet import write_fleet_file
+from forewarn.files.fleet import write_fleet_file
 from forewarn.protocol.controls import escape_controls, printable, without_controls
 from forewarn.telemetry.logs import configure_logging
 

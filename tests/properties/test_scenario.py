@@ -27,7 +27,7 @@ from forewarn.domain.topology import (
     VirtualMachine,
     build_topology,
 )
-from forewarn.operations.scenario_file import ScenarioError, read_scenario
+from forewarn.files.scenario import ScenarioError, read_scenario
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 
 BEGINNING = datetime(2026, 3, 2, 12, tzinfo=UTC)

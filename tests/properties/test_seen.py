@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.names import VmName
+from forewarn.files.fleet import read_fleet
 from forewarn.metadata.board import Board
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, cancel_event, create_events
-from forewarn.operations.fleet import read_fleet
 from forewarn.operations.inventory import apply_fleet, remove_vm
 from forewarn.operations.safeguards import ApplyOptions
 from forewarn.operations.seen import NotSeenError, see

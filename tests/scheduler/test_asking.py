@@ -15,8 +15,8 @@ from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (
     MaintenanceReport,

@@ -24,15 +24,15 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.files.fleet import read_fleet_file
+from forewarn.files.scenario import read_scenario
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import EventOrder, complete_event, create_events
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import (
     report_maintenances,
     start_maintenance,
 )
-from forewarn.operations.scenario_file import read_scenario
 from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, start_scenario
 from forewarn.operations.snapshots import NOTHING, Knowledge, look
 from forewarn.ports.executor import Executor

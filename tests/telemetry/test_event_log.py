@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from forewarn.domain.event import Outcome
+from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.events import (
     EventOrder,
@@ -21,7 +22,6 @@ from forewarn.operations.events import (
     create_events,
     start_event,
 )
-from forewarn.operations.fleet import read_fleet_file
 from forewarn.operations.inventory import apply_fleet
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventId, EventType, event_id

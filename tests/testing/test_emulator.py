@@ -19,8 +19,8 @@ from structlog.testing import capture_logs
 
 from forewarn.domain.errors import DomainError, NoticeTooShortError, UnknownVirtualMachineError
 from forewarn.environment import SettingsError
-from forewarn.operations.fleet import FleetError
-from forewarn.operations.scenario_file import ScenarioError
+from forewarn.files.fleet import FleetError
+from forewarn.files.scenario import ScenarioError
 from forewarn.operations.scenarios import UnknownScenarioError
 from forewarn.ports.faults import FaultError
 from forewarn.protocol.versions import API_VERSIONS

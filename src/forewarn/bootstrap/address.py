@@ -9,10 +9,10 @@ from pathlib import Path
 import structlog
 
 from forewarn.environment import CONTROL_URL_FILE
-from forewarn.operations.addresses import TcpAddress, parse_address
 from forewarn.private_files import create_private, draft_of
 from forewarn.settings import Settings
 from forewarn.storage.lock import lock_file
+from forewarn.wording.addresses import TcpAddress, parse_address
 
 log = structlog.get_logger()
 

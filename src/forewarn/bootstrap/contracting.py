@@ -22,7 +22,6 @@ from forewarn.domain.topology import Host
 from forewarn.environment import environment_with
 from forewarn.executors.command import Command, ScriptContractor
 from forewarn.executors.configuration import (
-    ExecutorFileError,
     read_commands,
     read_host_work_rules,
     read_host_works,
@@ -39,6 +38,7 @@ from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
 from forewarn.executors.orders import Contractor, OrderKind
 from forewarn.executors.records import OrderKey, Records
 from forewarn.executors.webhook import WebhookContractor
+from forewarn.files.tables import TablesError
 from forewarn.operations.lineage import (
     continue_lineage,
     is_in_doubt,
@@ -109,7 +109,7 @@ def host_worker(
     """Return how to make who works on hosts, if any host has work, or refuse what the file says."""
     works = read_host_works(settings.executor_file, _search_path())
     if works and settings.clock is ClockKind.VIRTUAL:
-        raise ExecutorFileError(
+        raise TablesError(
             f"{settings.executor_file} has [[host_work]], which cannot be done with clock virtual; "
             "use the executor simulated."
         )

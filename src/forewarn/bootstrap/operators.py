@@ -19,9 +19,9 @@ from forewarn.control.feed import Feed
 from forewarn.control.http import configure
 from forewarn.control.services import Services
 from forewarn.emulator.builtin import built_in_scenarios
-from forewarn.operations.addresses import TcpAddress, parse_address
 from forewarn.operations.pausing import find_pause
 from forewarn.telemetry.metrics import FigureSources, exporter
+from forewarn.wording.addresses import TcpAddress, parse_address
 
 
 class ControlServer(uvicorn.Server):

@@ -18,26 +18,24 @@ from forewarn.domain.names import name_key
 from forewarn.domain.publication import republish
 from forewarn.domain.topology import resource_names
 from forewarn.environment import ADMIN_TOKEN_FILE
-from forewarn.metadata.http import open_listener, open_unix_listener
-from forewarn.operations.access import new_secret
-from forewarn.operations.addresses import UnixAddress, parse_address
-from forewarn.operations.context import Context, Rules
-from forewarn.operations.difference_lines import difference_line
-from forewarn.operations.differences import Difference
-from forewarn.operations.durations import parse_duration
-from forewarn.operations.fleet import (
+from forewarn.files.fleet import (
     Fleet,
     FleetError,
     FleetMistakesError,
-    examine_fleet_file,
+    examine_fleet,
     refuse_mistakes,
 )
-from forewarn.operations.fleet_lines import FleetLines, subject_of
+from forewarn.files.fleet_lines import FleetLines, subject_of
+from forewarn.files.toml import NotTomlError, decode, place
+from forewarn.metadata.http import open_listener, open_unix_listener
+from forewarn.operations.access import new_secret
+from forewarn.operations.context import Context, Rules
+from forewarn.operations.difference_lines import difference_line
+from forewarn.operations.differences import Difference
 from forewarn.operations.inventory import FleetChange, apply_fleet, find_vm
 from forewarn.operations.pausing import pause_server
 from forewarn.operations.restoring import AHEAD, take_over_backup
 from forewarn.operations.safeguards import ApplyOptions
-from forewarn.operations.toml_lines import place
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import Actor
 from forewarn.ports.store import Store, StoreError, Transaction
@@ -47,6 +45,8 @@ from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, event_id
 from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind, ExecutorKind
+from forewarn.wording.addresses import UnixAddress, parse_address
+from forewarn.wording.durations import parse_duration
 
 log = structlog.get_logger()
 
@@ -120,9 +120,9 @@ def read_fleet_declaration(path: Path | None) -> FleetDeclaration | None:
     except UnicodeDecodeError as error:
         raise StartError(f"The fleet file {path} is not UTF-8 text.") from error
     try:
-        return FleetDeclaration(path=path, text=text, fleet=examine_fleet_file(text))
-    except FleetError as error:
-        raise _blame(path, text, error) from error
+        return FleetDeclaration(path=path, text=text, fleet=examine_fleet(decode(text)))
+    except NotTomlError as error:
+        raise StartError(f"{place(path, error.line)}: {error}") from error
 
 
 def open_listeners(settings: Settings, closing: ExitStack) -> Listeners:

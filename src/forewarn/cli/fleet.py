@@ -80,7 +80,7 @@ def export(session: Session) -> None:
 
     Example: forewarn fleet export > fleet.toml
     """
-    from forewarn.operations.fleet import write_fleet_file  # noqa: PLC0415 - slow to load
+    from forewarn.files.fleet import write_fleet_file  # noqa: PLC0415 - slow to load
 
     session.show(session.get("fleet"), lambda fleet: print_toml(write_fleet_file(fleet)))
 
@@ -114,25 +114,23 @@ def _shown_progress() -> Iterator[Callable[[Row], None]]:
 
 
 def _decode(file: Path, text: str) -> object:
-    import tomllib  # noqa: PLC0415 - slow to load
-
-    from forewarn.operations.fleet_lines import FleetLines  # noqa: PLC0415
-    from forewarn.operations.toml_lines import syntax_line  # noqa: PLC0415
+    from forewarn.files.fleet_lines import FleetLines  # noqa: PLC0415 - slow to load
+    from forewarn.files.toml import NotTomlError, decode  # noqa: PLC0415
 
     name = name_file(file)
     try:
-        fleet = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        line = syntax_line(error) or len(text.splitlines())
-        problem = f"This is not TOML: {error}."
-        raise CommandError(problem, code=ExitCode.REFUSED, place=f"{name}:{line}") from None
-    lines = FleetLines(text)
-    dates = [
-        (lines.find(found), f"{found['key']} is a date or time; write text in quotes.")
-        for found in _find_dates(fleet)
-    ]
+        fleet = decode(text)
+    except NotTomlError as error:
+        place = f"{name}:{error.line}"
+        raise CommandError(str(error), code=ExitCode.REFUSED, place=place) from None
+    dates = list(_find_dates(fleet))
     if dates:
-        raise _refusal(name, dates, ExitCode.REFUSED)
+        lines = FleetLines(text)
+        placed = [
+            (lines.find(found), f"{found['key']} is a date or time; write text in quotes.")
+            for found in dates
+        ]
+        raise _refusal(name, placed, ExitCode.REFUSED)
     return fleet
 
 
@@ -149,7 +147,7 @@ def _find_dates(fleet: Row) -> Iterator[Row]:
 
 
 def _with_lines(refusal: ServerRefusedError, file: Path, text: str) -> CommandError:
-    from forewarn.operations.fleet_lines import FleetLines  # noqa: PLC0415 - slow to load
+    from forewarn.files.fleet_lines import FleetLines  # noqa: PLC0415 - slow to load
 
     lines = FleetLines(text)
     mistakes = refusal.problem.get("mistakes") or [refusal.problem]

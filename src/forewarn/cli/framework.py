@@ -25,7 +25,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 from typer.main import get_group
 
 from forewarn.cli.catalogue import COMMANDS, Listed
-from forewarn.operations.invalid_values import say_wrong
+from forewarn.wording.invalid_values import say_wrong
 
 __all__ = ["HELP", "TOUCHED", "LazyGroup", "completion_script"]
 

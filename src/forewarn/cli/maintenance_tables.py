@@ -16,7 +16,7 @@ from forewarn.cli.place_tables import (
 )
 from forewarn.domain.reasons import OF_HOST, ReasonKind
 from forewarn.domain.wording import count_of
-from forewarn.operations.durations import format_duration
+from forewarn.wording.durations import format_duration
 
 _COLUMNS: Final[Columns] = {
     "STEP": "number",

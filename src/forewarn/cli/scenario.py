@@ -17,7 +17,7 @@ from forewarn.cli.files import read_text
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.session import Session, command
 from forewarn.domain.limits import FASTEST
-from forewarn.operations.durations import format_duration
+from forewarn.wording.durations import format_duration
 
 app = noun("scenario")
 
@@ -49,7 +49,7 @@ _FIELDS: Final[Columns] = {
 
 def describe_step(step: Row) -> str:
     """Return *step* in a few words: when, what, and how long is its notice and its impact."""
-    from forewarn.operations.scenario_file import STEP_KEYS  # noqa: PLC0415 - slow to load
+    from forewarn.files.scenario import STEP_KEYS  # noqa: PLC0415 - slow to load
 
     verb = next(verb for verb in STEP_KEYS if verb in step)
     if verb in {"announce", "begin"}:

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import typer
 
-from forewarn.operations.durations import DurationError, parse_duration
-from forewarn.operations.moments import MomentError, parse_ahead, parse_past
+from forewarn.wording.durations import DurationError, parse_duration
+from forewarn.wording.moments import MomentError, parse_ahead, parse_past
 
 DURATION: Final = "DURATION"
 TIME: Final = "TIME"

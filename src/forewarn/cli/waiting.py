@@ -12,7 +12,7 @@ from forewarn.cli.following import Persistent
 from forewarn.cli.output import Row, print_line
 from forewarn.cli.session import Session
 from forewarn.cli.times import duration_option
-from forewarn.operations.durations import parse_duration
+from forewarn.wording.durations import parse_duration
 
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")]
 Timeout = Annotated[str | None, duration_option("How long to wait; it keeps running.")]

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from forewarn.control.caller import Administering
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.schemas import View
-from forewarn.operations.moments import parse_past
 from forewarn.ports.entries import Actor
+from forewarn.wording.moments import parse_past
 
 router = APIRouter(prefix="/audit", tags=["audit"])
 

@@ -7,8 +7,8 @@ from fastapi import APIRouter
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.schemas import AdvanceRequest, ClockJumpView, ClockView
 from forewarn.control.services import ClockError, Services
-from forewarn.operations.moments import check_reachable, parse_span
 from forewarn.operations.recording import record_audit
+from forewarn.wording.moments import check_reachable, parse_span
 
 router = APIRouter(prefix="/clock", tags=["clock"])
 

@@ -42,12 +42,12 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.inventory import find_vm
-from forewarn.operations.moments import parse_ahead, parse_past, resolve
 from forewarn.operations.repeats import RequestKey
 from forewarn.operations.scopes import find_scope_ids
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol import vocabulary
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
+from forewarn.wording.moments import parse_ahead, parse_past, resolve
 
 router = APIRouter(prefix="/events", tags=["events"])
 

@@ -20,8 +20,8 @@ from forewarn.control.caller import Administering, Caller, Viewing
 from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
 from forewarn.control.problems import Problem, problem_document, problem_of, problem_of_request
 from forewarn.control.schemas import DifferenceView, FleetChangeView, FleetRequest
-from forewarn.operations.declarations import declare_fleet
-from forewarn.operations.fleet import Fleet, examine_fleet
+from forewarn.files.declarations import declare_fleet
+from forewarn.files.fleet import Fleet, examine_fleet
 from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet
 from forewarn.operations.safeguards import ApplyOptions
 from forewarn.ports.store import Reading

@@ -17,7 +17,7 @@ from forewarn.domain.maintenance import MaintenanceOutcome, Step
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.domain.windows import Blackout, Calendar, describe, read_blackout, read_window
-from forewarn.operations.holidays import read_holidays
+from forewarn.files.holidays import read_holidays
 from forewarn.operations.maintenances import MaintenanceReport
 from forewarn.protocol.vocabulary import EventType
 

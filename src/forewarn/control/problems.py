@@ -24,10 +24,10 @@ from forewarn.domain.access import (
 )
 from forewarn.domain.errors import ConflictError, InvalidError, NotFoundError
 from forewarn.operations.access import redact
-from forewarn.operations.invalid_values import say_invalid
 from forewarn.ports.leadership import NotLeadingError
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import ForewarnError
+from forewarn.wording.invalid_values import say_invalid
 
 _log = structlog.get_logger(__name__)
 

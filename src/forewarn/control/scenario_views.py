@@ -15,8 +15,8 @@ from forewarn.domain.scenario import (
     ScenarioRunStatus,
     ScenarioStep,
 )
-from forewarn.operations.durations import format_duration
 from forewarn.operations.scenarios import ScenarioReport
+from forewarn.wording.durations import format_duration
 
 
 class ScenarioRunRequest(BaseModel):

@@ -17,8 +17,8 @@ from forewarn.control.scenario_views import (
     scenario_run_view,
     scenario_view,
 )
+from forewarn.files.scenario import read_scenario
 from forewarn.operations.context import Context
-from forewarn.operations.scenario_file import read_scenario
 from forewarn.operations.scenarios import (
     find_scenario,
     find_scenario_runs,

@@ -10,8 +10,8 @@ from forewarn.control.rehearsal import CAN_BE_DRY
 from forewarn.control.schemas import ScopePatch, View
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import ScopeKind
+from forewarn.files.declarations import describe_policy
 from forewarn.operations.context import Context
-from forewarn.operations.declarations import describe_policy
 from forewarn.operations.patches import patch_scope
 from forewarn.operations.scopes import find_scopes
 from forewarn.ports.store import Reading, Transaction

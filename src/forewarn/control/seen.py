@@ -6,9 +6,9 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from forewarn.control.caller import Viewing
-from forewarn.operations.moments import parse_past
 from forewarn.operations.seen import see
 from forewarn.protocol.versions import NEWEST
+from forewarn.wording.moments import parse_past
 
 router = APIRouter(prefix="/virtual-machines", tags=["virtual-machines"])
 

@@ -13,8 +13,8 @@ from forewarn.domain.access import Token
 from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token, new_secret, revoke_token
 from forewarn.operations.context import Context
-from forewarn.operations.moments import parse_ahead, resolve
 from forewarn.ports.store import Transaction
+from forewarn.wording.moments import parse_ahead, resolve
 
 router = APIRouter(prefix="/tokens", tags=["tokens"])
 

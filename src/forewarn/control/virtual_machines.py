@@ -29,9 +29,9 @@ from forewarn.control.schemas import (
     event_view,
 )
 from forewarn.domain.names import name_key
+from forewarn.files.fleet import Fleet, read_fleet
 from forewarn.operations.context import Context
 from forewarn.operations.events import operate
-from forewarn.operations.fleet import Fleet, read_fleet
 from forewarn.operations.inventory import apply_fleet, find_vm, remove_vm
 from forewarn.operations.patches import patch_vm
 from forewarn.operations.repeats import RequestKey

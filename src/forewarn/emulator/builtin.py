@@ -6,7 +6,7 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from forewarn.domain.scenario import Scenario
-from forewarn.operations.scenario_file import read_scenario
+from forewarn.files.scenario import read_scenario
 
 
 @cache

@@ -27,8 +27,8 @@ from forewarn.executors.orders import (
     next_second,
 )
 from forewarn.executors.records import OrderKey, Records
-from forewarn.operations.durations import format_duration
 from forewarn.ports.clock import Clock
+from forewarn.wording.durations import format_duration
 
 EXECUTOR: Final = "command"
 PLACES: Final = 64

@@ -16,7 +16,7 @@ import forewarn
 from forewarn.domain.webhook import SIGNATURE, retry_after, sign
 from forewarn.executors.answers import TargetAnswer
 from forewarn.executors.orders import LONGEST, Selection
-from forewarn.operations.loops import new_loop
+from forewarn.outbound.loops import new_loop
 
 _LARGEST_BODY: Final = 65_536
 

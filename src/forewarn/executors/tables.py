@@ -4,33 +4,22 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Final, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.executors.orders import LONGEST, Selection
-from forewarn.operations.durations import DurationError, parse_duration
-from forewarn.operations.toml_tables import (
+from forewarn.files.tables import (
     Address,
     Headers,
     SecretTable,
     Table,
     Words,
     WrongKeyError,
+    duration,
 )
 from forewarn.protocol.vocabulary import EventType
 
-
-def _read_duration(value: object) -> timedelta:
-    try:
-        duration = parse_duration(str(value))
-    except DurationError as error:
-        raise ValueError(str(error)) from None
-    if not duration:
-        raise ValueError("it must be longer than zero")
-    return duration
-
-
-Duration: TypeAlias = Annotated[timedelta, BeforeValidator(_read_duration)]
+Duration: TypeAlias = Annotated[timedelta, duration()]
 
 
 class _Selective(Table):

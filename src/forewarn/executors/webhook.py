@@ -20,8 +20,8 @@ from forewarn.executors.answers import TargetAnswer, judge_order, judge_status
 from forewarn.executors.exchange import Exchange, ImpactTarget
 from forewarn.executors.orders import PAUSED, Order, OrderKind, encode, next_second
 from forewarn.executors.records import OrderKey, Records
-from forewarn.operations.durations import format_duration
 from forewarn.ports.clock import Clock, WallClock
+from forewarn.wording.durations import format_duration
 
 EXECUTOR: Final = "webhook"
 EPOCH: Final = "Forewarn-Epoch"

@@ -9,7 +9,7 @@ from typing import Final
 import httpx2
 
 import forewarn
-from forewarn.operations.loops import new_loop
+from forewarn.outbound.loops import new_loop
 from forewarn.protocol.errors import ForewarnError
 
 _LARGEST_BODY: Final = 1_000_000

@@ -1,22 +1,21 @@
 """The file of notifications: whom to tell what, how, and how often to try."""
 
-import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PositiveFloat,
-    PositiveInt,
-    ValidationError,
-)
-from pydantic_core import ErrorDetails
+from pydantic import Field, PositiveFloat, PositiveInt
 
-from forewarn.domain.errors import DomainError
-from forewarn.domain.names import check_name, name_key
 from forewarn.domain.notification import Phase, Retrying, Target
+from forewarn.files.tables import (
+    Address,
+    Headers,
+    NamedTable,
+    SecretTable,
+    Table,
+    WrongKeyError,
+    read_tables,
+)
 from forewarn.notifications.apprise import AppriseError, AppriseNotifier
 from forewarn.notifications.outbox import Notifications
 from forewarn.notifications.webhook import (
@@ -27,17 +26,7 @@ from forewarn.notifications.webhook import (
     template_body,
 )
 from forewarn.operations.notifications import example_notification
-from forewarn.operations.toml_lines import key_line, place, syntax_line, table_line
-from forewarn.operations.toml_tables import (
-    Address,
-    Headers,
-    SecretTable,
-    Table,
-    WrongKeyError,
-    as_clause,
-)
 from forewarn.ports.notifier import Notifier
-from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventType
 
 SOURCE: Final = "/forewarn"
@@ -47,20 +36,8 @@ _TEMPLATED: Final = "application/json"
 _LONGEST_WAIT: Final = 86_400.0
 
 
-class ConfigurationError(ForewarnError):
-    """A file of notifications that cannot be used; the sentence begins with file and line."""
-
-
-def _check_target_name(name: str) -> str:
-    try:
-        check_name(name, "notification target")
-    except DomainError as error:
-        raise ValueError(str(error)) from None
-    return name
-
-
-class _TargetTable(Table):
-    name: Annotated[str, AfterValidator(_check_target_name)]
+class _TargetTable(NamedTable):
+    noun: ClassVar = "notification target"
     scopes: tuple[str, ...] = ()
     event_types: tuple[EventType, ...] = ()
     phases: tuple[Phase, ...] = ()
@@ -92,6 +69,9 @@ class AppriseTable(_TargetTable):
     url: str = Field(repr=False)
 
 
+AnyTarget: TypeAlias = WebhookTargetTable | AppriseTable
+
+
 class NotificationsFile(Table):
     """All of the file."""
 
@@ -99,41 +79,22 @@ class NotificationsFile(Table):
     first_retry: PositiveFloat = Field(default=5.0, le=_LONGEST_WAIT)
     longest_retry: PositiveFloat = Field(default=3600.0, le=_LONGEST_WAIT)
     attempts: PositiveInt = Retrying().attempts
-    target: tuple[
-        Annotated[WebhookTargetTable | AppriseTable, Field(discriminator="kind")], ...
-    ] = ()
+    target: tuple[Annotated[AnyTarget, Field(discriminator="kind")], ...] = ()
 
 
 def read_notifications(path: Path | None) -> Notifications:
-    """Return what the file at *path* says, or refuse with the line that is wrong."""
+    """Return what the file at *path* says, or refuse all mistakes."""
     if path is None:
         return Notifications()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}.") from error
-    try:
-        content = NotificationsFile(**tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        where = place(path, syntax_line(error))
-        raise ConfigurationError(f"{where} is not TOML: {error}.") from error
-    except ValidationError as error:
-        raise _refusal(path, text, error.errors()[0]) from None
-    return _build(path, text, content)
+    file = read_tables(path, NotificationsFile)
+    content = file.content
 
+    def make(table: AnyTarget) -> tuple[str, Notifier]:
+        return table.name, _notifier(table, content.source, file.folder)
 
-def _build(path: Path, text: str, content: NotificationsFile) -> Notifications:
-    notifiers: dict[str, Notifier] = {}
-    for number, table in enumerate(content.target):
-        if name_key(table.name) in map(name_key, notifiers):
-            raise _problem(path, text, number, "name", f"{table.name!r} is there already")
-        try:
-            notifiers[table.name] = _notifier(table, content.source, path.parent)
-        except WrongKeyError as wrong:
-            raise _problem(path, text, number, wrong.key, str(wrong)) from None
     return Notifications(
         targets=tuple(table.target() for table in content.target),
-        notifiers=notifiers,
+        notifiers=dict(file.build("target", content.target, make)),
         retrying=Retrying(
             first=timedelta(seconds=content.first_retry),
             longest=timedelta(seconds=content.longest_retry),
@@ -142,7 +103,7 @@ def _build(path: Path, text: str, content: NotificationsFile) -> Notifications:
     )
 
 
-def _notifier(table: WebhookTargetTable | AppriseTable, source: str, folder: Path) -> Notifier:
+def _notifier(table: AnyTarget, source: str, folder: Path) -> Notifier:
     if isinstance(table, AppriseTable):
         try:
             return AppriseNotifier(table.url)
@@ -181,34 +142,3 @@ def _try(body: Body, target: str, phase: Phase) -> None:
     except TemplateFailedError as error:
         problem = f"the template is wrong: {error}, in a message of phase {phase}"
         raise WrongKeyError("template", problem) from None
-
-
-_PROBLEMS: Final = {
-    "extra_forbidden": "there is no such key",
-    "missing": "it is missing",
-    "tuple_type": "write it as a list; targets are [[target]]",
-    "union_tag_invalid": "write webhook or apprise",
-    "union_tag_not_found": "write webhook or apprise",
-}
-"""What is wrong, where pydantic's own words would say little to who wrote the file."""
-
-
-def _refusal(path: Path, text: str, error: ErrorDetails) -> ConfigurationError:
-    problem = _PROBLEMS.get(error["type"], error["msg"].removeprefix("Value error, "))
-    # ("target", 0, "webhook", "url"), or ("first_retry",)
-    where = error["loc"]
-    if where[:1] != ("target",) or len(where) < 2:
-        key = str(where[0])
-        return ConfigurationError(
-            f"{place(path, key_line(text, key))}: {key}: {as_clause(problem)}."
-        )
-    number = int(where[1])
-    named = [part for part in where[2:] if part not in {"webhook", "apprise"}]
-    key = str(named[0]) if named else "kind" if error["type"].startswith("union_tag") else ""
-    return _problem(path, text, number, key, problem)
-
-
-def _problem(path: Path, text: str, number: int, key: str, problem: str) -> ConfigurationError:
-    what = f"{key} of target {number + 1}" if key else f"target {number + 1}"
-    line = table_line(text, "target", number, key)
-    return ConfigurationError(f"{place(path, line)}: {what}: {as_clause(problem)}.")

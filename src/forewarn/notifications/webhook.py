@@ -17,7 +17,7 @@ import forewarn
 from forewarn.domain.notification import Delivery, Notification
 from forewarn.domain.webhook import SIGNATURE, retry_after, sign
 from forewarn.notifications.messages import cloud_event, text_of, title_of
-from forewarn.operations.loops import new_loop
+from forewarn.outbound.loops import new_loop
 from forewarn.protocol.errors import ForewarnError
 
 WEBHOOK_ID: Final = "Webhook-Id"

@@ -18,13 +18,13 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import calendar_errors
 from forewarn.domain.windows import describe
 from forewarn.operations.context import Context
-from forewarn.operations.durations import format_duration
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.maintenances import find_gates, find_maintenance
 from forewarn.operations.recording import record_audit
 from forewarn.operations.snapshots import NOTHING, look
 from forewarn.ports.store import Transaction
 from forewarn.protocol.errors import ForewarnError
+from forewarn.wording.durations import format_duration
 
 
 def change_course(

@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import JsonValue
 
 from forewarn.domain.topology import DeliveryScope, Host, ScopeKind, Topology, VirtualMachine
-from forewarn.operations.declarations import (
+from forewarn.files.declarations import (
     DEFAULTS,
     SET_TABLES,
     Entry,

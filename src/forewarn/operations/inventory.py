@@ -21,9 +21,9 @@ from forewarn.domain.topology import (
     scope_mistakes,
     standalone,
 )
+from forewarn.files.fleet import DeclaredVirtualMachine, Fleet, refuse_mistakes
 from forewarn.operations.context import Context
 from forewarn.operations.differences import Alteration, Difference, find_differences
-from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet, refuse_mistakes
 from forewarn.operations.hosts import merge_hosts
 from forewarn.operations.incarnations import keep_incarnations_rising, note_departures
 from forewarn.operations.placements import find_misplaced, tell_arrivals

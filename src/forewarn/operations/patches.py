@@ -12,9 +12,9 @@ from pydantic import JsonValue
 from forewarn.domain.errors import ConflictError
 from forewarn.domain.names import VmName, name_key, nearest_names
 from forewarn.domain.topology import DeliveryScope, Host, Topology, VirtualMachine
+from forewarn.files.declarations import DEFAULTS, SET_TABLES, Entry, declare_set, declare_vm
+from forewarn.files.fleet import read_fleet
 from forewarn.operations.context import Context
-from forewarn.operations.declarations import DEFAULTS, SET_TABLES, Entry, declare_set, declare_vm
-from forewarn.operations.fleet import read_fleet
 from forewarn.operations.hosts import find_host
 from forewarn.operations.inventory import apply_fleet, find_vm
 from forewarn.operations.safeguards import ApplyOptions

@@ -8,7 +8,7 @@ from forewarn.domain.errors import ConflictError, DomainError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology, VirtualMachine
-from forewarn.operations.fleet import DeclaredVirtualMachine, Fleet
+from forewarn.files.fleet import DeclaredVirtualMachine, Fleet
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventId
 

@@ -8,10 +8,10 @@ from forewarn.domain.event import Happening, ScheduledEvent, cancel
 from forewarn.domain.limits import FASTEST
 from forewarn.domain.names import ScenarioRunId
 from forewarn.domain.scenario import Scenario, ScenarioRun, stop
+from forewarn.files.scenario import ScenarioError
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events
-from forewarn.operations.scenario_file import ScenarioError
 from forewarn.ports.entries import LedgerEntry
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventStatus

@@ -12,9 +12,9 @@ from forewarn.clocks import SystemClock
 from forewarn.domain.notice import NoticeMode
 from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
-from forewarn.operations.fleet import Fleet, FleetError, read_fleet, read_fleet_file
+from forewarn.files.fleet import Fleet, FleetError, read_fleet, read_fleet_file
+from forewarn.files.scenario import ScenarioError, read_scenario
 from forewarn.operations.inventory import apply_fleet, find_vm
-from forewarn.operations.scenario_file import ScenarioError, read_scenario
 from forewarn.operations.scenarios import find_scenario, start_scenario
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.versions import NEWEST

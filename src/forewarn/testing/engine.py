@@ -18,9 +18,9 @@ from typing import Any, Final, Self, TypeVar
 from forewarn.bootstrap.executing import choose_workforce
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.starting import ADMIN, begin
+from forewarn.files.fleet import Fleet
 from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.operations.context import Context
-from forewarn.operations.fleet import Fleet
 from forewarn.ports.entries import Actor
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError

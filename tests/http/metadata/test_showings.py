@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from forewarn.files.fleet import read_fleet
 from forewarn.metadata.board import Board
 from forewarn.metadata.showings import Showings
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
-from forewarn.operations.fleet import read_fleet
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.seen import see
 from forewarn.ports.changes import StoreChange

@@ -19,7 +19,7 @@ from forewarn.cli.demonstration.picture import Activity, Doing
 from forewarn.client import Change, ChangeKind, Event, EventId, EventStatus, EventType
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.policy import ApprovalPolicy
-from forewarn.operations.fleet import read_fleet_file
+from forewarn.files.fleet import read_fleet_file
 
 DRAINED = datetime(2026, 1, 5, 8, tzinfo=UTC)
 MEMBER = DemoMachine(

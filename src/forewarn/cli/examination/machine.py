@@ -14,9 +14,9 @@ from typing import Final
 from forewarn.cli.examination.findings import Finding, doubtful, fine, is_open_to_others, wrong
 from forewarn.cli.transport import ServerReply, ServerRequest, TransportError, send
 from forewarn.environment import ADMIN_TOKEN_FILE
-from forewarn.operations.addresses import TcpAddress, UnixAddress, parse_address
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
 from forewarn.settings import Settings
+from forewarn.wording.addresses import TcpAddress, UnixAddress, parse_address
 
 MOUNTS: Final = Path("/proc/self/mounts")
 LITTLE_SPACE: Final = 1024**3

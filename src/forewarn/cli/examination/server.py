@@ -10,7 +10,7 @@ from forewarn.cli.errors import CommandError
 from forewarn.cli.examination.findings import Finding, doubtful, fine, wrong
 from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.session import Session
-from forewarn.operations.durations import format_duration
+from forewarn.wording.durations import format_duration
 
 SKEWED: Final = timedelta(seconds=5)
 """By so much two clocks may differ before it is worth a warning."""

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from forewarn.operations.moments import (
+from forewarn.wording.moments import (
     MomentError,
     check_reachable,
     parse_ahead,

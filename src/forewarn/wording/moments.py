@@ -8,7 +8,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
 from forewarn.domain.errors import InvalidError
-from forewarn.operations.durations import DurationError, parse_duration
+from forewarn.wording.durations import DurationError, parse_duration
 
 _FARTHEST: Final = timedelta(days=3660)
 _LAST_YEAR: Final = 2999

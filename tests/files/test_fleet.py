@@ -5,8 +5,7 @@ import pytest
 
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import ScopeKind
-from forewarn.operations.durations import DurationError, format_duration, parse_duration
-from forewarn.operations.fleet import (
+from forewarn.files.fleet import (
     FleetError,
     FleetMistakesError,
     examine_fleet,
@@ -14,6 +13,7 @@ from forewarn.operations.fleet import (
     read_fleet_file,
     write_fleet_file,
 )
+from forewarn.wording.durations import DurationError, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """Scenarios as people write them, in TOML. Every refusal names the line that is wrong."""
 
-import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -19,8 +17,9 @@ from forewarn.domain.scenario import (
     Scenario,
     ScenarioStep,
 )
-from forewarn.operations.durations import DurationError, parse_duration
+from forewarn.files.toml import NotTomlError, TomlLines, decode, split_lines
 from forewarn.protocol.vocabulary import EventSource, EventType
+from forewarn.wording.durations import DurationError, parse_duration
 
 LONGEST: Final = timedelta(days=365)
 MOST_LINES: Final = 1000
@@ -41,9 +40,6 @@ STEP_KEYS: Final[Mapping[str, Mapping[str, type]]] = {
 }
 """The verbs a step may have, with every key it may have then and the type of its value."""
 
-_LAST_OF_SEVERAL: Final = re.compile(r"""([\]}]|\"{3}|'{3})\s*(#.*)?$""")
-_MOST_ATTEMPTS: Final = 20
-"""How often a statement is looked at again until its end: each time costs its whole length."""
 _WORDS: Final = {str: "text in quotes", int: "a whole number", list: "a list: write [[step]]"}
 
 
@@ -79,64 +75,21 @@ class _Place:
 
     def error(self, problem: str, key: str | None = None) -> ScenarioError:
         """Return what is wrong with *key*, or with the table."""
-        return ScenarioError(problem, self._line_of(key))
-
-    def _line_of(self, key: str | None) -> int:
-        lines = dict(reversed(list(_declarations(self.text))))
-        places = ((self.step, key), (self.step, None), (None, "step"))
-        likely = places if self.step is not None else places[:1]
-        return next((lines[place] for place in likely if place in lines), 1)
+        lines = TomlLines(self.text)
+        if self.step is None:
+            return ScenarioError(problem, lines.find_key(key or "") or 1)
+        return ScenarioError(problem, lines.find("step", self.step, key or ""))
 
 
 def _decode(text: str) -> dict[str, Any]:
-    lines = _lines(text)
-    if len(lines) > MOST_LINES or len(text) > MOST_CHARACTERS:
+    lines = len(split_lines(text))
+    if lines > MOST_LINES or len(text) > MOST_CHARACTERS:
         problem = f"A scenario has at most {MOST_LINES} lines and {MOST_CHARACTERS} characters."
-        raise ScenarioError(problem, min(len(lines), MOST_LINES + 1))
+        raise ScenarioError(problem, min(lines, MOST_LINES + 1))
     try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise ScenarioError("A scenario has no lists within lists.", 1) from None
-    except ValueError as error:  # also for a number with too many digits
-        found = re.search(r"\(at line ([0-9]+)", str(error))
-        line = int(found[1]) if found else len(lines)
-        raise ScenarioError(f"This is not TOML: {error}.", line) from error
-
-
-def _lines(text: str) -> list[str]:
-    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-
-
-def _declarations(text: str) -> Iterator[tuple[tuple[int | None, str | None], int]]:
-    """Yield what is declared, a step or a key in it or around, with the line it begins on."""
-    step: int | None = None
-    for line, source, statement in _statements(text):
-        for key, value in statement.items():
-            if not source.lstrip().startswith("["):
-                yield (step, key), line
-            elif key == "step" and value == [{}]:
-                step = 0 if step is None else step + 1
-                yield (step, None), line
-            elif key == "step" and value:
-                yield (step, next(iter(value))), line
-            else:
-                yield (None, key), line
-
-
-def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    # A statement of TOML is TOML by itself, and no shorter part of it is.
-    begun, first, attempts = "", 1, 0
-    for number, line in enumerate(_lines(text), 1):
-        begun += line + "\n"
-        if number > first and (attempts == _MOST_ATTEMPTS or not _LAST_OF_SEVERAL.search(line)):
-            continue
-        attempts += 1
-        try:
-            statement = tomllib.loads(begun)
-        except (ValueError, RecursionError):
-            continue
-        yield first, begun, statement
-        begun, first, attempts = "", number + 1, 0
+        return decode(text)
+    except NotTomlError as error:
+        raise ScenarioError(str(error), error.line) from error
 
 
 def _check(place: _Place, table: Mapping[str, Any], keys: Mapping[str, type], what: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from forewarn.domain.errors import UnknownZoneError
 from forewarn.domain.windows import describe
-from forewarn.operations.holidays import LARGEST_FILE, HolidaysError, read_holidays
+from forewarn.files.holidays import LARGEST_FILE, HolidaysError, read_holidays
 
 TODAY = date(2026, 11, 15)
 EVERY_DAY = "DTSTART;VALUE=DATE:20261225\nRRULE:FREQ=YEARLY;BYDAY=MO,TU,WE,TH,FR,SA,SU"

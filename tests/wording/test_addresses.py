@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.operations.addresses import TcpAddress, UnixAddress, parse_address
+from forewarn.wording.addresses import TcpAddress, UnixAddress, parse_address
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from forewarn.domain.policy import Policy
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology, VirtualMachine
-from forewarn.operations.durations import format_duration
+from forewarn.wording.durations import format_duration
 
 Entry = dict[str, JsonValue]
 

@@ -5,7 +5,7 @@ import pytest
 
 from forewarn.domain.event import Trigger
 from forewarn.domain.scenario import Announcement, Intervention, Scenario
-from forewarn.operations.scenario_file import MOST_LINES, ScenarioError, read_scenario
+from forewarn.files.scenario import MOST_LINES, ScenarioError, read_scenario
 from forewarn.protocol.vocabulary import EventSource, EventType
 
 NIGHT = """\
@@ -86,7 +86,7 @@ def test_scenario_is_read_with_its_defaults() -> None:
         ("name = 'night'\n\n[[step]\n", 3, "not TOML"),
         ("name = 'night'\nx = '''\n\n", 3, "not TOML"),
         (f"x = {'9' * 5000}\n", 1, "not TOML"),
-        (f"x = {'[' * 9000}{']' * 9000}\n", 1, "no lists within lists"),
+        (f"x = {'[' * 9000}{']' * 9000}\n", 1, "nested too deeply"),
         ("\n" * MOST_LINES + "x", MOST_LINES + 1, "at most 1000 lines"),
         (f"x = '{'x' * 70_000}'", 1, "and 65536 characters"),
         ('name = "night"\n\n[[step]]\n', 3, "needs one of announce, begin, approve"),

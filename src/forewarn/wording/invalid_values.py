@@ -25,6 +25,8 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "list_type": "it is not a list",
     "missing": "it is required",
     "extra_forbidden": "it is unknown",
+    "union_tag_invalid": "{tag!r} is not one of {expected_tags}",
+    "union_tag_not_found": "it is required",
 }
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from forewarn.domain.errors import DomainOutOfRangeError
-from forewarn.operations.fleet_lines import FleetLines, subject_of
+from forewarn.files.fleet_lines import FleetLines, subject_of
 
 TEXT = """\
 [[host]]

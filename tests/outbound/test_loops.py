@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from forewarn.operations.loops import new_loop
+from forewarn.outbound.loops import new_loop
 
 
 def test_slow_lookup_keeps_nobody_waiting_beyond_the_deadline() -> None:

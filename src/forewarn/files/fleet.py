@@ -5,7 +5,6 @@ the rest of the fleet.
 """
 
 import json
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -25,9 +24,10 @@ from forewarn.domain.topology import (
     make_scope_id,
     resource_names,
 )
-from forewarn.operations.durations import DurationError, parse_duration
+from forewarn.files.toml import NotTomlError, decode
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import role_of
+from forewarn.wording.durations import DurationError, parse_duration
 
 MOST_MISTAKES: Final = 100
 
@@ -148,7 +148,11 @@ _TYPE_NOUNS: Final[Mapping[type, str]] = {
 
 def read_fleet_file(text: str) -> Fleet:
     """Return the fleet a TOML file declares, or refuse with everything that is wrong in it."""
-    return read_fleet(_decode(text))
+    try:
+        content = decode(text)
+    except NotTomlError as error:
+        raise FleetError(str(error)) from error
+    return read_fleet(content)
 
 
 def read_fleet(content: Mapping[str, Any]) -> Fleet:
@@ -180,11 +184,6 @@ def examine_fleet(content: Mapping[str, Any]) -> Fleet:
     )
 
 
-def examine_fleet_file(text: str) -> Fleet:
-    """Return what can be read of a TOML file, with all mistakes in it."""
-    return examine_fleet(_decode(text))
-
-
 def refuse_mistakes(mistakes: Iterable[ForewarnError]) -> None:
     """Refuse a declaration with all its *mistakes*, if there are any."""
     found = list(islice(mistakes, MOST_MISTAKES + 1))
@@ -201,13 +200,6 @@ def write_fleet_file(content: Mapping[str, Any]) -> str:
         for table, entries in content.items()
         for entry in entries
     )
-
-
-def _decode(text: str) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(text.removeprefix("\N{BYTE ORDER MARK}"))
-    except tomllib.TOMLDecodeError as error:
-        raise FleetError(f"The file is not TOML: {error}.") from error
 
 
 def _toml(value: object) -> str:

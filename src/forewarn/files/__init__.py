@@ -1,0 +1,1 @@
+"""Files that operators write: the fleet, scenarios, holidays, and tables of settings."""

@@ -1,0 +1,261 @@
+"""Files of tables that operators write for the server: one reader, and what their keys may be.
+
+All mistakes of a file are refused at once, each with its line.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from forewarn.domain.errors import DomainError
+from forewarn.domain.names import check_name, name_key
+from forewarn.domain.webhook import is_header, is_url
+from forewarn.files.toml import NotTomlError, TomlLines, decode, place
+from forewarn.protocol.errors import ForewarnError
+from forewarn.wording.durations import DurationError, format_duration, parse_duration
+from forewarn.wording.invalid_values import say_invalid
+
+MOST_MISTAKES: Final = 100
+"""How many mistakes of one file are told."""
+_SECOND: Final = timedelta(seconds=1)
+
+
+class TablesError(ForewarnError):
+    """A file that cannot be used; each mistake is a line that begins with its place."""
+
+
+class WrongKeyError(Exception):
+    """What is wrong with *key* of a table; whoever knows the file says where that is."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(problem)
+        self.key = key
+
+
+class Table(BaseModel):
+    """A table that takes no other keys. What was given is not repeated: it may be a secret."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class NamedTable(Table):
+    """A table with a name that no other of its file has."""
+
+    noun: ClassVar[str]
+    """What it is a name for."""
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        try:
+            check_name(name, cls.noun)
+        except DomainError as error:
+            raise ValueError(str(error)) from None
+        return name
+
+
+class SecretTable(Table):
+    """A table with a secret, in it or in a file beside it."""
+
+    secret: str | None = Field(default=None, min_length=1, repr=False)
+    secret_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.secret is not None and self.secret_file is not None:
+            raise ValueError("it has a secret and a secret_file, and can only have one")
+        return self
+
+    def find_secret(self, folder: Path) -> str | None:
+        """Return the secret, if there is one; its file is looked for in *folder*."""
+        if self.secret_file is None:
+            return self.secret
+        try:
+            secret = (folder / self.secret_file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise WrongKeyError("secret_file", f"the secret cannot be read: {error}") from None
+        if not secret:
+            raise WrongKeyError("secret_file", "there is no secret in the file")
+        return secret
+
+
+M = TypeVar("M", bound=Table)
+T = TypeVar("T", bound=Table)
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class _Mistake:
+    """What is wrong with *key* of a [[table]], or outside of tables."""
+
+    problem: str
+    key: str
+    table: str = ""
+    number: int = 0
+
+    def find(self, lines: TomlLines) -> int | None:
+        if not self.table:
+            return lines.find_key(self.key)
+        return lines.find(self.table, self.number, self.key)
+
+    def __str__(self) -> str:
+        entry = f"{self.table} {self.number + 1}" if self.table else ""
+        what = " of ".join(filter(None, (self.key, entry)))
+        return f"{what}: {self.problem[:1].lower()}{self.problem[1:].rstrip('.')}."
+
+
+class TablesFile(Generic[M]):
+    """A file that was read: its *content*, and the *folder* that paths in it are meant from."""
+
+    def __init__(self, path: Path, text: str, content: M) -> None:
+        self.path = path
+        self.folder = path.parent.absolute()
+        self.content = content
+        self._text = text
+
+    def build(self, table: str, entries: Sequence[T], make: Callable[[T], R]) -> tuple[R, ...]:
+        """Return what *make* makes of each of the [[table]] *entries*, or refuse all mistakes.
+
+        It raises a `WrongKeyError` for a mistake that only shows then.
+        """
+        made, mistakes, names = [], [], set()
+        for number, entry in enumerate(entries):
+            try:
+                if isinstance(entry, NamedTable):
+                    if name_key(entry.name) in names:
+                        raise WrongKeyError("name", f"{entry.name!r} is there already")  # noqa: TRY301 - as those of make
+                    names.add(name_key(entry.name))
+                made.append(make(entry))
+            except WrongKeyError as wrong:
+                mistakes.append(_Mistake(str(wrong), wrong.key, table, number))
+        if mistakes:
+            raise _refusal(self.path, self._text, mistakes)
+        return tuple(made)
+
+
+def read_tables(path: Path, model: type[M]) -> TablesFile[M]:
+    """Return the file at *path*, which is like *model*, or refuse all mistakes in it."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TablesError(f"{path} cannot be read: {error}.") from error
+    try:
+        content = decode(text)
+    except NotTomlError as error:
+        raise TablesError(f"{place(path, error.line)}: {error}") from error
+    try:
+        return TablesFile(path, text, model.model_validate(content))
+    except ValidationError as error:
+        mistakes = [_read_mistake(found, content) for found in error.errors()]
+        raise _refusal(path, text, mistakes) from None
+
+
+def _read_mistake(error: ErrorDetails, content: Mapping[str, Any]) -> _Mistake:
+    problem = say_invalid(error)
+    # A place is ("webhook", 0, "url"), ("gate", 0, "http", "url") or, outside of tables, ("x",).
+    table, number, *rest = (*error["loc"], "")
+    if not isinstance(number, int):
+        hint = f"; write [[{table}]]" if error["type"] == "tuple_type" else ""
+        return _Mistake(problem + hint, str(table))
+    entry = content[str(table)][number]
+    if rest and isinstance(entry, Mapping) and entry.get("kind") == rest[0]:
+        # pydantic names the model that it chose by the kind.
+        del rest[0]
+    key = "kind" if error["type"].startswith("union_tag") else rest[0]
+    return _Mistake(problem, str(key), str(table), number)
+
+
+def _refusal(path: Path, text: str, mistakes: Sequence[_Mistake]) -> TablesError:
+    lines = TomlLines(text)
+    told = sorted(
+        ((each.find(lines), each) for each in mistakes[:MOST_MISTAKES]),
+        key=lambda mistake: mistake[0] or 0,
+    )
+    sentences = [f"{place(path, line)}: {mistake}" for line, mistake in told]
+    if (more := len(mistakes) - MOST_MISTAKES) > 0:
+        sentences.append(f"{path} has {more} more mistakes.")
+    return TablesError("\n".join(sentences))
+
+
+def _check_address(url: str) -> str:
+    if not is_url(url):
+        raise ValueError("write a URL that begins with http:// or https://")
+    if not _has_host(url):
+        raise ValueError("the host or port is invalid; in a password, write / as %2F and @ as %40")
+    return url
+
+
+def _has_host(url: str) -> bool:
+    # What these errors say has parts of the URL in it, and those may be secrets.
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna")
+        return bool(host) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _check_headers(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not is_header(name, value):
+            raise ValueError(f"{name!r} cannot be a header with such a value")
+    return headers
+
+
+def _check_word(word: str) -> str:
+    if "\0" in word:
+        raise ValueError("no word of a command can have a NUL in it")
+    return word
+
+
+Address: TypeAlias = Annotated[str, AfterValidator(_check_address)]
+Headers: TypeAlias = Annotated[dict[str, str], AfterValidator(_check_headers)]
+Words: TypeAlias = tuple[Annotated[str, AfterValidator(_check_word)], ...]
+"""A program and its arguments."""
+
+
+def duration(longest: timedelta | None = None) -> BeforeValidator:
+    """Return what reads a duration as people type it, from a second to *longest*."""
+
+    def read(value: object) -> timedelta:
+        try:
+            found = parse_duration(str(value))
+        except DurationError as error:
+            raise ValueError(str(error)) from None
+        if longest is not None and not _SECOND <= found <= longest:
+            raise ValueError(f"it can be 1s to {format_duration(longest)}")
+        if not found:
+            raise ValueError("it must be longer than zero")
+        return found
+
+    return BeforeValidator(read)
+
+
+def find_command(words: Words, folder: Path, search_path: str, key: str = "run") -> Words:
+    """Return *words* with the path of their program; one with a slash is meant from *folder*.
+
+    *key* has the words.
+    """
+    wanted = str(folder / words[0]) if os.sep in words[0] else words[0]
+    program = shutil.which(wanted, path=search_path)
+    if program is None:
+        raise WrongKeyError(key, f"there is no program {words[0]!r} that can be run")
+    return (program, *words[1:])

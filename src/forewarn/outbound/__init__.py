@@ -1,0 +1,1 @@
+"""Requests that the server makes itself."""

@@ -1,0 +1,1 @@
+"""What operators type and read: durations, times, addresses, and what is wrong with them."""
