@@ -35,13 +35,15 @@ from forewarn.storage.columns import (
     Labels,
     MomentColumn,
     Names,
+    Occurrences,
+    OrderColumn,
     Published,
+    RecurrenceColumn,
     Resolutions,
     Timeline,
     WholeNumber,
     Word,
 )
-from forewarn.storage.schedule_columns import Occurrences, OrderColumn, RecurrenceColumn
 
 # Constraints have names of their own, so that a later migration can address them.
 metadata: Final = MetaData(
