@@ -1,27 +1,22 @@
 """`forewarn calendar`: what is planned, as calendars read it."""
 
-from typing import Annotated
-
-import typer
+from typing import Final
 
 from forewarn.cli.catalogue import alone
+from forewarn.cli.options import Given, taking, text
 from forewarn.cli.output import print_text
 from forewarn.cli.session import Session, command
 
 app = alone()
 
+_FILTERS: Final = {"scope": text("NAME", "Only events of this scope.")}
+
 
 @command(app, "calendar")
-def calendar(
-    session: Session,
-    *,
-    scope: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only events of this scope.")
-    ] = None,
-) -> None:
+@taking(_FILTERS)
+def calendar(session: Session, filters: Given) -> None:
     """Print planned maintenance as an iCalendar.
 
     Example: forewarn calendar --scope web
     """
-    query = {} if scope is None else {"scope": scope}
-    session.show(session.text("calendar.ics", **query), print_text)
+    session.show(session.text("calendar.ics", **filters), print_text)

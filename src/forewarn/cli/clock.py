@@ -1,16 +1,17 @@
 """`forewarn clock`: maintenance time."""
 
 from dataclasses import replace
-from typing import Annotated
-
-import typer
+from typing import Annotated, Final
 
 from forewarn.cli.catalogue import noun
-from forewarn.cli.output import Row, print_fields, time_of
+from forewarn.cli.options import argument
+from forewarn.cli.output import Columns, fields_of, time_of
 from forewarn.cli.session import Session, command
 from forewarn.cli.times import DURATION, check_duration
 
 app = noun("clock")
+
+_FIELDS: Final[Columns] = {"now": lambda row: time_of(row["now"]), "clock": "kind"}
 
 
 @command(app, "show")
@@ -19,15 +20,13 @@ def show(session: Session) -> None:
 
     Example: forewarn clock show
     """
-    session.show(session.get("clock"), _print)
+    session.show(session.get("clock"), fields_of(_FIELDS))
 
 
 @command(app, "advance")
 def advance(
     session: Session,
-    duration: Annotated[
-        str, typer.Argument(metavar=DURATION, help="30s, 15m or 1h30m.", callback=check_duration)
-    ],
+    duration: Annotated[str, argument(DURATION, "30s, 15m or 1h30m.", callback=check_duration)],
 ) -> None:
     """Let virtual time pass, with everything that falls due in it.
 
@@ -37,8 +36,4 @@ def advance(
     body = {"duration": duration}
     asking = replace(session, patience=None)
     answer = asking.post("clock", "advance", body=body, takes_key=False)
-    session.show(answer, _print)
-
-
-def _print(clock: Row) -> None:
-    print_fields(clock, {"now": lambda row: time_of(row["now"]), "clock": "kind"})
+    session.show(answer, fields_of(_FIELDS))

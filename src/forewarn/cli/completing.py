@@ -8,11 +8,12 @@ Whatever goes wrong, nothing is said: somebody is in the middle of a line.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
 from forewarn.cli.errors import CommandError
+from forewarn.cli.options import REQUIRED, Flag, argument, option
 from forewarn.cli.output import Row
 from forewarn.cli.session import Session, open_session
 from forewarn.domain.names import is_name
@@ -26,49 +27,24 @@ _MOST: Final = 1000
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_ ,.:/-]")
 
 
-def vm_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Return the virtual machines that *incomplete* may become."""
-    return _complete(ctx, incomplete, _vms)
+def _completer(
+    ask: Callable[[Session], Names],
+) -> Callable[[typer.Context, str], list[tuple[str, str]]]:
+    """Return what completes a beginning to those of the names that *ask* finds."""
 
+    def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        beginning = incomplete.lower()
+        try:
+            session = open_session(ctx.params, patience=_PATIENCE)
+            return [
+                (name, _NOT_PLAIN.sub("?", about))
+                for name, about in ask(session)
+                if is_name(name) and name.lower().startswith(beginning)
+            ]
+        except (CommandError, ForewarnError):
+            return []
 
-def scope_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Return the sets and standalone virtual machines that *incomplete* may become."""
-    return _complete(ctx, incomplete, _scopes)
-
-
-def host_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Return the hosts that *incomplete* may become."""
-    return _complete(ctx, incomplete, _hosts)
-
-
-def event_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Return the events in flight that *incomplete* may become."""
-    return _complete(ctx, incomplete, _events)
-
-
-def maintenance_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Return the Maintenances that *incomplete* may become."""
-    return _complete(ctx, incomplete, _maintenances)
-
-
-def schedule_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Return the schedules that *incomplete* may become."""
-    return _complete(ctx, incomplete, _schedules)
-
-
-def _complete(
-    ctx: typer.Context, incomplete: str, ask: Callable[[Session], Names]
-) -> list[tuple[str, str]]:
-    beginning = incomplete.lower()
-    try:
-        session = open_session(ctx.params, patience=_PATIENCE)
-        return [
-            (name, _NOT_PLAIN.sub("?", about))
-            for name, about in ask(session)
-            if is_name(name) and name.lower().startswith(beginning)
-        ]
-    except (CommandError, ForewarnError):
-        return []
+    return complete
 
 
 def _vms(session: Session) -> Iterator[tuple[str, str]]:
@@ -109,3 +85,30 @@ def _several(session: Session, noun: str, **query: Any) -> Iterable[Row]:
     answer: Row = session.get(noun, limit=_MOST, **query)
     rows: Iterable[Row] = answer[noun.replace("-", "_")]
     return rows
+
+
+vm_names: Final = _completer(_vms)
+host_names: Final = _completer(_hosts)
+event_ids: Final = _completer(_events)
+
+VmArgument = Annotated[str, argument("NAME", "The virtual machine.", autocompletion=vm_names)]
+HostArgument = Annotated[str, argument("HOST", "The host.", autocompletion=host_names)]
+ScopeArgument = Annotated[
+    str, argument("SCOPE", "A set or standalone machine.", autocompletion=_completer(_scopes))
+]
+ScheduleArgument = Annotated[
+    str, argument("NAME", "The schedule.", autocompletion=_completer(_schedules))
+]
+EventArgument = Annotated[
+    str, argument("ID", "The EventId, or its beginning.", autocompletion=event_ids)
+]
+MaintenanceArgument = Annotated[
+    str,
+    argument("ID", "Its id, or the beginning of it.", autocompletion=_completer(_maintenances)),
+]
+AFFECTED: Final = Flag(
+    kind=list[str],
+    option=option("VM", "Affected virtual machine; repeatable.", autocompletion=vm_names),
+    key="resources",
+    default=REQUIRED,
+)

@@ -5,11 +5,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import reported_errors
-from forewarn.cli.output import Columns, Output, OutputOption, print_answer, print_table
+from forewarn.cli.options import switch
+from forewarn.cli.output import Columns, Output, OutputOption, print_answer, table_of
 from forewarn.cli.serve import given, take_flags
 from forewarn.cli.settings import (
     CliSettings,
@@ -53,7 +52,7 @@ def _group() -> None:
 def show(
     *,
     effective: Annotated[
-        bool, typer.Option("--effective", help="Include settings that have their default.")
+        bool, switch("Include settings that have their default.", "--effective")
     ] = False,
     output: OutputOption = Output.TABLE,
     config: Path | None = None,
@@ -70,7 +69,7 @@ def show(
         views = (*_of_server(given(flags), config), *_of_commands())
         shown = [view for view in views if effective or view.origin != SettingOrigin.DEFAULT]
         answer = {"settings": list(map(asdict, shown))}
-        print_answer(answer, output, lambda got: print_table(got["settings"], _COLUMNS))
+        print_answer(answer, output, table_of("settings", _COLUMNS))
 
 
 def _of_server(flags: dict[str, object], config: Path | None) -> Iterator[SettingView]:

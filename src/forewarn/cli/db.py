@@ -3,22 +3,16 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.examination.findings import print_findings
+from forewarn.cli.options import ConfigFile, argument, option, switch
 from forewarn.cli.output import Output, OutputOption, print_line
 from forewarn.clocks import SystemClock
 
 app = noun("db")
 
-DatabaseOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="The database (default: as set).")
-]
-ConfigOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Settings file (default: forewarn.toml).")
-]
+Database = Annotated[str | None, option("FILE", "The database (default: as set).")]
 
 
 @app.callback()
@@ -28,13 +22,11 @@ def _group() -> None:
 
 @app.command("backup")
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write.")],
+    file: Annotated[Path, argument("FILE", "File to write.")],
     *,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace FILE if it exists.")
-    ] = False,
-    database: DatabaseOption = None,
-    config: ConfigOption = None,
+    overwrite: Annotated[bool, switch("Replace FILE if it exists.", "--overwrite")] = False,
+    database: Database = None,
+    config: ConfigFile = None,
 ) -> None:
     """Copy the database to one file, also while the server is running.
 
@@ -55,13 +47,12 @@ def backup(
 @app.command("check")
 def check(
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="A database or backup (default: as set)."),
+        Path | None, argument("FILE", "A database or backup (default: as set).")
     ] = None,
     *,
     output: OutputOption = Output.TABLE,
-    database: DatabaseOption = None,
-    config: ConfigOption = None,
+    database: Database = None,
+    config: ConfigFile = None,
 ) -> None:
     """Check the database for damage and for its version.
 
@@ -87,10 +78,10 @@ def check(
 
 @app.command("restore")
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
+    file: Annotated[Path, argument("FILE", "A backup.")],
     *,
-    database: DatabaseOption = None,
-    config: ConfigOption = None,
+    database: Database = None,
+    config: ConfigFile = None,
 ) -> None:
     """Replace the database with a backup.
 
@@ -112,7 +103,7 @@ def restore(
 
 
 @app.command("upgrade")
-def upgrade(*, database: DatabaseOption = None, config: ConfigOption = None) -> None:
+def upgrade(*, database: Database = None, config: ConfigFile = None) -> None:
     """Upgrade the database to the schema of this version.
 
     The server must not be running.

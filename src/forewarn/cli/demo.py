@@ -9,24 +9,25 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, suppress
 from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import Annotated, Final
 
 from forewarn.cli.catalogue import alone
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
-from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, METADATA_PORT, listen_locally
+from forewarn.cli.options import option, speed_option
 from forewarn.cli.output import print_line
-from forewarn.cli.signals import StopSignals, held_back, stop_signals
-from forewarn.domain.limits import FASTEST
+from forewarn.cli.own_server import (
+    CONTROL_PORT,
+    DATABASE,
+    LOCALHOST,
+    METADATA_PORT,
+    listen_locally,
+    make_folder,
+    own_settings,
+)
+from forewarn.cli.signals import StopSignals, stop_signals
 from forewarn.environment import ADMIN_TOKEN_FILE
-from forewarn.settings_table import ExecutorKind, LogLevel
+from forewarn.settings_table import ExecutorKind
 
-if TYPE_CHECKING:
-    from forewarn.settings import Settings
-
-_DATABASE: Final = "forewarn.db"
 _FLEET: Final = "fleet.toml"
 _COMMANDS: Final = (
     ("vm restart web-0", "event list"),
@@ -40,16 +41,8 @@ app = alone()
 @app.command("demo")
 def demo(
     *,
-    speed: Annotated[
-        float,
-        typer.Option(
-            min=1, max=FASTEST, metavar="N", help="Divide notice, drain and impact by this."
-        ),
-    ] = 60,
-    keep: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Directory for database, fleet and token."),
-    ] = None,
+    speed: Annotated[float, speed_option("notice, drain and impact")] = 60,
+    keep: Annotated[Path | None, option("DIR", "Directory for database, fleet and token.")] = None,
 ) -> None:
     """Watch a roll-out go through a fleet that polls, drains and approves.
 
@@ -64,15 +57,14 @@ def demo(
     with stop_signals() as signals, reported_errors("demo"), ExitStack() as closing:
         with suppress(KeyboardInterrupt):  # before the service runs; then it is no exception
             _perform(_make_folder(keep, closing), speed, closing, signals)
-        if keep is not None and (keep / _DATABASE).exists():
+        if keep is not None and (keep / DATABASE).exists():
             print_line(f"Kept in {keep}. Serve it again:")
             print_line(f"  {_command()} serve {shlex.join(_serve_flags(keep, speed))}")
 
 
 def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
     if keep is None:
-        with held_back():
-            return Path(closing.enter_context(TemporaryDirectory(prefix="forewarn-demo-")))
+        return make_folder("forewarn-demo-", closing)
     from forewarn.cli.demonstration.fleet import fleet_file  # noqa: PLC0415 - slow to load
 
     fleet = keep / _FLEET
@@ -125,28 +117,13 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
 
     with _errors_held_back() if audience.stays else nullcontext():
         listeners = Listeners(metadata=(metadata,), control=(control,))
-        serve_during(_settings_for(folder, speed), listeners, errand)
+        serve_during(own_settings(folder, folder / _FLEET, speed), listeners, errand)
     try:
         audience.part()
     except OSError:
         _forget_standard_output()
     for refusal in refusals:
         raise refusal
-
-
-def _settings_for(folder: Path, speed: float) -> "Settings":
-    from forewarn.settings import make_settings  # noqa: PLC0415 - slow to load
-
-    return make_settings(
-        {
-            "database": f"sqlite:///{folder / _DATABASE}",
-            "fleet": folder / _FLEET,
-            "speed": speed,
-            "executor": ExecutorKind.SIMULATED,
-            "trust_path": True,
-            "log_level": LogLevel.WARNING,
-        }
-    )
 
 
 @contextmanager
@@ -176,7 +153,7 @@ def _suggest(control: str, folder: Path) -> Iterator[str]:
 
 def _serve_flags(folder: Path, speed: float) -> list[str]:
     flags = {
-        "--database": f"sqlite:///{folder / _DATABASE}",
+        "--database": f"sqlite:///{folder / DATABASE}",
         "--fleet": str(folder / _FLEET),
         "--executor": ExecutorKind.SIMULATED,
         "--speed": f"{speed:g}",

@@ -5,10 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-
 from forewarn.cli.catalogue import alone
 from forewarn.cli.examination.findings import Finding, fine, print_findings, wrong
+from forewarn.cli.options import ConfigFile, switch
 from forewarn.cli.session import Session, command
 from forewarn.clocks import SystemClock
 from forewarn.environment import CONFIG_FILE, SettingsError
@@ -23,12 +22,8 @@ PATIENCE: Final = 5.0
 def doctor(
     session: Session,
     *,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings file (default: forewarn.toml).")
-    ] = None,
-    remote: Annotated[
-        bool, typer.Option("--remote", help="Only the server, not this machine.")
-    ] = False,
+    config: ConfigFile = None,
+    remote: Annotated[bool, switch("Only the server, not this machine.", "--remote")] = False,
 ) -> None:
     """Find what keeps a server from working, and how to fix it.
 

@@ -7,21 +7,26 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
-from forewarn.cli.listening import CONTROL_PORT, LOCALHOST, listen_locally
+from forewarn.cli.options import argument, option, speed_option, switch
 from forewarn.cli.output import print_line
-from forewarn.cli.signals import KILLED, StopSignals, held_back, stop_signals
+from forewarn.cli.own_server import (
+    CONTROL_PORT,
+    LOCALHOST,
+    listen_locally,
+    make_folder,
+    own_settings,
+)
+from forewarn.cli.signals import KILLED, StopSignals, stop_signals
 from forewarn.domain.errors import InvalidNameError
-from forewarn.domain.limits import FASTEST
 from forewarn.domain.names import check_name
 from forewarn.environment import environment_with
-from forewarn.settings_table import ClockKind, ExecutorKind, LogLevel
+from forewarn.settings_table import ClockKind
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,22 +40,14 @@ _CANNOT_RUN: Final = 127
 
 @app.command("netns")
 def netns(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="The command to run.")],
+    command: Annotated[list[str], argument("-- COMMAND", "The command to run.")],
     *,
-    vm: Annotated[
-        str, typer.Option(metavar="NAME", help="Which virtual machine the command is in.")
-    ] = "vm-0",
+    vm: Annotated[str, option("NAME", "Which virtual machine the command is in.")] = "vm-0",
     fleet: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Fleet file (default: only that virtual machine)."),
+        Path | None, option("FILE", "Fleet file (default: only that virtual machine).")
     ] = None,
-    clock: Annotated[ClockKind, typer.Option(help="How maintenance time passes.")] = ClockKind.REAL,
-    speed: Annotated[
-        float,
-        typer.Option(
-            min=1, max=FASTEST, metavar="N", help="Divide notice and simulated impact by this."
-        ),
-    ] = 1,
+    clock: Annotated[ClockKind, switch("How maintenance time passes.")] = ClockKind.REAL,
+    speed: Annotated[float, speed_option("notice and simulated impact")] = 1,
 ) -> None:
     """Run a command in a network where 169.254.169.254 is forewarn.
 
@@ -61,33 +58,21 @@ def netns(
     Example: forewarn emulator netns --speed 60 -- ./my-handler.sh
     """
     with stop_signals() as signals, reported_errors("emulator netns"), ExitStack() as closing:
-        from forewarn.settings import make_settings  # noqa: PLC0415 - slow to load
-
-        if sys.platform != "linux":
-            message = "There are network namespaces on Linux only."
-            raise CommandError(message, code=ExitCode.FAILED, hint="try: forewarn serve")
-        _check_machine(vm)
-        with held_back():
-            folder = Path(closing.enter_context(TemporaryDirectory(prefix="forewarn-")))
+        _check(vm)
+        folder = make_folder("forewarn-", closing)
         outside = closing.enter_context(listen_locally(CONTROL_PORT))
-        port: int = outside.getsockname()[1]
-        settings = make_settings(
-            {
-                "database": f"sqlite:///{folder / 'forewarn.db'}",
-                "fleet": fleet or _declare_alone(vm, folder),
-                "default_vm": vm,
-                "trust_path": True,
-                "clock": clock,
-                "speed": speed,
-                "executor": ExecutorKind.SIMULATED,
-                "log_level": LogLevel.WARNING,
-            }
-        )
-        code = _run(command, settings, outside, _environment(port, folder), signals)
+        declared = fleet or _declare_alone(vm, folder)
+        settings = own_settings(folder, declared, speed, default_vm=vm, clock=clock)
+        environment = _environment(outside.getsockname()[1], folder)
+        code = _run(command, settings, outside, environment, signals)
     raise typer.Exit(code)
 
 
-def _check_machine(vm: str) -> None:
+def _check(vm: str) -> None:
+    """Refuse what cannot be a virtual machine, or anything where it cannot work."""
+    if sys.platform != "linux":
+        message = "There are network namespaces on Linux only."
+        raise CommandError(message, code=ExitCode.FAILED, hint="try: forewarn serve")
     try:
         check_name(vm, "virtual machine")
     except InvalidNameError as error:

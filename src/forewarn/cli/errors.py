@@ -167,10 +167,8 @@ def reported_errors(command: str = "serve") -> Generator[None]:
         raise typer.Exit(ExitCode.USAGE) from None
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Go on only if a person says so, or has said so before."""
-    if yes:
-        return
+def confirm(question: str) -> None:
+    """Go on only if a person says so."""
     if not sys.stdin.isatty():
         message = f"{question} Cannot ask without a terminal."
         raise CommandError(message, code=ExitCode.USAGE, hint="add --yes if you mean it")

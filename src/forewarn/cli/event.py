@@ -1,12 +1,13 @@
 """`forewarn event`: announcing events, following them, and changing their course."""
 
-from typing import Annotated, Final, TypeVar
+from dataclasses import replace
+from typing import Annotated, Final
 
 import typer
 
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import event_ids, vm_names
-from forewarn.cli.errors import CommandError, ExitCode, confirm
+from forewarn.cli.completing import AFFECTED, EventArgument, event_ids, vm_names
+from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.event_tables import (
     one_line,
     print_event,
@@ -17,6 +18,22 @@ from forewarn.cli.event_tables import (
 )
 from forewarn.cli.following import follow
 from forewarn.cli.ids import complete_id
+from forewarn.cli.options import (
+    BEGINS,
+    DRY_RUN,
+    EVENT_TYPE,
+    REQUIRED,
+    YES,
+    Flag,
+    Given,
+    Limit,
+    argument,
+    option,
+    switch,
+    taking,
+    text,
+    toggle,
+)
 from forewarn.cli.output import (
     Columns,
     Output,
@@ -24,41 +41,69 @@ from forewarn.cli.output import (
     print_bytes,
     print_line,
     print_one_of_many,
-    print_table,
+    table_of,
     time_of,
 )
-from forewarn.cli.rehearsal import DryRun, show_rehearsed
 from forewarn.cli.session import Session, command
 from forewarn.cli.times import ahead_option, duration_option, past_option, read_seconds
-from forewarn.cli.waiting import Timeout, Wait, require_success, wait_for_events
-from forewarn.protocol.vocabulary import EventStatus, EventType
-
-T = TypeVar("T")
+from forewarn.cli.waiting import require_success, wait_for_events
+from forewarn.protocol.vocabulary import EventStatus
 
 app = noun("event")
 
-EventIdArgument = Annotated[
-    str,
-    typer.Argument(metavar="ID", help="The EventId, or its beginning.", autocompletion=event_ids),
-]
-_NOT_BEFORE = ahead_option("Not before")
-TypeOption = Annotated[
-    EventType,
-    typer.Option("--type", case_sensitive=False, metavar="TYPE", help=f"{', '.join(EventType)}."),
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the history.")]
-Vm = Annotated[
-    str | None,
-    typer.Option("--vm", metavar="NAME", help="Only its events.", autocompletion=vm_names),
-]
-Scope = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Only of this set, service or scale set.")
-]
-Limit = Annotated[
-    int | None, typer.Option(metavar="N", min=1, max=10_000, help="Only the newest N.")
-]
+Reason = Annotated[str, option("TEXT", "Reason, for the history.")]
 
+_NOT_BEFORE: Final = ahead_option("Not before")
+_ORDER: Final = {
+    "event_type": EVENT_TYPE,
+    "resource": AFFECTED,
+    "not_before": Flag(option=_NOT_BEFORE),
+    "duration": Flag(
+        option=duration_option("How long it takes."), key="duration_in_seconds", read=read_seconds
+    ),
+    "description": text("TEXT", "Description that virtual machines see."),
+    "started": toggle("--started", "Start it at once, without notice."),
+}
+_OF_VM: Final = text("NAME", "Only its events.", "--vm", autocompletion=vm_names)
+_OF_SCOPE: Final = text("NAME", "Only of this set, service or scale set.")
+_FILTERS: Final = {
+    "status": Flag(
+        kind=list[EventStatus],
+        option=option(
+            "STATUS",
+            "EventStatus (default: Scheduled and Started); repeatable.",
+            case_sensitive=False,
+        ),
+    ),
+    "vm": _OF_VM,
+    "scope": _OF_SCOPE,
+}
+_PAST: Final = {
+    "vm": _OF_VM,
+    "scope": _OF_SCOPE,
+    "event_type": replace(
+        EVENT_TYPE,
+        option=option("TYPE", "Only of this type.", "--type", case_sensitive=False),
+        default=None,
+    ),
+    "since": Flag(option=past_option("Ended since")),
+    "until": Flag(option=past_option("Ended before")),
+}
+_WATCHED: Final = {
+    "vm": _OF_VM,
+    "event": text("ID", "Only this event.", autocompletion=event_ids),
+    "after": Flag(kind=int, option=option("N", "Continue after this line; 0 for all.", min=0)),
+}
+_SEEN: Final = {
+    "vm": Flag(
+        option=option(
+            "NAME", "The virtual machine that could read it.", "--vm", autocompletion=vm_names
+        ),
+        default=REQUIRED,
+    ),
+    "at": Flag(option=past_option("Default now")),
+    "api_version": text("VERSION", "The api-version (default: the newest).", key="api-version"),
+}
 _HISTORY: Final[Columns] = {
     "EVENT ID": "event_id",
     "TYPE": "event_type",
@@ -70,123 +115,63 @@ _HISTORY: Final[Columns] = {
 }
 
 
-def show_begun(
-    session: Session, event: Row, *, dry_run: bool, wait: bool, timeout: str | None
-) -> None:
-    """Show *event*, which was just begun: as it is, or would be, or as it ended."""
-    if dry_run:
-        show_rehearsed(session, event, lambda row: print_rehearsed([row]))
-        return
-    if wait:
-        (event,) = wait_for_events(session, [event], timeout)
-    session.show(event, lambda row: print_events([row]))
-    if wait:
-        require_success([event])
+def show_events(session: Session, answer: Row) -> None:
+    """Show one event or several: as they are, or would be, or as they ended if that is awaited."""
+    if session.wait and not session.dry_run:
+        ended = wait_for_events(session, _events_of(answer))
+        answer = {"events": ended} if "events" in answer else ended[0]
+    print_them = print_rehearsed if session.dry_run else print_events
+    session.show(answer, lambda got: print_them(_events_of(got)))
+    if session.wait and not session.dry_run:
+        require_success(_events_of(answer))
 
 
-@command(app, "create")
-def create(  # noqa: PLR0913 - one for each flag
-    session: Session,
-    *,
-    event_type: TypeOption,
-    resource: Annotated[
-        list[str],
-        typer.Option(
-            metavar="VM", help="Affected virtual machine; repeatable.", autocompletion=vm_names
-        ),
-    ],
-    not_before: Annotated[str | None, _NOT_BEFORE] = None,
-    duration: Annotated[str | None, duration_option("How long it takes.")] = None,
-    description: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Description that virtual machines see."),
-    ] = None,
-    started: Annotated[
-        bool, typer.Option("--started", help="Start it at once, without notice.")
-    ] = False,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    wait: Wait = False,
-    timeout: Timeout = None,
-) -> None:
+def _events_of(answer: Row) -> list[Row]:
+    events: list[Row] = answer.get("events", [answer])
+    return events
+
+
+@command(app, "create", YES, *BEGINS)
+@taking(_ORDER)
+def create(session: Session, order: Given) -> None:
     """Announce an event for one or more virtual machines.
 
     Virtual machines of different scopes or update domains get one event each.
 
     Example: forewarn event create --type Reboot --resource web-0 --not-before 20m
     """
-    if started and not dry_run:
-        confirm(f"Start {event_type} of {', '.join(resource)} without notice?", yes=yes)
-    order = {
-        "event_type": event_type,
-        "resources": resource,
-        "not_before": not_before,
-        "duration_in_seconds": None if duration is None else read_seconds(duration),
-        "description": description,
-        "started": started,
-    }
-    answer = session.post("events", body=order, dry_run=dry_run)
+    if order["started"]:
+        of = ", ".join(order["resources"])
+        session.confirm(f"Start {order['event_type']} of {of} without notice?")
+    answer = session.post("events", body=order)
     if session.output is Output.TABLE:
         say_how_split(answer["events"])
-    if dry_run:
-        _show_rehearsed(session, answer)
-        return
-    if wait:
-        answer = {"events": wait_for_events(session, answer["events"], timeout)}
-    _show_several(session, answer)
-    if wait:
-        require_success(answer["events"])
+    show_events(session, answer)
 
 
 @command(app, "list")
-def list_some(
-    session: Session,
-    *,
-    status: Annotated[
-        list[EventStatus] | None,
-        typer.Option(
-            case_sensitive=False,
-            metavar="STATUS",
-            help="EventStatus (default: Scheduled and Started); repeatable.",
-        ),
-    ] = None,
-    vm: Vm = None,
-    scope: Scope = None,
-    limit: Limit = None,
-) -> None:
+@taking(_FILTERS)
+def list_some(session: Session, filters: Given, *, limit: Limit = None) -> None:
     """List the events in flight.
 
     Example: forewarn event list --status Started
     """
-    query = _given(vm=vm, scope=scope, status=status)
-    _show_several(session, session.list("events", "events", limit=limit, **query))
+    show_events(session, session.list("events", limit=limit, **filters))
 
 
 @command(app, "history")
-def history(  # noqa: PLR0913 - one for each flag
-    session: Session,
-    *,
-    vm: Vm = None,
-    scope: Scope = None,
-    event_type: Annotated[
-        EventType | None,
-        typer.Option("--type", case_sensitive=False, metavar="TYPE", help="Only of this type."),
-    ] = None,
-    since: Annotated[str | None, past_option("Ended since")] = None,
-    until: Annotated[str | None, past_option("Ended before")] = None,
-    limit: Limit = None,
-) -> None:
+@taking(_PAST)
+def history(session: Session, filters: Given, *, limit: Limit = None) -> None:
     """List the events that have ended, and how they ended.
 
     Example: forewarn event history --vm web-0 --since 2h
     """
-    query = _given(vm=vm, scope=scope, event_type=event_type, since=since, until=until)
-    answer = session.list("events", "events", "history", limit=limit, **query)
-    session.show(answer, lambda got: print_table(got["events"], _HISTORY))
+    found = session.list("events", "history", limit=limit, **filters)
+    session.show(found, table_of("events", _HISTORY))
 
 
 @command(app, "show")
-def show(session: Session, event_id: EventIdArgument) -> None:
+def show(session: Session, event_id: EventArgument) -> None:
     """Show one event and what has happened to it.
 
     Example: forewarn event show 602D9444-D2CD-49C7-8624-8643E7171297
@@ -195,7 +180,7 @@ def show(session: Session, event_id: EventIdArgument) -> None:
 
 
 @command(app, "explain")
-def explain(session: Session, event_id: EventIdArgument) -> None:
+def explain(session: Session, event_id: EventArgument) -> None:
     """Say why an event waits.
 
     The answer names who has not approved, what holds the event, and until when.
@@ -206,26 +191,16 @@ def explain(session: Session, event_id: EventIdArgument) -> None:
 
 
 @command(app, "watch")
-def watch(
-    session: Session,
-    *,
-    vm: Vm = None,
-    event: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only this event.", autocompletion=event_ids)
-    ] = None,
-    after: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Continue after this line; 0 for all."),
-    ] = None,
-) -> None:
+@taking(_WATCHED)
+def watch(session: Session, query: Given) -> None:
     """Print each change of an event, until Ctrl-C.
 
     The command reconnects if the server restarts.
 
     Example: forewarn event watch --vm web-0
     """
-    wanted = event and complete_id(session.get, "events", event)
-    query: dict[str, str | int] = _given(vm=vm, event_id=wanted, after=after)
+    if event := query.pop("event", None):
+        query["event_id"] = complete_id(session.get, "events", event)
     try:
         for line in follow(session, "events", "watch", **query):
             print_one_of_many(line, session.output, lambda it: print_line(one_line(it)))
@@ -234,75 +209,41 @@ def watch(
 
 
 @command(app, "seen")
-def seen(
-    session: Session,
-    *,
-    vm: Annotated[
-        str,
-        typer.Option(
-            "--vm",
-            metavar="NAME",
-            help="The virtual machine that could read it.",
-            autocompletion=vm_names,
-        ),
-    ],
-    at: Annotated[str | None, past_option("Default now")] = None,
-    api_version: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="The api-version (default: the newest).")
-    ] = None,
-) -> None:
+@taking(_SEEN)
+def seen(session: Session, query: Given) -> None:
     """Print the document of a virtual machine at a given time.
 
     It is what a poll at that time would have returned, byte for byte.
 
     Example: forewarn event seen --vm web-0 --at 14:05
     """
-    query = _given(**{"at": at, "api-version": api_version})
+    vm = query.pop("vm")
     print_bytes(session.get_bytes("virtual-machines", vm, "seen", **query))
 
 
-@command(app, "approve")
-def approve(
-    session: Session,
-    event_id: EventIdArgument,
-    *,
-    dry_run: DryRun = False,
-    wait: Wait = False,
-    timeout: Timeout = None,
-) -> None:
+@command(app, "approve", *BEGINS)
+def approve(session: Session, event_id: EventArgument) -> None:
     """Approve an event for all its virtual machines.
 
     Example: forewarn event approve 602D9444-D2CD-49C7-8624-8643E7171297
     """
-    event = session.post("events", event_id, "approve", dry_run=dry_run)
-    show_begun(session, event, dry_run=dry_run, wait=wait, timeout=timeout)
+    show_events(session, session.post("events", event_id, "approve"))
 
 
-@command(app, "postpone")
+@command(app, "postpone", DRY_RUN)
 def postpone(
-    session: Session,
-    event_id: EventIdArgument,
-    *,
-    not_before: Annotated[str, _NOT_BEFORE],
-    dry_run: DryRun = False,
+    session: Session, event_id: EventArgument, *, not_before: Annotated[str, _NOT_BEFORE]
 ) -> None:
     """Move an event to a later time, within the policy of its scope.
 
     Example: forewarn event postpone 602D9444-D2CD-49C7-8624-8643E7171297 --not-before 1h
     """
-    _change(session, event_id, "postpone", {"not_before": not_before}, dry_run=dry_run)
+    body = {"not_before": not_before}
+    show_events(session, session.post("events", event_id, "postpone", body=body))
 
 
-@command(app, "start")
-def start(
-    session: Session,
-    event_id: EventIdArgument,
-    *,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    wait: Wait = False,
-    timeout: Timeout = None,
-) -> None:
+@command(app, "start", YES, *BEGINS)
+def start(session: Session, event_id: EventArgument) -> None:
     """Start an event now.
 
     This overrides approvals, NotBefore and the operation of its host.
@@ -310,25 +251,20 @@ def start(
     Example: forewarn event start 602D9444-D2CD-49C7-8624-8643E7171297 --yes
     """
     event_id = complete_id(session.get, "events", event_id)
-    confirm(f"Start {event_id} now, without waiting for approvals?", yes=yes or dry_run)
-    event = session.post("events", event_id, "start", dry_run=dry_run)
-    show_begun(session, event, dry_run=dry_run, wait=wait, timeout=timeout)
+    session.confirm(f"Start {event_id} now, without waiting for approvals?")
+    show_events(session, session.post("events", event_id, "start"))
 
 
-@command(app, "complete")
+@command(app, "complete", DRY_RUN)
 def complete(
     session: Session,
     event_id: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ID", help="The EventId, or its beginning.", autocompletion=event_ids
-        ),
+        str | None, argument("ID", "The EventId, or its beginning.", autocompletion=event_ids)
     ] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="All Started events.")] = False,
-    failed: Annotated[bool, typer.Option("--failed", help="Record it as failed.")] = False,
+    every: Annotated[bool, switch("All Started events.", "--all")] = False,
+    failed: Annotated[bool, switch("Record it as failed.", "--failed")] = False,
     reason: Reason = "",
-    dry_run: DryRun = False,
 ) -> None:
     """End a Started event, or all of them.
 
@@ -338,48 +274,26 @@ def complete(
         message = "Name one event, or say --all and nothing else."
         raise CommandError(message, code=ExitCode.USAGE, hint="try: forewarn event complete --help")
     if event_id is None:
-        answer = session.post("events", "complete-all", dry_run=dry_run)
-        (_show_rehearsed if dry_run else _show_several)(session, answer)
-        return
-    outcome = "failed" if failed else "succeeded"
-    body = {"outcome": outcome, "reason": reason}
-    _change(session, event_id, "complete", body, dry_run=dry_run)
+        answer = session.post("events", "complete-all")
+    else:
+        body = {"outcome": "failed" if failed else "succeeded", "reason": reason}
+        answer = session.post("events", event_id, "complete", body=body)
+    show_events(session, answer)
 
 
-WholeOperation = Annotated[
-    bool, typer.Option("--operation", help="Cancel all events of its host operation.")
-]
-
-
-@command(app, "cancel")
+@command(app, "cancel", DRY_RUN)
 def cancel(
     session: Session,
-    event_id: EventIdArgument,
+    event_id: EventArgument,
     *,
     reason: Reason = "",
-    operation: WholeOperation = False,
-    dry_run: DryRun = False,
+    operation: Annotated[
+        bool, switch("Cancel all events of its host operation.", "--operation")
+    ] = False,
 ) -> None:
     """Withdraw a Scheduled event.
 
     Example: forewarn event cancel 602D9444-D2CD-49C7-8624-8643E7171297
     """
     body = {"reason": reason, "operation": operation}
-    _change(session, event_id, "cancel", body, dry_run=dry_run)
-
-
-def _change(session: Session, event_id: str, verb: str, body: object, *, dry_run: bool) -> None:
-    event = session.post("events", event_id, verb, body=body, dry_run=dry_run)
-    show_begun(session, event, dry_run=dry_run, wait=False, timeout=None)
-
-
-def _show_several(session: Session, answer: Row) -> None:
-    session.show(answer, lambda got: print_events(got["events"]))
-
-
-def _show_rehearsed(session: Session, answer: Row) -> None:
-    show_rehearsed(session, answer, lambda got: print_rehearsed(got["events"]))
-
-
-def _given(**query: T | None) -> dict[str, T]:
-    return {name: value for name, value in query.items() if value is not None}
+    show_events(session, session.post("events", event_id, "cancel", body=body))

@@ -5,7 +5,7 @@ from typing import Final
 
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 
-_COLUMNS: Final[Columns] = {
+EVENT_COLUMNS: Final[Columns] = {
     "EVENT ID": "event_id",
     "TYPE": "event_type",
     "STATUS": "event_status",
@@ -53,7 +53,7 @@ _LEDGER: Final[Columns] = {
 
 def print_events(events: Iterable[Row]) -> None:
     """Print one line for each of *events*."""
-    print_table(events, _COLUMNS)
+    print_table(events, EVENT_COLUMNS)
 
 
 def print_rehearsed(events: Iterable[Row]) -> None:

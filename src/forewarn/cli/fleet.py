@@ -6,45 +6,49 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-
 from forewarn.cli.catalogue import noun
-from forewarn.cli.errors import CommandError, ExitCode, confirm
-from forewarn.cli.event import Yes
+from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.files import name_file, read_text
 from forewarn.cli.fleet_changes import print_change, print_rehearsed_change
-from forewarn.cli.output import Row, print_table, print_toml
-from forewarn.cli.rehearsal import DryRun, show_rehearsed
+from forewarn.cli.options import (
+    AS_IS,
+    DRY_RUN,
+    YES,
+    Flag,
+    Given,
+    argument,
+    option,
+    taking,
+    toggle,
+)
+from forewarn.cli.output import Row, print_toml, table_of
 from forewarn.cli.session import Session, command
-from forewarn.cli.vm import COLUMNS, AsIs
+from forewarn.cli.vm import COLUMNS
 
 app = noun("fleet")
 
 _SKIPPED: Final = (":virtual-machine-busy", ":host-busy", ":host-closed", ":host-under-way")
 """The problems that --skip-busy avoids."""
+_MANNER: Final = {
+    "prune": toggle("--prune", "Remove machines, hosts and sets that FILE leaves out."),
+    "skip_busy": toggle("--skip-busy", "Skip what an event, Maintenance or closed host refuses."),
+    "allow_removals": Flag(
+        kind=int,
+        option=option("N", "How many virtual machines --prune may remove.", min=0),
+        default=0,
+    ),
+    "as_is": AS_IS,
+}
 
 
-@command(app, "apply")
-def apply(  # noqa: PLR0913 - one for each flag
+@command(app, "apply", DRY_RUN, YES)
+@taking(_MANNER)
+def apply(
     session: Session,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Fleet file, or - for standard input.")
-    ],
+    manner: Given,
     *,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Remove machines, hosts and sets that FILE leaves out.")
-    ] = False,
-    skip_busy: Annotated[
-        bool,
-        typer.Option("--skip-busy", help="Skip what an event, Maintenance or closed host refuses."),
-    ] = False,
-    allow_removals: Annotated[
-        int, typer.Option(min=0, metavar="N", help="How many virtual machines --prune may remove.")
-    ] = 0,
-    as_is: AsIs = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    file: Annotated[Path, argument("FILE", "Fleet file, or - for standard input.")],
 ) -> None:
     """Apply a fleet file, completely or not at all.
 
@@ -52,26 +56,16 @@ def apply(  # noqa: PLR0913 - one for each flag
     """
     text = read_text(file, command="fleet apply")
     fleet = _decode(file, text)
-    if prune and not dry_run:
+    if manner["prune"]:
         removed = f"every virtual machine, host, set and service that {name_file(file)} leaves out"
-        confirm(f"Remove {removed}?", yes=yes)
-    body = {
-        "fleet": fleet,
-        "prune": prune,
-        "skip_busy": skip_busy,
-        "allow_removals": allow_removals,
-        "as_is": as_is,
-        "dry_run": dry_run,
-    }
+        session.confirm(f"Remove {removed}?")
+    body = {"fleet": fleet, "dry_run": session.dry_run, **manner}
     try:
         with _shown_progress() as note:
             answer = session.post_followed("fleet", body=body, note=note)
     except ServerRefusedError as refusal:
         raise _with_lines(refusal, file, text) from None
-    if dry_run:
-        show_rehearsed(session, answer, print_rehearsed_change)
-    else:
-        session.show(answer, print_change)
+    session.show(answer, print_rehearsed_change if session.dry_run else print_change)
 
 
 @command(app, "export")
@@ -93,11 +87,8 @@ def show(session: Session) -> None:
 
     Example: forewarn fleet show
     """
-    session.show(session.get("fleet"), lambda _: _print_fleet(session))
-
-
-def _print_fleet(session: Session) -> None:
-    print_table(session.list("virtual_machines", "virtual-machines")["virtual_machines"], COLUMNS)
+    print_all = table_of("virtual_machines", COLUMNS)
+    session.show(session.get("fleet"), lambda _: print_all(session.list("virtual-machines")))
 
 
 @contextmanager

@@ -7,13 +7,12 @@ import typer
 
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import ExitCode
-from forewarn.cli.output import Columns, Row, print_line, print_table
-from forewarn.cli.session import Session, command
+from forewarn.cli.options import argument
+from forewarn.cli.output import Columns, Row, print_line, table_of
+from forewarn.cli.session import TEST_PATIENCE, Session, command
 
 app = noun("gate")
 
-_TEST_PATIENCE: Final = 150.0
-"""Longer than any gate may take."""
 _COLUMNS: Final[Columns] = {"GATE": "name", "KIND": "kind"}
 
 
@@ -23,19 +22,16 @@ def list_all(session: Session) -> None:
 
     Example: forewarn gate list
     """
-    session.show(session.get("gates"), lambda got: print_table(got["gates"], _COLUMNS))
+    session.show(session.get("gates"), table_of("gates", _COLUMNS))
 
 
 @command(app, "test")
-def test(
-    session: Session,
-    gate: Annotated[str, typer.Argument(metavar="GATE", help="The name in the file.")],
-) -> None:
+def test(session: Session, gate: Annotated[str, argument("GATE", "The name in the file.")]) -> None:
     """Ask a gate now, and show its answer; exit code 1 if it is shut.
 
     Example: forewarn gate test smoke
     """
-    asking = replace(session, patience=_TEST_PATIENCE)
+    asking = replace(session, patience=TEST_PATIENCE)
     answer = asking.post("gates", gate, "test", takes_key=False)
     session.show(answer, _print)
     if answer["status"] != "open":

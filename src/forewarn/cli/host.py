@@ -2,21 +2,24 @@
 
 from typing import Annotated, Final
 
-import typer
-
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import host_names
-from forewarn.cli.errors import confirm
-from forewarn.cli.event import Yes
-from forewarn.cli.event_tables import print_events
-from forewarn.cli.output import Columns, Moment, Row, print_fields, print_line, print_table, time_of
-from forewarn.cli.patches import Labels, make_patch, read_pairs
-from forewarn.cli.rehearsal import DryRun, show_changed
+from forewarn.cli.completing import HostArgument
+from forewarn.cli.event_tables import EVENT_COLUMNS
+from forewarn.cli.options import DRY_RUN, YES, Given, option, taking
+from forewarn.cli.output import (
+    Columns,
+    Moment,
+    Row,
+    print_fields,
+    print_line,
+    print_parts,
+    table_of,
+    time_of,
+)
+from forewarn.cli.patches import LABELS, make_patch
 from forewarn.cli.session import Session, command
 
 app = noun("host")
-
-Name = Annotated[str, typer.Argument(metavar="HOST", help="The host.", autocompletion=host_names)]
 
 _WIDEST_LABELS: Final = 20
 _WIDEST_MAINTENANCE: Final = 9
@@ -71,12 +74,11 @@ def list_all(session: Session) -> None:
 
     Example: forewarn host list
     """
-    found = session.list("hosts", "hosts")
-    session.show(found, lambda got: print_table(got["hosts"], _COLUMNS))
+    session.show(session.list("hosts"), table_of("hosts", _COLUMNS))
 
 
 @command(app, "show")
-def show(session: Session, host: Name) -> None:
+def show(session: Session, host: HostArgument) -> None:
     """Show one host, its virtual machines and its events.
 
     Example: forewarn host show kvm-1
@@ -84,79 +86,58 @@ def show(session: Session, host: Name) -> None:
     session.show(session.get("hosts", host), _print_host)
 
 
-@command(app, "set")
-def set_labels(
-    session: Session,
-    host: Name,
-    *,
-    label: Labels = None,
-    dry_run: DryRun = False,
-) -> None:
+@command(app, "set", DRY_RUN)
+@taking({"label": LABELS})
+def set_labels(session: Session, given: Given, *, host: HostArgument) -> None:
     """Change labels of a host; the others stay.
 
     Example: forewarn host set kvm-1 --label rack=a
     """
-    patch = make_patch("host set", labels=read_pairs("--label", label))
-    changed = session.patch("hosts", host, body=patch, dry_run=dry_run)
-    show_changed(session, changed, _print_host, dry_run=dry_run)
+    session.show(session.patch("hosts", host, body=make_patch("host set", given)), _print_host)
 
 
-@command(app, "close")
+@command(app, "close", DRY_RUN)
 def close(
     session: Session,
-    host: Name,
+    host: HostArgument,
     *,
-    reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="The reason, for other operators.")
-    ] = "",
-    dry_run: DryRun = False,
+    reason: Annotated[str, option("TEXT", "The reason, for other operators.")] = "",
 ) -> None:
     """Take no more virtual machines on a host; those it carries stay.
 
     Example: forewarn host close kvm-1 --reason 'new kernel'
     """
-    closed = session.post("hosts", host, "close", body={"reason": reason}, dry_run=dry_run)
-    _show_change(session, closed, dry_run=dry_run)
+    _show_change(session, session.post("hosts", host, "close", body={"reason": reason}))
 
 
-@command(app, "open")
-def open_again(session: Session, host: Name, *, dry_run: DryRun = False) -> None:
+@command(app, "open", DRY_RUN)
+def open_again(session: Session, host: HostArgument) -> None:
     """Take virtual machines on a host again.
 
     Example: forewarn host open kvm-1
     """
-    opened = session.post("hosts", host, "open", dry_run=dry_run)
-    _show_change(session, opened, dry_run=dry_run)
+    _show_change(session, session.post("hosts", host, "open"))
 
 
-@command(app, "remove")
-def remove(session: Session, host: Name, *, yes: Yes = False, dry_run: DryRun = False) -> None:
+@command(app, "remove", YES, DRY_RUN)
+def remove(session: Session, host: HostArgument) -> None:
     """Remove a host that carries no virtual machines.
 
     Example: forewarn host remove kvm-9 --yes
     """
-    confirm(f"Remove the host {host}?", yes=yes or dry_run)
-    removed = session.delete("hosts", host, dry_run=dry_run)
-    said = "would remove" if dry_run else "removed"
-    show_changed(session, removed, lambda got: print_line(f"{said} {got['name']}"), dry_run=dry_run)
+    session.confirm(f"Remove the host {host}?")
+    removed = session.delete("hosts", host)
+    session.show_removed(removed, removed["name"])
 
 
-def _show_change(session: Session, host: Row, *, dry_run: bool) -> None:
-    verb = "would be" if dry_run else "is"
-    show_changed(session, host, lambda got: _print_change(got, verb), dry_run=dry_run)
-
-
-def _print_change(host: Row, verb: str) -> None:
+def _show_change(session: Session, host: Row) -> None:
+    verb = "would be" if session.dry_run else "is"
     state = "open to" if host["closed_at"] is None else "closed to new"
     carried = len(host["virtual_machines"])
-    print_line(f"{host['name']} {verb} {state} virtual machines; it carries {carried}.")
+    said = f"{host['name']} {verb} {state} virtual machines; it carries {carried}."
+    session.show(host, lambda _: print_line(said))
 
 
 def _print_host(host: Row) -> None:
     print_fields(host, _FIELDS)
-    if host["shares"]:
-        print_line()
-        print_table(host["shares"], _SHARES)
-    if host["events"]:
-        print_line()
-        print_events(host["events"])
+    print_parts((host["shares"], _SHARES), (host["events"], EVENT_COLUMNS))

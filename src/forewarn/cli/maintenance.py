@@ -4,12 +4,11 @@ from typing import Annotated, Final
 
 import typer
 
-from forewarn.cli import maintenance_options as options
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import maintenance_ids
-from forewarn.cli.errors import CommandError, ExitCode, confirm
-from forewarn.cli.event import Yes
+from forewarn.cli.completing import MaintenanceArgument
+from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.ids import complete_id
+from forewarn.cli.maintenance_options import CHANGES, ORDER
 from forewarn.cli.maintenance_tables import (
     count_names,
     print_blockers,
@@ -18,12 +17,11 @@ from forewarn.cli.maintenance_tables import (
 )
 from forewarn.cli.maintenance_waiting import require_walked, wait_for_maintenance
 from forewarn.cli.maintenance_watch import watch_maintenance
-from forewarn.cli.output import Columns, print_line, print_table
+from forewarn.cli.options import BEGINS, DRY_RUN, TIMEOUT, YES, Given, argument, taking
+from forewarn.cli.output import Columns, Row, print_line, table_of
 from forewarn.cli.patches import make_patch
 from forewarn.cli.place_tables import By, Detail, say_standings
-from forewarn.cli.rehearsal import DryRun, show_changed, show_rehearsed
 from forewarn.cli.session import Session, command
-from forewarn.cli.waiting import Timeout, Wait
 from forewarn.domain.wording import count_of, say_names
 
 app = noun("maintenance")
@@ -38,24 +36,14 @@ _COLUMNS: Final[Columns] = {
     "PROGRESS": lambda row: say_standings(row["places"]),
 }
 
-
-IdArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID", help="Its id, or the beginning of it.", autocompletion=maintenance_ids
-    ),
-]
-
-
 Places = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="HOST|SCOPE", help="Hosts or scopes (default: all that failed)."),
+    list[str] | None, argument("HOST|SCOPE", "Hosts or scopes (default: all that failed).")
 ]
 
 
 @command(app, "plan")
-@options.ordering
-def plan(session: Session, order: options.Order, *, by: By = Detail.PLACE) -> None:
+@taking(ORDER)
+def plan(session: Session, order: Given, *, by: By = Detail.PLACE) -> None:
     """Show what a Maintenance would do and when, and what prevents it.
 
     Example: forewarn maintenance plan --type Freeze --scope web
@@ -71,70 +59,51 @@ def plan(session: Session, order: options.Order, *, by: By = Detail.PLACE) -> No
         )
 
 
-@command(app, "start")
-@options.ordering
-def start(
-    session: Session,
-    order: options.Order,
-    *,
-    dry_run: DryRun = False,
-    wait: Wait = False,
-    timeout: Timeout = None,
-) -> None:
+@command(app, "start", *BEGINS)
+@taking(ORDER)
+def start(session: Session, order: Given) -> None:
     """Begin a Maintenance of scopes and virtual machines, or of hosts.
 
     Example: forewarn maintenance start --type Freeze --scope web
     """
-    begun = session.post("maintenances", body=order, dry_run=dry_run)
+    begun = session.post("maintenances", body=order)
     for warning in begun["warnings"]:
         print_line(f"Warning: {warning}", err=True)
-    if dry_run:
-        show_rehearsed(
-            session, begun, lambda got: print_maintenance({**got, "maintenance_id": None})
-        )
-        return
-    if wait:
-        begun = wait_for_maintenance(session, begun["maintenance_id"], timeout)
-    session.show(begun, print_maintenance)
-    if wait:
-        require_walked(begun)
+    if session.dry_run:
+        session.show(begun, lambda got: print_maintenance({**got, "maintenance_id": None}))
+    elif session.wait:
+        _show_end(session, begun["maintenance_id"])
+    else:
+        session.show(begun, print_maintenance)
 
 
-@command(app, "set")
-@options.changing
-def change(
-    session: Session,
-    change: options.Order,
-    *,
-    maintenance_id: IdArgument,
-    dry_run: DryRun = False,
-) -> None:
+@command(app, "set", DRY_RUN)
+@taking(CHANGES)
+def change(session: Session, given: Given, *, maintenance_id: MaintenanceArgument) -> None:
     """Change how the remaining steps are done; an empty text clears.
 
     Example: forewarn maintenance set 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --at-once 4
     """
-    patch = make_patch("maintenance set", **change)
-    changed = session.patch("maintenances", maintenance_id, body=patch, dry_run=dry_run)
-    show_changed(session, changed, print_maintenance, dry_run=dry_run)
+    patch = make_patch("maintenance set", given)
+    session.show(session.patch("maintenances", maintenance_id, body=patch), print_maintenance)
 
 
 @command(app, "pause")
-def pause(session: Session, maintenance_id: IdArgument) -> None:
+def pause(session: Session, maintenance_id: MaintenanceArgument) -> None:
     """Begin no further step; announced events continue.
 
     Example: forewarn maintenance pause 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
-    session.show(session.post("maintenances", maintenance_id, "pause"), print_maintenance)
+    _steer(session, maintenance_id, "pause")
 
 
 @command(app, "resume")
-def resume(session: Session, maintenance_id: IdArgument) -> None:
+def resume(session: Session, maintenance_id: MaintenanceArgument) -> None:
     """Continue after a pause; ask shut gates again. Failures still hold.
 
     Example: forewarn maintenance resume 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
     """
-    resumed = session.post("maintenances", maintenance_id, "resume")
-    session.show(resumed, print_maintenance)
+    resumed = _steer(session, maintenance_id, "resume")
     failed = list(dict.fromkeys(failure["place"] for failure in resumed["failures"]))
     if failed:
         print_line(
@@ -146,45 +115,39 @@ def resume(session: Session, maintenance_id: IdArgument) -> None:
 
 
 @command(app, "retry")
-def retry(session: Session, maintenance_id: IdArgument, places: Places = None) -> None:
+def retry(session: Session, maintenance_id: MaintenanceArgument, places: Places = None) -> None:
     """Retry failed hosts or scopes, with new events and full notice.
 
     Example: forewarn maintenance retry 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 kvm-3
     """
-    body = {"places": places or []}
-    session.show(
-        session.post("maintenances", maintenance_id, "retry", body=body), print_maintenance
-    )
+    _steer(session, maintenance_id, "retry", {"places": places or []})
 
 
-@command(app, "skip")
-def skip(
-    session: Session, maintenance_id: IdArgument, places: Places = None, *, yes: Yes = False
-) -> None:
+@command(app, "skip", YES)
+def skip(session: Session, maintenance_id: MaintenanceArgument, places: Places = None) -> None:
     """Skip failed hosts or scopes; they stay as they are.
 
     Example: forewarn maintenance skip 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 kvm-3 --yes
     """
     wanted = say_names(places) if places else "everything that failed"
     maintenance_id = complete_id(session.get, "maintenances", maintenance_id)
-    confirm(f"Skip {wanted} in {maintenance_id}?", yes=yes)
-    body = {"places": places or []}
-    session.show(session.post("maintenances", maintenance_id, "skip", body=body), print_maintenance)
+    session.confirm(f"Skip {wanted} in {maintenance_id}?")
+    _steer(session, maintenance_id, "skip", {"places": places or []})
 
 
-@command(app, "abort")
-def abort(session: Session, maintenance_id: IdArgument, *, yes: Yes = False) -> None:
+@command(app, "abort", YES)
+def abort(session: Session, maintenance_id: MaintenanceArgument) -> None:
     """Begin no further step; withdraw events that have not started.
 
     Example: forewarn maintenance abort 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --yes
     """
     maintenance_id = complete_id(session.get, "maintenances", maintenance_id)
-    confirm(f"Abort {maintenance_id}, and withdraw what it has announced?", yes=yes)
-    session.show(session.post("maintenances", maintenance_id, "abort"), print_maintenance)
+    session.confirm(f"Abort {maintenance_id}, and withdraw what it has announced?")
+    _steer(session, maintenance_id, "abort")
 
 
 @command(app, "status")
-def status(session: Session, maintenance_id: IdArgument, *, by: By = Detail.PLACE) -> None:
+def status(session: Session, maintenance_id: MaintenanceArgument, *, by: By = Detail.PLACE) -> None:
     """Show what a Maintenance has done, what remains and what holds it.
 
     Example: forewarn maintenance status 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
@@ -194,7 +157,9 @@ def status(session: Session, maintenance_id: IdArgument, *, by: By = Detail.PLAC
 
 
 @command(app, "explain")
-def explain(session: Session, maintenance_id: IdArgument, *, by: By = Detail.PLACE) -> None:
+def explain(
+    session: Session, maintenance_id: MaintenanceArgument, *, by: By = Detail.PLACE
+) -> None:
     """Say what holds a Maintenance, and until when.
 
     Example: forewarn maintenance explain 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
@@ -204,7 +169,7 @@ def explain(session: Session, maintenance_id: IdArgument, *, by: By = Detail.PLA
 
 
 @command(app, "watch")
-def watch(session: Session, maintenance_id: IdArgument) -> None:
+def watch(session: Session, maintenance_id: MaintenanceArgument) -> None:
     """Print each change of a Maintenance until it is over.
 
     Example: forewarn maintenance watch 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
@@ -215,16 +180,13 @@ def watch(session: Session, maintenance_id: IdArgument) -> None:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
-@command(app, "wait")
-def wait_for(session: Session, maintenance_id: IdArgument, *, timeout: Timeout = None) -> None:
+@command(app, "wait", TIMEOUT)
+def wait_for(session: Session, maintenance_id: MaintenanceArgument) -> None:
     """Return when a Maintenance is over or held; fail unless completed.
 
     Example: forewarn maintenance wait 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11 --timeout 8h
     """
-    maintenance_id = complete_id(session.get, "maintenances", maintenance_id)
-    ended = wait_for_maintenance(session, maintenance_id, timeout)
-    session.show(ended, print_maintenance)
-    require_walked(ended)
+    _show_end(session, complete_id(session.get, "maintenances", maintenance_id))
 
 
 @command(app, "list")
@@ -233,5 +195,17 @@ def list_all(session: Session) -> None:
 
     Example: forewarn maintenance list
     """
-    found = session.list("maintenances", "maintenances")
-    session.show(found, lambda got: print_table(got["maintenances"], _COLUMNS))
+    session.show(session.list("maintenances"), table_of("maintenances", _COLUMNS))
+
+
+def _steer(session: Session, maintenance_id: str, verb: str, body: object = None) -> Row:
+    answer: Row = session.post("maintenances", maintenance_id, verb, body=body)
+    session.show(answer, print_maintenance)
+    return answer
+
+
+def _show_end(session: Session, maintenance_id: str) -> None:
+    """Wait until a Maintenance is over or held, show it, and fail unless it is completed."""
+    ended = wait_for_maintenance(session, maintenance_id)
+    session.show(ended, print_maintenance)
+    require_walked(ended)

@@ -13,9 +13,9 @@ from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.wording import count_of
 
 
-def wait_for_maintenance(session: Session, name: str, timeout: str | None) -> Row:
+def wait_for_maintenance(session: Session, name: str) -> Row:
     """Return the Maintenance *name* as it is when it is over, or does not go on by itself."""
-    patience = Patience(session, timeout, f"forewarn maintenance status {name}")
+    patience = Patience(session, f"forewarn maintenance status {name}")
     with ExitStack() as drawing:
         tell = drawing.enter_context(_bars()) if sys.stderr.isatty() else None
         return patience.wait(

@@ -1,20 +1,15 @@
 """`forewarn notification`: who is told what, and whether it arrived."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Final
 
-import typer
-
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode
-from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, wall_time_of
-from forewarn.cli.session import Session, command
+from forewarn.cli.options import Limit, argument, switch
+from forewarn.cli.output import Columns, Row, fields_of, print_line, table_of, wall_time_of
+from forewarn.cli.session import TEST_PATIENCE, Session, command
 
 app = noun("notification")
-
-_TEST_PATIENCE: Final = 150.0
-"""Longer than any target may take."""
 
 
 def _subject(row: Row) -> str:
@@ -51,13 +46,9 @@ _DETAILS: Final[Columns] = {
 def list_some(
     session: Session,
     *,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Only messages that were given up.")
-    ] = False,
-    waiting: Annotated[bool, typer.Option("--waiting", help="Only messages that wait.")] = False,
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=10_000, help="Only the newest N.")
-    ] = None,
+    failed: Annotated[bool, switch("Only messages that were given up.", "--failed")] = False,
+    waiting: Annotated[bool, switch("Only messages that wait.", "--waiting")] = False,
+    limit: Limit = None,
 ) -> None:
     """List the messages of the last days, oldest first.
 
@@ -68,8 +59,8 @@ def list_some(
         hint = "try: forewarn notification list --failed"
         raise CommandError(message, code=ExitCode.USAGE, hint=hint)
     query = {"status": "failed"} if failed else {"status": "waiting"} if waiting else {}
-    answer = session.list("notifications", "notifications", limit=limit, **query)
-    session.show(answer, lambda got: _print(got["notifications"]))
+    answer = session.list("notifications", limit=limit, **query)
+    session.show(answer, table_of("notifications", _COLUMNS))
 
 
 @command(app, "targets")
@@ -78,20 +69,18 @@ def list_targets(session: Session) -> None:
 
     Example: forewarn notification targets
     """
-    answer = session.get("notification-targets")
-    session.show(answer, lambda got: print_table(got["targets"], _TARGETS))
+    session.show(session.get("notification-targets"), table_of("targets", _TARGETS))
 
 
 @command(app, "test")
 def test(
-    session: Session,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The name in the file.")],
+    session: Session, target: Annotated[str, argument("TARGET", "The name in the file.")]
 ) -> None:
     """Send an example to a target at once, and show what it answers.
 
     Example: forewarn notification test ops
     """
-    asking = replace(session, patience=_TEST_PATIENCE)
+    asking = replace(session, patience=TEST_PATIENCE)
     answer = asking.post("notification-targets", target, "test", takes_key=False)
     if not answer["is_delivered"]:
         raise CommandError(f"{target} was not reached: {answer['answer']}", code=ExitCode.FAILED)
@@ -100,16 +89,10 @@ def test(
 
 @command(app, "retry")
 def retry(
-    session: Session,
-    notification_id: Annotated[str, typer.Argument(metavar="ID", help="The id in the list.")],
+    session: Session, notification_id: Annotated[str, argument("ID", "The id in the list.")]
 ) -> None:
     """Retry a message that was given up.
 
     Example: forewarn notification retry 602d9444-d2cd-49c7-8624-8643e7171297
     """
-    answer = session.post("notifications", notification_id, "retry")
-    session.show(answer, lambda row: print_fields(row, _DETAILS))
-
-
-def _print(notifications: Iterable[Row]) -> None:
-    print_table(notifications, _COLUMNS)
+    session.show(session.post("notifications", notification_id, "retry"), fields_of(_DETAILS))

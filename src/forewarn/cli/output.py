@@ -140,6 +140,24 @@ def print_fields(row: Row, columns: Columns) -> None:
     _print_fields((title, _cell(row, shown, beside=True)) for title, shown in columns.items())
 
 
+def table_of(noun: str, columns: Columns) -> Callable[[Row], None]:
+    """Return what prints the list *noun* of an answer."""
+    return lambda answer: print_table(answer[noun], columns)
+
+
+def fields_of(columns: Columns) -> Callable[[Row], None]:
+    """Return what prints the fields of an answer."""
+    return lambda answer: print_fields(answer, columns)
+
+
+def print_parts(*parts: tuple[Iterable[Row], Columns]) -> None:
+    """Print a table for each of *parts* that has rows, after an empty line."""
+    for rows, columns in parts:
+        if rows:
+            print_line()
+            print_table(rows, columns)
+
+
 def _print_fields(fields: Iterable[tuple[str, str]]) -> None:
     said = [(f"{title}:", text) for title, text in fields if text]
     width = max(len(title) for title, _ in said)

@@ -5,8 +5,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Annotated, Any, Final, TypeAlias
 
-import typer
-
+from forewarn.cli.options import switch
 from forewarn.cli.output import Columns, Row, time_of
 from forewarn.domain.standing import NOT_DONE, MaintenanceStatus, Standing
 from forewarn.domain.wording import count_of, say_names
@@ -39,7 +38,7 @@ class Detail(StrEnum):
     VM = "vm"
 
 
-By = Annotated[Detail, typer.Option("--by", help="A line per host or scope, or all detail.")]
+By = Annotated[Detail, switch("A line per host or scope, or all detail.", "--by")]
 
 
 def status_lines(maintenance: Row) -> tuple[Columns, list[Line]]:

@@ -3,18 +3,18 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
-
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import vm_names
+from forewarn.cli.completing import AFFECTED
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.files import read_text
-from forewarn.cli.output import Columns, Output, Row, print_fields, print_line, print_table, time_of
+from forewarn.cli.options import Flag, Given, argument, option, switch, taking
+from forewarn.cli.output import Columns, Output, Row, print_fields, print_line, table_of, time_of
 from forewarn.cli.session import Session, command
 from forewarn.domain.limits import FASTEST
 from forewarn.wording.durations import format_duration
@@ -45,6 +45,12 @@ _FIELDS: Final[Columns] = {
     "speed": "speed",
     "steps left": "steps_remaining",
 }
+_ORDER: Final = {
+    "vm": replace(AFFECTED, key="virtual_machines"),
+    "speed": Flag(
+        kind=float, option=option("N", "N times as fast.", min=1, max=FASTEST), default=1
+    ),
+}
 
 
 def describe_step(step: Row) -> str:
@@ -64,28 +70,17 @@ def list_all(session: Session) -> None:
 
     Example: forewarn scenario list
     """
-    session.show(session.get("scenarios"), lambda got: print_table(got["scenarios"], _SCENARIOS))
+    session.show(session.get("scenarios"), table_of("scenarios", _SCENARIOS))
 
 
 @command(app, "run")
+@taking(_ORDER)
 def run(
     session: Session,
-    scenario: Annotated[
-        str, typer.Argument(metavar="NAME|FILE.toml", help="Built-in scenario, or a file.")
-    ],
+    order: Given,
     *,
-    vm: Annotated[
-        list[str],
-        typer.Option(
-            metavar="VM", help="Affected virtual machine; repeatable.", autocompletion=vm_names
-        ),
-    ],
-    speed: Annotated[
-        float, typer.Option(min=1, max=FASTEST, metavar="N", help="N times as fast.")
-    ] = 1,
-    no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Return as soon as it has begun.")
-    ] = False,
+    scenario: Annotated[str, argument("NAME|FILE.toml", "Built-in scenario, or a file.")],
+    no_wait: Annotated[bool, switch("Return as soon as it has begun.", "--no-wait")] = False,
 ) -> None:
     """Run a scenario, and follow it until it is over.
 
@@ -93,7 +88,7 @@ def run(
 
     Example: forewarn scenario run live-migration --vm web-0 --speed 60
     """
-    begun = _begin(session, scenario, {"virtual_machines": vm, "speed": speed})
+    begun = _begin(session, scenario, order)
     narrator = _Narrator(is_silent=session.output is not Output.TABLE)
     narrator.say(f"Run {begun['run_id']} of {begun['name']} has begun.")
     with _interruptible(begun["run_id"]):
@@ -111,23 +106,20 @@ def run(
 @command(app, "status")
 def status(
     session: Session,
-    run_id: Annotated[str | None, typer.Argument(metavar="ID", help="Only this run.")] = None,
+    run_id: Annotated[str | None, argument("ID", "Only this run.")] = None,
 ) -> None:
     """Show every run, or what has happened in one.
 
     Example: forewarn scenario status
     """
     if run_id is None:
-        runs = session.list("scenario_runs", "scenario-runs")
-        session.show(runs, lambda got: print_table(got["scenario_runs"], _RUNS))
+        session.show(session.list("scenario-runs"), table_of("scenario_runs", _RUNS))
     else:
         session.show(session.get("scenario-runs", run_id), _print_one)
 
 
 @command(app, "stop")
-def stop(
-    session: Session, run_id: Annotated[str, typer.Argument(metavar="ID", help="The run.")]
-) -> None:
+def stop(session: Session, run_id: Annotated[str, argument("ID", "The run.")]) -> None:
     """Stop a run, and cancel its Scheduled events.
 
     Example: forewarn scenario stop 5c2bd0a4-6a50-4e4b-9b4f-3f4f0f6a3c11
@@ -135,7 +127,7 @@ def stop(
     session.show(session.post("scenario-runs", run_id, "stop"), _print_one)
 
 
-def _begin(session: Session, scenario: str, order: dict[str, object]) -> Row:
+def _begin(session: Session, scenario: str, order: Given) -> Row:
     file = Path(scenario)
     if file.suffix != ".toml":
         begun: Row = session.post("scenario-runs", body={**order, "name": scenario})

@@ -5,15 +5,21 @@ from typing import Annotated, Final
 
 import typer
 
-from forewarn.cli import maintenance_options as options
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import schedule_names
-from forewarn.cli.errors import confirm
-from forewarn.cli.event import Yes
+from forewarn.cli.completing import ScheduleArgument
+from forewarn.cli.maintenance_options import CHANGES, ORDER, check_written
 from forewarn.cli.maintenance_tables import COURSE
-from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
+from forewarn.cli.options import DRY_RUN, REQUIRED, YES, Flag, Given, argument, option, taking, text
+from forewarn.cli.output import (
+    Columns,
+    Row,
+    print_fields,
+    print_parts,
+    print_table,
+    table_of,
+    time_of,
+)
 from forewarn.cli.patches import make_patch
-from forewarn.cli.rehearsal import DryRun, show_changed
 from forewarn.cli.session import Session, command
 
 app = noun("schedule")
@@ -29,28 +35,21 @@ def _check_date(text: str | None) -> str | None:
 def _check_every(text: str | None) -> str | None:
     from forewarn.domain.recurrence import read_recurrence  # noqa: PLC0415 - slow to load
 
-    options.check_written(read_recurrence, () if text is None else (text,))
+    check_written(read_recurrence, () if text is None else (text,))
     return text
 
 
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The schedule.", autocompletion=schedule_names)
-]
-_EVERY = typer.Option(
-    metavar="DAYS",
-    help="day, Tue, 'first Tue', 'last Sun', 'day 15', '2 weeks' or such.",
-    callback=_check_every,
+_EVERY: Final = option(
+    "DAYS", "day, Tue, 'first Tue', 'last Sun', 'day 15', '2 weeks' or such.", callback=_check_every
 )
-Every = Annotated[str, _EVERY]
-NewEvery = Annotated[str | None, _EVERY]
-From = Annotated[
-    str | None,
-    typer.Option("--from", metavar="DATE", help="The first day; else today.", callback=_check_date),
-]
-Until = Annotated[
-    str | None, typer.Option(metavar="DATE", help="The last day.", callback=_check_date)
-]
-Count = Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="How many dates.")]
+_UNTIL: Final = text("DATE", "The last day.", key="until_date", callback=_check_date)
+_ORDER: Final = {
+    **ORDER,
+    "every": Flag(option=_EVERY, default=REQUIRED),
+    "from_date": text("DATE", "The first day; else today.", "--from", callback=_check_date),
+    "until": _UNTIL,
+}
+_CHANGES: Final = {**CHANGES, "every": Flag(option=_EVERY), "until": _UNTIL}
 
 _COLUMNS: Final[Columns] = {
     "SCHEDULE": "name",
@@ -92,17 +91,10 @@ _OCCURRENCES: Final[Columns] = {
 }
 
 
-@command(app, "create")
-@options.ordering
-def create(  # noqa: PLR0913 - one for each flag
-    session: Session,
-    order: options.Order,
-    *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it.")],
-    every: Every,
-    from_date: From = None,
-    until: Until = None,
-    dry_run: DryRun = False,
+@command(app, "create", DRY_RUN)
+@taking(_ORDER)
+def create(
+    session: Session, order: Given, *, name: Annotated[str, argument("NAME", "What to call it.")]
 ) -> None:
     """Create a schedule that starts a Maintenance on recurring dates.
 
@@ -111,15 +103,7 @@ def create(  # noqa: PLR0913 - one for each flag
     Example: forewarn schedule create patches --every 'first Tue' --type Reboot
     --host-label rack=a --window 'Tue 22:00-04:00 Europe/Berlin'
     """
-    wanted = {
-        **order,
-        "name": name,
-        "every": every,
-        "from_date": from_date,
-        "until_date": until,
-    }
-    made = session.post("schedules", body=wanted, dry_run=dry_run)
-    show_changed(session, made, _print_one, dry_run=dry_run)
+    session.show(session.post("schedules", body={**order, "name": name}), _print_one)
 
 
 @command(app, "list")
@@ -128,12 +112,11 @@ def list_all(session: Session) -> None:
 
     Example: forewarn schedule list
     """
-    found = session.list("schedules", "schedules")
-    session.show(found, lambda got: print_table(got["schedules"], _COLUMNS))
+    session.show(session.list("schedules"), table_of("schedules", _COLUMNS))
 
 
 @command(app, "show")
-def show(session: Session, name: Name) -> None:
+def show(session: Session, name: ScheduleArgument) -> None:
     """Show a schedule, its next dates and what became of the last.
 
     Example: forewarn schedule show patches
@@ -142,7 +125,12 @@ def show(session: Session, name: Name) -> None:
 
 
 @command(app, "next")
-def next_dates(session: Session, name: Name, *, count: Count = 10) -> None:
+def next_dates(
+    session: Session,
+    name: ScheduleArgument,
+    *,
+    count: Annotated[int, option("N", "How many dates.", min=1, max=1000)] = 10,
+) -> None:
     """Show the next dates of a schedule.
 
     Example: forewarn schedule next patches --count 24
@@ -151,69 +139,49 @@ def next_dates(session: Session, name: Name, *, count: Count = 10) -> None:
     session.show(shown["upcoming"], lambda got: print_table(got, _DATES))
 
 
-@command(app, "set")
-@options.changing
-def change(
-    session: Session,
-    course: options.Order,
-    *,
-    name: Name,
-    every: NewEvery = None,
-    until: Until = None,
-    dry_run: DryRun = False,
-) -> None:
+@command(app, "set", DRY_RUN)
+@taking(_CHANGES)
+def change(session: Session, given: Given, *, name: ScheduleArgument) -> None:
     """Change a schedule from the next date on; an empty text clears.
 
     Example: forewarn schedule set patches --every 'second Tue' --at-once 4
     """
-    patch = make_patch("schedule set", **course, every=every, until_date=until)
-    changed = session.patch("schedules", name, body=patch, dry_run=dry_run)
-    show_changed(session, changed, _print_one, dry_run=dry_run)
+    patch = make_patch("schedule set", given)
+    session.show(session.patch("schedules", name, body=patch), _print_one)
 
 
-@command(app, "pause")
-def pause(session: Session, name: Name, *, dry_run: DryRun = False) -> None:
+@command(app, "pause", DRY_RUN)
+def pause(session: Session, name: ScheduleArgument) -> None:
     """Skip every date until the schedule is resumed.
 
     Example: forewarn schedule pause patches
     """
-    _steer(session, name, "pause", dry_run=dry_run)
+    session.show(session.post("schedules", name, "pause"), _print_one)
 
 
-@command(app, "resume")
-def resume(session: Session, name: Name, *, dry_run: DryRun = False) -> None:
+@command(app, "resume", DRY_RUN)
+def resume(session: Session, name: ScheduleArgument) -> None:
     """Start again from the next date on.
 
     Example: forewarn schedule resume patches
     """
-    _steer(session, name, "resume", dry_run=dry_run)
+    session.show(session.post("schedules", name, "resume"), _print_one)
 
 
-@command(app, "remove")
-def remove(session: Session, name: Name, *, yes: Yes = False, dry_run: DryRun = False) -> None:
+@command(app, "remove", YES, DRY_RUN)
+def remove(session: Session, name: ScheduleArgument) -> None:
     """Remove a schedule; a Maintenance that it has begun continues.
 
     Example: forewarn schedule remove patches --yes
     """
-    confirm(f"Remove the schedule {name}?", yes=yes or dry_run)
-    removed = session.delete("schedules", name, dry_run=dry_run)
-    said = "would remove" if dry_run else "removed"
-    show_changed(session, removed, lambda got: print_line(f"{said} {got['name']}"), dry_run=dry_run)
-
-
-def _steer(session: Session, name: str, verb: str, *, dry_run: bool) -> None:
-    steered = session.post("schedules", name, verb, dry_run=dry_run)
-    show_changed(session, steered, _print_one, dry_run=dry_run)
+    session.confirm(f"Remove the schedule {name}?")
+    removed = session.delete("schedules", name)
+    session.show_removed(removed, removed["name"])
 
 
 def _print_one(schedule: Row) -> None:
     print_fields({**schedule["order"], **schedule}, _FIELDS)
-    if schedule["upcoming"]:
-        print_line()
-        print_table(schedule["upcoming"], _DATES)
-    if schedule["occurrences"]:
-        print_line()
-        print_table(schedule["occurrences"], _OCCURRENCES)
+    print_parts((schedule["upcoming"], _DATES), (schedule["occurrences"], _OCCURRENCES))
 
 
 def _describe_last(last: Row | None) -> str:

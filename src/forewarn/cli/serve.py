@@ -9,6 +9,7 @@ import typer
 
 from forewarn.cli.catalogue import alone
 from forewarn.cli.errors import reported_errors
+from forewarn.cli.options import keyword, option, switch
 from forewarn.cli.starting import detach, marked_as_starting
 from forewarn.cli.times import DURATION, check_duration
 from forewarn.settings_table import SETTINGS, Setting
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def serve(
     *,
     is_detached: Annotated[
-        bool, typer.Option("--detach", help="Return when ready, and keep running.")
+        bool, switch("Return when ready, and keep running.", "--detach")
     ] = False,
     config: Path | None = None,
     **flags: object,
@@ -70,19 +71,14 @@ def take_flags(command: Callable[..., None]) -> None:
 
 def _flag(name: str, setting: Setting) -> inspect.Parameter:
     flag = f"--{name.replace('_', '-')}"
-    option = typer.Option(
+    declared = typer.Option(
         f"{flag}/--no-{flag.removeprefix('--')}" if setting.kind is bool else flag,
         help=f"{setting.summary}{_say_default(setting)}",
         metavar=setting.metavar,
         show_default=False,
         callback=check_duration if setting.metavar == DURATION else None,
     )
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[_flag_type(setting), option],
-    )
+    return keyword(name, Annotated[_flag_type(setting), declared])
 
 
 def _flag_type(setting: Setting) -> Any:
@@ -100,19 +96,11 @@ def _say_default(setting: Setting) -> str:
             return f" [{default}]"
 
 
-_CONFIG: Final = inspect.Parameter(
-    "config",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=None,
-    annotation=Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Settings file (default: forewarn.toml, if it exists)."),
-    ],
-)
+_CONFIG: Final = option("FILE", "Settings file (default: forewarn.toml, if it exists).")
 _FLAGS: Final = (
     # Secrets do not belong on a command line, where every user of the machine can read them.
     *(_flag(name, setting) for name, setting in SETTINGS.items() if not setting.is_secret),
-    _CONFIG,
+    keyword("config", Annotated[Path | None, _CONFIG]),
 )
 take_flags(serve)
 app = alone()

@@ -2,10 +2,9 @@
 
 from typing import Annotated, Final
 
-import typer
-
 from forewarn.cli.catalogue import alone
-from forewarn.cli.output import Columns, print_fields, time_of
+from forewarn.cli.options import option
+from forewarn.cli.output import Columns, fields_of, time_of
 from forewarn.cli.session import Session, command
 
 app = alone()
@@ -22,9 +21,7 @@ _FIELDS: Final[Columns] = {
 def pause(
     session: Session,
     *,
-    reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="Reason, for explain and audit.")
-    ] = "",
+    reason: Annotated[str, option("TEXT", "Reason, for explain and audit.")] = "",
 ) -> None:
     """Pause the server: it begins nothing until resumed.
 
@@ -35,7 +32,7 @@ def pause(
     """
     body = {"reason": reason}
     answer = session.post("server", "pause", body=body, takes_key=False)
-    session.show(answer, lambda server: print_fields(server, _FIELDS))
+    session.show(answer, fields_of(_FIELDS))
 
 
 @command(app, "resume")
@@ -45,4 +42,4 @@ def resume(session: Session) -> None:
     Example: forewarn resume
     """
     answer = session.post("server", "resume", takes_key=False)
-    session.show(answer, lambda server: print_fields(server, _FIELDS))
+    session.show(answer, fields_of(_FIELDS))

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 import typer
 
-from forewarn.cli.errors import CommandError, ExitCode, reported_errors
+from forewarn.cli.errors import CommandError, ExitCode, confirm, reported_errors
 from forewarn.cli.failures import (
     ServerRefusedError,
     no_certificates,
@@ -25,6 +25,7 @@ from forewarn.cli.failures import (
     unlike_forewarn,
 )
 from forewarn.cli.ids import complete_path
+from forewarn.cli.options import keyword, option, switch
 from forewarn.cli.output import Output, OutputOption, Row, print_answer, print_line, told_from
 from forewarn.cli.settings import is_loopback, load_cli_settings, url_of
 from forewarn.cli.starting import await_start, is_starting
@@ -45,70 +46,54 @@ P = ParamSpec("P")
 _ONWARD: Final = frozenset({"virtual_machines", "hosts"})
 """The lists that are in fleet order."""
 _PATIENCE: Final = 60.0
+TEST_PATIENCE: Final = 150.0
+"""Longer than any gate or target of notifications may take."""
 _STARTING: Final = 60.0
 """How long a server may take to start; if it dies, nobody waits for it."""
 _OPTIONS: Final = (
-    inspect.Parameter(
-        "output",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=Output.TABLE,
-        annotation=OutputOption,
-    ),
-    inspect.Parameter(
-        "utc",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=False,
-        annotation=Annotated[bool, typer.Option("--utc", help="No relative times in tables.")],
-    ),
-    inspect.Parameter(
+    keyword("output", OutputOption, Output.TABLE),
+    keyword("utc", Annotated[bool, switch("No relative times in tables.", "--utc")], default=False),
+    keyword(
         "server",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[
-            str | None,
-            typer.Option(help="URL of the control API; also FOREWARN_SERVER.", metavar="URL"),
-        ],
+        Annotated[str | None, option("URL", "URL of the control API; also FOREWARN_SERVER.")],
     ),
-    inspect.Parameter(
-        "token",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[
-            str | None, typer.Option(help="Access token; also FOREWARN_TOKEN.", metavar="TOKEN")
-        ],
-    ),
-    inspect.Parameter(
+    keyword("token", Annotated[str | None, option("TOKEN", "Access token; also FOREWARN_TOKEN.")]),
+    keyword(
         "ca_file",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[
-            Path | None,
-            typer.Option(help="CA certificates to trust; also FOREWARN_CA_FILE.", metavar="FILE"),
-        ],
+        Annotated[Path | None, option("FILE", "CA certificates to trust; also FOREWARN_CA_FILE.")],
     ),
 )
+_OF_SESSION: Final = ("output", "utc", "yes", "dry_run", "wait", "timeout")
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Where the server is, who is asking, and how to print the answer."""
+    """Where the server is, who is asking, how to go about it and how to print the answer.
+
+    In a dry run the server says what would come of each change, and nothing does.
+    """
 
     server: str
     token: str | None
-    output: Output
+    output: Output = Output.TABLE
     ca_file: Path | None = None
     utc: bool = False
     patience: float | None = _PATIENCE
+    yes: bool = False
+    dry_run: bool = False
+    wait: bool = False
+    timeout: str | None = None
 
     def get(self, *path: str, **query: object) -> Any:
         """Return what is at *path*."""
         return self._ask("GET", path, query=query.items())
 
-    def list(self, noun: str, *path: str, limit: int | None = None, **query: object) -> Row:
-        """Return the list *noun* at *path*: the page of *limit*, or every page there is.
+    def list(self, *path: str, limit: int | None = None, **query: object) -> Row:
+        """Return the list at *path*: the page of *limit*, or every page there is.
 
         Pages of what has a history go back in time; a fleet goes on in its order.
         """
+        noun = path[0].replace("-", "_")
         asked = {**query, "limit": limit} if limit else query
         reply = self._send("GET", path, query=asked.items())
         found: dict[str, Any] = self._decode(reply)
@@ -127,19 +112,12 @@ class Session:
         with told_failures(self.server):
             return self._checked(send(self._request("GET", f"/{name}")))
 
-    def post(
-        self,
-        *path: str,
-        body: object = None,
-        dry_run: bool = False,
-        takes_key: bool = True,
-        as_is: bool = False,
-    ) -> Any:
+    def post(self, *path: str, body: object = None, takes_key: bool = True, **flags: bool) -> Any:
         """Have something done at *path* and return the answer; or what it would be.
 
         What *takes_key* is asked for again if the connection breaks, and done once all the same.
         """
-        query = _flags(dry_run=dry_run, as_is=as_is)
+        query = self._flags(**flags)
         return self._ask("POST", path, query=query, body=body, takes_key=takes_key)
 
     def post_followed(self, *path: str, body: object, note: Callable[[Row], None]) -> Any:
@@ -165,21 +143,37 @@ class Session:
 
     def patch(self, *path: str, body: object, **flags: bool) -> Any:
         """Have the fields that *body* names changed at *path*; or return what would come of it."""
-        return self._ask("PATCH", path, query=_flags(**flags), body=body, takes_key=True)
+        return self._ask("PATCH", path, query=self._flags(**flags), body=body, takes_key=True)
 
-    def delete(self, *path: str, dry_run: bool = False) -> Any:
+    def delete(self, *path: str) -> Any:
         """Remove what is at *path*, or tell what that would do."""
-        return self._ask("DELETE", path, query=_flags(dry_run=dry_run))
+        return self._ask("DELETE", path, query=self._flags())
+
+    def confirm(self, question: str) -> None:
+        """Go on only if a person says so, or has said so before, or nothing is done anyway."""
+        if not (self.yes or self.dry_run):
+            confirm(question)
 
     def show(self, answer: Any, print_it: Callable[[Any], None]) -> None:
-        """Print *answer* as asked for: with *print_it*, or as it is."""
+        """Print *answer* as asked for: with *print_it*, or as it is; say that it was a dry run."""
+
+        def print_all(got: Any) -> None:
+            print_it(got)
+            if self.dry_run:
+                print_line("Nothing was written.")
+
         now = None
         if self.output is Output.TABLE and not self.utc and sys.stdout.isatty():
             # Not by the clock of this machine: theirs may be virtual, or ours wrong.
             with suppress(CommandError):  # what was done is told all the same
                 now = datetime.fromisoformat(self.get("clock")["now"])
         with nullcontext() if now is None else told_from(now):
-            print_answer(answer, self.output, print_it)
+            print_answer(answer, self.output, print_all)
+
+    def show_removed(self, answer: Row, what: str) -> None:
+        """Print that *what* is removed, or would be."""
+        said = "would remove" if self.dry_run else "removed"
+        self.show(answer, lambda _: print_line(f"{said} {what}"))
 
     def get_bytes(self, *path: str, **query: object) -> bytes:
         """Return what is at *path* as it is."""
@@ -198,6 +192,10 @@ class Session:
                 if not reply.is_success:
                     self._checked(reply.read())
             yield reply.lines()
+
+    def _flags(self, **given: bool) -> Iterable[tuple[str, str]]:
+        flags = {"dry_run": self.dry_run, **given}
+        return [(name, "true") for name, is_given in flags.items() if is_given]
 
     def _ask(self, method: str, path: tuple[str, ...], **request: Any) -> Any:
         return self._decode(self._send(method, path, **request))
@@ -292,10 +290,9 @@ def open_session(
     return Session(
         server=server,
         token=token,
-        output=options.get("output", Output.TABLE),
         ca_file=options.get("ca_file") or settings.ca_file,
-        utc=options.get("utc", False),
         patience=patience,
+        **{name: options[name] for name in _OF_SESSION if name in options},
     )
 
 
@@ -319,9 +316,13 @@ def _refuse_clear_text(server: str) -> None:
 
 
 def command(
-    app: typer.Typer, name: str
+    app: typer.Typer, name: str, *more: inspect.Parameter
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[Concatenate[Session, P], None]]:
-    """Register a function as the verb *name*: its own parameters, and those of every session."""
+    """Register a function as the verb *name*: its own options, *more*, and those of every session.
+
+    The function is not given the latter two: they say how its session behaves.
+    """
+    of_session = (*more, *_OPTIONS)
 
     def register(
         function: Callable[Concatenate[Session, P], None],
@@ -330,13 +331,13 @@ def command(
 
         @wraps(function)
         def run(*_: Any, **given: Any) -> None:
-            options = {option.name: given.pop(option.name) for option in _OPTIONS}
+            options = {each.name: given.pop(each.name) for each in of_session}
             with reported_errors():
                 verb(open_session(options, warn=_warn, start_seconds=_STARTING), **given)
 
         own = list(inspect.signature(function).parameters.values())[1:]
         keywords = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own]
-        run.__dict__["__signature__"] = inspect.Signature([*keywords, *_OPTIONS])
+        run.__dict__["__signature__"] = inspect.Signature([*keywords, *of_session])
         app.command(name)(run)
         return function
 
@@ -359,7 +360,3 @@ def _send_again(asked: ServerRequest, broken: BrokenReplyError) -> ServerReply:
         return send(asked)
     except TransportError:
         raise broken from None  # that nobody listens any more does not undo the first time
-
-
-def _flags(**given: bool) -> list[tuple[str, str]]:
-    return [(name, "true") for name, is_given in given.items() if is_given]

@@ -7,7 +7,16 @@ import typer
 
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
-from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, wall_time_of
+from forewarn.cli.options import ConfigFile, argument, option
+from forewarn.cli.output import (
+    Columns,
+    Row,
+    print_fields,
+    print_line,
+    print_table,
+    table_of,
+    wall_time_of,
+)
 from forewarn.cli.session import Session, command
 from forewarn.cli.times import ahead_option
 from forewarn.domain.roles import MAY, Role
@@ -15,7 +24,7 @@ from forewarn.environment import ADMIN_TOKEN_FILE
 
 app = noun("token")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of its owner, for the audit.")]
+Name = Annotated[str, argument("NAME", "The name of its owner, for the audit.")]
 
 _COLUMNS: Final[Columns] = {
     "NAME": "name",
@@ -43,8 +52,7 @@ def create(
     *,
     role: Annotated[Role, typer.Option(case_sensitive=False, help="The role of its owner.")],
     scope: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only this set, service or machine; repeatable."),
+        list[str] | None, option("NAME", "Only this set, service or machine; repeatable.")
     ] = None,
     expires: Annotated[str | None, ahead_option("Expiry, never by default")] = None,
 ) -> None:
@@ -62,7 +70,7 @@ def list_all(session: Session) -> None:
 
     Example: forewarn token list
     """
-    session.show(session.get("tokens"), lambda got: print_table(got["tokens"], _COLUMNS))
+    session.show(session.get("tokens"), table_of("tokens", _COLUMNS))
 
 
 @command(app, "revoke")
@@ -77,13 +85,9 @@ def revoke(session: Session, name: Name) -> None:
 @app.command("renew-admin")
 def renew_admin(
     *,
-    state_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The server's state directory.")
-    ] = None,
-    database: Annotated[str | None, typer.Option(metavar="URL", help="sqlite:///PATH.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings file (default: forewarn.toml).")
-    ] = None,
+    state_dir: Annotated[Path | None, option("DIR", "The server's state directory.")] = None,
+    database: Annotated[str | None, option("URL", "sqlite:///PATH.")] = None,
+    config: ConfigFile = None,
 ) -> None:
     """Replace the admin token, on the machine of the server.
 

@@ -3,26 +3,20 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.following import Persistent
 from forewarn.cli.output import Row, print_line
 from forewarn.cli.session import Session
-from forewarn.cli.times import duration_option
 from forewarn.wording.durations import parse_duration
-
-Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")]
-Timeout = Annotated[str | None, duration_option("How long to wait; it keeps running.")]
 
 _ASK_EVERY: Final = 0.5
 
 
-def wait_for_events(session: Session, events: Sequence[Row], timeout: str | None) -> list[Row]:
+def wait_for_events(session: Session, events: Sequence[Row]) -> list[Row]:
     """Return *events* as they are when all have ended."""
-    patience = Patience(session, timeout, f"forewarn event explain {events[0]['event_id']}")
+    patience = Patience(session, f"forewarn event explain {events[0]['event_id']}")
     return [_wait_for_event(session, event, patience) for event in events]
 
 
@@ -61,11 +55,11 @@ def _wait_for_event(session: Session, event: Row, patience: "Patience") -> Row:
 class Patience:
     """How long to wait, in real time, and what to say to whoever will not."""
 
-    def __init__(self, session: Session, timeout: str | None, next_command: str) -> None:
+    def __init__(self, session: Session, next_command: str) -> None:
         self._session = session
         self._has_told_clock = False
+        timeout = session.timeout
         seconds = None if timeout is None else parse_duration(timeout).total_seconds()
-        self._timeout = timeout
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._hint = f"try: {next_command}"
 
@@ -114,6 +108,6 @@ class Patience:
     def _pause(self) -> None:
         left = _ASK_EVERY if self._deadline is None else self._deadline - time.monotonic()
         if left <= 0:
-            message = f"It has not ended within {self._timeout}; it is still running."
+            message = f"It has not ended within {self._session.timeout}; it is still running."
             raise CommandError(message, code=ExitCode.TIMED_OUT, hint=self._hint)
         time.sleep(min(left, _ASK_EVERY))
