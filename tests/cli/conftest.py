@@ -16,9 +16,9 @@ from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
 from forewarn.control.app import create_app
-from forewarn.control.authentication import authenticator
-from forewarn.control.feed import Feed
-from forewarn.control.services import Services
+from forewarn.desk.caller import authenticator
+from forewarn.desk.feed import Feed
+from forewarn.desk.services import Services
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults

@@ -12,8 +12,8 @@ from typer.main import get_command
 
 from forewarn.cli.app import app
 from forewarn.cli.scenario import describe_step
-from forewarn.control.auditing import ADDRESSES_PER_MINUTE, LINES_OF_ALL, LINES_PER_MINUTE
 from forewarn.control.scenario_views import scenario_view
+from forewarn.desk.refusals import ADDRESSES_PER_MINUTE, LINES_OF_ALL, LINES_PER_MINUTE
 from forewarn.domain.blockers import BlockerKind, VerdictKind
 from forewarn.domain.reasons import HOLDING, ReasonKind
 from forewarn.domain.roles import MAY

@@ -5,7 +5,7 @@ import sqlite3
 
 from tests.e2e.conftest import Client, ServerMaker
 
-from forewarn.control.auditing import LINES_PER_MINUTE
+from forewarn.desk.refusals import LINES_PER_MINUTE
 
 
 def test_flood_is_counted_also_when_the_server_is_stopped_meanwhile(

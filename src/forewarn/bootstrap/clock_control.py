@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from forewarn.bootstrap.leading import Leading
 from forewarn.clocks import VirtualClock
-from forewarn.control.services import ClockControl, ClockError
+from forewarn.desk.services import ClockControl, ClockError
 from forewarn.ports.clock import Clock
 from forewarn.ports.store import Store
 

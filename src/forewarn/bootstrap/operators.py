@@ -13,11 +13,11 @@ from forewarn.bootstrap.starting import ADMIN, AdminToken
 from forewarn.bootstrap.tls import Certificate, find_certificate
 from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
-from forewarn.control.auditing import Refusals
-from forewarn.control.authentication import authenticator
-from forewarn.control.feed import Feed
 from forewarn.control.http import configure
-from forewarn.control.services import Services
+from forewarn.desk.caller import authenticator
+from forewarn.desk.feed import Feed
+from forewarn.desk.refusals import Refusals
+from forewarn.desk.services import Services
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.pausing import find_pause
 from forewarn.telemetry.metrics import FigureSources, exporter

@@ -36,7 +36,7 @@ from forewarn.control import (
     watching,
 )
 from forewarn.control.arm import add_arm_route
-from forewarn.control.auditing import Auditing, Refusals
+from forewarn.control.auditing import Auditing
 from forewarn.control.authentication import (
     API_PREFIX,
     OPENAPI_PATH,
@@ -46,7 +46,8 @@ from forewarn.control.authentication import (
 from forewarn.control.parameters import refuse_unknown_parameters
 from forewarn.control.problems import handle_problems
 from forewarn.control.schemas import ProblemDocument
-from forewarn.control.services import Services
+from forewarn.desk.refusals import Refusals
+from forewarn.desk.services import Services
 
 _NOUNS: Final = (
     fleet,

@@ -48,7 +48,7 @@ def show_audit(
     paging: Paged,
 ) -> Response:
     """Return the newest of what was done and refused, oldest first; the next page is older."""
-    now = caller.services.context(caller.principal.name).at
+    now = caller.context().at
     moment = None if since is None else parse_past(since, now)
     seen = paging.place()
     entries = caller.read(

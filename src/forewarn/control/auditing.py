@@ -1,155 +1,21 @@
-"""Every refusal of a change leaves a line in the audit; what is done leaves its own in operations.
+"""Which changes are refused, for the audit; what is done leaves its own line in operations."""
 
-Anybody can be refused as often as they like, so only so many lines are written for each address and
-minute. The rest is counted, and the number gets a line when the minute is over.
-"""
-
-import asyncio
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
-from datetime import datetime
-from threading import Lock
+from collections.abc import Iterable
 from typing import Final
 
-import structlog
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forewarn.control.authentication import API_PREFIX, is_protected
 from forewarn.control.fastapi_parts import match_path
 from forewarn.control.problems import Problem
-from forewarn.control.services import Services
+from forewarn.desk.refusals import NOBODY, Refusals, RefusedChange
 from forewarn.operations.access import redact
-from forewarn.operations.context import Context
-from forewarn.ports.entries import REFUSED, Actor, AuditEntry
-from forewarn.ports.store import StoreError, Transaction
 from forewarn.protocol.controls import printable
-
-NOBODY: Final = "-"
-"""Who it was, or what it was about, when that is not known."""
-LINES_PER_MINUTE: Final = 30
-"""How many refusals of one address are written in a minute; the rest is counted."""
-LINES_OF_ALL: Final = 300
-"""How many refusals of all addresses together are written in a minute."""
-ADDRESSES_PER_MINUTE: Final = 100
-"""How many addresses are told apart in a minute; the rest counts as one."""
 
 _CHANGES_NOTHING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LONGEST_SUBJECT: Final = 128
 _LONGEST_DETAIL: Final = 512
-
-_log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedChange:
-    """Somebody was refused a change."""
-
-    who: str
-    where: str
-    action: str
-    subject: str
-    detail: str
-
-
-class FloodGate:
-    """Says which refusals are written, and how many of an address were not."""
-
-    def __init__(self) -> None:
-        self._minute: datetime | None = None
-        self._counts: Counter[str] = Counter()
-        self._written: Counter[str] = Counter()
-
-    def admit(self, where: str, at: datetime) -> bool:
-        """Tell whether this refusal is written. What `settle` returns has to be written before."""
-        self._minute = at.replace(second=0, microsecond=0)
-        is_known = where in self._counts or len(self._counts) < ADDRESSES_PER_MINUTE
-        key = where if is_known else NOBODY
-        self._counts[key] += 1
-        is_written = self._written[key] < LINES_PER_MINUTE and self._written.total() < LINES_OF_ALL
-        self._written[key] += is_written
-        return is_written
-
-    def settle(self, at: datetime | None = None) -> dict[str, int]:
-        """Return how many were not written, by address, once their minute is over; or now."""
-        if at is not None and self._minute == at.replace(second=0, microsecond=0):
-            return {}
-        unwritten = self._counts - self._written
-        self._counts, self._written = Counter(), Counter()
-        return dict(unwritten)
-
-
-class Refusals:
-    """Counts refusals, and writes those of changes into the audit; on any thread."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._gate = FloodGate()
-        self._counting = Lock()
-
-    def count(self, problem: Problem) -> None:
-        """Count *problem*, whoever has it."""
-        with self._counting:
-            self._services.refused[problem.kind] += 1
-
-    async def note(self, refusal: RefusedChange) -> None:
-        """Write *refusal*, or count it if there are too many of its kind."""
-        await self._write(self._lines(refusal))
-
-    def note_and_wait(self, refusal: RefusedChange) -> None:
-        """Do as `note` does, on a thread that may wait."""
-        lines = self._lines(refusal)
-        try:
-            self._submit(lines).result()
-        except StoreError as error:
-            _warn(lines, error)
-
-    async def settle(self, *, everything: bool = False) -> None:
-        """Write how many were only counted, of the minutes that are over or of every one."""
-        context = self._services.context(NOBODY)
-        with self._counting:
-            lines = self._settle(context, None if everything else context.at)
-        await self._write(lines)
-
-    def _lines(self, refusal: RefusedChange) -> list[AuditEntry]:
-        context = self._services.context(refusal.who)
-        with self._counting:
-            lines = self._settle(context, context.at)
-            if self._gate.admit(refusal.where, context.at):
-                lines.append(_entry(context, refusal))
-        return lines
-
-    def _settle(self, context: Context, at: datetime | None) -> list[AuditEntry]:
-        return [
-            _entry(
-                context,
-                RefusedChange(
-                    who=NOBODY,
-                    where=where,
-                    action=NOBODY,
-                    subject=NOBODY,
-                    detail=f"{number} more refusals within a minute, not written one by one.",
-                ),
-            )
-            for where, number in self._gate.settle(at).items()
-        ]
-
-    async def _write(self, lines: Sequence[AuditEntry]) -> None:
-        if not lines:
-            return
-        try:
-            await asyncio.wrap_future(self._submit(lines))
-        except StoreError as error:
-            _warn(lines, error)
-
-    def _submit(self, lines: Sequence[AuditEntry]) -> Future[None]:
-        def work(tx: Transaction) -> None:
-            for line in lines:
-                tx.append_audit(line)
-
-        return self._services.store.submit(work)
 
 
 class Auditing:
@@ -187,7 +53,7 @@ class Auditing:
 
     def _count(self, scope: Scope, problem: Problem) -> RefusedChange | None:
         """Count *problem*; return it if it has to be written."""
-        self._refusals.count(problem)
+        self._refusals.count(problem.kind)
         if scope["method"] in _CHANGES_NOTHING or problem.status >= 500:
             return None
         return self._refusal(scope, problem)
@@ -210,25 +76,6 @@ class Auditing:
             if parts is not None and scope["method"] in (route.methods or ()):
                 return route.name, parts.get("event_id") or next(iter(parts.values()), NOBODY)
         return NOBODY, scope["path"]
-
-
-def _entry(context: Context, refusal: RefusedChange) -> AuditEntry:
-    return AuditEntry(
-        at=context.at,
-        maintenance_time=context.now,
-        who=refusal.who,
-        actor=Actor.UNKNOWN if refusal.who == NOBODY else Actor.OPERATOR,
-        where=refusal.where,
-        action=refusal.action,
-        subject=refusal.subject,
-        outcome=REFUSED,
-        detail=refusal.detail,
-    )
-
-
-def _warn(lines: Sequence[AuditEntry], error: StoreError) -> None:
-    # They are refused all the same.
-    _log.warning("refusal_not_audited", lines=len(lines), reason=str(error))
 
 
 def _printable(text: str, longest: int) -> str:

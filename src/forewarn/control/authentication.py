@@ -1,7 +1,6 @@
 """Who is calling: a bearer token on everything but what is open, looked at before the body is."""
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -14,9 +13,6 @@ from forewarn.connections.forwarding import FORWARDING
 from forewarn.control.origins import check_origin, is_loopback
 from forewarn.control.problems import UnauthorizedError, problem_of, respond
 from forewarn.domain.access import Principal, TokenExpiredError, TokenRevokedError
-from forewarn.domain.roles import Role
-from forewarn.operations.access import find_token, is_secret, needs_noting, note_use
-from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 
 API_PREFIX: Final = "/api/v1"
@@ -26,29 +22,6 @@ OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/readyz/write", OPENAPI_P
 """What needs no token. Everything else does, whether there is anything at that path or not."""
 LARGEST_BODY: Final = 32 * 1024 * 1024
 """A hundred thousand virtual machines fit, also with everything that can be said of them."""
-
-
-def authenticator(
-    store: Store, *, now: Callable[[], datetime], admin: str, admin_secret: Callable[[], str]
-) -> Callable[[str], Principal | None]:
-    """Return what tells whose token it is: the one of *admin*, or one that *store* has.
-
-    None for a token nobody has; one that has ended is refused with the reason.
-    """
-
-    def authenticate(secret: str) -> Principal | None:
-        if is_secret(admin_secret(), secret):
-            return Principal(name=admin, role=Role.ADMIN)
-        at = now()
-        token = store.read(lambda reading: find_token(reading, secret, at))
-        if token is None:
-            return None
-        if needs_noting(token, at):
-            # Nobody waits for it, and nobody minds if it is lost.
-            store.submit(lambda tx: note_use(tx, token.token_hash, at))
-        return token.principal
-
-    return authenticate
 
 
 class OriginCheck:

@@ -5,8 +5,8 @@ from datetime import datetime
 from fastapi import APIRouter
 
 from forewarn.control.caller import Viewing
-from forewarn.control.confined_explanations import explain_maintenance_confined
 from forewarn.control.schemas import View
+from forewarn.desk.explanations import explain_maintenance_to
 from forewarn.domain.blockers import VerdictKind
 from forewarn.domain.brakes import Release
 from forewarn.domain.standing import MaintenanceStatus, Standing
@@ -52,16 +52,7 @@ class StandstillView(View):
 @router.get("/{maintenance_id}/explain")
 def explain_maintenance(caller: Viewing, maintenance_id: str) -> StandstillView:
     """Return everything that holds the Maintenance, and when it continues."""
-    services = caller.services
-    found = services.store.read(
-        lambda reading: explain_maintenance_confined(
-            reading,
-            caller.principal,
-            services.context(caller.principal.name),
-            maintenance_id.lower(),
-            services.known(),
-        )
-    )
+    found = explain_maintenance_to(caller, maintenance_id.lower())
     return StandstillView(
         maintenance_id=found.maintenance.maintenance_id,
         status=found.status,

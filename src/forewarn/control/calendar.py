@@ -47,7 +47,7 @@ def show_calendar(
     scope: Annotated[str | None, Query(description="Only events of this scope.")] = None,
 ) -> CalendarResponse:
     """Return the events in flight or canceled ahead of time, steps to come, and schedules."""
-    context = caller.services.context(caller.principal.name)
+    context = caller.context()
     return CalendarResponse(caller.read(lambda reading: _calendar(reading, scope, context)))
 
 

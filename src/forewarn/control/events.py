@@ -9,8 +9,8 @@ from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator
 from starlette.responses import Response
 
-from forewarn.control.caller import Caller, Operating, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
+from forewarn.control.caller import Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH, show
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged, Paging
 from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
@@ -26,6 +26,7 @@ from forewarn.control.schemas import (
     event_view,
     events_view,
 )
+from forewarn.desk.caller import Caller
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import ScopeId, VmName
@@ -122,7 +123,7 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
 )
 def create(caller: Operating, key: Key, request: EventOrderRequest) -> EventsView:
     """Announce an event, in as many as it takes to name one update domain in each."""
-    now = caller.services.context(caller.principal.name).now
+    now = caller.context().now
     order = EventOrder(
         event_type=request.event_type,
         resources=tuple(request.resources),
@@ -157,7 +158,7 @@ def complete_all(caller: Operating, key: Key) -> EventsView:
 )
 def show_event(caller: Viewing, event_id: EventIdPath) -> Response:
     """Return one event and what has happened to it."""
-    return caller.show(lambda reading: _detail(reading, event_id))
+    return show(caller, lambda reading: _detail(reading, event_id))
 
 
 @router.post(
@@ -175,7 +176,7 @@ def postpone(
     caller: Operating, key: Key, event_id: EventIdPath, request: PostponeRequest
 ) -> EventView:
     """Move an event to a later time, within the policy of its scope."""
-    now = caller.services.context(caller.principal.name).now
+    now = caller.context().now
     moment = parse_ahead(request.not_before, now)
     return _change(
         caller,

@@ -5,9 +5,9 @@ from datetime import datetime
 from fastapi import APIRouter
 
 from forewarn.control.caller import Viewing
-from forewarn.control.confined_explanations import explain_confined
 from forewarn.control.events import EventIdPath
 from forewarn.control.schemas import View
+from forewarn.desk.explanations import explain_event_to
 from forewarn.domain.reasons import ReasonKind
 from forewarn.protocol.vocabulary import EventStatus
 
@@ -39,11 +39,7 @@ class ExplanationView(View):
 @router.get("/{event_id}/explain")
 def explain(caller: Viewing, event_id: EventIdPath) -> ExplanationView:
     """Return every reason that the event is not moving."""
-    services = caller.services
-    context, known = services.context(caller.principal.name), services.known()
-    found = services.store.read(
-        lambda reading: explain_confined(reading, caller.principal, context, event_id, known)
-    )
+    found = explain_event_to(caller, event_id)
     return ExplanationView(
         event_id=found.event.event_id,
         event_status=found.event.event_status,

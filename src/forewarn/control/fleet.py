@@ -16,10 +16,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from forewarn.control.bulk import ImportStep, Progress, calmly, follow, let_go, read_declaration
-from forewarn.control.caller import Administering, Caller, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
+from forewarn.control.caller import Administering, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH, show
 from forewarn.control.problems import Problem, problem_document, problem_of, problem_of_request
 from forewarn.control.schemas import DifferenceView, FleetChangeView, FleetRequest
+from forewarn.desk.caller import Caller
 from forewarn.files.declarations import declare_fleet
 from forewarn.files.fleet import Fleet, examine_fleet
 from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet
@@ -60,7 +61,7 @@ _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
 )
 def show_fleet(caller: Viewing) -> Response:
     """Return the whole fleet; applied again, it changes nothing."""
-    return caller.show(_shown)
+    return show(caller, _shown)
 
 
 @router.post(
@@ -110,7 +111,7 @@ def _apply(caller: Caller, body: list[bytes], progress: Progress) -> bytes:
 
 
 def _change(caller: Caller, fleet: Fleet, order: FleetRequest, progress: Progress) -> FleetChange:
-    context = caller.services.context(caller.principal.name)
+    context = caller.context()
     options = ApplyOptions(
         prune=order.prune,
         skip_busy=order.skip_busy,

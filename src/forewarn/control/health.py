@@ -8,7 +8,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 
 from forewarn.control.schemas import HealthView, ReadinessView
-from forewarn.control.services import Services
+from forewarn.desk.services import Services
 
 router = APIRouter(tags=["health"])
 

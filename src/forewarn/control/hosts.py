@@ -10,12 +10,13 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
-from forewarn.control.caller import Administering, Caller, Operating, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
+from forewarn.control.caller import Administering, Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH, show
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.rehearsal import CAN_BE_DRY
 from forewarn.control.schemas import CloseRequest, EventView, HostPatch, View, event_view
+from forewarn.desk.caller import Caller
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.operations.context import Context
 from forewarn.operations.hosts import (
@@ -89,7 +90,7 @@ def list_hosts(caller: Viewing, paging: Paged) -> Response:
 )
 def show_host(caller: Viewing, name: str) -> Response:
     """Return one host."""
-    return caller.show(lambda reading: _show(reading, name))
+    return show(caller, lambda reading: _show(reading, name))
 
 
 @router.patch("/{name}", name="host set", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, View, event_view
-from forewarn.control.services import Services
+from forewarn.desk.services import Services
 from forewarn.domain.brakes import Brake, BrakeKind, Release
 from forewarn.domain.course import GATE_PATIENCE, Course
 from forewarn.domain.host_operation import HostPhase, OperationOutcome

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from forewarn.control.caller import Caller, Operating, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
+from forewarn.control.caller import Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH, show
 from forewarn.control.idempotency import Key
 from forewarn.control.maintenance_views import (
     BegunMaintenanceView,
@@ -25,6 +25,7 @@ from forewarn.control.maintenance_views import (
 )
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
+from forewarn.desk.caller import Caller
 from forewarn.operations.context import Context
 from forewarn.operations.courses import change_course
 from forewarn.operations.maintenances import (
@@ -52,7 +53,7 @@ _STEERED: Final = [TAKES_IF_MATCH, *CAN_BE_DRY]
 def list_maintenances(caller: Viewing, paging: Paged) -> Response:
     """Return the newest Maintenances, oldest first; the next page has older ones."""
     services = caller.services
-    context, known = services.context(caller.principal.name), services.known()
+    context, known = caller.context(), services.known()
     seen = None if paging.after is None else paging.after.lower()
     reports = caller.read(
         lambda reading: report_maintenances(
@@ -92,7 +93,7 @@ def start(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> Begu
 )
 def show_maintenance(caller: Viewing, maintenance_id: str) -> Response:
     """Return one Maintenance: what it has done, what remains and what holds it."""
-    return caller.show(lambda reading: _show(caller, reading, maintenance_id.lower()))
+    return show(caller, lambda reading: _show(caller, reading, maintenance_id.lower()))
 
 
 @router.patch("/{maintenance_id}", name="maintenance set", dependencies=_STEERED)
@@ -154,7 +155,7 @@ def _steer(
 
 
 def _show(caller: Caller, reading: Reading, maintenance_id: str) -> bytes:
-    context = caller.services.context(caller.principal.name)
+    context = caller.context()
     return _view(caller, reading, context, maintenance_id).model_dump_json().encode()
 
 

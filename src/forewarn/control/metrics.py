@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from forewarn.control.authentication import METRICS_PATH
-from forewarn.control.services import Services
+from forewarn.desk.services import Services
 
 router = APIRouter(tags=["health"])
 

@@ -13,7 +13,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.confined import confine_targets
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.schemas import View
@@ -103,10 +102,7 @@ def retry(caller: Administering, key: Key, notification_id: str) -> Notification
 @router.get("/notification-targets")
 def list_targets(caller: Viewing) -> TargetsView:
     """Return who is told what."""
-    targets = confine_targets(
-        caller.services.context(caller.principal.name).rules.targets, caller.principal
-    )
-    return TargetsView(targets=tuple(map(TargetView.model_validate, targets)))
+    return TargetsView(targets=tuple(map(TargetView.model_validate, caller.targets())))
 
 
 @router.post("/notification-targets/{name}/test", name="notification test")
@@ -117,7 +113,7 @@ async def test_target(caller: Administering, name: str) -> DeliveryView:
             caller.write, lambda tx, context: prepare_test(tx, context, name)
         )
         notifier = caller.services.notifiers[example.target]
-        at = caller.services.context(caller.principal.name).at
+        at = caller.context().at
         delivery = await _left_behind(lambda: notifier.deliver(example, now=at))
     return DeliveryView(
         target=example.target, is_delivered=delivery.is_delivered, answer=delivery.answer

@@ -8,8 +8,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from forewarn.control.caller import Caller, Viewing
+from forewarn.control.caller import Viewing
 from forewarn.control.paging import LINKED, Paged, Paging
+from forewarn.desk.caller import Caller
 from forewarn.domain.names import name_key
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology

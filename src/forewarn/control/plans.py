@@ -1,6 +1,5 @@
 """/maintenances/plan: what a Maintenance would do. It is a POST for its body; nothing changes."""
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -124,7 +123,7 @@ def plan(caller: Viewing, request: MaintenanceOrderRequest) -> PlanView:
     """Return what a Maintenance would do, with every reason it cannot; nothing is changed."""
     services = caller.services
     order = maintenance_order(request, services)
-    context = replace(services.context(caller.principal.name), where=caller.where)
+    context = caller.context()
     made = caller.read(
         lambda reading: plan_maintenance(reading, context, order, gates=services.gates.kinds())
     )

@@ -13,10 +13,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from forewarn.control.conditional import PreconditionFailedError
 from forewarn.control.fastapi_parts import methods_of
 from forewarn.control.origins import HostRefusedError, OriginRefusedError
-from forewarn.control.slow_verbs import BusyError
+from forewarn.desk.caller import PreconditionFailedError
+from forewarn.desk.services import BusyError
 from forewarn.domain.access import (
     AccessError,
     TokenExpiredError,

@@ -16,7 +16,7 @@ from forewarn.control.maintenance_views import (
     maintenance_order,
 )
 from forewarn.control.schemas import Text, View
-from forewarn.control.services import Services
+from forewarn.desk.services import Services
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.recurrence import Opening, describe_recurrence, read_recurrence
 from forewarn.domain.schedule import (

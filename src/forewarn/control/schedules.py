@@ -8,8 +8,8 @@ from typing import Annotated, Final, TypeAlias
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from forewarn.control.caller import Caller, Operating, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
+from forewarn.control.caller import Operating, Viewing
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH, show
 from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
@@ -24,6 +24,7 @@ from forewarn.control.schedule_views import (
     schedule_summary,
     schedule_view,
 )
+from forewarn.desk.caller import Caller
 from forewarn.domain.schedule import Schedule, pause_schedule, resume_schedule
 from forewarn.domain.server_pause import ServerPause
 from forewarn.operations.context import Context
@@ -98,7 +99,7 @@ def show_schedule(
     ] = UPCOMING,
 ) -> Response:
     """Return one schedule with its next dates, and what became of the last ones."""
-    return caller.show(lambda reading: _show(caller, reading, name, upcoming))
+    return show(caller, lambda reading: _show(caller, reading, name, upcoming))
 
 
 @router.patch("/{name}", name="schedule set", dependencies=_STEERED)

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH
+from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH, show
 from forewarn.control.idempotency import Key
 from forewarn.control.rehearsal import CAN_BE_DRY
 from forewarn.control.schemas import ScopePatch, View
@@ -41,7 +41,7 @@ class ScopeView(View):
 )
 def show_scope(caller: Viewing, name: str) -> Response:
     """Return the settings of one scope."""
-    return caller.show(lambda reading: _shown(reading, name))
+    return show(caller, lambda reading: _shown(reading, name))
 
 
 @router.patch("/{name:path}", name="scope set", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])

@@ -35,7 +35,7 @@ def show_seen(
     caller: Viewing, name: str, at: At = None, api_version: Version = NEWEST.name
 ) -> Response:
     """Return exactly what the virtual machine could read at a moment."""
-    context = caller.services.context(caller.principal.name)
+    context = caller.context()
     moment = context.now if at is None else parse_past(at, context.now)
     pending = caller.services.showings()  # before the look, or some are in neither
     body = caller.read(

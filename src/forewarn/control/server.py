@@ -5,8 +5,9 @@ from datetime import datetime
 from fastapi import APIRouter
 
 import forewarn
-from forewarn.control.caller import Administering, Caller, Viewing
+from forewarn.control.caller import Administering, Viewing
 from forewarn.control.schemas import PauseRequest, View
+from forewarn.desk.caller import Caller
 from forewarn.domain.server_pause import ServerPause
 from forewarn.operations import pausing
 

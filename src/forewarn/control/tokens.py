@@ -63,7 +63,7 @@ def list_tokens(caller: Administering) -> TokensView:
 @router.post("", status_code=201, name="token create")
 def create(caller: Administering, request: TokenRequest) -> NewTokenView:
     """Make a token; the answer is the only place its secret is ever in."""
-    at = caller.services.context(caller.principal.name).at
+    at = caller.context().at
     moment = None if request.expires is None else parse_ahead(request.expires, at)
     secret = new_secret()
 

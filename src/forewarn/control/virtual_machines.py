@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from forewarn.control.caller import Administering, Caller, Operating, Viewing
+from forewarn.control.caller import Administering, Operating, Viewing
 from forewarn.control.conditional import (
     TAGGED,
     TAKES_IF_MATCH,
@@ -28,6 +28,7 @@ from forewarn.control.schemas import (
     VirtualMachineView,
     event_view,
 )
+from forewarn.desk.caller import Caller
 from forewarn.domain.names import name_key
 from forewarn.files.fleet import Fleet, read_fleet
 from forewarn.operations.context import Context

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import AfterValidator
 from starlette.responses import StreamingResponse
 
-from forewarn.control.caller import Caller, Viewing
-from forewarn.control.confined import confine_lines
-from forewarn.control.feed import Growth
+from forewarn.control.caller import Viewing
 from forewarn.control.schemas import View
+from forewarn.desk.caller import Caller
+from forewarn.desk.feed import Growth
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.names import name_key
 from forewarn.operations.events import find_event
@@ -102,12 +102,12 @@ async def _growth(
     caller: Caller, after: int, identify: Callable[[], Awaitable[object]]
 ) -> AsyncGenerator[Growth]:
     """Yield what the caller may see, and nothing from the moment on that the token has ended."""
-    async for place, lines in caller.services.feed.watch(after):
+    async for place, lines in caller.watch(after):
         try:
             await identify()
         except ForewarnError:
             return
-        yield place, confine_lines(lines, caller.principal)
+        yield place, lines
 
 
 async def _write(

@@ -1,12 +1,12 @@
 """Who may do what: roles, the tokens that grant them, and the delivery scopes these may cover."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from forewarn.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError
-from forewarn.domain.names import ScopeId, VmName, check_name, name_key
+from forewarn.domain.names import ScopeId, check_name, name_key
 from forewarn.domain.roles import Role
 from forewarn.domain.topology import Topology
 from forewarn.domain.wording import say_moment
@@ -105,13 +105,6 @@ class Principal:
         return not self.scopes or any(
             scope_id == scope or scope_id.startswith(f"{scope}/") for scope in self.scopes
         )
-
-    def require_vms(self, topology: Topology, names: Iterable[VmName]) -> None:
-        """Refuse if one of these virtual machines is in none of their scopes, naming all such."""
-        vms = (topology.virtual_machines[name] for name in names)
-        outside = [vm.name for vm in vms if not self.covers(vm.scope_id)]
-        if outside:
-            raise OutsideScopesError(self.name, outside)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

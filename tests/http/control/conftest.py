@@ -13,9 +13,9 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from forewarn.control.app import create_app
-from forewarn.control.authentication import authenticator
-from forewarn.control.feed import Feed
-from forewarn.control.services import ClockError, Services
+from forewarn.desk.caller import authenticator
+from forewarn.desk.feed import Feed
+from forewarn.desk.services import ClockError, Services
 from forewarn.domain.event import Draft, Share, cancel, schedule
 from forewarn.domain.impact import Impact
 from forewarn.domain.names import MaintenanceId, ScopeId, VmName

@@ -12,7 +12,7 @@ from tests.http.control.conftest import MORNING, HandClock, Tables, Wall, hold
 from tests.http.control.test_problems import full_disk
 
 from forewarn.control.app import api_routes
-from forewarn.control.auditing import (
+from forewarn.desk.refusals import (
     ADDRESSES_PER_MINUTE,
     LINES_OF_ALL,
     LINES_PER_MINUTE,

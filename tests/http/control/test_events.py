@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from forewarn.control.services import ClockControl
+from forewarn.desk.services import ClockControl
 from forewarn.protocol.vocabulary import EventStatus
 
 REBOOT = {"event_type": "Reboot", "resources": ["web-0"]}

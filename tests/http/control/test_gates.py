@@ -10,8 +10,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from forewarn.control.app import create_app
-from forewarn.control.services import NoGates
-from forewarn.control.slow_verbs import AT_ONCE
+from forewarn.desk.services import AT_ONCE, NoGates
 from forewarn.domain.gate import Answer, GateStatus
 from forewarn.operations.gates import GateNotFoundError
 

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from forewarn.control.slow_verbs import AT_ONCE
+from forewarn.desk.services import AT_ONCE
 
 FREEZE = {"event_type": "Freeze"}
 HOLIDAYS = """BEGIN:VCALENDAR

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from tests.receiver import Receiver
 
 from forewarn.control.app import create_app
-from forewarn.control.services import Services
+from forewarn.desk.services import Services
 from forewarn.domain.notification import NotificationStatus, Phase, Target
 from forewarn.notifications.webhook import WebhookNotifier, cloud_event_body
 from forewarn.operations.context import Context, Rules

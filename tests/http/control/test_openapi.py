@@ -27,7 +27,7 @@ from tests.http.control.conftest import FLEET, HandClock, Wall, make_app
 from forewarn.control.app import api_routes
 from forewarn.control.arm import ARM_PATH
 from forewarn.control.authentication import API_PREFIX
-from forewarn.control.feed import Feed
+from forewarn.desk.feed import Feed
 from forewarn.storage.sqlite import open_sqlite
 
 Document: TypeAlias = Any  # schemathesis has no public name for it

@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 from tests.http.control.conftest import MORNING, HandClock
 
-from forewarn.control.confined import ConfinedTransaction, confine_targets
-from forewarn.control.services import Services
+from forewarn.desk.scope_limit import LimitedTransaction, limit_targets
+from forewarn.desk.services import Services
 from forewarn.domain.access import OutsideScopesError, Principal, RoleTooLowError
 from forewarn.domain.event import Happening
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
@@ -308,7 +308,7 @@ def test_target_of_a_scale_set_is_that_of_its_groups(
 ) -> None:
     principal = Principal(name="batch", role=Role.VIEWER, scopes=(ScopeId(limit),))
 
-    shown = confine_targets([Target(name="ops", scopes=(target,))], principal)
+    shown = limit_targets([Target(name="ops", scopes=(target,))], principal)
 
     assert bool(shown) is is_theirs
 
@@ -421,7 +421,7 @@ def test_confined_transaction_reads_and_writes_nothing_of_others(
     web = Principal(name="web-team", role=Role.OPERATOR, scopes=(WEB,))
 
     def look(reading: Reading) -> None:
-        confined = ConfinedTransaction(reading, web)  # type: ignore[arg-type]
+        confined = LimitedTransaction(reading, web)
         assert set(confined.documents()) == {WEB}
         assert confined.document(DB) == FIRST_DOCUMENT != confined.document(WEB)
         assert confined.last_polled_at(DB) is confined.last_polled_at(WEB) is None
@@ -437,7 +437,7 @@ def test_confined_transaction_reads_and_writes_nothing_of_others(
         assert confined.setting("clock") is None
 
     def write(tx: Transaction) -> None:
-        confined = ConfinedTransaction(tx, web)
+        confined = LimitedTransaction(tx, web)
         others = tx.event(other)
         assert others is not None
         with pytest.raises(OutsideScopesError, match="db-0"):
@@ -469,7 +469,7 @@ def test_confined_transaction_knows_neither_messages_nor_history_of_others(
     web = Principal(name="web-team", role=Role.OPERATOR, scopes=(WEB,))
 
     def work(tx: Transaction) -> None:
-        confined = ConfinedTransaction(tx, web)
+        confined = LimitedTransaction(tx, web)
         tx.put_notification(other)
         confined.put_notification(own)
         assert confined.notification(own.notification_id) == own

@@ -5,7 +5,7 @@ from datetime import timedelta
 import httpx2
 import pytest
 
-from forewarn.control.services import ClockControl
+from forewarn.desk.services import ClockControl
 
 EMPTY = b'{"DocumentIncarnation":0,"Events":[]}'
 

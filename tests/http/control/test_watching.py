@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from forewarn.control.feed import Feed
+from forewarn.desk.feed import Feed
 from forewarn.ports.store import Store, StoreUnavailableError
 
 TIMEOUT = 20.0

@@ -1,13 +1,14 @@
-"""What the control API needs from the rest of the server."""
+"""What operators need from the rest of the server."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
+from threading import BoundedSemaphore
+from typing import Final, Protocol
 
-from forewarn.control.feed import Feed
-from forewarn.control.slow_verbs import SlowVerbs
+from forewarn.desk.feed import Feed
 from forewarn.domain.access import Principal
 from forewarn.domain.errors import ConflictError
 from forewarn.domain.gate import Answer
@@ -21,6 +22,7 @@ from forewarn.ports.entries import Showing
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
 from forewarn.ports.store import Store
+from forewarn.protocol.errors import ForewarnError
 
 
 class ClockError(ConflictError):
@@ -87,9 +89,40 @@ class NoGates:
         raise GateNotFoundError(name)
 
 
+AT_ONCE: Final = 4
+"""A test may wait two minutes for its answer, and all other verbs share forty threads."""
+
+
+class BusyError(ForewarnError):
+    """Too many slow verbs are under way."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"The server is busy with {AT_ONCE} tests of gates or notification targets, or files "
+            "of holidays. Try again later."
+        )
+
+
+class SlowVerbs:
+    """Lets a few in, and refuses the others at once."""
+
+    def __init__(self) -> None:
+        self._places = BoundedSemaphore(AT_ONCE)
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place, or refuse with BusyError."""
+        if not self._places.acquire(blocking=False):
+            raise BusyError
+        try:
+            yield
+        finally:
+            self._places.release()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Everything the routes use. *changed* is called after each write, to wake the scheduler.
+    """Everything operators use. *changed* is called after each write, to wake the scheduler.
 
     *settled* returns once the scheduler does nothing any more that it decided before the last
     write. *known* is what the scheduler was last told by executors, gates and hosts; *feed* has to

@@ -1,0 +1,88 @@
+"""Why something does not move, as far as the caller may know.
+
+A limited caller is told every reason there is, without the names of what is in other scopes.
+"""
+
+from dataclasses import replace
+
+from forewarn.desk.caller import Caller
+from forewarn.desk.scope_limit import limit_reading
+from forewarn.domain.access import Principal
+from forewarn.domain.blockers import NAMES_OTHERS, Blocker, BlockerKind, actions_for
+from forewarn.domain.names import ScopeId
+from forewarn.domain.reasons import OF_HOST, Reason, ReasonKind
+from forewarn.domain.standstill import Standstill
+from forewarn.operations.events import find_event
+from forewarn.operations.explain import (
+    Explanation,
+    MaintenanceExplanation,
+    explain_event,
+    explain_maintenance,
+)
+from forewarn.operations.maintenances import find_maintenance
+from forewarn.ports.store import Reading
+from forewarn.protocol.vocabulary import EventId
+
+
+def explain_event_to(caller: Caller, event_id: EventId) -> Explanation:
+    """Explain an event to somebody who may see it."""
+    context, known = caller.context(), caller.services.known()
+
+    def look(everything: Reading) -> Explanation:
+        limited = limit_reading(everything, caller.principal)
+        find_event(limited, event_id)
+        found = explain_event(everything, context, event_id, known)
+        reasons = (_without_names(each, limited, caller.principal) for each in found.reasons)
+        # Several elsewhere are said once.
+        return replace(found, reasons=tuple(dict.fromkeys(reasons)))
+
+    return caller.services.store.read(look)
+
+
+def explain_maintenance_to(caller: Caller, maintenance_id: str) -> MaintenanceExplanation:
+    """Explain a Maintenance to somebody who may see a part of it."""
+    context, known = caller.context(), caller.services.known()
+
+    def look(everything: Reading) -> MaintenanceExplanation:
+        find_maintenance(limit_reading(everything, caller.principal), maintenance_id)
+        found = explain_maintenance(everything, context, maintenance_id, known)
+        if not caller.principal.scopes:
+            return found
+        return replace(found, standstill=_limit_standstill(found.standstill, caller.principal))
+
+    return caller.services.store.read(look)
+
+
+def _without_names(reason: Reason, limited: Reading, principal: Principal) -> Reason:
+    if principal.scopes and reason.kind in OF_HOST:
+        # It may name others on the host, and what a script printed.
+        return Reason(kind=ReasonKind.HOST_WORK, about="Its host")
+    if all(limited.event(named) for named in reason.event_ids):
+        return reason
+    kind = ReasonKind.HOST_OPERATION_ELSEWHERE
+    return replace(reason, kind=kind, vms=(), event_ids=())
+
+
+def _limit_standstill(found: Standstill, principal: Principal) -> Standstill:
+    # Several elsewhere are said once.
+    blockers = tuple(dict.fromkeys(_limit_blocker(each, principal) for each in found.blockers))
+    actions = actions_for(blockers) if found.verdict.actions else ()
+    # A host may carry others, so it is not named.
+    not_done = {
+        place: said for place, said in found.not_done.items() if principal.covers(ScopeId(place))
+    }
+    verdict = replace(found.verdict, actions=actions)
+    return Standstill(blockers=blockers, verdict=verdict, not_done=not_done)
+
+
+def _limit_blocker(blocker: Blocker, principal: Principal) -> Blocker:
+    covered = tuple(filter(principal.covers, blocker.scope_ids))
+    is_elsewhere = bool(blocker.scope_ids or blocker.hosts) and not covered
+    if is_elsewhere or blocker.kind in NAMES_OTHERS:
+        return Blocker(
+            kind=BlockerKind.ELSEWHERE,
+            release=blocker.release,
+            maintenance_id=blocker.maintenance_id,
+            until=blocker.until,
+        )
+    return replace(blocker, scope_ids=covered, hosts=())
