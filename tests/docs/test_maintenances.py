@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.control.maintenance_views import MaintenanceOrderRequest
-from forewarn.domain.brakes import BrakeKind
+from forewarn.domain.stage import BrakeKind
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind, ExecutorKind

@@ -20,7 +20,7 @@ from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, pause
-from forewarn.domain.names import VmName
+from forewarn.domain.names import MaintenanceId, VmName
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standing import MaintenanceStatus
@@ -52,6 +52,7 @@ from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.storage.sqlite import open_sqlite
+from forewarn.wording.command_lines import say_actions, say_blocker, say_verdict
 
 FLEET = """
 [[availability_set]]
@@ -87,7 +88,7 @@ update_domain = 2
 MONDAY = datetime(2026, 1, 5, 8, tzinfo=UTC)
 E1, E2, E3 = (event_id(f"{number:032x}") for number in (2, 3, 4))
 """The first events: number 1 is the Maintenance, and by host number 2 the operation."""
-M1 = f"{1:032x}"
+M1 = MaintenanceId(f"{1:032x}")
 WEB, DB = "availability-set/web", "availability-set/db"
 
 
@@ -211,10 +212,10 @@ class World:
         """Return what is said of *kind*, and of nothing but *kind*."""
         blockers = self.explain().standstill.blockers
         assert [blocker.kind for blocker in blockers] == [kind]
-        return blockers[0].sentence
+        return say_blocker(blockers[0], M1)[0]
 
     def verdict(self) -> str:
-        return self.explain().standstill.verdict.sentence
+        return say_verdict(self.explain().standstill.verdict)
 
 
 @pytest.fixture
@@ -538,7 +539,7 @@ def test_canary_that_is_held(world: World) -> None:
     assert blockers[BlockerKind.CANARY_HELD].sentence == (
         f"The next step in {WEB} waits for the canary ({DB}), which is held."
     )
-    assert world.explain().standstill.verdict.actions == (
+    assert say_actions(world.explain().standstill.verdict) == (
         f"forewarn maintenance retry {M1} {DB}, or forewarn maintenance skip {M1} {DB}",
     )
 
@@ -603,7 +604,7 @@ def test_scope_that_is_busy_with_what_somebody_does_by_hand(world: World) -> Non
 
     verdict = world.explain(begun.maintenance_id).standstill.verdict
 
-    assert verdict.actions == (f"forewarn event complete {event.event_id}",)
+    assert say_actions(verdict) == (f"forewarn event complete {event.event_id}",)
 
 
 def test_scope_that_is_busy_with_what_nobody_knows_of(world: World) -> None:
@@ -612,7 +613,7 @@ def test_scope_that_is_busy_with_what_nobody_knows_of(world: World) -> None:
     other = world.start("web")
     world.approve(E1)
 
-    assert world.explain(other.maintenance_id).standstill.verdict.sentence == (
+    assert say_verdict(world.explain(other.maintenance_id).standstill.verdict) == (
         f"It does not continue until somebody acts: forewarn event complete {E1}."
     )
 
@@ -655,7 +656,7 @@ def test_capacity_while_somebody_does_something_by_hand(world: World) -> None:
     (event,) = world.store.write(lambda tx: create_events(tx, world.context(), order))
     begun = world.start("web", course=Course(min_available=60, in_order=True))
 
-    assert world.explain(begun.maintenance_id).standstill.verdict.sentence == (
+    assert say_verdict(world.explain(begun.maintenance_id).standstill.verdict) == (
         f"It does not continue until somebody acts: forewarn event complete {event.event_id}."
     )
 

@@ -54,6 +54,7 @@ from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.storage.sqlite import open_sqlite
+from forewarn.wording.command_lines import say_blocker, say_reason, say_verdict
 
 FLEET = """
 [[availability_set]]
@@ -221,7 +222,7 @@ class Cluster:
         found = self.store.read(
             lambda reading: explain_event(reading, self.context(), event.event_id, known)
         )
-        return {reason.kind: reason.sentence for reason in found.reasons}
+        return {reason.kind: say_reason(reason) for reason in found.reasons}
 
     def standstill(self) -> Standstill:
         known = self.scheduler.known
@@ -230,8 +231,9 @@ class Cluster:
         ).standstill
 
     def explanation(self) -> str:
-        found = self.standstill()
-        return " ".join([*(blocker.sentence for blocker in found.blockers), found.verdict.sentence])
+        found, key = self.standstill(), MaintenanceId(self.maintenance_id)
+        said = [say_blocker(blocker, key)[0] for blocker in found.blockers]
+        return " ".join([*said, say_verdict(found.verdict)])
 
 
 @pytest.fixture

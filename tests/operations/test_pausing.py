@@ -9,11 +9,11 @@ import pytest
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.blockers import BlockerKind
-from forewarn.domain.brakes import BrakeKind
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.server_pause import ServerPause
+from forewarn.domain.stage import BrakeKind
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.files.fleet import read_fleet_file
 from forewarn.files.scenario import read_scenario
@@ -29,6 +29,7 @@ from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventStatus, EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.storage.sqlite import open_sqlite
+from forewarn.wording.command_lines import say_actions, say_reason, say_verdict
 
 FLEET = '[[virtual_machine]]\nname = "web-0"\n[[virtual_machine]]\nname = "web-1"\n'
 SCENARIO = 'name = "one"\n[[step]]\nat = "0s"\nannounce = "Freeze"\nnotice = "10m"\n'
@@ -85,7 +86,7 @@ class World:
                 reading, self.context(), event.event_id, self.scheduler.known
             )
         )
-        return {reason.kind: reason.sentence for reason in found.reasons}
+        return {reason.kind: say_reason(reason) for reason in found.reasons}
 
 
 @pytest.fixture
@@ -146,7 +147,9 @@ def test_no_step_is_announced_during_a_pause_and_explain_says_so(world: World) -
         "No step begins in virtual-machine/web-0: "
         "the server has been paused by alice (storage) since 2026-01-05 08:00:00 GMT."
     )
-    assert found.verdict.sentence == "It does not continue until somebody acts: forewarn resume."
+    assert (
+        say_verdict(found.verdict) == "It does not continue until somebody acts: forewarn resume."
+    )
     report = world.store.read(
         lambda reading: report_maintenance(reading, world.context(), begun.maintenance_id, NOTHING)
     )
@@ -167,7 +170,7 @@ def test_event_of_a_maintenance_that_waits_for_the_server_is_released_by_hand(wo
     ).standstill
 
     assert ReasonKind.SERVER_PAUSED in {blocker.kind for blocker in found.blockers}
-    assert found.verdict.actions == ("forewarn resume",)
+    assert say_actions(found.verdict) == ("forewarn resume",)
 
 
 def test_scenario_takes_no_step_during_a_pause_and_the_rest_runs_out(world: World) -> None:

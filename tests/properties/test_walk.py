@@ -31,7 +31,6 @@ from forewarn.domain.actions import (
 from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.arrivals import find_joining, join, refusals
 from forewarn.domain.blockers import VerdictKind
-from forewarn.domain.brakes import BrakeKind
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import (
@@ -66,6 +65,7 @@ from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.stage import BrakeKind
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import (

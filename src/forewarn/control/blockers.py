@@ -7,9 +7,10 @@ from fastapi import APIRouter
 from forewarn.control.caller import Viewing
 from forewarn.control.schemas import View
 from forewarn.desk.explanations import explain_maintenance_to
-from forewarn.domain.blockers import VerdictKind
-from forewarn.domain.brakes import Release
+from forewarn.domain.blockers import Blocker, Release, VerdictKind
+from forewarn.domain.names import MaintenanceId
 from forewarn.domain.standing import MaintenanceStatus, Standing
+from forewarn.wording.command_lines import say_actions, say_blocker, say_verdict
 
 router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 
@@ -53,10 +54,22 @@ class StandstillView(View):
 def explain_maintenance(caller: Viewing, maintenance_id: str) -> StandstillView:
     """Return everything that holds the Maintenance, and when it continues."""
     found = explain_maintenance_to(caller, maintenance_id.lower())
+    key, verdict = found.maintenance.maintenance_id, found.standstill.verdict
     return StandstillView(
-        maintenance_id=found.maintenance.maintenance_id,
+        maintenance_id=key,
         status=found.status,
-        blockers=tuple(map(BlockerView.model_validate, found.standstill.blockers)),
-        verdict=VerdictView.model_validate(found.standstill.verdict),
+        blockers=tuple(_blocker_view(each, key) for each in found.standstill.blockers),
+        verdict=VerdictView(
+            kind=verdict.kind,
+            sentence=say_verdict(verdict),
+            until=verdict.until,
+            actions=say_actions(verdict),
+        ),
         not_done={str(place): said for place, said in found.standstill.not_done.items()},
     )
+
+
+def _blocker_view(blocker: Blocker, maintenance_id: MaintenanceId) -> BlockerView:
+    sentence, about = say_blocker(blocker, maintenance_id)
+    said = {"sentence": sentence, "about": about}
+    return BlockerView.model_validate(blocker).model_copy(update=said)

@@ -8,8 +8,9 @@ from forewarn.control.caller import Viewing
 from forewarn.control.events import EventIdPath
 from forewarn.control.schemas import View
 from forewarn.desk.explanations import explain_event_to
-from forewarn.domain.reasons import ReasonKind
+from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.protocol.vocabulary import EventStatus
+from forewarn.wording.command_lines import say_reason
 
 router = APIRouter(prefix="/events", tags=["events"])
 
@@ -44,5 +45,9 @@ def explain(caller: Viewing, event_id: EventIdPath) -> ExplanationView:
         event_id=found.event.event_id,
         event_status=found.event.event_status,
         is_held=any(reason.holds for reason in found.reasons),
-        reasons=tuple(map(ReasonView.model_validate, found.reasons)),
+        reasons=tuple(map(_reason_view, found.reasons)),
     )
+
+
+def _reason_view(reason: Reason) -> ReasonView:
+    return ReasonView.model_validate(reason).model_copy(update={"sentence": say_reason(reason)})

@@ -10,11 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 
 from forewarn.control.schemas import EventView, Labels, Names, Seconds, Text, View, event_view
 from forewarn.desk.services import Services
-from forewarn.domain.brakes import Brake, BrakeKind, Release
+from forewarn.domain.blockers import Release
 from forewarn.domain.course import GATE_PATIENCE, Course
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.maintenance import MaintenanceOutcome, Step
 from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.stage import Brake, BrakeKind
 from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.domain.windows import Blackout, Calendar, describe, read_blackout, read_window
 from forewarn.files.holidays import read_holidays

@@ -8,7 +8,7 @@ from dataclasses import replace
 from forewarn.desk.caller import Caller
 from forewarn.desk.scope_limit import limit_reading
 from forewarn.domain.access import Principal
-from forewarn.domain.blockers import NAMES_OTHERS, Blocker, BlockerKind, actions_for
+from forewarn.domain.blockers import NAMES_OTHERS, Blocker, BlockerKind, remedies_for
 from forewarn.domain.names import ScopeId
 from forewarn.domain.reasons import OF_HOST, Reason, ReasonKind
 from forewarn.domain.standstill import Standstill
@@ -48,7 +48,7 @@ def explain_maintenance_to(caller: Caller, maintenance_id: str) -> MaintenanceEx
         found = explain_maintenance(everything, context, maintenance_id, known)
         if not caller.principal.scopes:
             return found
-        return replace(found, standstill=_limit_standstill(found.standstill, caller.principal))
+        return replace(found, standstill=_limit_standstill(found, caller.principal))
 
     return caller.services.store.read(look)
 
@@ -63,15 +63,16 @@ def _without_names(reason: Reason, limited: Reading, principal: Principal) -> Re
     return replace(reason, kind=kind, vms=(), event_ids=())
 
 
-def _limit_standstill(found: Standstill, principal: Principal) -> Standstill:
+def _limit_standstill(explained: MaintenanceExplanation, principal: Principal) -> Standstill:
+    found, key = explained.standstill, explained.maintenance.maintenance_id
     # Several elsewhere are said once.
     blockers = tuple(dict.fromkeys(_limit_blocker(each, principal) for each in found.blockers))
-    actions = actions_for(blockers) if found.verdict.actions else ()
+    remedies = remedies_for(blockers, key) if found.verdict.remedies else ()
     # A host may carry others, so it is not named.
     not_done = {
         place: said for place, said in found.not_done.items() if principal.covers(ScopeId(place))
     }
-    verdict = replace(found.verdict, actions=actions)
+    verdict = replace(found.verdict, remedies=remedies)
     return Standstill(blockers=blockers, verdict=verdict, not_done=not_done)
 
 
@@ -82,7 +83,6 @@ def _limit_blocker(blocker: Blocker, principal: Principal) -> Blocker:
         return Blocker(
             kind=BlockerKind.ELSEWHERE,
             release=blocker.release,
-            maintenance_id=blocker.maintenance_id,
             until=blocker.until,
         )
     return replace(blocker, scope_ids=covered, hosts=())

@@ -6,11 +6,19 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from forewarn.domain.brakes import Release
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.domain.reasons import OF_HOST, ReasonKind
+from forewarn.domain.remedy import OF_EVENTS, OF_MAINTENANCES, Remedies, Remedy, Verb
 from forewarn.domain.wording import say_count, say_moment, say_names
 from forewarn.protocol.vocabulary import EventId
+
+
+class Release(StrEnum):
+    """How a brake lets go."""
+
+    BY_TIME = "by time"
+    BY_PROGRESS = "by progress"
+    BY_HAND = "by hand"
 
 
 class BlockerKind(StrEnum):
@@ -53,24 +61,13 @@ class VerdictKind(StrEnum):
 
 SENTENCES: Final[Mapping[BlockerKind, str]] = {
     BlockerKind.SERVER_PAUSED: "No step begins {where}: the server has been paused by {about}.",
-    BlockerKind.PAUSED: (
-        "It was paused{about}: no further step begins. "
-        "Continue with: forewarn maintenance resume {maintenance}"
-    ),
+    BlockerKind.PAUSED: "It was paused{about}: no further step begins.",
     BlockerKind.ABORTED: (
         "It was aborted{about}: no further step begins, and started events run to their end."
     ),
     BlockerKind.SHARED_HOST: "{about}",
-    BlockerKind.FAILURE: (
-        "{place} {about}, so no further step begins {where}. Retry with: "
-        "forewarn maintenance retry {maintenance} {place}; or skip it with: "
-        "forewarn maintenance skip {maintenance} {place}"
-    ),
-    BlockerKind.FAILURE_HOLDS_ALL: (
-        "{place} {about}, so no further step begins anywhere. Retry with: "
-        "forewarn maintenance retry {maintenance} {place}; or skip it with: "
-        "forewarn maintenance skip {maintenance} {place}"
-    ),
+    BlockerKind.FAILURE: "{place} {about}, so no further step begins {where}.",
+    BlockerKind.FAILURE_HOLDS_ALL: "{place} {about}, so no further step begins anywhere.",
     BlockerKind.BUSY_HOST: "The next step {where} waits for another maintenance on the same host.",
     BlockerKind.CANARY: "The next step {where} waits for the canary ({about}) to complete.",
     BlockerKind.CANARY_SOAK: (
@@ -92,16 +89,13 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
     ),
     BlockerKind.CAPACITY_NEVER: (
         "The next step {where} takes too many at once: {about}. Move virtual machines to "
-        "other update domains, or end it with: forewarn maintenance abort {maintenance}"
+        "other update domains, or end it."
     ),
     BlockerKind.SOAK: "The next step {where} waits until {until}, when the last has soaked.",
     BlockerKind.CALENDAR: (
         "The next step {where} waits until {until}, when the calendar has room for it."
     ),
-    BlockerKind.CALENDAR_NEVER: (
-        "The next step {where} is longer than the calendar is ever open. "
-        "End it with: forewarn maintenance abort {maintenance}"
-    ),
+    BlockerKind.CALENDAR_NEVER: "The next step {where} is longer than the calendar is ever open.",
     BlockerKind.AT_ONCE: (
         "The next step {where} waits: at most {about} may be under way at once{places}."
     ),
@@ -110,8 +104,7 @@ SENTENCES: Final[Mapping[BlockerKind, str]] = {
         "The next step {where} waits for gate {about}; it is asked until {until}."
     ),
     BlockerKind.GATE_HOLDS: (
-        "The next step {where} is held by gate {about}; the server has stopped asking. "
-        "Have it asked again with: forewarn maintenance resume {maintenance}"
+        "The next step {where} is held by gate {about}; the server has stopped asking."
     ),
     BlockerKind.EARLIER_STEP: (
         "The next step {where} waits for an earlier step of this maintenance."
@@ -134,6 +127,31 @@ NAMES_OTHERS: Final[frozenset[BlockerKind | ReasonKind]] = frozenset(
 )
 """The kinds that name more than the scopes they hold."""
 
+REMEDIES: Final[Mapping[BlockerKind | ReasonKind, tuple[Verb, ...]]] = {
+    BlockerKind.SERVER_PAUSED: (Verb.RESUME_SERVER,),
+    ReasonKind.SERVER_PAUSED: (Verb.RESUME_SERVER,),
+    BlockerKind.PAUSED: (Verb.RESUME,),
+    BlockerKind.SHARED_HOST: (Verb.MOVE_AWAY,),
+    BlockerKind.FAILURE: (Verb.RETRY, Verb.SKIP),
+    BlockerKind.FAILURE_HOLDS_ALL: (Verb.RETRY, Verb.SKIP),
+    BlockerKind.BUSY: (Verb.COMPLETE,),
+    BlockerKind.CAPACITY: (Verb.COMPLETE,),
+    BlockerKind.CAPACITY_NEVER: (Verb.ABORT,),
+    BlockerKind.CALENDAR_NEVER: (Verb.ABORT,),
+    BlockerKind.GATE_HOLDS: (Verb.RESUME,),
+    ReasonKind.WINDOW: (Verb.START,),
+    ReasonKind.OTHER_EVENT: (Verb.COMPLETE,),
+    ReasonKind.OTHER_IMPACT: (Verb.COMPLETE,),
+    ReasonKind.HOST_OPERATION_BUSY: (Verb.COMPLETE,),
+    ReasonKind.BY_HAND: (Verb.COMPLETE,),
+    ReasonKind.UNKNOWN: (Verb.COMPLETE,),
+    ReasonKind.NO_EXECUTOR: (Verb.CORRECT_EXECUTORS,),
+    ReasonKind.HOST_UNKNOWN: (Verb.SKIP,),
+    ReasonKind.HOST_PAUSED: (Verb.RESUME_SERVER,),
+    BlockerKind.ELSEWHERE: (Verb.ASK_OTHERS,),
+}
+"""What somebody can do about each kind that goes away by hand only."""
+
 _EVENT: Final = "Event {events} {where}: {about}"
 _HOST: Final = "{about}"
 
@@ -149,7 +167,6 @@ class Blocker:
 
     kind: BlockerKind | ReasonKind
     release: Release
-    maintenance_id: MaintenanceId
     scope_ids: tuple[ScopeId, ...] = ()
     hosts: tuple[HostName, ...] = ()
     vms: tuple[str, ...] = ()
@@ -161,11 +178,20 @@ class Blocker:
     awaited: tuple[EventId, ...] = ()
     place: str = ""
 
+    def remedies(self, maintenance_id: MaintenanceId) -> Remedies:
+        """Return what somebody has to do about it."""
+        verbs = REMEDIES.get(self.kind, ())
+        if not OF_EVENTS.isdisjoint(verbs):
+            events = self.awaited or self.event_ids
+            return tuple((Remedy(verb=verb, ids=(each,)),) for verb in verbs for each in events)
+        ids = (maintenance_id, self.place) if self.place else (maintenance_id,)
+        choice = (Remedy(verb=verb, ids=ids if verb in OF_MAINTENANCES else ()) for verb in verbs)
+        return (tuple(choice),) if verbs else ()
+
     @property
     def sentence(self) -> str:
         return self._template.format(
             place=self.place,
-            maintenance=self.maintenance_id,
             where=self._where,
             vms=say_names(self.vms),
             events=say_names(self.event_ids),
@@ -187,50 +213,12 @@ class Blocker:
         return _HOST if self.kind in OF_HOST else _EVENT
 
 
-_RESUME_SERVER: Final = "forewarn resume"
-_RESUME: Final = "forewarn maintenance resume {maintenance}"
-_SKIP: Final = "forewarn maintenance skip {maintenance} {place}"
-_DECIDE: Final = "forewarn maintenance retry {maintenance} {place}, or " + _SKIP
-_ABORT: Final = "forewarn maintenance abort {maintenance}"
-_COMPLETE: Final = "forewarn event complete {events}"
-ACTIONS: Final[Mapping[BlockerKind | ReasonKind, str]] = {
-    BlockerKind.SERVER_PAUSED: _RESUME_SERVER,
-    ReasonKind.SERVER_PAUSED: _RESUME_SERVER,
-    BlockerKind.PAUSED: _RESUME,
-    BlockerKind.SHARED_HOST: "move virtual machines to another host",
-    BlockerKind.FAILURE: _DECIDE,
-    BlockerKind.FAILURE_HOLDS_ALL: _DECIDE,
-    BlockerKind.BUSY: _COMPLETE,
-    BlockerKind.CAPACITY: _COMPLETE,
-    BlockerKind.CAPACITY_NEVER: _ABORT,
-    BlockerKind.CALENDAR_NEVER: _ABORT,
-    BlockerKind.GATE_HOLDS: _RESUME,
-    ReasonKind.WINDOW: "forewarn event start {events}",
-    ReasonKind.OTHER_EVENT: _COMPLETE,
-    ReasonKind.OTHER_IMPACT: _COMPLETE,
-    ReasonKind.HOST_OPERATION_BUSY: _COMPLETE,
-    ReasonKind.BY_HAND: _COMPLETE,
-    ReasonKind.UNKNOWN: _COMPLETE,
-    ReasonKind.NO_EXECUTOR: "correct the executor file and send the server a SIGHUP",
-    ReasonKind.HOST_UNKNOWN: _SKIP,
-    ReasonKind.HOST_PAUSED: _RESUME_SERVER,
-    BlockerKind.ELSEWHERE: "ask whoever is in charge of the other scopes",
-}
-"""What somebody has to do about each kind that goes away by hand only."""
-
-
-def actions_for(blockers: Iterable[Blocker]) -> tuple[str, ...]:
-    """Return what somebody has to do about *blockers*, as far as they do not go by themselves."""
-    actions = (
-        ACTIONS[blocker.kind].format(
-            maintenance=blocker.maintenance_id,
-            events=" ".join(blocker.awaited or blocker.event_ids),
-            place=blocker.place,
-        )
-        for blocker in blockers
-        if blocker.release is Release.BY_HAND and blocker.kind in ACTIONS
+def remedies_for(blockers: Iterable[Blocker], maintenance_id: MaintenanceId) -> Remedies:
+    """Return what somebody has to do about each of *blockers* that does not go by itself."""
+    by_hand = (blocker for blocker in blockers if blocker.release is Release.BY_HAND)
+    return tuple(
+        dict.fromkeys(each for blocker in by_hand for each in blocker.remedies(maintenance_id))
     )
-    return tuple(dict.fromkeys(actions))
 
 
 VERDICTS: Final[Mapping[VerdictKind, str]] = {
@@ -238,7 +226,7 @@ VERDICTS: Final[Mapping[VerdictKind, str]] = {
     VerdictKind.NOW: "Nothing is holding it: it is about to continue.",
     VerdictKind.BY_TIME: "It continues by itself, at {until} at the latest.",
     VerdictKind.BY_PROGRESS: "It continues by itself; the time is not known.",
-    VerdictKind.NEVER: "It does not continue until somebody acts: {actions}.",
+    VerdictKind.NEVER: "It does not continue until somebody acts.",
 }
 """How each kind of verdict is said."""
 
@@ -249,10 +237,8 @@ class Verdict:
 
     kind: VerdictKind
     until: datetime | None = None
-    actions: tuple[str, ...] = ()
+    remedies: Remedies = ()
 
     @property
     def sentence(self) -> str:
-        return VERDICTS[self.kind].format(
-            until=say_moment(self.until), actions="; ".join(self.actions)
-        )
+        return VERDICTS[self.kind].format(until=say_moment(self.until))

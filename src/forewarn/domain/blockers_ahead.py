@@ -1,44 +1,20 @@
-"""What holds the steps that a Maintenance still has before it.
+"""What holds the steps that a Maintenance still has before it, as it is said."""
 
-A step that only waits for an event of its own Maintenance, or for an earlier step, has no blocker
-of its own: what it waits for has. By host, such steps are still said to wait, all in one sentence.
-"""
-
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Final
 
-from forewarn.domain.blockers import Blocker, BlockerKind
-from forewarn.domain.brakes import Brake, BrakeKind, Release
-from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.failures import Failure, find_failures
-from forewarn.domain.gate import GateStatus
-from forewarn.domain.gate_brakes import patience_ends
-from forewarn.domain.maintenance import Maintenance, own_events, shared_hosts
-from forewarn.domain.names import HostName, ScopeId
+from forewarn.domain.blockers import Blocker, BlockerKind, Release
+from forewarn.domain.brakes import canary_parts, failure_blocker
+from forewarn.domain.failures import find_failures
+from forewarn.domain.maintenance import Maintenance, is_canary, own_events, own_operations
+from forewarn.domain.names import HostName
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
-from forewarn.domain.precedence import needing_somebody
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.walk import Stage, walk_all
+from forewarn.domain.stage import BrakeKind, Stage
+from forewarn.domain.walk import walk_all
 from forewarn.domain.wording import say_moment
-from forewarn.protocol.vocabulary import EventId
-
-_BRAKES: Final[Mapping[tuple[BrakeKind, Release], BlockerKind]] = {
-    (BrakeKind.CANARY, Release.BY_TIME): BlockerKind.CANARY_SOAK,
-    (BrakeKind.CANARY, Release.BY_PROGRESS): BlockerKind.CANARY,
-    (BrakeKind.CANARY, Release.BY_HAND): BlockerKind.CANARY_HELD,
-    (BrakeKind.CAPACITY, Release.BY_PROGRESS): BlockerKind.CAPACITY,
-    (BrakeKind.CAPACITY, Release.BY_HAND): BlockerKind.CAPACITY,
-    (BrakeKind.SOAK, Release.BY_TIME): BlockerKind.SOAK,
-    (BrakeKind.CALENDAR, Release.BY_TIME): BlockerKind.CALENDAR,
-    (BrakeKind.CALENDAR, Release.BY_HAND): BlockerKind.CALENDAR_NEVER,
-    (BrakeKind.AT_ONCE, Release.BY_PROGRESS): BlockerKind.AT_ONCE,
-    (BrakeKind.GATE, Release.BY_PROGRESS): BlockerKind.GATE_SHUT,
-    (BrakeKind.GATE, Release.BY_HAND): BlockerKind.GATE_HOLDS,
-}
-"""The brakes that are said with the step they hold; the others say more, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +28,9 @@ class Interruption:
 class Ahead:
     """The steps that one Maintenance has before it, with *of_stages*, what holds each.
 
-    *under_way* are the hosts or scopes at which it is just now.
+    A step that only waits for an event of its own Maintenance, or for an earlier step, has no
+    blocker of its own: what it waits for has. By host, such steps are still said to wait, all in
+    one sentence. *under_way* are the hosts or scopes at which it is just now.
     """
 
     def __init__(
@@ -68,9 +46,9 @@ class Ahead:
         self._snapshot = snapshot
         self._now = now
         self._interruption = interruption
-        events = tuple(own_events(maintenance, snapshot.events.values()))
-        self._has_begun = bool(events)
-        self._own = {event.event_id for event in events if event.is_in_flight}
+        self._events = tuple(own_events(maintenance, snapshot.events.values()))
+        self._operations = tuple(own_operations(maintenance, snapshot.operations.values()))
+        self._own = {event.event_id for event in self._events if event.is_in_flight}
         self._under_way = under_way
         self._stages = walk_all(snapshot, now)[maintenance.maintenance_id]
         self.of_stages = tuple(tuple(self._of_stage(stage)) for stage in self._stages)
@@ -86,42 +64,67 @@ class Ahead:
     def of_abort(self) -> Iterator[Blocker]:
         """Say who has aborted it, if somebody has."""
         if self._maintenance.is_aborted:
-            yield self._interrupted(BlockerKind.ABORTED, Release.BY_PROGRESS)
+            aborted = Blocker(kind=BlockerKind.ABORTED, release=Release.BY_PROGRESS)
+            yield self._interrupted(aborted)
 
     def _undecided(self) -> Iterator[Blocker]:
         """Yield what has to be decided about before it is over."""
         if not self._maintenance.is_aborted:
-            snapshot = self._snapshot
-            events, operations = snapshot.events.values(), snapshot.operations.values()
-            for failure in find_failures(self._maintenance, events, operations):
-                yield from self._failures([failure], (failure.host,) if failure.host else ())
+            for failure in find_failures(self._maintenance, self._events, self._operations):
+                hosts = (failure.host,) if failure.host else ()
+                yield replace(failure_blocker(self._maintenance, failure), hosts=hosts)
 
     def _of_stage(self, stage: Stage) -> Iterator[Blocker]:
-        found = [blocker for brake in stage.brakes for blocker in self._of_brake(stage, brake)]
+        found = [said for blocker in stage.blockers for said in self._say(stage, blocker)]
         yield from found
         if not found and stage.step.host and self._is_behind(stage):
-            yield Blocker(
-                kind=BlockerKind.EARLIER_STEP,
-                release=Release.BY_PROGRESS,
-                maintenance_id=self._maintenance.maintenance_id,
-                scope_ids=tuple(sorted(stage.step.scope_ids)),
-                hosts=_hosts(stage),
-            )
+            waiting = Blocker(kind=BlockerKind.EARLIER_STEP, release=Release.BY_PROGRESS)
+            yield _placed(waiting, stage)
 
-    def _of_brake(self, stage: Stage, brake: Brake) -> Iterator[Blocker]:
-        match brake.kind:
-            case BrakeKind.SERVER_PAUSED:
-                yield self._server_paused(stage, brake)
-            case BrakeKind.PAUSED:
-                yield self._interrupted(BlockerKind.PAUSED, Release.BY_HAND)
-            case BrakeKind.SHARED_HOST:
-                yield from self._shared_host(stage)
-            case BrakeKind.FAILURE:
-                yield from self._failures(brake.failures, _hosts(stage))
-            case BrakeKind.BUSY:
-                yield from self._busy(stage, brake)
+    def _say(self, stage: Stage, blocker: Blocker) -> Iterator[Blocker]:
+        """Yield what there is to say of *blocker*, on the step it holds."""
+        match blocker.kind:
+            case BlockerKind.PAUSED:
+                yield self._interrupted(blocker)
+            case BlockerKind.FAILURE | BlockerKind.FAILURE_HOLDS_ALL:
+                yield replace(blocker, hosts=_hosts(stage))
+            case BlockerKind.SERVER_PAUSED | BlockerKind.SHARED_HOST:
+                yield _placed(blocker, stage)
+            case BlockerKind.BUSY | BlockerKind.BUSY_HOST | BlockerKind.BUSY_SOON:
+                if self._is_of_others(stage, blocker):
+                    yield _placed(blocker, stage)
+            case _ if not self._is_behind(stage):
+                if blocker.kind is BlockerKind.CANARY_HELD:
+                    yield from self._failed_canaries(stage)
+                places = self._places if blocker.kind is BlockerKind.AT_ONCE else ()
+                yield replace(_placed(blocker, stage), places=places)
             case _:
-                yield from self._of_step(stage, brake)
+                pass
+
+    def _is_of_others(self, stage: Stage, busy: Blocker) -> bool:
+        """Tell whether what keeps *stage* busy is not of its own Maintenance.
+
+        That others are about to begin there is worth a word only where nothing is under way yet.
+        """
+        kinds = {blocker.kind for blocker in stage.blockers}
+        is_host_taken = BlockerKind.BUSY_HOST in kinds and not self._holds(stage.step.host)
+        if busy.kind is BlockerKind.BUSY_HOST:
+            return is_host_taken
+        if busy.kind is BlockerKind.BUSY_SOON:
+            return not is_host_taken and BlockerKind.BUSY not in kinds
+        return self._own.isdisjoint(busy.event_ids)
+
+    def _holds(self, host: HostName | None) -> bool:
+        """Tell whether its own operation is the one that is under way on *host*."""
+        return any(each.host == host and not each.is_over for each in self._operations)
+
+    def _failed_canaries(self, stage: Stage) -> Iterator[Blocker]:
+        """Yield what went wrong with the canaries, when all have had their turn."""
+        maintenance, course = self._maintenance, self._maintenance.course
+        if not any(is_canary(course, each.step) for each in self._stages):
+            canaries = canary_parts(course, self._events, self._operations)
+            for failure in find_failures(maintenance, *canaries):
+                yield replace(failure_blocker(maintenance, failure), hosts=_hosts(stage))
 
     def _afterwards(self, stage: Stage, found: Sequence[Blocker]) -> Iterator[Blocker]:
         """Yield what holds *stage* when all that was *found* has let go, if that is known when."""
@@ -134,12 +137,11 @@ class Ahead:
             notice=longest_notice(maintenance, stage.step, snapshot),
             impact=expected_impact(maintenance, snapshot),
         )
-        asks_gates = bool(maintenance.course.gates) and self._has_begun
+        asks_gates = bool(maintenance.course.gates and self._events)
         is_known = opening is not None and not asks_gates
         yield Blocker(
             kind=BlockerKind.GATE_ASKED if asks_gates else BlockerKind.CALENDAR,
             release=Release.BY_TIME if is_known else Release.BY_PROGRESS,
-            maintenance_id=maintenance.maintenance_id,
             until=opening,
         )
 
@@ -156,73 +158,19 @@ class Ahead:
             for brake in stage.brakes
         )
 
-    def _interrupted(self, kind: BlockerKind, release: Release) -> Blocker:
-        last = self._interruption
-        return Blocker(
-            kind=kind,
-            release=release,
-            maintenance_id=self._maintenance.maintenance_id,
-            since=last.at if last else None,
-            about=f" by {last.who} at {say_moment(last.at)}" if last else "",
-        )
-
-    def _server_paused(self, stage: Stage, brake: Brake) -> Blocker:
-        pause = self._snapshot.server_pause
-        return Blocker(
-            kind=BlockerKind.SERVER_PAUSED,
-            release=brake.release,
-            maintenance_id=self._maintenance.maintenance_id,
-            scope_ids=tuple(sorted(stage.step.scope_ids)),
-            hosts=_hosts(stage),
-            since=pause.since if pause else None,
-            about=brake.detail,
-        )
-
-    def _of_step(self, stage: Stage, brake: Brake) -> Iterator[Blocker]:
-        if self._is_behind(stage):
-            return
-        if brake.kind is BrakeKind.CANARY and brake.release is Release.BY_HAND:
-            yield from self._failures(brake.failures, _hosts(stage))
-        yield self._next_step(stage, brake)
-
     def _is_behind(self, stage: Stage) -> bool:
         """Tell whether *stage* comes after another, or after one that is in flight."""
         return any(
-            brake.kind is BrakeKind.EARLIER_STEP
-            or (brake.kind is BrakeKind.BUSY and not self._own.isdisjoint(brake.event_ids))
-            for brake in stage.brakes
+            blocker.kind is BlockerKind.EARLIER_STEP
+            or (blocker.kind is BlockerKind.BUSY and not self._own.isdisjoint(blocker.event_ids))
+            for blocker in stage.blockers
         )
 
-    def _next_step(self, stage: Stage, brake: Brake) -> Blocker:
-        kind, until, about = _BRAKES[brake.kind, brake.release], brake.until, brake.detail
-        places: tuple[str, ...] = ()
-        awaited: tuple[EventId, ...] = ()
-        if brake.kind is BrakeKind.CANARY:
-            about = ", ".join(self._maintenance.course.canary)
-        elif brake.kind is BrakeKind.CAPACITY:
-            needing = [needing_somebody(event, self._snapshot) for event in self._events(brake)]
-            awaited = tuple(dict.fromkeys(event_id for found in needing for event_id in found))
-            kind = kind if brake.event_ids else BlockerKind.CAPACITY_NEVER
-        elif brake.kind is BrakeKind.AT_ONCE:
-            about = str(self._maintenance.course.at_once)
-            places = self._places
-        elif brake.kind is BrakeKind.GATE:
-            kind, until = self._gate(stage, kind)
-            said = " / ".join(brake.detail.splitlines())
-            about = f"{brake.gate} ({said})" if said else brake.gate
-        return Blocker(
-            kind=kind,
-            release=brake.release,
-            maintenance_id=self._maintenance.maintenance_id,
-            scope_ids=brake.scope_ids or tuple(sorted(stage.step.scope_ids)),
-            hosts=_hosts(stage),
-            vms=tuple(vm for event in self._events(brake) for vm in event.resources),
-            event_ids=brake.event_ids,
-            until=until,
-            about=about,
-            places=places,
-            awaited=awaited,
-        )
+    def _interrupted(self, blocker: Blocker) -> Blocker:
+        last = self._interruption
+        if last is None:
+            return blocker
+        return replace(blocker, since=last.at, about=f" by {last.who} at {say_moment(last.at)}")
 
     @cached_property
     def _places(self) -> tuple[str, ...]:
@@ -231,87 +179,11 @@ class Ahead:
         asking = (stage.step.place for stage in stages if stage.awaited and not stage.is_stuck)
         return tuple(dict.fromkeys((*self._under_way, *asking)))
 
-    def _gate(self, stage: Stage, kind: BlockerKind) -> tuple[BlockerKind, datetime | None]:
-        answer = self._snapshot.answers.get(stage.awaited) if stage.awaited else None
-        if answer is None or answer.status is not GateStatus.SHUT:
-            return BlockerKind.GATE_ASKED, None
-        return kind, patience_ends(self._maintenance, answer, self._now)
 
-    def _shared_host(self, stage: Stage) -> Iterator[Blocker]:
-        for error in shared_hosts(stage.step):
-            yield Blocker(
-                kind=BlockerKind.SHARED_HOST,
-                release=Release.BY_HAND,
-                maintenance_id=self._maintenance.maintenance_id,
-                scope_ids=(ScopeId(error.scope),),
-                hosts=_hosts(stage),
-                vms=error.vms,
-                about=str(error),
-            )
-
-    def _failures(
-        self, failures: Iterable[Failure], hosts: tuple[HostName, ...] = ()
-    ) -> Iterator[Blocker]:
-        """Yield each of *failures*, which keep steps on *hosts* from beginning."""
-        holds_all = self._maintenance.course.hold_all
-        for failure in failures:
-            reason = f": {failure.reason}" if failure.reason else ""
-            yield Blocker(
-                kind=BlockerKind.FAILURE_HOLDS_ALL if holds_all else BlockerKind.FAILURE,
-                release=Release.BY_HAND,
-                maintenance_id=self._maintenance.maintenance_id,
-                scope_ids=failure.scope_ids,
-                hosts=hosts,
-                vms=failure.vms,
-                event_ids=failure.event_ids,
-                since=failure.ended_at,
-                about=f"{failure.ending} at {say_moment(failure.ended_at)}{reason}",
-                place=failure.place,
-            )
-
-    def _busy(self, stage: Stage, brake: Brake) -> Iterator[Blocker]:
-        if brake.host and self._holder_of(brake.host) != self._maintenance.maintenance_id:
-            yield Blocker(
-                kind=BlockerKind.BUSY_HOST,
-                release=Release.BY_PROGRESS,
-                maintenance_id=self._maintenance.maintenance_id,
-                scope_ids=tuple(sorted(stage.step.scope_ids)),
-                hosts=_hosts(stage),
-            )
-        elif not brake.event_ids and brake.scope_ids:
-            yield Blocker(
-                kind=BlockerKind.BUSY_SOON,
-                release=Release.BY_PROGRESS,
-                maintenance_id=self._maintenance.maintenance_id,
-                scope_ids=brake.scope_ids,
-                hosts=_hosts(stage),
-            )
-        for event in self._events(brake):
-            if event.maintenance_id == self._maintenance.maintenance_id:
-                continue
-            origin = f"maintenance {event.maintenance_id}" if event.maintenance_id else ""
-            awaited = needing_somebody(event, self._snapshot)
-            yield Blocker(
-                kind=BlockerKind.BUSY,
-                release=Release.BY_HAND if awaited else Release.BY_PROGRESS,
-                maintenance_id=self._maintenance.maintenance_id,
-                scope_ids=(event.scope_id,),
-                hosts=_hosts(stage),
-                vms=event.resources,
-                event_ids=(event.event_id,),
-                since=event.created_at,
-                about=f"a step of {origin}" if origin else "not part of any maintenance",
-                awaited=awaited,
-            )
-
-    def _holder_of(self, host: HostName) -> str | None:
-        """Return the Maintenance whose operation is under way on *host*."""
-        operations = self._snapshot.operations.values()
-        under_way = (each for each in operations if each.host == host and not each.is_over)
-        return next((operation.maintenance_id for operation in under_way), None)
-
-    def _events(self, brake: Brake) -> Iterator[ScheduledEvent]:
-        return map(self._snapshot.events.__getitem__, brake.event_ids)
+def _placed(blocker: Blocker, stage: Stage) -> Blocker:
+    """Return *blocker* as what holds the step of *stage*, which it does not know."""
+    scope_ids = blocker.scope_ids or tuple(sorted(stage.step.scope_ids))
+    return replace(blocker, scope_ids=scope_ids, hosts=_hosts(stage))
 
 
 def _hosts(stage: Stage) -> tuple[HostName, ...]:

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
-from forewarn.domain.blockers import Blocker
-from forewarn.domain.brakes import Release
+from forewarn.domain.blockers import Blocker, Release
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.explanation import explain, explain_operation
 from forewarn.domain.host_operation import HostOperation
@@ -84,7 +83,6 @@ class InFlight:
             yield Blocker(
                 kind=reason.kind,
                 release=Release.BY_HAND if is_by_hand else Release.BY_PROGRESS,
-                maintenance_id=self._maintenance.maintenance_id,
                 scope_ids=tuple(dict.fromkeys(event.scope_id for event in events)),
                 hosts=(operation.host,),
                 vms=reason.vms,
@@ -111,7 +109,6 @@ class InFlight:
         return Blocker(
             kind=reason.kind,
             release=release,
-            maintenance_id=self._maintenance.maintenance_id,
             scope_ids=(event.scope_id,),
             hosts=(event.host,) if event.host else (),
             vms=reason.vms,

@@ -1,16 +1,20 @@
-"""What holds back a step of a Maintenance: each brake is a rule, and all rules are in one table."""
+"""What holds back a step of a Maintenance: each brake is a rule, and all rules are in one table.
+
+A rule yields blockers, with sentences of their own. They do not name the step: one that holds many
+steps is made once, and `Blocker.placed` says it of one of them.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
+from forewarn.domain.blockers import Blocker, BlockerKind, Release
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import Failure, find_failures
+from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import (
     Maintenance,
     Step,
@@ -21,8 +25,9 @@ from forewarn.domain.maintenance import (
     own_events,
     own_operations,
     set_sizes,
+    shared_hosts,
 )
-from forewarn.domain.names import HostName, ScopeId
+from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.precedence import StartedOn, needing_somebody, started_on
 from forewarn.domain.snapshot import Snapshot
@@ -30,50 +35,11 @@ from forewarn.domain.windows import ALWAYS
 from forewarn.domain.wording import say_moment
 from forewarn.protocol.vocabulary import EventId
 
-
-class BrakeKind(StrEnum):
-    """What holds a step back."""
-
-    PAUSED = "paused"
-    SHARED_HOST = "shared-host"
-    FAILURE = "failure"
-    SERVER_PAUSED = "server-paused"
-    EARLIER_STEP = "earlier-step"
-    CANARY = "canary"
-    BUSY = "busy"
-    CAPACITY = "capacity"
-    SOAK = "soak"
-    CALENDAR = "calendar"
-    AT_ONCE = "at-once"
-    GATE = "gate"
-
-
-class Release(StrEnum):
-    """How a brake lets go."""
-
-    BY_TIME = "by time"
-    BY_PROGRESS = "by progress"
-    BY_HAND = "by hand"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brake:
-    """One thing that holds a step back, where, because of which events.
-
-    BY_TIME it lets go at *until*, whatever happens. BY_PROGRESS it does when something has ended
-    that is under way, comes first or is asked for again at *until*. BY_HAND it never does, unless
-    somebody acts.
-    """
-
-    kind: BrakeKind
-    release: Release
-    until: datetime | None = None
-    scope_ids: tuple[ScopeId, ...] = ()
-    event_ids: tuple[EventId, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    host: HostName | None = None
-    gate: str = ""
-    detail: str = ""
+_CANARIES: Final = {
+    Release.BY_TIME: BlockerKind.CANARY_SOAK,
+    Release.BY_PROGRESS: BlockerKind.CANARY,
+    Release.BY_HAND: BlockerKind.CANARY_HELD,
+}
 
 
 class Facts:
@@ -99,7 +65,10 @@ class Facts:
         self.own = tuple(own_events(maintenance, snapshot.events.values()))
         self.operations = tuple(own_operations(maintenance, snapshot.operations.values()))
         self.soak = maintenance.course.soak / snapshot.speed
-        self.failures = find_failures(maintenance, self.own, self.operations)
+        self.failures = {
+            failure: failure_blocker(maintenance, failure)
+            for failure in find_failures(maintenance, self.own, self.operations)
+        }
         self.busy_hosts = {
             operation.host: operation
             for operation in snapshot.operations.values()
@@ -118,7 +87,7 @@ class Facts:
             }
         )
         self.ahead: dict[ScopeId, bool] = {}
-        self.held: dict[frozenset[ScopeId], tuple[Brake, ...]] = {}
+        self.held: dict[frozenset[ScopeId], tuple[Blocker, ...]] = {}
         self.canaries_ahead: list[bool] = []
         self._openings: dict[timedelta, datetime | None] = {}
 
@@ -134,37 +103,51 @@ class Facts:
         self.__dict__.pop("canary_brake", None)
 
     @cached_property
-    def canary_brake(self) -> Brake | None:
+    def canary_brake(self) -> tuple[Blocker, ...]:
         """What holds everybody but the canaries, which all come first."""
         if self.canaries_ahead:
-            release = Release.BY_HAND if any(self.canaries_ahead) else Release.BY_PROGRESS
-            return Brake(kind=BrakeKind.CANARY, release=release)
-        canaries = canary_events(self.course, self.own)
-        hosts = {event.host for event in canaries}.union(self.course.canary)
-        operations = [each for each in self.operations if each.host in hosts]
+            is_stuck = any(self.canaries_ahead)
+            return self._canary(Release.BY_HAND if is_stuck else Release.BY_PROGRESS)
+        canaries, operations = canary_parts(self.course, self.own, self.operations)
         failed = find_failures(self.maintenance, canaries, operations)
         if failed:
-            # It holds the others, not the scopes in which it failed.
-            return replace(_held_by(BrakeKind.CANARY, failed), scope_ids=())
+            ids = [event_id for failure in failed for event_id in failure.event_ids]
+            known = {event.event_id: event for event in canaries}
+            return self._canary(Release.BY_HAND, [known[event_id] for event_id in ids])
         flying = [event for event in canaries if event.is_in_flight]
         if flying or any(not operation.is_over for operation in operations):
-            return Brake(kind=BrakeKind.CANARY, release=Release.BY_PROGRESS, event_ids=_ids(flying))
+            return self._canary(Release.BY_PROGRESS, flying)
         ends = [
             *_last_ends(canaries).values(),
             *(operation.ended_at for operation in operations if operation.ended_at),
         ]
         until = max((end + self.soak for end in ends), default=self.now)
-        if until <= self.now:
-            return None
-        return Brake(kind=BrakeKind.CANARY, release=Release.BY_TIME, until=until)
+        return () if until <= self.now else self._canary(Release.BY_TIME, until=until)
 
-    def needs_somebody(self, events: Iterable[ScheduledEvent]) -> bool:
-        """Tell whether one of *events*, not counting its own, needs somebody to complete it."""
-        return any(
-            needing_somebody(event, self.snapshot, self._started)
-            for event in events
-            if event.maintenance_id != self.maintenance.maintenance_id
+    def _canary(
+        self,
+        release: Release,
+        events: Sequence[ScheduledEvent] = (),
+        until: datetime | None = None,
+    ) -> tuple[Blocker, ...]:
+        blocker = Blocker(
+            kind=_CANARIES[release],
+            release=release,
+            vms=_vms(events),
+            event_ids=_ids(events),
+            until=until,
+            about=", ".join(self.course.canary),
         )
+        return (blocker,)
+
+    def is_own(self, event: ScheduledEvent) -> bool:
+        """Tell whether *event* is of a step of the Maintenance."""
+        return event.maintenance_id == self.maintenance.maintenance_id
+
+    def awaited(self, events: Iterable[ScheduledEvent]) -> tuple[EventId, ...]:
+        """Return what somebody has to complete, or *events* never end."""
+        found = (needing_somebody(event, self.snapshot, self._started) for event in events)
+        return tuple(dict.fromkeys(event_id for ids in found for event_id in ids))
 
     @cached_property
     def _started(self) -> StartedOn:
@@ -180,134 +163,185 @@ class Facts:
         return self._openings[notice]
 
 
-def server_pause(facts: Facts) -> tuple[Brake, ...]:
+def canary_parts(
+    course: Course, own: Collection[ScheduledEvent], operations: Iterable[HostOperation]
+) -> tuple[tuple[ScheduledEvent, ...], tuple[HostOperation, ...]]:
+    """Return the events and host operations of the canaries that have had their turn."""
+    canaries = canary_events(course, own)
+    hosts = {event.host for event in canaries}.union(course.canary)
+    return canaries, tuple(each for each in operations if each.host in hosts)
+
+
+def failure_blocker(maintenance: Maintenance, failure: Failure) -> Blocker:
+    """Return *failure* as what holds steps of *maintenance*."""
+    holds_all = maintenance.course.hold_all
+    reason = f": {failure.reason}" if failure.reason else ""
+    return Blocker(
+        kind=BlockerKind.FAILURE_HOLDS_ALL if holds_all else BlockerKind.FAILURE,
+        release=Release.BY_HAND,
+        scope_ids=failure.scope_ids,
+        vms=failure.vms,
+        event_ids=failure.event_ids,
+        since=failure.ended_at,
+        about=f"{failure.ending} at {say_moment(failure.ended_at)}{reason}",
+        place=failure.place,
+    )
+
+
+def server_pause(facts: Facts) -> tuple[Blocker, ...]:
     """Return what holds every step while the server is paused. No forecast goes by it."""
     pause = facts.snapshot.server_pause
     if pause is None:
         return ()
-    detail = f"{pause} since {say_moment(pause.since)}"
-    return (Brake(kind=BrakeKind.SERVER_PAUSED, release=Release.BY_HAND, detail=detail),)
+    about = f"{pause} since {say_moment(pause.since)}"
+    kind, release = BlockerKind.SERVER_PAUSED, Release.BY_HAND
+    return (Blocker(kind=kind, release=release, since=pause.since, about=about),)
 
 
-def earlier_step(facts: Facts, step: Step) -> Brake | None:
+def earlier_step(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     """Return what holds *step* if another one comes first in one of its scopes."""
     waiting = [scope_id for scope_id in step.scope_ids if scope_id in facts.ahead]
     if not waiting:
-        return None
+        return ()
     is_stuck = any(facts.ahead[scope_id] for scope_id in waiting)
-    return Brake(
-        kind=BrakeKind.EARLIER_STEP,
-        release=Release.BY_HAND if is_stuck else Release.BY_PROGRESS,
-        scope_ids=tuple(sorted(waiting)),
+    release = Release.BY_HAND if is_stuck else Release.BY_PROGRESS
+    return (
+        Blocker(kind=BlockerKind.EARLIER_STEP, release=release, scope_ids=tuple(sorted(waiting))),
     )
 
 
-def _paused(facts: Facts, step: Step) -> Brake | None:
+def _paused(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     del step
     if not facts.maintenance.is_paused:
-        return None
-    return Brake(kind=BrakeKind.PAUSED, release=Release.BY_HAND)
+        return ()
+    return (Blocker(kind=BlockerKind.PAUSED, release=Release.BY_HAND),)
 
 
-def _shared_host(facts: Facts, step: Step) -> Brake | None:
+def _shared_host(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     del facts
     if step.is_safe:
-        return None
-    return Brake(kind=BrakeKind.SHARED_HOST, release=Release.BY_HAND, detail=step.host or "")
+        return ()
+    return tuple(
+        Blocker(
+            kind=BlockerKind.SHARED_HOST,
+            release=Release.BY_HAND,
+            scope_ids=(ScopeId(error.scope),),
+            vms=error.vms,
+            about=str(error),
+        )
+        for error in shared_hosts(step)
+    )
 
 
-def _failure(facts: Facts, step: Step) -> Brake | None:
-    concerned = [
-        failure
-        for failure in facts.failures
+def _failure(facts: Facts, step: Step) -> tuple[Blocker, ...]:
+    return tuple(
+        blocker
+        for failure, blocker in facts.failures.items()
         if facts.course.hold_all
         or failure.host == step.host is not None
         or not step.scope_ids.isdisjoint(failure.scope_ids)
-    ]
-    return _held_by(BrakeKind.FAILURE, concerned) if concerned else None
+    )
 
 
-def _canary(facts: Facts, step: Step) -> Brake | None:
+def _canary(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     if not facts.course.canary or is_canary(facts.course, step):
-        return None
+        return ()
     return facts.canary_brake
 
 
-def _busy(facts: Facts, step: Step) -> Brake | None:
-    announced = [
-        event
+def _busy(facts: Facts, step: Step) -> tuple[Blocker, ...]:
+    busy = []
+    if step.host and (step.host in facts.busy_hosts or step.host in facts.taken):
+        busy.append(Blocker(kind=BlockerKind.BUSY_HOST, release=Release.BY_PROGRESS))
+    if soon := step.scope_ids.intersection(facts.taken):
+        scope_ids = tuple(sorted(soon))
+        busy.append(
+            Blocker(kind=BlockerKind.BUSY_SOON, release=Release.BY_PROGRESS, scope_ids=scope_ids)
+        )
+    busy += [
+        _busy_with(facts, event)
         for scope_id in step.scope_ids
         for event in facts.in_flight.get(scope_id, ())
         if is_in_the_way(event)
     ]
-    scope_ids = {*_scopes(announced), *step.scope_ids.intersection(facts.taken)}
-    busy = step.host and (step.host in facts.busy_hosts or step.host in facts.taken)
-    if not scope_ids and not busy:
-        return None
-    return Brake(
-        kind=BrakeKind.BUSY,
-        release=Release.BY_HAND if facts.needs_somebody(announced) else Release.BY_PROGRESS,
-        scope_ids=tuple(sorted(scope_ids)),
-        event_ids=_ids(announced),
-        host=step.host if busy else None,
+    return tuple(busy)
+
+
+def _busy_with(facts: Facts, event: ScheduledEvent) -> Blocker:
+    # What holds an event of its own is said of that event.
+    awaited = () if facts.is_own(event) else facts.awaited([event])
+    origin = f"maintenance {event.maintenance_id}" if event.maintenance_id else ""
+    return Blocker(
+        kind=BlockerKind.BUSY,
+        release=Release.BY_HAND if awaited else Release.BY_PROGRESS,
+        scope_ids=(event.scope_id,),
+        vms=event.resources,
+        event_ids=(event.event_id,),
+        since=event.created_at,
+        about=f"a step of {origin}" if origin else "not part of any maintenance",
+        awaited=awaited,
     )
 
 
-def _capacity(facts: Facts, step: Step) -> Brake | None:
+def _capacity(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     for share in (share for share in step.shares if share.scope_id in facts.sizes):
         members = facts.sizes[share.scope_id]
         in_flight = facts.in_flight.get(share.scope_id, ())
-        down = {vm for event in in_flight for vm in event.resources}
-        lost = lost_capacity(facts.course, members, down.union(share.resources))
+        lost = lost_capacity(facts.course, members, {*_vms(in_flight), *share.resources})
         if lost is None:
             continue
-        alone = lost_capacity(facts.course, members, frozenset(share.resources))
-        is_stuck = alone is not None or all(facts.needs_somebody([each]) for each in in_flight)
-        return Brake(
-            kind=BrakeKind.CAPACITY,
+        scope_ids = (share.scope_id,)
+        if lost_capacity(facts.course, members, frozenset(share.resources)) is not None:
+            kind, release = BlockerKind.CAPACITY_NEVER, Release.BY_HAND
+            return (Blocker(kind=kind, release=release, scope_ids=scope_ids, about=lost),)
+        is_stuck = all(not facts.is_own(each) and facts.awaited([each]) for each in in_flight)
+        blocker = Blocker(
+            kind=BlockerKind.CAPACITY,
             release=Release.BY_HAND if is_stuck else Release.BY_PROGRESS,
-            scope_ids=(share.scope_id,),
-            event_ids=_ids(in_flight) if alone is None else (),
-            detail=lost,
+            scope_ids=scope_ids,
+            vms=_vms(in_flight),
+            event_ids=_ids(in_flight),
+            about=lost,
+            awaited=facts.awaited(in_flight),
         )
-    return None
+        return (blocker,)
+    return ()
 
 
-def _soak(facts: Facts, step: Step) -> Brake | None:
+def _soak(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     soaking = {
         scope_id: until
         for scope_id in step.scope_ids
         if (until := facts.soaks.get(scope_id)) and until > facts.now
     }
     if not soaking:
-        return None
-    return Brake(
-        kind=BrakeKind.SOAK,
-        release=Release.BY_TIME,
-        until=max(soaking.values()),
-        scope_ids=tuple(sorted(soaking)),
+        return ()
+    until, scope_ids = max(soaking.values()), tuple(sorted(soaking))
+    return (
+        Blocker(kind=BlockerKind.SOAK, release=Release.BY_TIME, until=until, scope_ids=scope_ids),
     )
 
 
-def _calendar(facts: Facts, step: Step) -> Brake | None:
+def _calendar(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     if facts.course.calendar == ALWAYS:
-        return None
+        return ()
     opening = facts.opening(longest_notice(facts.maintenance, step, facts.snapshot))
     if opening is None:
-        return Brake(kind=BrakeKind.CALENDAR, release=Release.BY_HAND)
+        return (Blocker(kind=BlockerKind.CALENDAR_NEVER, release=Release.BY_HAND),)
     if opening <= facts.now:
-        return None
-    return Brake(kind=BrakeKind.CALENDAR, release=Release.BY_TIME, until=opening)
+        return ()
+    return (Blocker(kind=BlockerKind.CALENDAR, release=Release.BY_TIME, until=opening),)
 
 
-def _at_once(facts: Facts, step: Step) -> Brake | None:
+def _at_once(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     del step
-    if facts.course.at_once is None or facts.places < facts.course.at_once:
-        return None
-    return Brake(kind=BrakeKind.AT_ONCE, release=Release.BY_PROGRESS)
+    at_once = facts.course.at_once
+    if at_once is None or facts.places < at_once:
+        return ()
+    return (Blocker(kind=BlockerKind.AT_ONCE, release=Release.BY_PROGRESS, about=str(at_once)),)
 
 
-BRAKES: Final[tuple[Callable[[Facts, Step], Brake | None], ...]] = (
+BRAKES: Final[tuple[Callable[[Facts, Step], tuple[Blocker, ...]], ...]] = (
     _paused,
     _shared_host,
     _failure,
@@ -321,32 +355,31 @@ BRAKES: Final[tuple[Callable[[Facts, Step], Brake | None], ...]] = (
 """What may hold the next step of a scope. Gates are asked when none of these does."""
 
 
+def find_brakes(facts: Facts, step: Step) -> tuple[Blocker, ...]:
+    """Return all that these rules find to hold *step*."""
+    return tuple(blocker for rule in BRAKES for blocker in rule(facts, step))
+
+
 _GIVING_WAY: Final = frozenset(
     {
-        BrakeKind.EARLIER_STEP,
-        BrakeKind.SHARED_HOST,
-        BrakeKind.FAILURE,
-        BrakeKind.BUSY,
-        BrakeKind.CAPACITY,
-        BrakeKind.SOAK,
+        BlockerKind.EARLIER_STEP,
+        BlockerKind.SHARED_HOST,
+        BlockerKind.FAILURE,
+        BlockerKind.FAILURE_HOLDS_ALL,
+        BlockerKind.BUSY,
+        BlockerKind.BUSY_SOON,
+        BlockerKind.BUSY_HOST,
+        BlockerKind.CAPACITY,
+        BlockerKind.CAPACITY_NEVER,
+        BlockerKind.SOAK,
     }
 )
 """What keeps a step from its own scopes or host, and is no reason for later ones to wait."""
 
 
-def keeps_its_place(course: Course, brakes: Iterable[Brake]) -> bool:
-    """Tell whether later steps in the same scopes wait for one that *brakes* hold."""
-    return course.in_order or not any(brake.kind in _GIVING_WAY for brake in brakes)
-
-
-def _held_by(kind: BrakeKind, failures: Sequence[Failure]) -> Brake:
-    return Brake(
-        kind=kind,
-        release=Release.BY_HAND,
-        scope_ids=tuple(sorted({each for failure in failures for each in failure.scope_ids})),
-        event_ids=tuple(each for failure in failures for each in failure.event_ids),
-        failures=tuple(failures),
-    )
+def keeps_its_place(course: Course, blockers: Iterable[Blocker]) -> bool:
+    """Tell whether later steps in the same scopes wait for one that *blockers* hold."""
+    return course.in_order or not any(blocker.kind in _GIVING_WAY for blocker in blockers)
 
 
 def _by_scope(events: Collection[ScheduledEvent]) -> dict[ScopeId, list[ScheduledEvent]]:
@@ -370,8 +403,8 @@ def _place(event: ScheduledEvent) -> HostName | ScopeId:
     return event.host or event.scope_id
 
 
-def _scopes(events: Collection[ScheduledEvent]) -> tuple[ScopeId, ...]:
-    return tuple(sorted({event.scope_id for event in events}))
+def _vms(events: Iterable[ScheduledEvent]) -> tuple[VmName, ...]:
+    return tuple(vm for event in events for vm in event.resources)
 
 
 def _ids(events: Collection[ScheduledEvent]) -> tuple[EventId, ...]:

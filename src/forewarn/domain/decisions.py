@@ -128,11 +128,10 @@ def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
     ]
     moments += overdue_moments(_started(snapshot), snapshot.overdue_after).values()
     moments += [
-        brake.until
+        moment
         for stages in walk_all(snapshot, now).values()
         for stage in stages
-        for brake in stage.brakes
-        if brake.until
+        for moment in stage.moments
     ]
     moments += [run.next_step_at for run in snapshot.scenario_runs.values() if run.next_step_at]
     moments += next_openings(snapshot.schedules.values())
@@ -193,7 +192,7 @@ def _delays(snapshot: Snapshot, now: datetime) -> Iterator[NoteOverdue]:
 def _steps(walks: Walks) -> Iterator[ScheduleStep]:
     for maintenance_id, stages in walks.items():
         for stage in stages:
-            if not stage.brakes:
+            if not stage.blockers:
                 yield ScheduleStep(maintenance_id=maintenance_id, step=stage.step)
 
 

@@ -2,9 +2,10 @@
 
 from datetime import datetime
 
-from forewarn.domain.brakes import Brake, BrakeKind, Facts, Release
+from forewarn.domain.blockers import Blocker, BlockerKind, Release
+from forewarn.domain.brakes import Facts
 from forewarn.domain.gate import Answer, GateStatus, Question
-from forewarn.domain.maintenance import Maintenance, Step
+from forewarn.domain.maintenance import Step
 
 
 def gate_questions(facts: Facts, step: Step) -> tuple[Question, ...]:
@@ -44,30 +45,26 @@ def awaited_question(facts: Facts, questions: tuple[Question, ...]) -> Question 
     return None
 
 
-def gate_brakes(facts: Facts, question: Question | None) -> tuple[Brake, ...]:
+def gate_brakes(facts: Facts, question: Question | None) -> tuple[Blocker, ...]:
     """Return what holds a step that waits for the answer to *question*."""
     if question is None:
         return ()
     answer = facts.snapshot.answers.get(question)
-    if answer is None:
-        return (Brake(kind=BrakeKind.GATE, release=Release.BY_PROGRESS, gate=question.gate),)
-    is_spent = _is_spent(facts, answer)
-    brake = Brake(
-        kind=BrakeKind.GATE,
-        release=Release.BY_HAND if is_spent else Release.BY_PROGRESS,
-        until=None if is_spent else answer.ask_again_at,
-        gate=question.gate,
-        detail=answer.output,
-    )
-    return (brake,)
+    kind, release, until = BlockerKind.GATE_ASKED, Release.BY_PROGRESS, None
+    if answer is not None and answer.status is GateStatus.SHUT:
+        kind, until = BlockerKind.GATE_SHUT, _patience_ends(facts, answer)
+        if _is_spent(facts, answer):
+            kind, release = BlockerKind.GATE_HOLDS, Release.BY_HAND
+    said = " / ".join(answer.output.splitlines()) if answer else ""
+    about = f"{question.gate} ({said})" if said else question.gate
+    return (Blocker(kind=kind, release=release, until=until, about=about),)
 
 
-def patience_ends(maintenance: Maintenance, answer: Answer, now: datetime) -> datetime:
+def _patience_ends(facts: Facts, answer: Answer) -> datetime:
     """Return when a gate that stays shut holds its step until somebody resumes."""
-    since = max(filter(None, (answer.asked_since, maintenance.resumed_at)), default=now)
-    return since + maintenance.course.gate_patience
+    begun = filter(None, (answer.asked_since, facts.maintenance.resumed_at))
+    return max(begun, default=facts.now) + facts.course.gate_patience
 
 
 def _is_spent(facts: Facts, answer: Answer) -> bool:
-    ends = patience_ends(facts.maintenance, answer, facts.now)
-    return answer.status is GateStatus.SHUT and facts.now >= ends
+    return answer.status is GateStatus.SHUT and facts.now >= _patience_ends(facts, answer)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.names import VmName
+from forewarn.domain.remedy import Remedy, Verb
 from forewarn.domain.wording import say_moment
 from forewarn.protocol.vocabulary import EventId
 
@@ -57,8 +58,7 @@ class ReasonKind(StrEnum):
 
 SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.SERVER_PAUSED: (
-        "The server has been paused by {about} since {since}, and begins nothing. "
-        "Resume it with: forewarn resume"
+        "The server has been paused by {about} since {since}, and begins nothing."
     ),
     ReasonKind.APPROVAL_OF_ANY: "Not approved yet; one approval is enough ({vms}).",
     ReasonKind.APPROVAL_OF_ALL: "Not approved by {vms}; all of its virtual machines must approve.",
@@ -84,8 +84,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.OTHER_IMPACT: "The impact on {vms} begins when that of {events} is over.",
     ReasonKind.RUNNING: "The impact on {vms} has been running since {since}{about}{until}.",
     ReasonKind.BY_HAND: (
-        "An operator has to carry it out on {vms}, since {since}, and then complete it, "
-        "with: forewarn event complete {events}"
+        "An operator has to carry it out on {vms}, since {since}, and then complete it."
     ),
     ReasonKind.UNKNOWN: (
         "The state of the impact on {vms} is unknown{about}. It is never begun twice, "
@@ -106,8 +105,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
         "The state of the work on {about} is unknown. It is never begun twice, so it waits{until}."
     ),
     ReasonKind.HOST_PAUSED: (
-        "Nothing further happens on {about}: the server has been paused since {since}. "
-        "Resume it with: forewarn resume"
+        "Nothing further happens on {about}: the server has been paused since {since}."
     ),
     ReasonKind.OVERDUE: (
         "It has been overdue since {since}: it takes longer than announced and tolerated."
@@ -176,6 +174,13 @@ OF_HOST: Final = frozenset(
 )
 """The kinds that are about the host operation as a whole, so the same for all of its events."""
 
+REMEDIES: Final[Mapping[ReasonKind, Verb]] = {
+    ReasonKind.SERVER_PAUSED: Verb.RESUME_SERVER,
+    ReasonKind.BY_HAND: Verb.COMPLETE,
+    ReasonKind.HOST_PAUSED: Verb.RESUME_SERVER,
+}
+"""What somebody has to do about each kind, to the events it names."""
+
 # The kinds whose last word is a clause that may be missing, with how the clause begins.
 _CLAUSES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.HOST_OPERATION_ELSEWHERE: " and wait for approval until ",
@@ -216,6 +221,12 @@ class Reason:
     def holds(self) -> bool:
         """Whether the event waits for it."""
         return self.kind in HOLDING
+
+    @property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """What somebody has to do about it, if anything."""
+        verb = REMEDIES.get(self.kind)
+        return () if verb is None else (Remedy(verb=verb, ids=self.event_ids),)
 
     @property
     def sentence(self) -> str:

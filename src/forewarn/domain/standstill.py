@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 
-from forewarn.domain.blockers import Blocker, Verdict, VerdictKind, actions_for
+from forewarn.domain.blockers import Blocker, Release, Verdict, VerdictKind, remedies_for
 from forewarn.domain.blockers_ahead import Ahead, Interruption
 from forewarn.domain.blockers_in_flight import InFlight
-from forewarn.domain.brakes import Release
 from forewarn.domain.failures import Standings
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import HostName, ScopeId
@@ -57,7 +56,11 @@ def find_standstill(
         *_merged(chain.from_iterable((*ahead.of_stages, ahead.of_failures))),
     )
     movers = [*flight.movers(), *ahead.movers()]
-    return Standstill(blockers=blockers, verdict=_verdict(movers, blockers, now))
+    verdict = _verdict(movers, now)
+    if verdict.kind is VerdictKind.NEVER:
+        remedies = remedies_for(blockers, maintenance.maintenance_id)
+        verdict = replace(verdict, remedies=remedies)
+    return Standstill(blockers=blockers, verdict=verdict)
 
 
 def _merged(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
@@ -71,9 +74,7 @@ def _merged(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
         yield replace(blocker, scope_ids=tuple(scope_ids), hosts=tuple(hosts))
 
 
-def _verdict(
-    movers: Sequence[Sequence[Blocker]], blockers: Sequence[Blocker], now: datetime
-) -> Verdict:
+def _verdict(movers: Sequence[Sequence[Blocker]], now: datetime) -> Verdict:
     """Say when the first of *movers* goes on, each of which waits for all of its blockers."""
     if not movers or not all(movers):
         return Verdict(kind=VerdictKind.NOW, until=now)
@@ -91,4 +92,4 @@ def _verdict(
         return Verdict(kind=VerdictKind.BY_TIME, until=min(moments))
     if any(Release.BY_HAND not in found for found in releases):
         return Verdict(kind=VerdictKind.BY_PROGRESS)
-    return Verdict(kind=VerdictKind.NEVER, actions=actions_for(blockers))
+    return Verdict(kind=VerdictKind.NEVER)

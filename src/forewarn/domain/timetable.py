@@ -13,7 +13,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final
 
-from forewarn.domain.brakes import BRAKES, Brake, BrakeKind, Facts, Release, keeps_its_place
+from forewarn.domain.blockers import Blocker, BlockerKind, Release
+from forewarn.domain.brakes import Facts, find_brakes, keeps_its_place
 from forewarn.domain.event import Outcome, ScheduledEvent, complete, schedule, start
 from forewarn.domain.forecast import Timings
 from forewarn.domain.maintenance import Maintenance, Step, draft_events, is_canary
@@ -127,8 +128,8 @@ class _Timetable:
                 if self._maintenance.course.in_order:
                     kept |= step.scope_ids
                 continue
-            brakes = [brake for rule in BRAKES if (brake := rule(self._facts, step))]
-            if any(brake.kind is BrakeKind.AT_ONCE for brake in brakes):
+            brakes = find_brakes(self._facts, step)
+            if any(brake.kind is BlockerKind.AT_ONCE for brake in brakes):
                 break  # and so it is for all that follow
             if not brakes:
                 begun.add(number)
@@ -140,12 +141,12 @@ class _Timetable:
         if begun:
             self._remaining = [number for number in self._remaining if number not in begun]
 
-    def _note_wait(self, number: int, brakes: Sequence[Brake]) -> None:
+    def _note_wait(self, number: int, brakes: Sequence[Blocker]) -> None:
         """Come back to a step when the first of *brakes* lets go, if they all do so by time."""
         if any(brake.release is not Release.BY_TIME for brake in brakes):
             return
         moments = [brake.until for brake in brakes if brake.until]
-        if brakes[0].kind is BrakeKind.CALENDAR:
+        if brakes[0].kind is BlockerKind.CALENDAR:
             self._waits.setdefault(number, (self._facts.now, moments[0]))
         moment = min(moments)
         if moment not in self._woken_at:

@@ -8,23 +8,13 @@ holds the step, so that the answer is fresh when it counts.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-from forewarn.domain.brakes import (
-    BRAKES,
-    Brake,
-    BrakeKind,
-    Facts,
-    Release,
-    earlier_step,
-    keeps_its_place,
-    server_pause,
-)
+from forewarn.domain.blockers import Blocker, BlockerKind
+from forewarn.domain.brakes import Facts, earlier_step, find_brakes, keeps_its_place, server_pause
 from forewarn.domain.errors import WindowTooShortError
 from forewarn.domain.failures import find_failures
-from forewarn.domain.gate import Question
 from forewarn.domain.gate_brakes import awaited_question, gate_brakes, gate_questions
 from forewarn.domain.maintenance import (
     Maintenance,
@@ -38,28 +28,10 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.stage import Stage
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.windows import ALWAYS, describe, longest_opening
 from forewarn.protocol.vocabulary import EventStatus
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """A step that remains, with what holds it back and what its gates are asked.
-
-    Of *questions* it waits for the answer to *awaited*.
-    """
-
-    step: Step
-    brakes: tuple[Brake, ...] = ()
-    questions: tuple[Question, ...] = ()
-    awaited: Question | None = None
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether it never begins unless somebody acts."""
-        return any(brake.release is Release.BY_HAND for brake in self.brakes)
-
 
 Walks: TypeAlias = Mapping[MaintenanceId, tuple[Stage, ...]]
 """What remains of each Maintenance."""
@@ -72,7 +44,7 @@ def walk_all(snapshot: Snapshot, now: datetime) -> Walks:
     for maintenance in snapshot.maintenances.values():
         stages = walk(maintenance, snapshot, now, taken=taken)
         for stage in stages:
-            if not stage.brakes:
+            if not stage.blockers:
                 taken |= {*stage.step.scope_ids, *filter(None, [stage.step.host])}
         walks[maintenance.maintenance_id] = stages
     return walks
@@ -145,7 +117,7 @@ def status(
     in_flight = is_under_way(maintenance, snapshot) or is_through(maintenance, snapshot, stages)
     if maintenance.is_paused and stages:
         return MaintenanceStatus.PAUSED
-    if in_flight or not all(stage.brakes for stage in stages):
+    if in_flight or not all(stage.blockers for stage in stages):
         return MaintenanceStatus.RUNNING
     is_held = all(stage.is_stuck for stage in stages)
     return MaintenanceStatus.HELD if is_held else MaintenanceStatus.WAITING
@@ -174,32 +146,44 @@ def is_under_way(maintenance: Maintenance, snapshot: Snapshot) -> bool:
 
 
 def _reach(facts: Facts, step: Step) -> Stage:
-    first = earlier_step(facts, step)
-    brakes = (*server_pause(facts), *((first,) if first else _brakes(facts, step)))
-    questions = () if brakes else gate_questions(facts, step)
+    blockers = (*server_pause(facts), *(earlier_step(facts, step) or _brakes(facts, step)))
+    questions = () if blockers else gate_questions(facts, step)
     awaited = awaited_question(facts, questions)
-    brakes = brakes or gate_brakes(facts, awaited)
-    stage = Stage(step=step, brakes=brakes, questions=questions, awaited=awaited)
-    if keeps_its_place(facts.course, brakes):
+    stage = Stage(
+        step=step,
+        blockers=blockers or gate_brakes(facts, awaited),
+        questions=questions,
+        awaited=awaited,
+        answer=facts.snapshot.answers.get(awaited) if awaited else None,
+    )
+    if keeps_its_place(facts.course, stage.blockers):
         for scope_id in step.scope_ids:
             facts.ahead[scope_id] = facts.ahead.get(scope_id, False) or stage.is_stuck
     if is_canary(facts.course, step):
         facts.canaries_ahead.append(stage.is_stuck)
-    if not brakes or (awaited and not stage.is_stuck):
+    if not stage.blockers or (awaited and not stage.is_stuck):
         # Whoever asks a gate has a place, or the answer would be old when there is one.
         facts.places += 1
     return stage
 
 
-_OF_SCOPES: Final = frozenset({BrakeKind.FAILURE, BrakeKind.BUSY, BrakeKind.SOAK})
+_OF_SCOPES: Final = frozenset(
+    {
+        BlockerKind.FAILURE,
+        BlockerKind.FAILURE_HOLDS_ALL,
+        BlockerKind.BUSY,
+        BlockerKind.BUSY_SOON,
+        BlockerKind.SOAK,
+    }
+)
 """What holds every step in the same scopes."""
 
 
-def _brakes(facts: Facts, step: Step) -> tuple[Brake, ...]:
+def _brakes(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     if step.host is None and step.scope_ids in facts.held:
         # Asked once for each scope: there may be many steps, and many scopes.
         return facts.held[step.scope_ids]
-    brakes = tuple(brake for rule in BRAKES if (brake := rule(facts, step)))
-    if step.host is None and (held := tuple(each for each in brakes if each.kind in _OF_SCOPES)):
+    found = find_brakes(facts, step)
+    if step.host is None and (held := tuple(each for each in found if each.kind in _OF_SCOPES)):
         facts.held[step.scope_ids] = held
-    return brakes
+    return found

@@ -30,6 +30,7 @@ from forewarn.domain.policy import (
     postpone,
     usual_notice,
 )
+from forewarn.domain.remedy import Verb
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.domain.wording import say_names
 from forewarn.operations.context import Context
@@ -37,6 +38,7 @@ from forewarn.operations.inventory import find_vm, find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
+from forewarn.wording.command_lines import command_for
 
 _USER_VERBS = {EventType.REBOOT: "restart", EventType.REDEPLOY: "redeploy"}
 
@@ -55,7 +57,7 @@ class SharedOperationError(ConflictError):
             + (
                 "Some have started, so they can no longer be canceled together."
                 if has_begun
-                else f"Cancel them all with: forewarn event cancel {event.event_id} --operation"
+                else f"Cancel them all with: {command_for(Verb.CANCEL_OPERATION, event.event_id)}"
             )
         )
 

@@ -1,1 +1,1 @@
-"""What operators type and read: durations, times, addresses, and what is wrong with them."""
+"""What operators type and read: commands, durations, times, addresses, what is wrong with them."""

@@ -276,7 +276,7 @@ ASK_AGAIN = datetime.fromisoformat("2026-03-02T12:10:00Z")
             Impact(status=ImpactStatus.RUNNING, is_by_hand=True),
             (
                 "An operator has to carry it out on web-0, since 2026-03-02 12:00:00 GMT, "
-                "and then complete it, with: forewarn event complete E1"
+                "and then complete it."
             ),
         ),
         (

@@ -11,6 +11,7 @@ from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import MaintenanceId, OperationId, VmName
 from forewarn.domain.precedence import due_starts, needing_somebody
 from forewarn.domain.reasons import ReasonKind
+from forewarn.domain.remedy import Remedy, Verb
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import Topology
@@ -169,7 +170,7 @@ def test_event_whose_window_has_become_too_short_needs_somebody(
     assert standstill.blockers[1].sentence.endswith(
         "It starts only while the calendar of its maintenance is open."
     )
-    assert standstill.verdict.actions == ("forewarn event start E1",)
+    assert standstill.verdict.remedies == ((Remedy(verb=Verb.START, ids=("E1",)),),)
     assert next_deadline(in_maintenance(fleet, approved(event, now), calendar=short), now) == (
         event.not_before
     )

@@ -10,8 +10,7 @@ from tests.hosts import operations_of, resolved
 
 from forewarn.domain.actions import AskGate, ScheduleStep
 from forewarn.domain.aftermath import apply_actions
-from forewarn.domain.blockers import VerdictKind
-from forewarn.domain.brakes import Brake, BrakeKind, Release
+from forewarn.domain.blockers import Release, VerdictKind
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.errors import CapacityError, PlanError
@@ -40,10 +39,11 @@ from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId,
 from forewarn.domain.policy import Policy
 from forewarn.domain.precedence import due_starts
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.stage import Brake, BrakeKind, Stage
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import Topology
-from forewarn.domain.walk import Stage, calendar_errors, status, walk, walk_all
+from forewarn.domain.walk import calendar_errors, status, walk, walk_all
 from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 

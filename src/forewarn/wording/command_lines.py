@@ -1,0 +1,87 @@
+"""What somebody could do, as what they type: one table from verbs to commands.
+
+Rules give verbs and ids. The texts of the API carry commands, for they are read on terminals; where
+there are buttons, the sentences of the rules do without.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Final
+
+from forewarn.domain.blockers import Blocker, BlockerKind, Verdict
+from forewarn.domain.names import MaintenanceId
+from forewarn.domain.reasons import Reason, ReasonKind
+from forewarn.domain.remedy import Remedy, Verb
+
+COMMANDS: Final[Mapping[Verb, str]] = {
+    Verb.RESUME_SERVER: "forewarn resume",
+    Verb.RESUME: "forewarn maintenance resume {}",
+    Verb.RETRY: "forewarn maintenance retry {}",
+    Verb.SKIP: "forewarn maintenance skip {}",
+    Verb.ABORT: "forewarn maintenance abort {}",
+    Verb.START: "forewarn event start {}",
+    Verb.COMPLETE: "forewarn event complete {}",
+    Verb.CANCEL_OPERATION: "forewarn event cancel {} --operation",
+    Verb.OPEN_HOST: "forewarn host open {}",
+    Verb.MOVE_AWAY: "move virtual machines to another host",
+    Verb.CORRECT_EXECUTORS: "correct the executor file and send the server a SIGHUP",
+    Verb.ASK_OTHERS: "ask whoever is in charge of the other scopes",
+}
+"""The command of each verb, with its ids in braces; or what to do where no command does it."""
+
+_DECIDE: Final = ". Retry with: {}; or skip it with: {}"
+_OF_BLOCKERS: Final[Mapping[BlockerKind, str]] = {
+    BlockerKind.PAUSED: ". Continue with: {}",
+    BlockerKind.FAILURE: _DECIDE,
+    BlockerKind.FAILURE_HOLDS_ALL: _DECIDE,
+    BlockerKind.CAPACITY_NEVER: " with: {}",
+    BlockerKind.CALENDAR_NEVER: ". End it with: {}",
+    BlockerKind.GATE_HOLDS: ". Have it asked again with: {}",
+}
+_OF_REASONS: Final[Mapping[ReasonKind, str]] = {
+    ReasonKind.SERVER_PAUSED: ". Resume it with: {}",
+    ReasonKind.BY_HAND: ", with: {}",
+    ReasonKind.HOST_PAUSED: ". Resume it with: {}",
+}
+"""How a sentence goes on to its commands, instead of ending."""
+
+
+def command_for(verb: Verb, *ids: str) -> str:
+    """Return what to type, or to do."""
+    return COMMANDS[verb].format(" ".join(ids))
+
+
+def say_reason(reason: Reason) -> str:
+    """Return the sentence of *reason*, with the commands that help."""
+    return _go_on(reason.sentence, _OF_REASONS.get(reason.kind), reason.remedies)
+
+
+def say_blocker(blocker: Blocker, maintenance_id: MaintenanceId) -> tuple[str, str]:
+    """Return the sentence of *blocker*, and what it is about, with the commands that help."""
+    remedies = tuple(chain.from_iterable(blocker.remedies(maintenance_id)))
+    if isinstance(blocker.kind, BlockerKind):
+        return _go_on(blocker.sentence, _OF_BLOCKERS.get(blocker.kind), remedies), blocker.about
+    # It is about a reason, and ends as the sentence of that.
+    ending = _OF_REASONS.get(blocker.kind)
+    return _go_on(blocker.sentence, ending, remedies), _go_on(blocker.about, ending, remedies)
+
+
+def say_actions(verdict: Verdict) -> tuple[str, ...]:
+    """Return what has to be done first, each as one or more commands to choose from."""
+    return tuple(", or ".join(map(_command, choice)) for choice in verdict.remedies)
+
+
+def say_verdict(verdict: Verdict) -> str:
+    """Return the sentence of *verdict*, with what has to be done first."""
+    actions = "; ".join(say_actions(verdict))
+    return f"{verdict.sentence.removesuffix('.')}: {actions}." if actions else verdict.sentence
+
+
+def _go_on(sentence: str, ending: str | None, remedies: Iterable[Remedy]) -> str:
+    if ending is None:
+        return sentence
+    return sentence.removesuffix(".") + ending.format(*map(_command, remedies))
+
+
+def _command(remedy: Remedy) -> str:
+    return command_for(remedy.verb, *remedy.ids)

@@ -1,0 +1,45 @@
+"""Every verb that rules give for something that holds is one that the CLI has."""
+
+import pytest
+from typer.main import get_command
+
+from forewarn.cli.app import app
+from forewarn.domain.remedy import Verb
+from forewarn.wording.command_lines import COMMANDS, command_for
+
+IDS = {
+    Verb.RESUME_SERVER: (),
+    Verb.RESUME: ("M1",),
+    Verb.RETRY: ("M1", "kvm-1"),
+    Verb.SKIP: ("M1", "kvm-1"),
+    Verb.ABORT: ("M1",),
+    Verb.START: ("E1",),
+    Verb.COMPLETE: ("E1",),
+    Verb.CANCEL_OPERATION: ("E1",),
+    Verb.OPEN_HOST: ("kvm-1",),
+}
+BY_OTHER_MEANS = {Verb.MOVE_AWAY, Verb.CORRECT_EXECUTORS, Verb.ASK_OTHERS}
+
+
+def test_every_verb_has_a_command_or_is_done_by_other_means() -> None:
+    assert COMMANDS.keys() == set(Verb) == {*IDS, *BY_OTHER_MEANS}
+    assert {verb for verb in Verb if not COMMANDS[verb].startswith("forewarn ")} == BY_OTHER_MEANS
+
+
+@pytest.mark.parametrize("verb", IDS)
+def test_command_of_every_verb_is_one_that_the_cli_takes(verb: Verb) -> None:
+    command, words = get_command(app), command_for(verb, *IDS[verb]).split()[1:]
+
+    while hasattr(command, "resolve_command"):
+        context = command.make_context("forewarn", [], resilient_parsing=True)
+        _, found, words = command.resolve_command(context, words)
+        assert found, f"there is no command for {verb}"
+        command = found
+    with command.make_context("forewarn", words) as parsed:
+        said = [each for value in parsed.params.values() for each in _words(value)]
+
+    assert set(IDS[verb]) <= set(said)
+
+
+def _words(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
