@@ -21,8 +21,10 @@ from time import sleep
 from urllib.request import Request, urlopen
 
 from forewarn.bootstrap.serving import fastest_loop
+from forewarn.clocks import SystemClock
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import VirtualMachine, build_topology, standalone
+from forewarn.emulator.faults import MemoryFaults
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.http import make_server, open_listener
@@ -182,7 +184,12 @@ def _serve() -> None:
     topology = build_topology(scopes=(standalone(name),), virtual_machines=(vm,))
     document = Document(document_incarnation=1, events=(event,))
     board.take(StoreChange(topology=topology, documents={scope_id: document}))
-    app = MetadataApp(board=board, identity=Identifier(board), verbs=_NoVerbs(), polled=_forget)
+    faults = MemoryFaults(
+        document_of=board.document_of, clock=SystemClock(), changed=board.waiters.wake
+    )
+    app = MetadataApp(
+        board=board, identity=Identifier(board), verbs=_NoVerbs(), polled=_forget, faults=faults
+    )
     server = make_server(app, [open_listener("127.0.0.1", PORTS["forewarn"])])
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(server.run_until_stopped())

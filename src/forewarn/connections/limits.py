@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 CONNECTIONS_WITHOUT_LIMIT: Final = 100_000
+"""Memory ends before these do; each idle connection takes some 10 KiB."""
 
 
 def metadata_connections() -> int:
@@ -12,7 +13,10 @@ def metadata_connections() -> int:
 
 
 def operator_connections() -> int:
-    """Return how many connections operators get, which virtual machines cannot take."""
+    """Return how many connections operators get, which virtual machines cannot take.
+
+    People and scripts are few: 256 are enough, and must not cost a large fleet its share.
+    """
     return min(connections_within_open_files() // 4, 256)
 
 
@@ -36,6 +40,7 @@ def connections_within_open_files() -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return CONNECTIONS_WITHOUT_LIMIT
+    # Whoever cannot open a file cannot write to the database either, so some are left over.
     return max(limit - max(limit // 10, 64), 16)
 
 
@@ -44,16 +49,29 @@ class Limits:
     """How long we wait for what, in seconds, and how much we take."""
 
     head_seconds: float = 10
+    """Heads come in one packet, or in two if one was lost; dripping keeps no connection."""
     body_seconds: float = 10
+    """An approval is as short. It is for the whole body, so that dripping is no use here either."""
     write_seconds: float = 30
+    """For a machine that is frozen or migrated while it reads, and is back within that time."""
     idle_seconds: int = 300
+    """Pollers keep their connections, and many poll once a minute; a new one costs a handshake."""
+    grace_seconds: float = 5
+    """At the end: an answer that waits for the disk comes by then, or its client asks again."""
     head_bytes: int = 32 * 1024
+    """Several times what proxies with long tokens send."""
     headers: int = 100
+    """Clients send ten; each one more is work before anything is known about the caller."""
     queued_requests: int = 8
+    """Requests behind one that is being answered; the rest is not even parsed."""
     held_bytes: int = 64 * 1024
+    """As much as one read brings. Beyond that nothing is read, and TCP holds the sender up."""
     discarded_bytes: int = 256 * 1024
+    """What a refused client may still send before it reads why; who sends more is not reading."""
     effort_of_a_task: int = 12
+    """What a request through ASGI costs, in plain polls; both are in `make bench`."""
     connections: int = field(default_factory=metadata_connections)
     connections_per_origin: int = field(
+        # Nobody takes all, and the polls that one machine may park (64) all find room.
         default_factory=lambda: max(metadata_connections() // 4, 64)
     )

@@ -38,7 +38,7 @@ from forewarn.metadata.asgi import (
 from forewarn.metadata.board import Board, Page
 from forewarn.metadata.conditional import matches, preferred_wait
 from forewarn.metadata.extension import Verbs, answer_event, answer_postpone, answer_whoami
-from forewarn.metadata.faulty import Faulty, NoFaults
+from forewarn.metadata.faulty import Faulty
 from forewarn.metadata.identity import Identifier
 from forewarn.metadata.instance import answer_instance
 from forewarn.ports.faults import Faults
@@ -57,7 +57,6 @@ _SCHEDULED_EVENTS: Final = "/metadata/scheduledevents"
 _INSTANCE: Final = "/metadata/instance"
 _EXTENSION: Final = "/metadata/forewarn/v1"
 _NOT_PLAIN: Final = frozenset({b"origin", b"prefer", b"x-forwarded-for", b"x-instance-id"})
-_NO_FAULTS: Final = NoFaults()
 _ADDED: Final[Mapping[Refusal, tuple[Header, ...]]] = {
     Refusal.BODY_TOO_LARGE: (CLOSE,),
     Refusal.TOO_MANY_WAITING: ((b"Retry-After", b"1"),),
@@ -77,7 +76,7 @@ class MetadataApp:
         identity: Identifier,
         verbs: Verbs,
         polled: Callable[[VmName], None],
-        faults: Faults = _NO_FAULTS,
+        faults: Faults,
         tally: Tally | None = None,
     ) -> None:
         self._board = board

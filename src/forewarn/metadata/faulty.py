@@ -8,7 +8,6 @@ import asyncio
 from dataclasses import replace
 from http import HTTPStatus
 
-from forewarn.domain.names import VmName
 from forewarn.domain.topology import VirtualMachine
 from forewarn.metadata.asgi import (
     DisconnectedError,
@@ -23,21 +22,6 @@ from forewarn.ports.faults import UNKNOWN_TYPE, Fault, FaultKind, Faults
 from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.errors import error_body
 from forewarn.protocol.versions import ApiVersion
-
-
-class NoFaults:
-    """The faults of a server that always behaves."""
-
-    def __contains__(self, vm: object) -> bool:
-        return False
-
-    def take(self, vm: VmName, kind: FaultKind) -> Fault | None:  # noqa: ARG002 - none of any
-        """Return nothing."""
-        return None
-
-    def show(self, vm: VmName, document: Document) -> Document:  # noqa: ARG002 - the same to all
-        """Return *document*."""
-        return document
 
 
 class Faulty:

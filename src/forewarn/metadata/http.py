@@ -21,7 +21,7 @@ from forewarn.metadata.writing import written_by_us
 SERVER: Final = "IMDS/150.870.65.1854"
 
 _NOT_PLAIN: Final = frozenset({b"content-length", b"transfer-encoding", b"upgrade", b"expect"})
-_GRACE_SECONDS: Final = 5.0
+"""Whoever sends one of these says more than a head, and is answered after the rest has come."""
 _RECEIVE_BUFFER: Final = 64 * 1024
 
 
@@ -50,6 +50,7 @@ class MetadataServer(uvicorn.Server):
 
     def __init__(self, app: App, listeners: Iterable[socket.socket], limits: Limits) -> None:
         super().__init__(_configure(app, limits))
+        self._limits = limits
         self._app = app
         self._listeners = list(listeners)
         self._stopping = asyncio.Event()
@@ -66,21 +67,22 @@ class MetadataServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Renew the Date once a second, until stopped; uvicorn's own loop notices that later."""
-        while not await self.on_tick(0):
+        while not await self.on_tick(0):  # 0: uvicorn renews its headers at every tenth count
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), timeout=1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close what asks for nothing, answer the rest for a while, and then close that, too."""
+        # uvicorn's own way waits for every connection, and a poller never closes its own.
         for listener in (*self.servers, *(sockets or ())):
             listener.close()
         for connection in tuple(self.server_state.connections):
             connection.shutdown()
-        await self._finish(_GRACE_SECONDS)
-        for connection in tuple(self.server_state.connections):
+        await self._finish(self._limits.grace_seconds)
+        for connection in tuple(self.server_state.connections):  # who reads slowly, or not at all
             connection.transport.abort()
         await self._finish(FAREWELL_SECONDS)
-        for task in tuple(self.server_state.tasks):
+        for task in tuple(self.server_state.tasks):  # which has not noticed that nobody waits
             task.cancel()
         await self._finish(FAREWELL_SECONDS)
 
@@ -89,7 +91,7 @@ class MetadataServer(uvicorn.Server):
         while self.server_state.connections or self.server_state.tasks:
             if asyncio.get_running_loop().time() > deadline:
                 break
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.002)  # uvicorn tells nobody when the last one has gone
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -127,7 +129,7 @@ def open_unix_listener(path: Path, mode: int = 0o660) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(os.fspath(path))
-        path.chmod(mode)  # before anybody can connect
+        path.chmod(mode)  # before anybody can connect, which takes a listen
         listener.listen(2048)
     except OSError:
         listener.close()
@@ -144,6 +146,7 @@ def _is_listened_on(path: Path) -> bool:
 def _configure(app: App, limits: Limits) -> uvicorn.Config:
     crowd = Crowd(limits, app.find_origin)
     members = {"limits": limits, "crowd": crowd, "plain_polls": app}
+    # uvicorn makes the protocols, with arguments of its own, so ours are members of a class.
     protocol = type("LimitedProtocol", (PollProtocol,), members)
     return uvicorn.Config(
         app,
@@ -152,8 +155,8 @@ def _configure(app: App, limits: Limits) -> uvicorn.Config:
         lifespan="off",
         interface="asgi3",
         log_config=None,
-        proxy_headers=False,
-        server_header=False,
+        proxy_headers=False,  # or any caller could say with X-Forwarded-For who it is
+        server_header=False,  # which would be uvicorn's, beside ours
         headers=[("Server", SERVER)],
         timeout_keep_alive=limits.idle_seconds,
     )
@@ -170,8 +173,9 @@ class PollProtocol(GuardedProtocol):
     def answer_at_once(self) -> bool:
         # What saves most of the time of a poll: no ASGI scope, no task, one write.
         headers = dict(self.headers)
+        # All but the most common kind of poll takes the long way, which knows everything.
         if (
-            len(headers) < len(self.headers)
+            len(headers) < len(self.headers)  # one is there twice
             or self.parser.get_method() != b"GET"
             or self.parser.get_http_version() != "1.1"
             or not self.parser.should_keep_alive()

@@ -10,6 +10,7 @@ import structlog
 
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.metadata.board import Board
+from forewarn.metadata.turns import take_turns
 from forewarn.operations.enabling import RENEW_AFTER, record_polls
 from forewarn.ports.clock import Clock
 from forewarn.ports.store import Store, StoreError, Transaction
@@ -49,9 +50,7 @@ class Polls:
 
     def run(self) -> None:
         """Commit what was noted, once a second."""
-        while not self._stopping.wait(1):
-            self.commit()
-        self.commit()
+        take_turns(self.commit, self._stopping)
 
     def commit(self) -> None:
         """Write down who has polled for the first time or after a while."""

@@ -4,6 +4,7 @@ import threading
 
 import structlog
 
+from forewarn.metadata.turns import take_turns
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import Showing
@@ -40,9 +41,7 @@ class Showings:
 
     def run(self) -> None:
         """Write down what was noted, once a second."""
-        while not self._stopping.wait(1):
-            self.commit()
-        self.commit()
+        take_turns(self.commit, self._stopping)
 
     def commit(self) -> None:
         """Write down what was noted; what cannot be written now is tried again."""

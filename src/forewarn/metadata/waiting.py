@@ -64,9 +64,9 @@ class Waiters:
 
     def _wake(self, scope_ids: tuple[ScopeId, ...] | None) -> None:
         for scope_id in tuple(self._parked) if scope_ids is None else scope_ids:
+            # Who is taken from here is woken once, and whoever leaves is not here any more.
             for waiter in self._parked.pop(scope_id, ()):
-                if not waiter.done():
-                    waiter.set_result(None)
+                waiter.set_result(None)
 
 
 async def _happens(what: asyncio.Event) -> None:

@@ -40,6 +40,7 @@ from forewarn.domain.topology import (
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
+from forewarn.metadata.extension import Verbs
 from forewarn.metadata.http import make_server, open_listener, open_unix_listener
 from forewarn.metadata.identity import Identifier
 from forewarn.metadata.verbs import StoreVerbs
@@ -142,7 +143,7 @@ class Reply:
 class Service:
     """A running metadata endpoint with a small fleet; `web-0` is at 127.0.0.10."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what tests want otherwise
         self,
         *,
         unix_path: Path | None = None,
@@ -151,6 +152,7 @@ class Service:
         trusted_proxies: tuple[str, ...] = (),
         preview_wire: PreviewWire = PreviewWire.DOCUMENTED,
         limits: Limits | None = None,
+        verbs: Verbs | None = None,
     ) -> None:
         self._folder = TemporaryDirectory()
         database = Path(self._folder.name) / "forewarn.db"
@@ -175,7 +177,7 @@ class Service:
         self._app = MetadataApp(
             board=self.board,
             identity=identity,
-            verbs=StoreVerbs(self.store, context, lambda: None),
+            verbs=verbs or StoreVerbs(self.store, context, lambda: None),
             polled=self.polls.append,
             faults=self.faults,
         )
@@ -282,6 +284,12 @@ class Service:
             for name, known in FLEET.virtual_machines.items()
         }
         topology = replace(FLEET, virtual_machines=vms)
+        self.store.write(lambda tx: tx.put_topology(topology))
+
+    def remove(self, vm: str) -> None:
+        """Take *vm* out of the fleet."""
+        kept = {name: vm_ for name, vm_ in FLEET.virtual_machines.items() if name != vm}
+        topology = replace(FLEET, virtual_machines=kept)
         self.store.write(lambda tx: tx.put_topology(topology))
 
     def approvers(self, identifier: EventId) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from time import perf_counter
 
+import pytest
+
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import Topology, VirtualMachine, standalone
 from forewarn.metadata.board import Board
@@ -42,6 +44,16 @@ def test_versions_that_look_alike_share_their_bytes() -> None:
     assert len({id(page) for page in pages.values()}) == 5
 
 
+def test_fleet_is_shown_as_it_was_last_told() -> None:
+    shown = board()
+    topology = Topology(virtual_machines={VM.name: VM}, scopes={}, hosts={})
+
+    shown.take(StoreChange(topology=topology))
+
+    assert shown.topology is topology
+
+
+@pytest.mark.no_cover  # to trace it takes as long as it may take
 def test_fleet_of_100_000_is_learned_at_once() -> None:
     vms = {
         VmName(f"vm-{n}"): VirtualMachine(

@@ -1,5 +1,6 @@
 """HTTP as it really arrives: split, slow, pipelined, old, chunked, too much, or not at all."""
 
+import asyncio
 import json
 import socket
 import stat
@@ -24,8 +25,10 @@ from tests.http.metadata.conftest import (
 )
 
 from forewarn.bootstrap.starting import open_listeners
+from forewarn.connections.crowd import Origin, origin_of
 from forewarn.connections.limits import Limits, connections_within_open_files
-from forewarn.metadata.http import open_unix_listener
+from forewarn.metadata.asgi import HttpScope, Receive, Send
+from forewarn.metadata.http import make_server, open_listener, open_unix_listener
 from forewarn.settings import make_settings
 
 GET = compose("GET", POLL, {"Metadata": "true"})
@@ -470,7 +473,7 @@ def test_stop_does_not_wait_for_the_rest_of_a_body(caplog: pytest.LogCaptureFixt
 def test_stop_is_not_held_up_for_ever_by_a_store_that_hangs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with running() as service:
+    with running(limits=Limits(grace_seconds=0.2)) as service:
         identifier = service.create()
         letting_go = threading.Event()
         with ThreadPoolExecutor(2) as threads, service.connect() as connection:
@@ -485,3 +488,40 @@ def test_stop_is_not_held_up_for_ever_by_a_store_that_hangs(
 
     assert received == b""
     assert not caplog.records
+
+
+class StubbornApp:
+    """Answers nobody, and does not end when nobody waits any more."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        self.asked.set()
+        await asyncio.Event().wait()
+
+    def answer_plain_poll(self, *_: object) -> None:
+        return None
+
+    def find_origin(self, address: str | None) -> Origin:
+        return origin_of(address)
+
+    def stop_waiting(self) -> None:
+        """There is nothing to answer."""
+
+
+def test_stop_ends_what_does_not_end_by_itself() -> None:
+    async def serve_and_stop() -> int:
+        app, listener = StubbornApp(), open_listener("127.0.0.1", 0)
+        server = make_server(app, [listener], Limits(grace_seconds=0.1))
+        address = listener.getsockname()
+        async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as group:
+            group.create_task(server.run_until_stopped())
+            _, writer = await asyncio.open_connection(*address)
+            writer.write(compose("GET", POLL, {"Metadata": "true"}))
+            await app.asked.wait()
+            server.stop()
+        writer.close()
+        return len(server.server_state.tasks)
+
+    assert asyncio.run(serve_and_stop()) == 0

@@ -1,5 +1,6 @@
 """Polls that wait: woken by a change, by time, by the end, and forgotten when nobody waits."""
 
+import asyncio
 import socket
 import threading
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from tests.http.metadata.conftest import (
 )
 
 from forewarn.metadata.app import PARKED_PER_VM
+from forewarn.metadata.waiting import Waiters
 
 
 def park(service: Service, seconds: int = 30, *, source: str = "127.0.0.10") -> socket.socket:
@@ -187,6 +189,26 @@ def test_machine_that_moves_while_waiting_reads_its_new_document(service: Servic
         service.move("batch_0", WEB)
 
         assert read_reply(connection).json["DocumentIncarnation"] == 1
+
+
+def test_machine_that_is_removed_while_waiting_is_told_so(service: Service) -> None:
+    with park(service) as connection:
+        wait_until(lambda: service.parked == 1, "the poll is parked")
+        service.remove("web-0")
+
+        assert read_reply(connection).status == 404
+
+
+def test_nobody_waits_where_a_change_came_before_the_parking() -> None:
+    waiters, places = Waiters(), iter([WEB, None, None])
+
+    async def wait() -> None:
+        async with asyncio.timeout(5):
+            await waiters.wait(lambda: next(places), until=asyncio.Event(), seconds=60)
+
+    asyncio.run(wait())
+
+    assert len(waiters) == 0
 
 
 def test_waiting_polls_are_answered_when_the_server_stops() -> None:

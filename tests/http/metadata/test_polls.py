@@ -6,12 +6,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.http.metadata.conftest import FLEET, NOW, WEB
+from structlog.testing import capture_logs
+from tests.http.metadata.conftest import FLEET, NOW, WEB, Service
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.names import VmName
 from forewarn.metadata.board import Board
 from forewarn.metadata.polls import Polls
+from forewarn.metadata.turns import take_turns
 from forewarn.ports.store import Store
 from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.storage.sqlite import open_sqlite
@@ -110,9 +112,26 @@ def test_nothing_is_written_when_nobody_polls(store: Store, board: Board) -> Non
     assert store.read(lambda reading: reading.setting("last_upkeep")) is None
 
 
-def test_store_that_cannot_be_written_does_not_end_the_thread(store: Store, board: Board) -> None:
-    polls = Polls(store, board, VirtualClock(NOW))
+def test_store_that_cannot_be_written_ends_no_thread_and_is_said_once(service: Service) -> None:
+    service.make_read_only()
+    polls = Polls(service.store, service.board, VirtualClock(NOW))
     polls.note(VmName("web-0"))
-    store.close()
 
-    commit(polls)
+    with capture_logs() as logs:
+        commit(polls)
+        commit(polls)
+
+    assert [line["event"] for line in logs].count("store_not_writable") == 1
+
+
+def test_turns_are_taken_until_stopped_and_once_more() -> None:
+    stopping, turns = threading.Event(), list[bool]()
+
+    def work() -> None:
+        turns.append(stopping.is_set())
+        if len(turns) == 2:
+            stopping.set()
+
+    take_turns(work, stopping, seconds=0.001)
+
+    assert turns == [False, False, True]

@@ -1,12 +1,16 @@
 """POST of StartRequests: what is approved, what is refused, and that nothing else happens."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 
 import pytest
-from tests.http.metadata.conftest import POLL, Reply, Service
+from structlog.testing import capture_logs
+from tests.http.metadata.conftest import POLL, Reply, Service, running
 
+from forewarn.domain.names import VmName
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
+from forewarn.protocol.vocabulary import EventId
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
@@ -205,3 +209,28 @@ def test_event_id_that_cannot_be_one_is_malformed(service: Service, text: str) -
     body = f'{{"StartRequests":[{{"EventId":"{text}"}}]}}'.encode()
 
     assert service.post(body).status == 400
+
+
+class BrokenVerbs:
+    """Fails in a way that nobody has thought of, whatever it is asked."""
+
+    async def request_start(
+        self, vm: VmName, event_ids: tuple[EventId, ...], *, where: str
+    ) -> None:
+        raise LookupError(vm, event_ids, where)
+
+    async def describe_event(self, vm: VmName, event_id: EventId) -> Mapping[str, object]:
+        raise LookupError(vm, event_id)
+
+    async def postpone(
+        self, vm: VmName, event_id: EventId, not_before: datetime, *, where: str
+    ) -> Mapping[str, object]:
+        raise LookupError(vm, event_id, not_before, where)
+
+
+def test_mistake_of_ours_is_logged_and_answered_in_azures_form() -> None:
+    with running(verbs=BrokenVerbs()) as service, capture_logs() as logs:
+        reply = service.approve("x")
+
+    assert (reply.status, reply.body) == (500, ERROR_ANSWERS[Refusal.FAILED].body)
+    assert [line["event"] for line in logs] == ["metadata_request_failed"]

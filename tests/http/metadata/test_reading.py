@@ -311,3 +311,11 @@ def test_machine_that_moves_reads_the_document_of_its_new_scope(service: Service
     service.move("batch_0", WEB)
 
     assert service.request(source="127.0.0.12").json["DocumentIncarnation"] == 1
+
+
+def test_more_parameters_than_anybody_needs_are_refused(quiet_service: Service) -> None:
+    assert quiet_service.request(f"{POLL}{'&a=1' * 64}").status == 400
+
+
+def test_conditions_in_two_headers_are_one_list(quiet_service: Service) -> None:
+    assert quiet_service.request(headers={"If-None-Match": "7", "if-none-match": "0"}).status == 304
