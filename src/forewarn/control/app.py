@@ -22,13 +22,11 @@ from forewarn.control import (
     health,
     hosts,
     maintenances,
-    metrics,
     notifications,
     places,
     plans,
     scenarios,
     schedules,
-    scopes,
     seen,
     server,
     tokens,
@@ -43,8 +41,8 @@ from forewarn.control.authentication import (
     Authentication,
     OriginCheck,
 )
-from forewarn.control.parameters import refuse_unknown_parameters
 from forewarn.control.problems import handle_problems
+from forewarn.control.routes import refuse_unknown_parameters
 from forewarn.control.schemas import ProblemDocument
 from forewarn.desk.refusals import Refusals
 from forewarn.desk.services import Services
@@ -53,7 +51,6 @@ _NOUNS: Final = (
     fleet,
     virtual_machines,
     places,
-    scopes,
     hosts,
     seen,
     watching,  # before an event that could be called so
@@ -99,7 +96,7 @@ def create_app(services: Services, names: Iterable[str] = (), *, own_host: str =
     app.state.services = services
     app.add_route(OPENAPI_PATH, _show_openapi, include_in_schema=False)
     app.include_router(health.router)
-    app.include_router(metrics.router, responses={401: _PROBLEM})
+    app.include_router(health.metrics, responses={401: _PROBLEM})
     app.include_router(_api())
     arm_route = add_arm_route(app)
     app.add_middleware(Authentication, authenticate=services.authenticate)

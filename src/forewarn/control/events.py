@@ -10,10 +10,8 @@ from pydantic import AfterValidator
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH, show
-from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged, Paging
-from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
+from forewarn.control.routes import CAN_BE_DRY, CHANGES, Key, creates, show, shows
 from forewarn.control.schemas import (
     CancelRequest,
     CompleteRequest,
@@ -114,13 +112,7 @@ def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     )
 
 
-@router.post(
-    "",
-    status_code=201,
-    name="event create",
-    dependencies=CAN_BE_DRY,
-    responses=would_answer(EventsView),
-)
+@router.post("", name="event create", **creates(EventsView))
 def create(caller: Operating, key: Key, request: EventOrderRequest) -> EventsView:
     """Announce an event, in as many as it takes to name one update domain in each."""
     now = caller.context().now
@@ -150,28 +142,19 @@ def complete_all(caller: Operating, key: Key) -> EventsView:
     )
 
 
-@router.get(
-    "/{event_id}",
-    response_model=EventDetailView,
-    dependencies=[TAKES_IF_NONE_MATCH],
-    responses=TAGGED,
-)
+@router.get("/{event_id}", **shows(EventDetailView))
 def show_event(caller: Viewing, event_id: EventIdPath) -> Response:
     """Return one event and what has happened to it."""
     return show(caller, lambda reading: _detail(reading, event_id))
 
 
-@router.post(
-    "/{event_id}/approve", name="event approve", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY]
-)
+@router.post("/{event_id}/approve", name="event approve", dependencies=CHANGES)
 def approve(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
     """Approve for everybody."""
     return _change(caller, key, event_id, approve_event)
 
 
-@router.post(
-    "/{event_id}/postpone", name="event postpone", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY]
-)
+@router.post("/{event_id}/postpone", name="event postpone", dependencies=CHANGES)
 def postpone(
     caller: Operating, key: Key, event_id: EventIdPath, request: PostponeRequest
 ) -> EventView:
@@ -188,15 +171,13 @@ def postpone(
     )
 
 
-@router.post("/{event_id}/start", name="event start", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+@router.post("/{event_id}/start", name="event start", dependencies=CHANGES)
 def start(caller: Operating, key: Key, event_id: EventIdPath) -> EventView:
     """Start now, past policy, NotBefore and host operation."""
     return _change(caller, key, event_id, start_event)
 
 
-@router.post(
-    "/{event_id}/complete", name="event complete", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY]
-)
+@router.post("/{event_id}/complete", name="event complete", dependencies=CHANGES)
 def complete(
     caller: Operating, key: Key, event_id: EventIdPath, request: CompleteRequest = _COMPLETE
 ) -> EventView:
@@ -211,7 +192,7 @@ def complete(
     )
 
 
-@router.post("/{event_id}/cancel", name="event cancel", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+@router.post("/{event_id}/cancel", name="event cancel", dependencies=CHANGES)
 def cancel(
     caller: Operating, key: Key, event_id: EventIdPath, request: CancelRequest = _CANCEL
 ) -> EventView:
@@ -240,9 +221,9 @@ def _change(
     )
 
 
-def _detail(reading: Reading, event_id: EventId) -> bytes:
+def _detail(reading: Reading, event_id: EventId) -> EventDetailView:
     found = find_event(reading, event_id)
-    return event_detail_view(found, reading.ledger(found.event_id)).model_dump_json().encode()
+    return event_detail_view(found, reading.ledger(found.event_id))
 
 
 def _list(

@@ -17,8 +17,8 @@ from starlette.responses import Response, StreamingResponse
 
 from forewarn.control.bulk import ImportStep, Progress, calmly, follow, let_go, read_declaration
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH, show
 from forewarn.control.problems import Problem, problem_document, problem_of, problem_of_request
+from forewarn.control.routes import TAKES_IF_MATCH, show, shows
 from forewarn.control.schemas import DifferenceView, FleetChangeView, FleetRequest
 from forewarn.desk.caller import Caller
 from forewarn.files.declarations import declare_fleet
@@ -56,9 +56,7 @@ _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-@router.get(
-    "", response_model=dict[str, JsonValue], dependencies=[TAKES_IF_NONE_MATCH], responses=TAGGED
-)
+@router.get("", **shows(dict[str, JsonValue]))
 def show_fleet(caller: Viewing) -> Response:
     """Return the whole fleet; applied again, it changes nothing."""
     return show(caller, _shown)

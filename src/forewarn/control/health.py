@@ -1,16 +1,20 @@
-"""How the server is, for load balancers and supervisors; needs no token.
+"""How the server is: for load balancers and supervisors, who need no token, and for Prometheus.
 
-On the event loop, so that they answer when every thread waits for the disk.
+On the event loop, except for the figures, so that they answer when every thread waits for the disk.
 """
 
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 
+from forewarn.control.authentication import METRICS_PATH
 from forewarn.control.schemas import HealthView, ReadinessView
 from forewarn.desk.services import Services
 
 router = APIRouter(tags=["health"])
+metrics = APIRouter(tags=["health"])
+"""Without a token on the machine itself, with any token elsewhere."""
 
 _OTHERWISE: Final[dict[int | str, dict[str, Any]]] = {
     503: {"model": HealthView, "description": "Not so."}
@@ -39,6 +43,19 @@ async def check_readiness_for_writes(request: Request, response: Response) -> He
     return _answer(
         response, is_ready=services.store.is_writable(), otherwise="the store cannot be written"
     )
+
+
+class _Exposition(Response):
+    """What Prometheus reads."""
+
+    media_type = CONTENT_TYPE_LATEST
+
+
+@metrics.get(METRICS_PATH, response_class=_Exposition)
+def show_metrics(request: Request) -> Response:
+    """Return the figures of this server, in the text format of Prometheus."""
+    services: Services = request.app.state.services
+    return _Exposition(services.metrics())
 
 
 def _answer(response: Response, *, is_ready: bool, otherwise: str) -> HealthView:

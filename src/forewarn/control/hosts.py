@@ -11,10 +11,8 @@ from pydantic import Field
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Operating, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH, show
-from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
-from forewarn.control.rehearsal import CAN_BE_DRY
+from forewarn.control.routes import CHANGES, Key, show, shows
 from forewarn.control.schemas import CloseRequest, EventView, HostPatch, View, event_view
 from forewarn.desk.caller import Caller
 from forewarn.domain.topology import split_by_update_domain
@@ -82,25 +80,20 @@ def list_hosts(caller: Viewing, paging: Paged) -> Response:
     )
 
 
-@router.get(
-    "/{name}",
-    response_model=HostDetailView,
-    dependencies=[TAKES_IF_NONE_MATCH],
-    responses=TAGGED,
-)
+@router.get("/{name}", **shows(HostDetailView))
 def show_host(caller: Viewing, name: str) -> Response:
     """Return one host."""
-    return show(caller, lambda reading: _show(reading, name))
+    return show(caller, lambda reading: _view(reading, name))
 
 
-@router.patch("/{name}", name="host set", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+@router.patch("/{name}", name="host set", dependencies=CHANGES)
 def change_host(caller: Administering, key: Key, name: str, request: HostPatch) -> HostDetailView:
     """Change labels of a host: only the named ones, and null removes one."""
     patch = request.model_dump(exclude_unset=True)
     return _change(caller, key, name, lambda tx, context: patch_host(tx, context, name, patch))
 
 
-@router.post("/{name}/close", name="host close", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+@router.post("/{name}/close", name="host close", dependencies=CHANGES)
 def close(
     caller: Operating, key: Key, name: str, request: CloseRequest | None = None
 ) -> HostDetailView:
@@ -111,13 +104,13 @@ def close(
     )
 
 
-@router.post("/{name}/open", name="host open", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+@router.post("/{name}/open", name="host open", dependencies=CHANGES)
 def open_again(caller: Operating, key: Key, name: str) -> HostDetailView:
     """Have a host take virtual machines again."""
     return _change(caller, key, name, lambda tx, context: open_host(tx, context, name))
 
 
-@router.delete("/{name}", name="host remove", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+@router.delete("/{name}", name="host remove", dependencies=CHANGES)
 def remove(caller: Administering, name: str) -> HostDetailView:
     """Remove a host that carries no virtual machine and that no Maintenance needs."""
 
@@ -126,7 +119,7 @@ def remove(caller: Administering, name: str) -> HostDetailView:
         remove_host(tx, context, name)
         return removed
 
-    return caller.write(operation, current=lambda reading: _show(reading, name))
+    return caller.write(operation, current=lambda reading: _view(reading, name))
 
 
 def _change(
@@ -135,17 +128,7 @@ def _change(
     name: str,
     change: Callable[[Transaction, Context], object],
 ) -> HostDetailView:
-    def operation(tx: Transaction, context: Context) -> HostDetailView:
-        change(tx, context)
-        return _view(tx, name)
-
-    return caller.write_once(
-        key, HostDetailView, operation, current=lambda reading: _show(reading, name)
-    )
-
-
-def _show(reading: Reading, name: str) -> bytes:
-    return _view(reading, name).model_dump_json().encode()
+    return caller.change(key, HostDetailView, lambda reading: _view(reading, name), change)
 
 
 def _view(reading: Reading, name: str) -> HostDetailView:

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH, show
-from forewarn.control.idempotency import Key
 from forewarn.control.maintenance_views import (
     BegunMaintenanceView,
     CoursePatch,
@@ -24,7 +22,7 @@ from forewarn.control.maintenance_views import (
     maintenance_view,
 )
 from forewarn.control.paging import LINKED, Paged
-from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
+from forewarn.control.routes import CHANGES, Key, creates, show, shows
 from forewarn.desk.caller import Caller
 from forewarn.operations.context import Context
 from forewarn.operations.courses import change_course
@@ -46,8 +44,6 @@ router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 
 Steering: TypeAlias = Callable[[Transaction, Context, str], None]
 
-_STEERED: Final = [TAKES_IF_MATCH, *CAN_BE_DRY]
-
 
 @router.get("", response_model=MaintenancesView, responses=LINKED)
 def list_maintenances(caller: Viewing, paging: Paged) -> Response:
@@ -64,13 +60,7 @@ def list_maintenances(caller: Viewing, paging: Paged) -> Response:
     return paging.newest("maintenances", reports, maintenance_summary, cursor)
 
 
-@router.post(
-    "",
-    status_code=201,
-    name="maintenance start",
-    dependencies=CAN_BE_DRY,
-    responses=would_answer(BegunMaintenanceView),
-)
+@router.post("", name="maintenance start", **creates(BegunMaintenanceView))
 def start(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> BegunMaintenanceView:
     """Begin a Maintenance, or refuse with the reason it cannot be walked."""
     services = caller.services
@@ -78,25 +68,20 @@ def start(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> Begu
 
     def operation(tx: Transaction, context: Context) -> BegunMaintenanceView:
         begun = start_maintenance(tx, context, order, gates=services.gates.kinds())
-        view = _view(caller, tx, context, begun.maintenance_id)
+        view = _view(caller, tx, begun.maintenance_id)
         warnings = warn_of_overlaps(tx, context, begun)
         return BegunMaintenanceView(**view.model_dump(), warnings=warnings)
 
     return caller.write_once(key, BegunMaintenanceView, operation)
 
 
-@router.get(
-    "/{maintenance_id}",
-    response_model=MaintenanceView,
-    dependencies=[TAKES_IF_NONE_MATCH],
-    responses=TAGGED,
-)
+@router.get("/{maintenance_id}", **shows(MaintenanceView))
 def show_maintenance(caller: Viewing, maintenance_id: str) -> Response:
     """Return one Maintenance: what it has done, what remains and what holds it."""
-    return show(caller, lambda reading: _show(caller, reading, maintenance_id.lower()))
+    return show(caller, lambda reading: _view(caller, reading, maintenance_id.lower()))
 
 
-@router.patch("/{maintenance_id}", name="maintenance set", dependencies=_STEERED)
+@router.patch("/{maintenance_id}", name="maintenance set", dependencies=CHANGES)
 def change(
     caller: Operating, key: Key, maintenance_id: str, request: CoursePatch
 ) -> MaintenanceView:
@@ -106,19 +91,19 @@ def change(
     return _steer(caller, key, steer, maintenance_id)
 
 
-@router.post("/{maintenance_id}/pause", name="maintenance pause", dependencies=_STEERED)
+@router.post("/{maintenance_id}/pause", name="maintenance pause", dependencies=CHANGES)
 def pause(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
     """Begin no further step until it is resumed; what is announced takes its course."""
     return _steer(caller, key, pause_maintenance, maintenance_id)
 
 
-@router.post("/{maintenance_id}/resume", name="maintenance resume", dependencies=_STEERED)
+@router.post("/{maintenance_id}/resume", name="maintenance resume", dependencies=CHANGES)
 def resume(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
     """Continue after a pause, and ask shut gates again; failures still hold."""
     return _steer(caller, key, resume_maintenance, maintenance_id)
 
 
-@router.post("/{maintenance_id}/retry", name="maintenance retry", dependencies=_STEERED)
+@router.post("/{maintenance_id}/retry", name="maintenance retry", dependencies=CHANGES)
 def retry(
     caller: Operating, key: Key, maintenance_id: str, request: PlacesRequest
 ) -> MaintenanceView:
@@ -126,7 +111,7 @@ def retry(
     return _steer(caller, key, partial(retry_failures, places=request.places), maintenance_id)
 
 
-@router.post("/{maintenance_id}/skip", name="maintenance skip", dependencies=_STEERED)
+@router.post("/{maintenance_id}/skip", name="maintenance skip", dependencies=CHANGES)
 def skip(
     caller: Operating, key: Key, maintenance_id: str, request: PlacesRequest
 ) -> MaintenanceView:
@@ -134,7 +119,7 @@ def skip(
     return _steer(caller, key, partial(skip_failures, places=request.places), maintenance_id)
 
 
-@router.post("/{maintenance_id}/abort", name="maintenance abort", dependencies=_STEERED)
+@router.post("/{maintenance_id}/abort", name="maintenance abort", dependencies=CHANGES)
 def abort(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
     """Begin no further step; withdraw events that have not started."""
     return _steer(caller, key, abort_maintenance, maintenance_id)
@@ -144,23 +129,14 @@ def _steer(
     caller: Caller, key: RequestKey | None, steer: Steering, maintenance_id: str
 ) -> MaintenanceView:
     wanted = maintenance_id.lower()
-
-    def operation(tx: Transaction, context: Context) -> MaintenanceView:
-        steer(tx, context, wanted)
-        return _view(caller, tx, context, wanted)
-
-    return caller.write_once(
-        key, MaintenanceView, operation, current=lambda reading: _show(caller, reading, wanted)
+    return caller.change(
+        key,
+        MaintenanceView,
+        lambda reading: _view(caller, reading, wanted),
+        lambda tx, context: steer(tx, context, wanted),
     )
 
 
-def _show(caller: Caller, reading: Reading, maintenance_id: str) -> bytes:
-    context = caller.context()
-    return _view(caller, reading, context, maintenance_id).model_dump_json().encode()
-
-
-def _view(
-    caller: Caller, reading: Reading, context: Context, maintenance_id: str
-) -> MaintenanceView:
-    known = caller.services.known()
+def _view(caller: Caller, reading: Reading, maintenance_id: str) -> MaintenanceView:
+    context, known = caller.context(), caller.services.known()
     return maintenance_view(report_maintenance(reading, context, maintenance_id, known))

@@ -13,8 +13,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
+from forewarn.control.routes import Key
 from forewarn.control.schemas import View
 from forewarn.domain.notification import NotificationStatus, Phase
 from forewarn.operations.context import Context

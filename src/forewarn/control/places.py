@@ -1,4 +1,4 @@
-"""/availability-sets, /cloud-services and /scale-sets: whom virtual machines share events with."""
+"""/availability-sets, /cloud-services, /scale-sets and /scopes: who shares events, and settings."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -8,13 +8,18 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from forewarn.control.caller import Viewing
+from forewarn.control.caller import Administering, Viewing
 from forewarn.control.paging import LINKED, Paged, Paging
+from forewarn.control.routes import CHANGES, Key, show, shows
+from forewarn.control.schemas import ScopePatch, View
 from forewarn.desk.caller import Caller
 from forewarn.domain.names import name_key
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology
-from forewarn.operations.scopes import UnknownSelectionError
+from forewarn.files.declarations import describe_policy
+from forewarn.operations.patches import patch_scope
+from forewarn.operations.scopes import UnknownSelectionError, find_scopes
+from forewarn.ports.store import Reading
 
 router = APIRouter(tags=["places"])
 
@@ -38,6 +43,19 @@ class SetsView(BaseModel):
     """Every set of one kind, in fleet order."""
 
     sets: tuple[SetView, ...]
+
+
+class ScopeView(View):
+    """A set, service, scale set or standalone virtual machine, with its settings."""
+
+    name: str
+    scope_kind: ScopeKind
+    approval: ApprovalPolicy
+    postpone_until: str
+    auto_approve_user: bool
+    terminate_notice: str | None
+    notice: str | None
+    virtual_machines: tuple[str, ...]
 
 
 @router.get("/availability-sets", response_model=SetsView, responses=LINKED)
@@ -74,6 +92,25 @@ def list_scale_sets(caller: Viewing, paging: Paged) -> Response:
 def show_scale_set(caller: Viewing, name: str) -> SetView:
     """Return one scale set."""
     return _show(caller, ScopeKind.SCALE_SET, name)
+
+
+# The id of a scope has slashes in it.
+@router.get("/scopes/{name:path}", **shows(ScopeView))
+def show_scope(caller: Viewing, name: str) -> Response:
+    """Return the settings of one scope."""
+    return show(caller, lambda reading: _scope_view(reading, name))
+
+
+@router.patch("/scopes/{name:path}", name="scope set", dependencies=CHANGES)
+def change_scope(caller: Administering, key: Key, name: str, request: ScopePatch) -> ScopeView:
+    """Change settings of a scope: only the named ones, and null resets one to its default."""
+    patch = request.model_dump(exclude_unset=True)
+    return caller.change(
+        key,
+        ScopeView,
+        lambda reading: _scope_view(reading, name),
+        lambda tx, context: patch_scope(tx, context, name, patch),
+    )
 
 
 def _list(caller: Caller, paging: Paging, kind: ScopeKind) -> Response:
@@ -129,3 +166,14 @@ def _sets(topology: Topology, kind: ScopeKind) -> Iterator[SetView]:
 
 def _seconds(duration: timedelta | None) -> int | None:
     return None if duration is None else int(duration.total_seconds())
+
+
+def _scope_view(reading: Reading, name: str) -> ScopeView:
+    topology = reading.topology()
+    scopes = {scope.scope_id: scope for scope in find_scopes(topology, name)}
+    scope = next(iter(scopes.values()))
+    settings = describe_policy(scope.policy)
+    vms = [vm.name for vm in topology.virtual_machines.values() if vm.scope_id in scopes]
+    return ScopeView.model_validate(
+        {"name": scope.name, "scope_kind": scope.kind, **settings, "virtual_machines": vms}
+    )

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
+from forewarn.control.routes import Key
 from forewarn.control.scenario_views import (
     ScenarioRunRequest,
     ScenarioRunsView,

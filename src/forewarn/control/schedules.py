@@ -3,16 +3,14 @@
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, TypeAlias
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
-from forewarn.control.conditional import TAGGED, TAKES_IF_MATCH, TAKES_IF_NONE_MATCH, show
-from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
-from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
+from forewarn.control.routes import CHANGES, Key, creates, show, shows
 from forewarn.control.schedule_views import (
     UPCOMING,
     ScheduleOrderRequest,
@@ -43,8 +41,6 @@ router = APIRouter(prefix="/schedules", tags=["schedules"])
 
 Steering: TypeAlias = Callable[[Transaction, Context, str], Schedule]
 
-_STEERED: Final = [TAKES_IF_MATCH, *CAN_BE_DRY]
-
 
 @router.get("", response_model=SchedulesView, responses=LINKED)
 def list_schedules(caller: Viewing, paging: Paged) -> Response:
@@ -66,13 +62,7 @@ def list_schedules(caller: Viewing, paging: Paged) -> Response:
     )
 
 
-@router.post(
-    "",
-    status_code=201,
-    name="schedule create",
-    dependencies=CAN_BE_DRY,
-    responses=would_answer(ScheduleView),
-)
+@router.post("", name="schedule create", **creates(ScheduleView))
 def create(caller: Operating, key: Key, request: ScheduleOrderRequest) -> ScheduleView:
     """Create a schedule, or refuse one whose Maintenance could not be begun now."""
     services = caller.services
@@ -85,12 +75,7 @@ def create(caller: Operating, key: Key, request: ScheduleOrderRequest) -> Schedu
     return caller.write_once(key, ScheduleView, operation)
 
 
-@router.get(
-    "/{name}",
-    response_model=ScheduleView,
-    dependencies=[TAKES_IF_NONE_MATCH],
-    responses=TAGGED,
-)
+@router.get("/{name}", **shows(ScheduleView))
 def show_schedule(
     caller: Viewing,
     name: str,
@@ -102,7 +87,7 @@ def show_schedule(
     return show(caller, lambda reading: _show(caller, reading, name, upcoming))
 
 
-@router.patch("/{name}", name="schedule set", dependencies=_STEERED)
+@router.patch("/{name}", name="schedule set", dependencies=CHANGES)
 def change(caller: Operating, key: Key, name: str, request: SchedulePatch) -> ScheduleView:
     """Change a schedule from the next date on; null sets a field to its default."""
     gates = caller.services.gates.kinds()
@@ -111,13 +96,13 @@ def change(caller: Operating, key: Key, name: str, request: SchedulePatch) -> Sc
     )
 
 
-@router.post("/{name}/pause", name="schedule pause", dependencies=_STEERED)
+@router.post("/{name}/pause", name="schedule pause", dependencies=CHANGES)
 def pause(caller: Operating, key: Key, name: str) -> ScheduleView:
     """Skip every date until the schedule is resumed."""
     return _steer(caller, key, name, partial(change_schedule, change=pause_schedule, verb="pause"))
 
 
-@router.post("/{name}/resume", name="schedule resume", dependencies=_STEERED)
+@router.post("/{name}/resume", name="schedule resume", dependencies=CHANGES)
 def resume(caller: Operating, key: Key, name: str) -> ScheduleView:
     """Start again from the next date on."""
     return _steer(
@@ -125,7 +110,7 @@ def resume(caller: Operating, key: Key, name: str) -> ScheduleView:
     )
 
 
-@router.delete("/{name}", name="schedule remove", dependencies=_STEERED)
+@router.delete("/{name}", name="schedule remove", dependencies=CHANGES)
 def remove(caller: Operating, name: str) -> ScheduleView:
     """Remove a schedule; a Maintenance that it has begun continues."""
     return caller.write(
@@ -143,7 +128,5 @@ def _steer(caller: Caller, key: RequestKey | None, name: str, steer: Steering) -
     )
 
 
-def _show(caller: Caller, reading: Reading, name: str, count: int = UPCOMING) -> bytes:
-    now = caller.services.clock.now()
-    found = find_schedule(reading, name)
-    return schedule_view(reading, found, now, count).model_dump_json().encode()
+def _show(caller: Caller, reading: Reading, name: str, count: int = UPCOMING) -> ScheduleView:
+    return schedule_view(reading, find_schedule(reading, name), caller.services.clock.now(), count)

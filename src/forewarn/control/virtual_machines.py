@@ -7,17 +7,10 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Operating, Viewing
-from forewarn.control.conditional import (
-    TAGGED,
-    TAKES_IF_MATCH,
-    TAKES_IF_NONE_MATCH,
-    answer_with_tag,
-)
 from forewarn.control.declarations import virtual_machine_view
-from forewarn.control.idempotency import Key
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.problems import VirtualMachineExistsError
-from forewarn.control.rehearsal import CAN_BE_DRY, would_answer
+from forewarn.control.routes import CHANGES, Key, answer_with_tag, creates, shows
 from forewarn.control.schemas import (
     AS_IS,
     EventView,
@@ -63,13 +56,7 @@ def list_virtual_machines(caller: Viewing, paging: Paged) -> Response:
     )
 
 
-@router.post(
-    "",
-    status_code=201,
-    name="vm add",
-    dependencies=CAN_BE_DRY,
-    responses=would_answer(VirtualMachineView),
-)
+@router.post("", name="vm add", **creates(VirtualMachineView))
 def add_virtual_machine(
     caller: Administering, key: Key, request: VirtualMachineRequest, *, as_is: AsIs = False
 ) -> VirtualMachineView:
@@ -82,21 +69,16 @@ def add_virtual_machine(
     )
 
 
-@router.get(
-    "/{name}",
-    response_model=VirtualMachineView,
-    dependencies=[TAKES_IF_NONE_MATCH],
-    responses=TAGGED,
-)
+@router.get("/{name}", **shows(VirtualMachineView))
 def show_virtual_machine(caller: Viewing, name: str) -> Response:
     """Return one virtual machine; when it last polled changes nothing about its tag."""
     declared, shown = caller.read(
-        lambda reading: (_shown(reading, name), _shown_with_poll(reading, name))
+        lambda reading: (_view(reading, name), _view_with_poll(reading, name))
     )
     return answer_with_tag(declared, caller.if_none_match, shown=shown)
 
 
-@router.patch("/{name}", name="vm set", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+@router.patch("/{name}", name="vm set", dependencies=CHANGES)
 def change_virtual_machine(
     caller: Administering,
     key: Key,
@@ -115,39 +97,27 @@ def change_virtual_machine(
         return _view_with_poll(tx, changed.name)
 
     return caller.write_once(
-        key, VirtualMachineView, operation, current=lambda reading: _shown(reading, name)
+        key, VirtualMachineView, operation, current=lambda reading: _view(reading, name)
     )
 
 
-@router.delete("/{name}", name="vm remove", dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY])
+@router.delete("/{name}", name="vm remove", dependencies=CHANGES)
 def remove_virtual_machine(caller: Administering, name: str) -> FleetChangeView:
     """Take one virtual machine out of the fleet."""
     change = caller.write(
         lambda tx, context: remove_vm(tx, context, name),
-        current=lambda reading: _shown(reading, name),
+        current=lambda reading: _view(reading, name),
     )
     return FleetChangeView.model_validate(change)
 
 
-@router.post(
-    "/{name}/restart",
-    status_code=201,
-    name="vm restart",
-    dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY],
-    responses=would_answer(EventView),
-)
+@router.post("/{name}/restart", name="vm restart", **creates(EventView, CHANGES))
 def restart_virtual_machine(caller: Operating, key: Key, name: str) -> EventView:
     """Restart as its owner: a Reboot with EventSource User."""
     return _operate(caller, key, name, EventType.REBOOT)
 
 
-@router.post(
-    "/{name}/redeploy",
-    status_code=201,
-    name="vm redeploy",
-    dependencies=[TAKES_IF_MATCH, *CAN_BE_DRY],
-    responses=would_answer(EventView),
-)
+@router.post("/{name}/redeploy", name="vm redeploy", **creates(EventView, CHANGES))
 def redeploy_virtual_machine(caller: Operating, key: Key, name: str) -> EventView:
     """Redeploy as its owner: a Redeploy with EventSource User."""
     return _operate(caller, key, name, EventType.REDEPLOY)
@@ -162,17 +132,12 @@ def _add(
         if name_key(known) == key:
             raise VirtualMachineExistsError(known)
     apply_fleet(tx, context, fleet, options=options, action="vm add")
-    topology = tx.topology()
-    return virtual_machine_view(find_vm(topology, declared.name), topology)
+    return _view(tx, declared.name)
 
 
-def _shown(reading: Reading, name: str) -> bytes:
+def _view(reading: Reading, name: str) -> VirtualMachineView:
     topology = reading.topology()
-    return virtual_machine_view(find_vm(topology, name), topology).model_dump_json().encode()
-
-
-def _shown_with_poll(reading: Reading, name: str) -> bytes:
-    return _view_with_poll(reading, name).model_dump_json().encode()
+    return virtual_machine_view(find_vm(topology, name), topology)
 
 
 def _view_with_poll(reading: Reading, name: str) -> VirtualMachineView:
@@ -186,5 +151,5 @@ def _operate(caller: Caller, key: RequestKey | None, name: str, event_type: Even
         key,
         EventView,
         lambda tx, context: event_view(operate(tx, context, name, event_type)),
-        current=lambda reading: _shown(reading, name),
+        current=lambda reading: _view(reading, name),
     )

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
@@ -26,6 +26,8 @@ from forewarn.protocol.errors import ForewarnError
 
 T = TypeVar("T")
 V = TypeVar("V", bound=BaseModel)
+Shown: TypeAlias = BaseModel | bytes
+"""What is answered, encoded or not."""
 
 
 class PreconditionFailedError(ForewarnError):
@@ -82,7 +84,7 @@ class Caller:
         self,
         operation: Callable[[Transaction, Context], T],
         *,
-        current: Callable[[Reading], bytes] | None = None,
+        current: Callable[[Reading], Shown] | None = None,
     ) -> T:
         """Do *operation* in a transaction, then have the scheduler look at what it left.
 
@@ -107,7 +109,7 @@ class Caller:
         view: type[V],
         operation: Callable[[Transaction, Context], V],
         *,
-        current: Callable[[Reading], bytes] | None = None,
+        current: Callable[[Reading], Shown] | None = None,
     ) -> V:
         """Do as `write` does; but what was done under *key* before is only answered again."""
         if key is None:
@@ -122,8 +124,23 @@ class Caller:
 
         return view.model_validate_json(self.write(work))
 
+    def change(
+        self,
+        key: RequestKey | None,
+        view: type[V],
+        look: Callable[[Reading], V],
+        verb: Callable[[Transaction, Context], object],
+    ) -> V:
+        """Do *verb*, as `write_once` does, to what *look* sees, and return what it sees then."""
+
+        def operation(tx: Transaction, context: Context) -> V:
+            verb(tx, context)
+            return look(tx)
+
+        return self.write_once(key, view, operation, current=look)
+
     def read(
-        self, look: Callable[[Reading], T], *, current: Callable[[Reading], bytes] | None = None
+        self, look: Callable[[Reading], T], *, current: Callable[[Reading], Shown] | None = None
     ) -> T:
         """Return what *look* sees in one consistent snapshot; with *current* as in `write`."""
 
@@ -143,11 +160,16 @@ class Caller:
         """Return who is told what, as far as it is about what the caller may see."""
         return limit_targets(self.context().rules.targets, self.principal)
 
-    def _require_match(self, reading: Reading, current: Callable[[Reading], bytes] | None) -> None:
+    def _require_match(self, reading: Reading, current: Callable[[Reading], Shown] | None) -> None:
         if current is None or self.if_match is None or self.if_match.strip() == "*":
             return
-        if tag_of(current(reading)) not in split_tags(self.if_match):
+        if tag_of(encode(current(reading))) not in split_tags(self.if_match):
             raise PreconditionFailedError
+
+
+def encode(shown: Shown) -> bytes:
+    """Return *shown* as it is sent."""
+    return shown if isinstance(shown, bytes) else shown.model_dump_json().encode()
 
 
 def tag_of(body: bytes) -> str:

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from tests.http.control.conftest import Tables, Wall
 
 from forewarn.control.app import api_routes
-from forewarn.control.idempotency import IDEMPOTENCY_KEY
+from forewarn.control.routes import IDEMPOTENCY_KEY
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.store import Store
 from forewarn.storage.sqlite import open_sqlite

@@ -8,7 +8,7 @@ import pytest
 from tests.http.control.conftest import Tables, hold
 
 from forewarn.control.app import api_routes
-from forewarn.control.rehearsal import CAN_BE_DRY
+from forewarn.control.routes import CAN_BE_DRY
 from forewarn.ports.store import Store
 
 FIRST = "00000000-0000-4000-8000-000000000004"
