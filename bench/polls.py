@@ -29,7 +29,6 @@ from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.http import make_server, open_listener
 from forewarn.metadata.identity import Identifier
-from forewarn.ports.changes import StoreChange
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
@@ -183,7 +182,7 @@ def _serve() -> None:
     board = Board(served_versions(PreviewWire.DOCUMENTED))
     topology = build_topology(scopes=(standalone(name),), virtual_machines=(vm,))
     document = Document(document_incarnation=1, events=(event,))
-    board.take(StoreChange(topology=topology, documents={scope_id: document}))
+    board.put_up({scope_id: document}, topology)
     faults = MemoryFaults(
         document_of=board.document_of, clock=SystemClock(), changed=board.waiters.wake
     )

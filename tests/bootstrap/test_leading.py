@@ -156,7 +156,6 @@ def start(replica: Replica) -> MaintenanceId:
     )
     context = replica.context(ADMIN)
     begun = replica.store.write(lambda tx: start_maintenance(tx, context, order))
-    replica.changed()
     return begun.maintenance_id
 
 

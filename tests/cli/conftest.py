@@ -115,8 +115,8 @@ def server(store: Store, rules: Rules) -> Iterator[str]:
             store, now=lambda: MORNING, admin="alice", admin_secret=lambda: TOKEN
         ),
         is_ready=lambda: True,
-        changed=lambda: None,
-        settled=lambda: None,
+        settle=lambda: None,
+        finish_turn=lambda: None,
         known=Knowledge,
         feed=feed,
         scenarios=built_in_scenarios(),

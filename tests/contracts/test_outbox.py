@@ -103,7 +103,7 @@ def test_listeners_hear_of_the_outbox(store: Store) -> None:
     store.write(lambda tx: tx.put_setting("clock", "real"))
     put(store, message(1))
 
-    assert heard == [StoreChange(has_outbox_changed=True)]
+    assert heard == [StoreChange(has_outbox_grown=True)]
 
 
 def test_figures_tell_what_waits_and_since_when(store: Store) -> None:

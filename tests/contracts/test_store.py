@@ -4,7 +4,7 @@ import os
 import resource
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -27,6 +27,7 @@ from forewarn.domain.names import (
     MaintenanceId,
     OperationId,
     ScenarioRunId,
+    ScheduleName,
     ScopeId,
     VmName,
 )
@@ -59,6 +60,7 @@ from forewarn.ports.entries import (
     SimulatedImpact,
 )
 from forewarn.ports.store import (
+    SERVER_PAUSE,
     LeaseLostError,
     Reading,
     Store,
@@ -875,7 +877,7 @@ def test_listeners_have_seen_the_commit_before_it_is_acknowledged(store: Store) 
     store.write(work)
 
     document, topology = _document(1, _event()), _fleet("web-0")
-    change = StoreChange(documents={WEB: document}, topology=topology)
+    change = StoreChange(incarnations={WEB: 1}, topology_version=1, has_work=True)
     assert seen == [(change, document, topology)]
 
 
@@ -891,16 +893,80 @@ def test_works_committed_together_are_one_change_with_the_latest_documents(store
 
     last.result(TIMEOUT)
 
-    assert recorder.changes == [StoreChange(documents={WEB: _document(2), lone: _document(1)})]
+    assert recorder.changes == [StoreChange(incarnations={WEB: 2, lone: 1}, has_work=True)]
 
 
 def test_listeners_are_not_called_without_a_change_for_them(store: Store) -> None:
     recorder = _Recorder()
     store.listen(recorder)
 
-    store.write(lambda tx: tx.put_event(_event()))
+    store.write(lambda tx: tx.put_polled_at(WEB, NOW))
 
     assert recorder.changes == []
+
+
+_MAINTENANCE = Maintenance(
+    maintenance_id=MaintenanceId("a"), event_type=EventType.FREEZE, started_at=NOW
+)
+_OPERATION = HostOperation(
+    operation_id=OperationId("a"),
+    maintenance_id=_MAINTENANCE.maintenance_id,
+    event_type=EventType.FREEZE,
+    host=HostName("kvm-1"),
+    created_at=NOW,
+)
+_RUN = ScenarioRun(
+    run_id=ScenarioRunId("a"), name="night", resources=(), began_at=NOW, speed=1, steps=()
+)
+WORKS: Mapping[str, Callable[[Transaction], None]] = {
+    "topology": lambda tx: tx.put_topology(_fleet("web-0")),
+    "event": lambda tx: tx.put_event(_event()),
+    "maintenance": lambda tx: tx.put_maintenance(_MAINTENANCE),
+    "operation": lambda tx: tx.put_operation(_OPERATION),
+    "scenario": lambda tx: tx.put_scenario_run(_RUN),
+    "schedule": lambda tx: tx.remove_schedule(ScheduleName("nightly")),
+    "soak": lambda tx: tx.put_soak(WEB, NOW, at=NOW),
+    "pause": lambda tx: tx.put_setting(SERVER_PAUSE, ""),
+}
+
+
+@pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
+def test_whatever_the_scheduler_looks_at_is_work(
+    store: Store, work: Callable[[Transaction], None]
+) -> None:
+    recorder = _Recorder()
+    store.listen(recorder)
+
+    store.write(work)
+
+    assert [change.has_work for change in recorder.changes] == [True]
+
+
+def test_what_the_leader_records_is_no_work_unless_others_record_some(store: Store) -> None:
+    epoch, recorder = store.write(lambda tx: tx.next_epoch()), _Recorder()
+    store.listen(recorder)
+
+    def record(tx: Transaction) -> None:
+        tx.check_epoch(epoch)
+        _full_work(1)(tx)
+
+    store.write(record)
+    with _held(store):
+        store.submit(lambda tx: tx.put_event(_event(2)))
+        last = store.submit(lambda tx: tx.check_epoch(epoch))
+    last.result(TIMEOUT)
+
+    assert [change.has_work for change in recorder.changes] == [False, True]
+
+
+def test_documents_of_some_scopes_are_read(store: Store) -> None:
+    gone = ScopeId("virtual-machine/gone")
+    for scope_id, incarnation in ((WEB, 1), (WEB, 2), (gone, 7)):
+        store.write(_publish(scope_id, _document(incarnation)))
+
+    found = store.read(lambda reading: reading.documents([WEB, gone, ScopeId("x")]))
+
+    assert found == {WEB: _document(2), gone: _document(7), "x": FIRST_DOCUMENT}
 
 
 def test_listener_that_raises_harms_nobody(store: Store) -> None:
@@ -915,7 +981,8 @@ def test_listener_that_raises_harms_nobody(store: Store) -> None:
     store.write(_publish(WEB, _document(1)))
     store.write(_publish(WEB, _document(2)))
 
-    assert [change.documents[WEB].document_incarnation for change in recorder.changes] == [1, 2]
+    assert [change.incarnations[WEB] for change in recorder.changes] == [1, 2]
+    assert [change.sequence for change in recorder.changes] == [1, 2]
 
 
 def test_write_from_within_a_work_is_refused(store: Store) -> None:
@@ -929,7 +996,7 @@ def test_submit_from_a_listener_is_done_afterwards(store: Store) -> None:
     done: list[Future[int]] = []
 
     def listener(change: StoreChange) -> None:
-        done.append(store.submit(_full_work(change.documents[WEB].document_incarnation)))
+        done.append(store.submit(_full_work(change.incarnations[WEB])))
 
     store.listen(listener)
 

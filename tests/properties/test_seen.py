@@ -47,7 +47,7 @@ class Moving(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.store: Store = open_sqlite(Path(self.folder.name) / "forewarn.db", is_durable=False)
         self.board = Board(served_versions(PreviewWire.DOCUMENTED))
-        self.store.listen(self.board.take)
+        self.board.follow(self.store)
         self.numbers = count(1)
         self.now = BEGAN
         self.places: dict[str, tuple[str, str | None]] = {name: (name, None) for name in NAMES}

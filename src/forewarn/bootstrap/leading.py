@@ -102,8 +102,9 @@ class Leading:
             leader.scheduler.finish_turn()
 
     def note(self, change: StoreChange) -> None:
-        """Tell the couriers of *change*."""
+        """Tell the scheduler and the couriers of *change*; one that is made later looks first."""
         if leader := self._leader:
+            leader.scheduler.note(change)
             for courier in leader.couriers:
                 courier.note(change)
 

@@ -26,7 +26,6 @@ from forewarn.metadata.verbs import StoreVerbs
 from forewarn.notifications.outbox import Courier, Notifications
 from forewarn.operations.context import Context
 from forewarn.operations.notifications import give_up_orphans
-from forewarn.ports.changes import StoreChange
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import Actor
 from forewarn.ports.leadership import Leadership
@@ -66,11 +65,12 @@ def assemble(
 ) -> "Replica":
     """Put a server together on top of *store*; nothing is served yet.
 
-    Without a *supervisor* nothing is done by itself, only when `Replica.changed` is called.
+    Without a *supervisor* nothing is done by itself, only when `Replica.settle` is called.
     """
     clock = beginning.clock
     context = _make_context(settings, clock, outside)
-    board = _make_board(settings, store)
+    board = Board(served_versions(settings.preview_wire))
+    board.follow(store)
     showings = Showings(store, clock)
     store.listen(showings.note)  # after the board
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
@@ -134,12 +134,13 @@ class Replica:
     executor_problem: Callable[[], str] = lambda: ""
     reload_executors: Callable[[], None] = lambda: None
 
-    def changed(self) -> None:
-        """Have the scheduler look again; under the virtual clock, before anybody is answered."""
+    def settle(self) -> None:
+        """Do all that is due, before anybody is answered, under the virtual clock.
+
+        Under the real clock the scheduler does it by itself: it hears of every commit.
+        """
         if isinstance(self.clock, VirtualClock):
             self.leading.scheduler.settle()
-        else:
-            self.leading.wake()
 
     def metadata_server(self, listeners: Iterable[socket.socket]) -> MetadataServer:
         """Return the server that answers virtual machines on *listeners*."""
@@ -150,7 +151,8 @@ class Replica:
             trusted_proxies=self.settings.trusted_proxies,
             proxy_secret=self.settings.proxy_secret or "",
         )
-        verbs = StoreVerbs(self.store, self.context, self.changed)
+        is_virtual = isinstance(self.clock, VirtualClock)
+        verbs = StoreVerbs(self.store, self.context, self.settle if is_virtual else None)
         app = MetadataApp(
             board=self.board,
             identity=identity,
@@ -160,15 +162,6 @@ class Replica:
             tally=self.tally,
         )
         return make_server(app, listeners)
-
-
-def _make_board(settings: Settings, store: Store) -> Board:
-    board = Board(served_versions(settings.preview_wire))
-    board.take(
-        store.read(lambda all_: StoreChange(documents=all_.documents(), topology=all_.topology()))
-    )
-    store.listen(board.take)
-    return board
 
 
 def _make_context(settings: Settings, clock: Clock, outside: Outside) -> Callable[[str], Context]:

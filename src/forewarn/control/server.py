@@ -36,7 +36,7 @@ def pause_server(caller: Administering, request: PauseRequest | None = None) -> 
     """Begin nothing until resumed; once this is answered, nothing more begins."""
     reason = request.reason if request else ""
     found = caller.write(lambda tx, context: pausing.pause_server(tx, context, reason))
-    caller.services.settled()
+    caller.services.finish_turn()
     return _view(caller, found)
 
 

@@ -86,7 +86,7 @@ class Caller:
         *,
         current: Callable[[Reading], Shown] | None = None,
     ) -> T:
-        """Do *operation* in a transaction, then have the scheduler look at what it left.
+        """Do *operation* in a transaction, and in virtual time all that it makes due.
 
         It is refused if *current*, which is what it changes, is not what the caller asks it to be.
         """
@@ -100,7 +100,7 @@ class Caller:
         if self.is_dry_run:
             return _rehearse(self.services.store, work)
         result = self.services.store.write(work)
-        self.services.changed()
+        self.services.settle()
         return result
 
     def write_once(

@@ -49,7 +49,7 @@ class Feed:
     def note(self, change: StoreChange) -> None:
         """Wake the watchers if there is something for them; called on any thread."""
         if change.has_ledger_grown:
-            self._version += 1
+            self._version = change.sequence
             self._wake_soon()
 
     def stop(self) -> None:

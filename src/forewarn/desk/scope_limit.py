@@ -270,6 +270,8 @@ class LimitedReading:
         """Return the part of the fleet that is in the scopes, with the hosts that carry it."""
         return self.scopes.fleet
 
+    topology_version = _whole(Reading.topology_version)
+
     event = _part(Reading.event, _Scopes.event)
     events = _narrowed(Reading.events)
     events_in_flight = _part(Reading.events_in_flight, _Scopes.events)

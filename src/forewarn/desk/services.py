@@ -122,9 +122,9 @@ class SlowVerbs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Everything operators use. *changed* is called after each write, to wake the scheduler.
+    """Everything operators use. *settle* is called after each write, for virtual time.
 
-    *settled* returns once the scheduler does nothing any more that it decided before the last
+    *finish_turn* returns once the scheduler does nothing any more that it decided before the last
     write. *known* is what the scheduler was last told by executors, gates and hosts; *feed* has to
     be told of the changes of the store; *metrics* writes the figures for Prometheus.
     """
@@ -135,8 +135,8 @@ class Services:
     faults: FaultControl
     authenticate: Callable[[str], Principal | None]
     is_ready: Callable[[], bool]
-    changed: Callable[[], None]
-    settled: Callable[[], None]
+    settle: Callable[[], None]
+    finish_turn: Callable[[], None]
     known: Callable[[], Knowledge]
     feed: Feed
     scenarios: Mapping[str, Scenario]

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Final
 
 from forewarn.domain.names import VmName
+from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.clock import Clock
 from forewarn.ports.faults import Fault, FaultKind
@@ -20,14 +21,14 @@ from forewarn.protocol.document import Document
 class MemoryFaults:
     """Faults by virtual machine. It is one of the `Faults`, and a listener of the store.
 
-    *document_of* returns what a virtual machine's scope is shown; *changed* is called when a fault
-    was set or removed.
+    *document_of* returns what a virtual machine's scope is shown, or nothing if there is no such
+    machine; *changed* is called when a fault was set or removed.
     """
 
     def __init__(
         self,
         *,
-        document_of: Callable[[VmName], Document],
+        document_of: Callable[[VmName], Document | None],
         clock: Clock,
         changed: Callable[[], None],
     ) -> None:
@@ -48,7 +49,8 @@ class MemoryFaults:
         """Set a fault; it replaces one of the same kind."""
         with self._changing:
             known = self._by_vm.get(vm, _WELL_BEHAVED)
-            after = known.with_fault(fault, self._document_of(vm), self._clock.now())
+            document = self._document_of(vm) or FIRST_DOCUMENT
+            after = known.with_fault(fault, document, self._clock.now())
             self._by_vm = {**self._by_vm, vm: after}
         self._changed()
 
@@ -58,16 +60,16 @@ class MemoryFaults:
             self._drop(vm, tuple(FaultKind) if kind is None else (kind,))
         self._changed()
 
-    def note(self, change: StoreChange) -> None:
+    def note(self, _: StoreChange) -> None:
         """Remember what was published, and forget who has left. The board hears of it first."""
         if not self._by_vm:
             return
         with self._changing:
             now = self._clock.now()
             self._by_vm = {
-                vm: known.with_publication(self._document_of(vm), now)
+                vm: known.with_publication(document, now)
                 for vm, known in self._by_vm.items()
-                if change.topology is None or vm in change.topology.virtual_machines
+                if (document := self._document_of(vm)) is not None
             }
 
     def __contains__(self, vm: object) -> bool:

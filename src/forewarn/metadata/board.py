@@ -2,12 +2,13 @@
 
 Rules of this file: what readers look at is replaced, never altered, so that they need no lock; the
 documents of a change are put up before its topology, so that a virtual machine that moves never
-sees the old document of its new scope.
+sees the old document of its new scope. The board listens before it first reads, so that it misses
+no commit; incarnations and the version of the topology keep it from putting anything up twice.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Lock
 from typing import Final, TypeAlias
 
@@ -23,6 +24,7 @@ from forewarn.domain.topology import (
 from forewarn.metadata.asgi import CONTENT_TYPE_JSON, Header
 from forewarn.metadata.waiting import Waiters
 from forewarn.ports.changes import StoreChange
+from forewarn.ports.store import Reading, Store
 from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.versions import NEWEST, ApiVersion
 
@@ -50,35 +52,47 @@ class Board:
     def __init__(self, versions: Mapping[str, ApiVersion]) -> None:
         self.versions = versions
         self.waiters = Waiters()
-        self._taking = Lock()
+        self._changing = Lock()
+        self._is_behind = True
         self._first_pages = self._print(FIRST_DOCUMENT)
         self._documents: dict[ScopeId, Document] = {}
         self._pages: dict[ScopeId, Pages] = {}
         self._directory = _Directory(_EMPTY_TOPOLOGY)
+        self._topology_version = 0
 
-    def take(self, change: StoreChange) -> None:
-        """Put up what *change* brings; when this returns, every poll sees it."""
-        with self._taking:
-            fresh = [
-                scope_id
-                for scope_id, document in change.documents.items()
-                if self._is_news(scope_id, document)
-            ]
-            for scope_id in fresh:
-                self._documents[scope_id] = change.documents[scope_id]
-                self._pages[scope_id] = self._print(change.documents[scope_id])
-            if change.topology is not None:
-                self._directory = _Directory(change.topology)
-        self.waiters.wake(fresh if change.topology is None else None)
+    def follow(self, store: Store) -> None:
+        """Put up all that *store* has, and from now on what it commits, before it is answered."""
+        store.listen(partial(self._note, store))
+        self._note(store, StoreChange())
+
+    def put_up(
+        self, documents: Mapping[ScopeId, Document], topology: Topology | None = None
+    ) -> None:
+        """Put up *documents*, then *topology*; when this returns, every poll sees them."""
+        fresh = [
+            scope_id
+            for scope_id, document in documents.items()
+            if self._is_news(scope_id, document.document_incarnation)
+        ]
+        for scope_id in fresh:
+            self._documents[scope_id] = documents[scope_id]
+            self._pages[scope_id] = self._print(documents[scope_id])
+        if topology is not None:
+            self._directory = _Directory(topology)
+        self.waiters.wake(fresh if topology is None else None)
 
     def page(self, vm: VirtualMachine, version: str) -> Page:
         """Return what *vm* reads under *version*."""
         return self._pages.get(vm.scope_id, self._first_pages)[version]
 
-    def document_of(self, name: VmName) -> Document:
-        """Return the current document of the virtual machine called *name*."""
+    def document_of(self, name: VmName) -> Document | None:
+        """Return the current document of the virtual machine called *name*, if there is one."""
         vm = self.vm_named(name)
-        return FIRST_DOCUMENT if vm is None else self._documents.get(vm.scope_id, FIRST_DOCUMENT)
+        return None if vm is None else self.document(vm)
+
+    def document(self, vm: VirtualMachine) -> Document:
+        """Return the current document of *vm*."""
+        return self._documents.get(vm.scope_id, FIRST_DOCUMENT)
 
     def vm_named(self, name: str) -> VirtualMachine | None:
         return self._directory.by_name.get(name_key(name))
@@ -99,10 +113,34 @@ class Board:
     def delivery_scope(self, vm: VirtualMachine) -> DeliveryScope | None:
         return self._directory.topology.scopes.get(vm.scope_id)
 
-    def _is_news(self, scope_id: ScopeId, document: Document) -> bool:
+    def _note(self, store: Store, change: StoreChange) -> None:
+        with self._changing:
+            # Everything is read at first, and again after something could not be.
+            is_behind, self._is_behind = self._is_behind, True
+            news = [
+                scope
+                for scope, number in change.incarnations.items()
+                if self._is_news(scope, number)
+            ]
+            has_moved = is_behind or (change.topology_version or 0) > self._topology_version
+            if news or has_moved:
+                self._read(store, None if is_behind else news, has_moved=has_moved)
+            self._is_behind = False
+
+    def _read(self, store: Store, scope_ids: list[ScopeId] | None, *, has_moved: bool) -> None:
+        def look(reading: Reading) -> tuple[dict[ScopeId, Document], int, Topology | None]:
+            documents = reading.documents(scope_ids)
+            if not has_moved:
+                return documents, self._topology_version, None
+            return documents, reading.topology_version(), reading.topology()
+
+        documents, self._topology_version, topology = store.read(look)
+        self.put_up(documents, topology)
+
+    def _is_news(self, scope_id: ScopeId, document_incarnation: int) -> bool:
         # Changes of one scope may overtake each other on their way; incarnations only ever grow.
         known = self._documents.get(scope_id)
-        return known is None or known.document_incarnation < document.document_incarnation
+        return known is None or known.document_incarnation < document_incarnation
 
     def _print(self, document: Document) -> Pages:
         if not document.events:  # nothing that versions could show in different ways

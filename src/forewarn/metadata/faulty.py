@@ -67,7 +67,7 @@ class Faulty:
         """Answer a poll: with nothing, or with what *vm* sees instead of its document."""
         if self._faults.take(vm.name, FaultKind.EMPTY_BODY) is not None:
             return MetadataAnswer()
-        document = self._faults.show(vm.name, self._board.document_of(vm.name))
+        document = self._faults.show(vm.name, self._board.document(vm))
         unknown = self._faults.take(vm.name, FaultKind.UNKNOWN_TYPE)
         if unknown is not None:
             word = unknown.event_type or UNKNOWN_TYPE

@@ -18,14 +18,20 @@ T = TypeVar("T")
 
 
 class StoreVerbs:
-    """What the metadata endpoint has done on behalf of a virtual machine."""
+    """What the metadata endpoint has done on behalf of a virtual machine.
+
+    In virtual time it has to *settle* what is due then, before it answers.
+    """
 
     def __init__(
-        self, store: Store, context: Callable[[str], Context], changed: Callable[[], None]
+        self,
+        store: Store,
+        context: Callable[[str], Context],
+        settle: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
         self._context = context
-        self._changed = changed
+        self._settle = settle
 
     async def request_start(
         self, vm: VmName, event_ids: tuple[EventId, ...], *, where: str
@@ -58,5 +64,6 @@ class StoreVerbs:
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         result = await asyncio.wrap_future(self._store.submit(work))
-        await asyncio.to_thread(self._changed)
+        if self._settle is not None:
+            await asyncio.to_thread(self._settle)
         return result

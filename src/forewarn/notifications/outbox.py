@@ -69,8 +69,8 @@ class Courier:
         self._prune_at: datetime | None = None
 
     def note(self, change: StoreChange) -> None:
-        """Look again, if the outbox has changed."""
-        if change.has_outbox_changed:
+        """Look again, if the outbox has grown."""
+        if change.has_outbox_grown:
             self._awake.set()
 
     def stop(self) -> None:

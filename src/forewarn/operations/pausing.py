@@ -8,15 +8,14 @@ from forewarn.domain.host_operation import leave_out
 from forewarn.domain.server_pause import ServerPause
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
-from forewarn.ports.store import Reading, Transaction
+from forewarn.ports.store import SERVER_PAUSE, Reading, Transaction
 
-_SETTING: Final = "server_pause"
 _SUBJECT: Final = "server"
 
 
 def find_pause(reading: Reading) -> ServerPause | None:
     """Return the pause of the server, if it is paused."""
-    stored = reading.setting(_SETTING)
+    stored = reading.setting(SERVER_PAUSE)
     if not stored:
         return None
     known = json.loads(stored)
@@ -30,7 +29,7 @@ def pause_server(tx: Transaction, context: Context, reason: str = "") -> ServerP
     if (known := find_pause(tx)) is not None:
         return known
     stored = {"who": context.who, "since": context.now.isoformat(), "reason": reason}
-    tx.put_setting(_SETTING, json.dumps(stored))
+    tx.put_setting(SERVER_PAUSE, json.dumps(stored))
     record_audit(tx, context, "pause", _SUBJECT, detail=reason)
     return ServerPause(who=context.who, since=context.now, reason=reason)
 
@@ -40,7 +39,7 @@ def resume_server(tx: Transaction, context: Context) -> None:
     pause = find_pause(tx)
     if pause is None:
         return
-    tx.put_setting(_SETTING, "")
+    tx.put_setting(SERVER_PAUSE, "")
     record_audit(tx, context, "resume", _SUBJECT)
     for operation in tx.operations_under_way():
         resumed = leave_out(operation, pause, context.now)

@@ -1,30 +1,37 @@
-"""The wake-ups inside the server: what a committed transaction changed."""
+"""The wake-ups inside the server: a hint at what a commit changed, never the thing itself."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import TypeAlias
 
 from forewarn.domain.names import ScopeId
-from forewarn.domain.topology import Topology
-from forewarn.protocol.document import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreChange:
-    """What a commit changed for those who read from memory, watch, or carry messages."""
+    """What is new since a commit, for those who read from memory, watch, carry messages or decide.
 
-    documents: Mapping[ScopeId, Document] = field(default_factory=dict)
-    topology: Topology | None = None
+    *incarnations* are those of the documents it published. Whoever wants more of anything reads it
+    from the store, where more may have changed by then.
+    """
+
+    sequence: int = field(default=0, compare=False)
+    """The number of the change, one more than that of the change before."""
+    incarnations: Mapping[ScopeId, int] = field(default_factory=dict)
+    topology_version: int | None = None
+    """The number of the new topology, if there is one."""
+    has_work: bool = False
+    """Whether there is something that the scheduler has not recorded itself."""
     has_ledger_grown: bool = False
-    has_outbox_changed: bool = False
+    has_outbox_grown: bool = False
     recorded_at: datetime | None = field(default=None, compare=False)
     """The moment from which on its documents are recorded as shown, and who reads them."""
 
 
-class ChangeListener(Protocol):
-    """Somebody who wants to know. Called after the commit and before it is acknowledged."""
+ChangeListener: TypeAlias = Callable[[StoreChange], None]
+"""Somebody who wants to know, called after the commit and before it is acknowledged.
 
-    def __call__(self, change: StoreChange) -> None:
-        """Take note of *change*; called on the thread that committed, so be quick."""
-        ...
+It is called on the thread that committed, so it has to be quick. Whoever keeps a copy listens first
+and reads then, and misses nothing.
+"""

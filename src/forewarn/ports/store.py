@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
@@ -43,6 +43,9 @@ from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
 T = TypeVar("T")
 
+SERVER_PAUSE: Final = "server_pause"
+"""The one setting that the scheduler looks at."""
+
 
 class StoreError(ForewarnError):
     """The store cannot do it."""
@@ -72,6 +75,10 @@ class Reading(Protocol):
     """A consistent look at everything. Sequences are in the order of creation."""
 
     def topology(self) -> Topology: ...
+
+    def topology_version(self) -> int:
+        """Return the number of the topology, which is higher than that of any before."""
+        ...
 
     def prepare_topology(self, topology: Topology) -> PreparedTopology:
         """Do all the work for `put_topology` that need not be done while others wait."""
@@ -171,8 +178,8 @@ class Reading(Protocol):
         """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
         ...
 
-    def documents(self) -> dict[ScopeId, Document]:
-        """Return the current document of every scope of the topology."""
+    def documents(self, scope_ids: Iterable[ScopeId] | None = None) -> dict[ScopeId, Document]:
+        """Return the current document of every scope of the topology, or of these."""
         ...
 
     def document_at(self, scope_id: ScopeId, /, at: datetime) -> Document:
@@ -327,7 +334,10 @@ class Transaction(Reading, Protocol):
         ...
 
     def check_epoch(self, epoch: int) -> None:
-        """Refuse with LeaseLostError unless *epoch* is the current one."""
+        """Refuse with LeaseLostError unless *epoch* is the current one.
+
+        What the transaction records is the leader's own then, and no work for its scheduler.
+        """
         ...
 
 
@@ -350,7 +360,7 @@ class Store(Protocol):
         ...
 
     def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit that changed any of what a `Change` tells."""
+        """Call *listener* after each commit that changed any of what a `StoreChange` tells."""
         ...
 
     def figures(self) -> Figures:

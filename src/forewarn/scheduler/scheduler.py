@@ -35,6 +35,7 @@ from forewarn.domain.walk import status, walk_all
 from forewarn.operations.context import Context
 from forewarn.operations.snapshots import Knowledge, look
 from forewarn.operations.telling import has_news
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.executor import Executor
 from forewarn.ports.gate import Gates
 from forewarn.ports.host_worker import HostWorker
@@ -146,8 +147,13 @@ class Scheduler:
         maintenances = lull.seen.maintenances.values()
         return Counter(status(each, lull.seen, lull.at, walks) for each in maintenances)
 
+    def note(self, change: StoreChange) -> None:
+        """Look again, if somebody else has recorded something."""
+        if change.has_work:
+            self.wake()
+
     def wake(self) -> None:
-        """Look again: something has changed."""
+        """Look again: there is news from outside of the store."""
         self._awake.set()
 
     def finish_turn(self) -> None:

@@ -63,6 +63,10 @@ class SqlReading:
         """Return the fleet."""
         return self._stored_topology().topology
 
+    def topology_version(self) -> int:
+        """Return how often the fleet has changed."""
+        return self._stored_topology().version
+
     def prepare_topology(self, topology: Topology) -> PreparedTopology:
         """Do all the work for `put_topology` that can be done before."""
         return prepare_topology(topology, self._stored_topology())
@@ -203,9 +207,12 @@ class SqlReading:
         document: Document | None = self._value(statements.DOCUMENT, scope_id=scope_id)
         return FIRST_DOCUMENT if document is None else document
 
-    def documents(self) -> dict[ScopeId, Document]:
-        """Return the current document of every scope of the topology."""
-        rows = self._connection.execute(statements.DOCUMENTS)
+    def documents(self, scope_ids: Iterable[ScopeId] | None = None) -> dict[ScopeId, Document]:
+        """Return the current document of every scope of the topology, or of these."""
+        look, wanted = statements.DOCUMENTS, dict[str, object]()
+        if scope_ids is not None:
+            look, wanted = statements.DOCUMENTS_OF, {"scope_ids": list(scope_ids)}
+        rows = self._connection.execute(look, wanted)
         return {scope_id: body or FIRST_DOCUMENT for scope_id, body in rows}
 
     def document_at(self, scope_id: ScopeId, at: datetime) -> Document:

@@ -137,7 +137,7 @@ class SqliteStore:
         return self._writer.commits
 
     def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit that changed any of what a `Change` tells."""
+        """Call *listener* after each commit that changed any of what a `StoreChange` tells."""
         self._writer.listen(listener)
 
     def is_writable(self) -> bool:

@@ -4,9 +4,11 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from json import JSONEncoder
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
+    JSON,
     Column,
     ColumnElement,
     Connection,
@@ -75,7 +77,12 @@ class PreparedInsert:
             compiled.binds[name].type.dialect_impl(_DIALECT).bind_processor(_DIALECT)
             for name in self.names
         ]
+        self._values_of = attrgetter(*self.names)
         self._processors = [(place, each) for place, each in enumerate(processors) if each]
+
+    def put(self, connection: Connection, thing: object) -> int:
+        """Write *thing*, whose fields are named like the columns, and return as `run` does."""
+        return self.run(connection, *self._values_of(thing))
 
     def run(self, connection: Connection, *values: object) -> int:
         """Write the row of *values*, and return how many rows that were: one, or none."""
@@ -292,16 +299,21 @@ DOCUMENT: Final = (
     .order_by(documents.c.document_incarnation.desc())
     .limit(1)
 )
-# A look per scope, so that it costs what the fleet costs, however long the history.
-DOCUMENTS: Final = select(
-    delivery_scopes.c.scope_id,
-    select(documents.c.body)
-    .where(documents.c.scope_id == delivery_scopes.c.scope_id)
-    .order_by(documents.c.document_incarnation.desc())
-    .limit(1)
-    .scalar_subquery()
-    .label("body"),
-).order_by(delivery_scopes.c.position)
+
+
+def _documents_of(scope_id: ColumnElement[Any]) -> Select[Any]:
+    # A look per scope, so that it costs what the fleet costs, however long the history.
+    newest_first = (
+        select(documents.c.body)
+        .where(documents.c.scope_id == scope_id)
+        .order_by(documents.c.document_incarnation.desc())
+    )
+    return select(scope_id, newest_first.limit(1).scalar_subquery().label("body"))
+
+
+DOCUMENTS: Final = _documents_of(delivery_scopes.c.scope_id).order_by(delivery_scopes.c.position)
+_WANTED: Final = func.json_each(bindparam("scope_ids", type_=JSON)).table_valued("value")
+DOCUMENTS_OF: Final = _documents_of(_WANTED.c.value)
 
 DOCUMENT_AT: Final = (
     select(documents.c.body)

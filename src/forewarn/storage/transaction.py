@@ -1,9 +1,8 @@
 """The port's Transaction, over one connection."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from operator import attrgetter
-from typing import Final
 
 from sqlalchemy import Connection
 
@@ -17,6 +16,7 @@ from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import (
     AuditEntry,
     DocumentKey,
@@ -27,7 +27,7 @@ from forewarn.ports.entries import (
     Showing,
     SimulatedImpact,
 )
-from forewarn.ports.store import LeaseLostError, PreparedTopology
+from forewarn.ports.store import SERVER_PAUSE, LeaseLostError, PreparedTopology
 from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire
 from forewarn.storage import statements
@@ -40,10 +40,45 @@ from forewarn.storage.fleet import (
     save_topology,
 )
 from forewarn.storage.reading import LEASE, SqlReading
+from forewarn.storage.statements import PreparedInsert
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one work has changed, or those of a commit together, that others have to be told of."""
+
+    incarnations: dict[ScopeId, int] = field(default_factory=dict)
+    topology: StoredTopology | None = None
+    recorded_at: datetime | None = None
+    has_work: bool = False
+    has_ledger_grown: bool = False
+    has_outbox_grown: bool = False
+
+    def add(self, later: "Changes") -> None:
+        """Take in what a later work of the same commit has changed."""
+        self.incarnations.update(later.incarnations)
+        self.topology = later.topology or self.topology
+        self.recorded_at = self.recorded_at or later.recorded_at
+        self.has_work |= later.has_work
+        self.has_ledger_grown |= later.has_ledger_grown
+        self.has_outbox_grown |= later.has_outbox_grown
+
+    def hint(self, sequence: int) -> StoreChange | None:
+        """Return what listeners are told, if there is anything."""
+        hint = StoreChange(
+            sequence=sequence,
+            incarnations=self.incarnations,
+            topology_version=None if self.topology is None else self.topology.version,
+            has_work=self.has_work,
+            has_ledger_grown=self.has_ledger_grown,
+            has_outbox_grown=self.has_outbox_grown,
+            recorded_at=self.recorded_at,
+        )
+        return None if hint == StoreChange() else hint
 
 
 class SqlTransaction(SqlReading):
-    """A look that may also change things, and remembers what its readers have to be told."""
+    """A look that may also change things, and remembers what listeners have to be told."""
 
     def __init__(
         self, connection: Connection, cache: TopologyCache, stored: StoredTopology | None = None
@@ -51,11 +86,8 @@ class SqlTransaction(SqlReading):
         super().__init__(connection, cache)
         # What an earlier work of the same group has written, which the cache may not know yet.
         self._stored = stored
-        self.published: dict[ScopeId, Document] = {}
-        self.changed_topology: StoredTopology | None = None
-        self.recorded_at: datetime | None = None
-        self.has_ledger_grown = False
-        self.has_outbox_changed = False
+        self._is_leaders = False
+        self.changes = Changes()
 
     def put_topology(self, topology: Topology, prepared: PreparedTopology | None = None) -> None:
         """Make *topology* the fleet; with less work if it was prepared and nothing came between."""
@@ -65,41 +97,43 @@ class SqlTransaction(SqlReading):
             change = prepare_topology(topology, known)
         self._stored = save_topology(self._connection, change)
         if self._stored is not known:
-            self.changed_topology = self._stored
+            self.changes.topology = self._stored
+            self._note_work()
 
     def put_event(self, event: ScheduledEvent) -> None:
         """Add *event*, or replace what is known of it."""
-        statements.PUT_EVENT.run(self._connection, *_event_values(event))
+        self._put_work(statements.PUT_EVENT, event)
 
     def put_maintenance(self, maintenance: Maintenance) -> None:
         """Add *maintenance*, or replace what is known of it."""
-        statements.PUT_MAINTENANCE.run(self._connection, *_maintenance_values(maintenance))
+        self._put_work(statements.PUT_MAINTENANCE, maintenance)
 
     def put_operation(self, operation: HostOperation) -> None:
         """Add *operation*, or replace what is known of it."""
-        statements.PUT_OPERATION.run(self._connection, *_operation_values(operation))
+        self._put_work(statements.PUT_OPERATION, operation)
 
     def put_told(self, told: Told) -> None:
         """Remember what people know of a Maintenance."""
-        statements.PUT_TOLD.run(self._connection, *_told_values(told))
+        statements.PUT_TOLD.put(self._connection, told)
 
     def put_scenario_run(self, run: ScenarioRun) -> None:
         """Add *run*, or replace what is known of it."""
-        statements.PUT_SCENARIO_RUN.run(self._connection, *_scenario_run_values(run))
+        self._put_work(statements.PUT_SCENARIO_RUN, run)
 
     def put_schedule(self, schedule: Schedule) -> None:
         """Add *schedule*, or replace what is known of it."""
-        statements.PUT_SCHEDULE.run(self._connection, *_schedule_values(schedule))
+        self._put_work(statements.PUT_SCHEDULE, schedule)
 
     def remove_schedule(self, name: ScheduleName) -> None:
         """Forget a schedule; what it has begun stays."""
         self._connection.execute(statements.REMOVE_SCHEDULE, {"gone_name": name})
+        self._note_work()
 
     def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None:
         """Publish *document*, which has to be newer than the scope's current one, or the same."""
         key = (scope_id, document.document_incarnation)
         if statements.PUT_DOCUMENT.run(self._connection, *key, at, document, *key):
-            self.published[scope_id] = document
+            self.changes.incarnations[scope_id] = document.document_incarnation
             self._record(at)
             return
         current = self.document(scope_id)
@@ -109,7 +143,7 @@ class SqlTransaction(SqlReading):
             )
 
     def _record(self, at: datetime) -> None:
-        self.recorded_at = min(at, self.recorded_at or at)
+        self.changes.recorded_at = min(at, self.changes.recorded_at or at)
 
     def remove_documents(self, documents: Iterable[DocumentKey]) -> None:
         """Forget documents that nobody can ask for any more."""
@@ -141,6 +175,7 @@ class SqlTransaction(SqlReading):
         """Leave the scope alone until then; forget what is over by *at*."""
         self._connection.execute(statements.FORGET_SOAKS, {"at": at})
         statements.PUT_SOAK.run(self._connection, scope_id, until)
+        self._note_work()
 
     def put_showings(self, showings: Iterable[Showing]) -> None:
         """Remember from when on what is recorded was really served."""
@@ -166,24 +201,26 @@ class SqlTransaction(SqlReading):
     def put_setting(self, name: str, value: str) -> None:
         """Put *value* under *name*."""
         statements.PUT_SETTING.run(self._connection, name, value)
+        if name == SERVER_PAUSE:
+            self._note_work()
 
     def put_token(self, token: Token) -> None:
         """Add *token*, or replace what is known of it."""
-        statements.PUT_TOKEN.run(self._connection, *_token_values(token))
+        statements.PUT_TOKEN.put(self._connection, token)
 
     def append_ledger(self, entry: LedgerEntry) -> None:
         """Add a line to the life of an event."""
-        statements.APPEND_LEDGER.run(self._connection, *_ledger_values(entry))
-        self.has_ledger_grown = True
+        statements.APPEND_LEDGER.put(self._connection, entry)
+        self.changes.has_ledger_grown = True
 
     def append_audit(self, entry: AuditEntry) -> None:
         """Add a line to the audit."""
-        statements.APPEND_AUDIT.run(self._connection, *_audit_values(entry))
+        statements.APPEND_AUDIT.put(self._connection, entry)
 
     def put_notification(self, notification: Notification) -> None:
         """Put *notification* into the outbox, or replace what is known of it."""
-        statements.PUT_NOTIFICATION.run(self._connection, *_notification_values(notification))
-        self.has_outbox_changed = True
+        statements.PUT_NOTIFICATION.put(self._connection, notification)
+        self.changes.has_outbox_grown = True
 
     def prune_notifications(self, status: NotificationStatus, *, ended_before: datetime) -> int:
         """Forget messages of *status* that ended before then, and tell how many those were."""
@@ -192,7 +229,7 @@ class SqlTransaction(SqlReading):
 
     def put_answer(self, answer: KeptAnswer) -> None:
         """Keep *answer*, in place of what was kept for the same caller and key."""
-        statements.PUT_ANSWER.run(self._connection, *_answer_values(answer))
+        statements.PUT_ANSWER.put(self._connection, answer)
 
     def prune_answers(self, *, before: datetime) -> int:
         """Forget what was answered before then, and tell how many answers those were."""
@@ -200,7 +237,7 @@ class SqlTransaction(SqlReading):
 
     def put_simulated_impact(self, impact: SimulatedImpact) -> bool:
         """Remember *impact*, unless one is there already; tell whether it was remembered."""
-        return statements.PUT_SIMULATED_IMPACT.run(self._connection, *_impact_values(impact)) == 1
+        return statements.PUT_SIMULATED_IMPACT.put(self._connection, impact) == 1
 
     def next_epoch(self, *, ahead: int = 0) -> int:
         """Take over leadership: return a lease epoch nobody has had, *ahead* of the next one."""
@@ -213,18 +250,12 @@ class SqlTransaction(SqlReading):
         current = self.lease_epoch()
         if epoch != current:
             raise LeaseLostError(epoch, current)
+        self._is_leaders = True
 
+    def _put_work(self, put: PreparedInsert, thing: object) -> None:
+        put.put(self._connection, thing)
+        self._note_work()
 
-# The columns are named like the fields, and their types know how to write them.
-_event_values: Final = attrgetter(*statements.PUT_EVENT.names)
-_maintenance_values: Final = attrgetter(*statements.PUT_MAINTENANCE.names)
-_operation_values: Final = attrgetter(*statements.PUT_OPERATION.names)
-_scenario_run_values: Final = attrgetter(*statements.PUT_SCENARIO_RUN.names)
-_schedule_values: Final = attrgetter(*statements.PUT_SCHEDULE.names)
-_token_values: Final = attrgetter(*statements.PUT_TOKEN.names)
-_answer_values: Final = attrgetter(*statements.PUT_ANSWER.names)
-_ledger_values: Final = attrgetter(*statements.APPEND_LEDGER.names)
-_told_values: Final = attrgetter(*statements.PUT_TOLD.names)
-_notification_values: Final = attrgetter(*statements.PUT_NOTIFICATION.names)
-_audit_values: Final = attrgetter(*statements.APPEND_AUDIT.names)
-_impact_values: Final = attrgetter(*statements.PUT_SIMULATED_IMPACT.names)
+    def _note_work(self) -> None:
+        # The leader knows what it records itself, and would only look in vain.
+        self.changes.has_work |= not self._is_leaders

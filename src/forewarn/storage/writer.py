@@ -6,8 +6,7 @@ writer takes all that is queued, runs each work in a savepoint of its own, and c
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
@@ -15,15 +14,13 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import structlog
 
-from forewarn.domain.names import ScopeId
 from forewarn.ports.changes import ChangeListener, StoreChange
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import StoreUnavailableError, Transaction
-from forewarn.protocol.document import Document
 from forewarn.storage.connections import SqliteConnection, outage
 from forewarn.storage.errors import StoreClosedError
-from forewarn.storage.fleet import StoredTopology, TopologyCache
-from forewarn.storage.transaction import SqlTransaction
+from forewarn.storage.fleet import TopologyCache
+from forewarn.storage.transaction import Changes, SqlTransaction
 
 GROUP_LIMIT: Final = 256
 """How many works share one commit at most, so that the first need not wait for too many."""
@@ -46,34 +43,6 @@ class _Job:
     error: BaseException | None = None
 
 
-@dataclass(slots=True)
-class _Group:
-    """What the works of one commit have changed so far."""
-
-    documents: dict[ScopeId, Document] = field(default_factory=dict)
-    topology: StoredTopology | None = None
-    recorded_at: datetime | None = None
-    has_ledger_grown: bool = False
-    has_outbox_changed: bool = False
-
-    def take(self, transaction: SqlTransaction) -> None:
-        self.documents.update(transaction.published)
-        self.topology = transaction.changed_topology or self.topology
-        self.recorded_at = self.recorded_at or transaction.recorded_at
-        self.has_ledger_grown |= transaction.has_ledger_grown
-        self.has_outbox_changed |= transaction.has_outbox_changed
-
-    def change(self) -> StoreChange | None:
-        change = StoreChange(
-            documents=self.documents,
-            topology=None if self.topology is None else self.topology.topology,
-            has_ledger_grown=self.has_ledger_grown,
-            has_outbox_changed=self.has_outbox_changed,
-            recorded_at=self.recorded_at,
-        )
-        return None if change == StoreChange() else change
-
-
 class Writer:
     """A thread with a connection, a queue and listeners."""
 
@@ -86,6 +55,7 @@ class Writer:
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._closing = Lock()
         self._is_closed = False
+        self._told = 0
         self.is_writable = True
         self.commits = Distribution(_GROUP_SIZES)
         # A daemon, so that a program that forgot to close can end; SQLite survives that.
@@ -106,7 +76,7 @@ class Writer:
         return current_thread() is self._thread
 
     def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit that changed any of what a `Change` tells."""
+        """Call *listener* after each commit that changed any of what a `StoreChange` tells."""
         with self._closing:
             self._listeners = (*self._listeners, listener)
 
@@ -146,6 +116,7 @@ class Writer:
             self._refuse(jobs, error)
             return
         if change is not None:
+            self._told = change.sequence
             self._tell(change)
         for job in jobs:
             if job.error is None:
@@ -154,23 +125,23 @@ class Writer:
                 job.future.set_exception(job.error)
 
     def _commit(self, jobs: Sequence[_Job]) -> StoreChange | None:
-        group = _Group()
+        changes = Changes()
         before = self._driver.total_changes
         self._driver.execute("BEGIN IMMEDIATE")
         for job in jobs:
-            self._attempt(job, group)
+            self._attempt(job, changes)
         self._driver.execute("COMMIT")
         self.commits.observe(len(jobs))
-        if group.topology is not None:
-            self._cache.keep(group.topology)
+        if changes.topology is not None:
+            self._cache.keep(changes.topology)
         # A commit without changes says nothing about the disk.
         if self._driver.total_changes != before:
             self._note_writable(None)
-        return group.change()
+        return changes.hint(self._told + 1)
 
-    def _attempt(self, job: _Job, group: _Group) -> None:
+    def _attempt(self, job: _Job, changes: Changes) -> None:
         self._driver.execute("SAVEPOINT work")
-        transaction = SqlTransaction(self._sql, self._cache, group.topology)
+        transaction = SqlTransaction(self._sql, self._cache, changes.topology)
         try:
             job.result = job.work(transaction)
         except BaseException as error:  # whatever it is, it is the caller's, and not the writer's
@@ -180,7 +151,7 @@ class Writer:
             job.error = error
             self._driver.execute("ROLLBACK TO work")
         else:
-            group.take(transaction)
+            changes.add(transaction.changes)
         self._driver.execute("RELEASE work")
 
     def _refuse(self, jobs: Iterable[_Job], error: Exception) -> None:

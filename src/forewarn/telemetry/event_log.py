@@ -27,6 +27,7 @@ class EventLog:
         self._store = store
         self._last = store.read(lambda reading: reading.last_sequence())
         self._awake = threading.Event()
+        self._awake.set()  # for what was committed before anybody could note it
         self._stopping = threading.Event()
 
     def note(self, change: StoreChange) -> None:

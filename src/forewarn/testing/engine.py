@@ -85,7 +85,7 @@ class Engine:
         result = replica.store.write(
             lambda tx: work(tx, replace(replica.context(ADMIN), actor=Actor.OPERATOR))
         )
-        replica.changed()
+        replica.settle()
         return result
 
     def control_port(self) -> int:

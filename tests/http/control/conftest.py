@@ -24,6 +24,7 @@ from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.operations.context import Context
 from forewarn.operations.snapshots import Knowledge
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType, event_id
 from forewarn.storage.sqlite import open_sqlite
@@ -94,9 +95,16 @@ def wall() -> Wall:
 
 
 @pytest.fixture
-def wakeups() -> list[str]:
+def wakeups(store: Store) -> list[str]:
     """What the scheduler was told: one entry for each time."""
-    return []
+    heard: list[str] = []
+
+    def note(change: StoreChange) -> None:
+        if change.has_work:
+            heard.append("changed")
+
+    store.listen(note)
+    return heard
 
 
 @pytest.fixture
@@ -157,8 +165,8 @@ def make_app(
                 store, now=lambda: wall.now, admin="alice", admin_secret=lambda: TOKEN
             ),
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
-            changed=lambda: wakeups.append("changed"),
-            settled=lambda: None,
+            settle=lambda: None,
+            finish_turn=lambda: None,
             known=lambda: Knowledge(impacts=impacts),
             feed=feed,
             scenarios=built_in_scenarios(),

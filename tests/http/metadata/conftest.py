@@ -159,7 +159,7 @@ class Service:
         database.write_bytes(migrated_database())
         self.store = open_sqlite(database)
         self.board = Board(served_versions(preview_wire))
-        self.store.listen(self.board.take)
+        self.board.follow(self.store)
         self.store.write(lambda tx: tx.put_topology(FLEET))
         self.clock = VirtualClock(NOW)
         self.faults = MemoryFaults(
@@ -177,7 +177,7 @@ class Service:
         self._app = MetadataApp(
             board=self.board,
             identity=identity,
-            verbs=verbs or StoreVerbs(self.store, context, lambda: None),
+            verbs=verbs or StoreVerbs(self.store, context),
             polled=self.polls.append,
             faults=self.faults,
         )

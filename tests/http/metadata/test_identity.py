@@ -12,7 +12,6 @@ from forewarn.domain.topology import Topology, VirtualMachine, build_topology, s
 from forewarn.metadata.asgi import HttpScope
 from forewarn.metadata.board import Board
 from forewarn.metadata.identity import Identifier, find_peer
-from forewarn.ports.changes import StoreChange
 from forewarn.protocol.errors import ERROR_ANSWERS, Refusal
 from forewarn.protocol.versions import PreviewWire, served_versions
 
@@ -225,7 +224,7 @@ def test_link_local_address_is_nobodys(caller: str) -> None:
     vm = VirtualMachine(name=VmName("a"), scope_id=SCOPE, addresses=("fe80::a%eth0", "fd00::a"))
     board = Board(served_versions(PreviewWire.DOCUMENTED))
     topology = Topology(virtual_machines={vm.name: vm}, scopes={}, hosts={})  # of an old database
-    board.take(StoreChange(topology=topology))
+    board.put_up({}, topology)
 
     caller_of = Identifier(board).identify(scope_of("/", (caller, 5), ("fe80::1", 80)), {})
 
@@ -251,7 +250,7 @@ REMOTE = (("10.0.0.5", 5), ("10.0.0.1", 80))
 def board_with(vm: VirtualMachine) -> Board:
     board = Board(served_versions(PreviewWire.DOCUMENTED))
     topology = build_topology(scopes=(standalone(VmName("a")),), virtual_machines=(vm,))
-    board.take(StoreChange(topology=topology))
+    board.put_up({}, topology)
     return board
 
 

@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def board(store: Store) -> Board:
     shown = Board(served_versions(PreviewWire.DOCUMENTED))
-    store.listen(shown.take)
+    shown.follow(store)
     store.write(lambda tx: tx.put_topology(FLEET))
     return shown
 

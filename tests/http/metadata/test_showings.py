@@ -47,7 +47,7 @@ class Server:
         self.showings = Showings(store, self.clock)
         self.ids = count(1)
         self.served: list[tuple[datetime, bytes]] = []
-        store.listen(self.board.take)
+        self.board.follow(store)
         store.listen(self.showings.note)
 
     def context(self) -> Context:
