@@ -13,10 +13,10 @@ from forewarn.domain.errors import (
     UnknownCanaryError,
     WindowTooShortError,
 )
-from forewarn.domain.forecast import LEAST_SAMPLES
 from forewarn.domain.names import VmName
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.planning import Plan, summarise
+from forewarn.domain.timetable import LEAST_SAMPLES
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.events import (

@@ -65,7 +65,6 @@ from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.stage import BrakeKind
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import (
@@ -76,7 +75,7 @@ from forewarn.domain.topology import (
     build_topology,
     split_by_update_domain,
 )
-from forewarn.domain.walk import status, walk
+from forewarn.domain.walk import BrakeKind, status, walk
 from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType, event_id
 

@@ -15,8 +15,8 @@ from forewarn.domain.course import GATE_PATIENCE, Course
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.maintenance import MaintenanceOutcome, Step
 from forewarn.domain.order import MaintenanceOrder
-from forewarn.domain.stage import Brake, BrakeKind
 from forewarn.domain.standing import MaintenanceStatus, Standing
+from forewarn.domain.walk import Brake, BrakeKind
 from forewarn.domain.windows import Blackout, Calendar, describe, read_blackout, read_window
 from forewarn.files.holidays import read_holidays
 from forewarn.operations.maintenances import MaintenanceReport

@@ -10,7 +10,6 @@ from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.host_work import HostTask
 from forewarn.domain.maintenance import Step
 from forewarn.domain.names import MaintenanceId, ScenarioRunId, VmName
-from forewarn.domain.overdue import NoteOverdue
 from forewarn.domain.scenario import ScenarioStep
 from forewarn.domain.schedule import PassOccurrence, StartOccurrence
 from forewarn.protocol.vocabulary import EventId
@@ -29,6 +28,13 @@ class StartEvent:
 
     event_id: EventId
     reason: StartReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteOverdue:
+    """Record that the event takes longer than expected."""
+
+    event_id: EventId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from forewarn.domain.actions import (
     CompleteEvent,
     FinishMaintenance,
     FinishScenario,
+    NoteOverdue,
     ScheduleStep,
     StartEvent,
     TakeStep,
@@ -25,7 +26,6 @@ from forewarn.domain.maintenance import Maintenance, Step, draft_events, soaks_u
 from forewarn.domain.names import OperationId, ScopeId
 from forewarn.domain.notice import earliest_not_before
 from forewarn.domain.openings import longest_notice
-from forewarn.domain.overdue import NoteOverdue
 from forewarn.domain.policy import usual_notice
 from forewarn.domain.scenario import ScenarioRun, take_step
 from forewarn.domain.snapshot import Snapshot

@@ -1,13 +1,14 @@
 """What holds back a step of a Maintenance: each brake is a rule, and all rules are in one table.
 
-A rule yields blockers, with sentences of their own. They do not name the step: one that holds many
-steps is made once, and `Blocker.placed` says it of one of them.
+A rule yields blockers, with sentences of their own. They do not name the step, for what holds many
+steps is found once; whoever says why a step waits adds it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 from forewarn.domain.blockers import Blocker, BlockerKind, Release
@@ -103,7 +104,7 @@ class Facts:
         self.__dict__.pop("canary_brake", None)
 
     @cached_property
-    def canary_brake(self) -> tuple[Blocker, ...]:
+    def canary_brake(self) -> Blocker | None:
         """What holds everybody but the canaries, which all come first."""
         if self.canaries_ahead:
             is_stuck = any(self.canaries_ahead)
@@ -111,9 +112,9 @@ class Facts:
         canaries, operations = canary_parts(self.course, self.own, self.operations)
         failed = find_failures(self.maintenance, canaries, operations)
         if failed:
-            ids = [event_id for failure in failed for event_id in failure.event_ids]
             known = {event.event_id: event for event in canaries}
-            return self._canary(Release.BY_HAND, [known[event_id] for event_id in ids])
+            events = [known[each] for failure in failed for each in failure.event_ids]
+            return self._canary(Release.BY_HAND, events)
         flying = [event for event in canaries if event.is_in_flight]
         if flying or any(not operation.is_over for operation in operations):
             return self._canary(Release.BY_PROGRESS, flying)
@@ -122,15 +123,15 @@ class Facts:
             *(operation.ended_at for operation in operations if operation.ended_at),
         ]
         until = max((end + self.soak for end in ends), default=self.now)
-        return () if until <= self.now else self._canary(Release.BY_TIME, until=until)
+        return None if until <= self.now else self._canary(Release.BY_TIME, until=until)
 
     def _canary(
         self,
         release: Release,
         events: Sequence[ScheduledEvent] = (),
         until: datetime | None = None,
-    ) -> tuple[Blocker, ...]:
-        blocker = Blocker(
+    ) -> Blocker:
+        return Blocker(
             kind=_CANARIES[release],
             release=release,
             vms=_vms(events),
@@ -138,16 +139,30 @@ class Facts:
             until=until,
             about=", ".join(self.course.canary),
         )
-        return (blocker,)
 
     def is_own(self, event: ScheduledEvent) -> bool:
         """Tell whether *event* is of a step of the Maintenance."""
         return event.maintenance_id == self.maintenance.maintenance_id
 
-    def awaited(self, events: Iterable[ScheduledEvent]) -> tuple[EventId, ...]:
-        """Return what somebody has to complete, or *events* never end."""
-        found = (needing_somebody(event, self.snapshot, self._started) for event in events)
-        return tuple(dict.fromkeys(event_id for ids in found for event_id in ids))
+    def awaited(self, event: ScheduledEvent) -> tuple[EventId, ...]:
+        """Return what somebody has to complete, or *event* never ends."""
+        return needing_somebody(event, self.snapshot, self._started)
+
+    def busy_with(self, event: ScheduledEvent) -> Blocker:
+        """Return *event* as what holds the next step in its scope."""
+        # What holds an event of its own is said of that event.
+        awaited = () if self.is_own(event) else self.awaited(event)
+        origin = f"a step of maintenance {event.maintenance_id}" if event.maintenance_id else ""
+        return Blocker(
+            kind=BlockerKind.BUSY,
+            release=Release.BY_HAND if awaited else Release.BY_PROGRESS,
+            scope_ids=(event.scope_id,),
+            vms=event.resources,
+            event_ids=(event.event_id,),
+            since=event.created_at,
+            about=origin or "not part of any maintenance",
+            awaited=awaited,
+        )
 
     @cached_property
     def _started(self) -> StartedOn:
@@ -188,160 +203,120 @@ def failure_blocker(maintenance: Maintenance, failure: Failure) -> Blocker:
     )
 
 
-def server_pause(facts: Facts) -> tuple[Blocker, ...]:
-    """Return what holds every step while the server is paused. No forecast goes by it."""
-    pause = facts.snapshot.server_pause
-    if pause is None:
-        return ()
-    about = f"{pause} since {say_moment(pause.since)}"
-    kind, release = BlockerKind.SERVER_PAUSED, Release.BY_HAND
-    return (Blocker(kind=kind, release=release, since=pause.since, about=about),)
+def server_pause(facts: Facts) -> Iterator[Blocker]:
+    """Yield what holds every step while the server is paused. No forecast goes by it."""
+    if (pause := facts.snapshot.server_pause) is not None:
+        about = f"{pause} since {say_moment(pause.since)}"
+        kind, release = BlockerKind.SERVER_PAUSED, Release.BY_HAND
+        yield Blocker(kind=kind, release=release, since=pause.since, about=about)
 
 
-def earlier_step(facts: Facts, step: Step) -> tuple[Blocker, ...]:
-    """Return what holds *step* if another one comes first in one of its scopes."""
-    waiting = [scope_id for scope_id in step.scope_ids if scope_id in facts.ahead]
-    if not waiting:
-        return ()
-    is_stuck = any(facts.ahead[scope_id] for scope_id in waiting)
-    release = Release.BY_HAND if is_stuck else Release.BY_PROGRESS
-    return (
-        Blocker(kind=BlockerKind.EARLIER_STEP, release=release, scope_ids=tuple(sorted(waiting))),
-    )
+def earlier_step(facts: Facts, step: Step) -> Iterator[Blocker]:
+    """Yield what holds *step* if another one comes first in one of its scopes."""
+    waiting = tuple(sorted(scope_id for scope_id in step.scope_ids if scope_id in facts.ahead))
+    if waiting:
+        is_stuck = any(facts.ahead[scope_id] for scope_id in waiting)
+        release = Release.BY_HAND if is_stuck else Release.BY_PROGRESS
+        yield Blocker(kind=BlockerKind.EARLIER_STEP, release=release, scope_ids=waiting)
 
 
-def _paused(facts: Facts, step: Step) -> tuple[Blocker, ...]:
+def _paused(facts: Facts, step: Step) -> Iterator[Blocker]:
     del step
-    if not facts.maintenance.is_paused:
-        return ()
-    return (Blocker(kind=BlockerKind.PAUSED, release=Release.BY_HAND),)
+    if facts.maintenance.is_paused:
+        yield Blocker(kind=BlockerKind.PAUSED, release=Release.BY_HAND)
 
 
-def _shared_host(facts: Facts, step: Step) -> tuple[Blocker, ...]:
+def _shared_host(facts: Facts, step: Step) -> Iterator[Blocker]:
     del facts
-    if step.is_safe:
-        return ()
-    return tuple(
-        Blocker(
+    for error in () if step.is_safe else shared_hosts(step):
+        yield Blocker(
             kind=BlockerKind.SHARED_HOST,
             release=Release.BY_HAND,
             scope_ids=(ScopeId(error.scope),),
             vms=error.vms,
             about=str(error),
         )
-        for error in shared_hosts(step)
-    )
 
 
-def _failure(facts: Facts, step: Step) -> tuple[Blocker, ...]:
-    return tuple(
-        blocker
-        for failure, blocker in facts.failures.items()
-        if facts.course.hold_all
-        or failure.host == step.host is not None
-        or not step.scope_ids.isdisjoint(failure.scope_ids)
-    )
+def _failure(facts: Facts, step: Step) -> Iterator[Blocker]:
+    for failure, blocker in facts.failures.items():
+        is_here = failure.host == step.host is not None
+        if facts.course.hold_all or is_here or not step.scope_ids.isdisjoint(failure.scope_ids):
+            yield blocker
 
 
-def _canary(facts: Facts, step: Step) -> tuple[Blocker, ...]:
-    if not facts.course.canary or is_canary(facts.course, step):
-        return ()
-    return facts.canary_brake
+def _canary(facts: Facts, step: Step) -> Iterator[Blocker]:
+    if facts.course.canary and not is_canary(facts.course, step) and facts.canary_brake:
+        yield facts.canary_brake
 
 
-def _busy(facts: Facts, step: Step) -> tuple[Blocker, ...]:
-    busy = []
+def _busy(facts: Facts, step: Step) -> Iterator[Blocker]:
     if step.host and (step.host in facts.busy_hosts or step.host in facts.taken):
-        busy.append(Blocker(kind=BlockerKind.BUSY_HOST, release=Release.BY_PROGRESS))
-    if soon := step.scope_ids.intersection(facts.taken):
-        scope_ids = tuple(sorted(soon))
-        busy.append(
-            Blocker(kind=BlockerKind.BUSY_SOON, release=Release.BY_PROGRESS, scope_ids=scope_ids)
-        )
-    busy += [
-        _busy_with(facts, event)
-        for scope_id in step.scope_ids
-        for event in facts.in_flight.get(scope_id, ())
-        if is_in_the_way(event)
-    ]
-    return tuple(busy)
+        yield Blocker(kind=BlockerKind.BUSY_HOST, release=Release.BY_PROGRESS)
+    if soon := tuple(sorted(step.scope_ids.intersection(facts.taken))):
+        yield Blocker(kind=BlockerKind.BUSY_SOON, release=Release.BY_PROGRESS, scope_ids=soon)
+    for scope_id in step.scope_ids:
+        yield from map(facts.busy_with, filter(is_in_the_way, facts.in_flight.get(scope_id, ())))
 
 
-def _busy_with(facts: Facts, event: ScheduledEvent) -> Blocker:
-    # What holds an event of its own is said of that event.
-    awaited = () if facts.is_own(event) else facts.awaited([event])
-    origin = f"maintenance {event.maintenance_id}" if event.maintenance_id else ""
-    return Blocker(
-        kind=BlockerKind.BUSY,
-        release=Release.BY_HAND if awaited else Release.BY_PROGRESS,
-        scope_ids=(event.scope_id,),
-        vms=event.resources,
-        event_ids=(event.event_id,),
-        since=event.created_at,
-        about=f"a step of {origin}" if origin else "not part of any maintenance",
-        awaited=awaited,
-    )
-
-
-def _capacity(facts: Facts, step: Step) -> tuple[Blocker, ...]:
+def _capacity(facts: Facts, step: Step) -> Iterator[Blocker]:
     for share in (share for share in step.shares if share.scope_id in facts.sizes):
         members = facts.sizes[share.scope_id]
         in_flight = facts.in_flight.get(share.scope_id, ())
         lost = lost_capacity(facts.course, members, {*_vms(in_flight), *share.resources})
         if lost is None:
             continue
-        scope_ids = (share.scope_id,)
-        if lost_capacity(facts.course, members, frozenset(share.resources)) is not None:
-            kind, release = BlockerKind.CAPACITY_NEVER, Release.BY_HAND
-            return (Blocker(kind=kind, release=release, scope_ids=scope_ids, about=lost),)
-        is_stuck = all(not facts.is_own(each) and facts.awaited([each]) for each in in_flight)
-        blocker = Blocker(
-            kind=BlockerKind.CAPACITY,
+        # What is too much by itself never fits, whatever ends.
+        fits_alone = lost_capacity(facts.course, members, share.resources) is None
+        events = in_flight if fits_alone else ()
+        awaited = [facts.awaited(event) for event in events]
+        # An event of its own goes by itself, or is said to need somebody.
+        is_stuck = not any(facts.is_own(event) for event in events) and all(awaited)
+        yield Blocker(
+            kind=BlockerKind.CAPACITY if fits_alone else BlockerKind.CAPACITY_NEVER,
             release=Release.BY_HAND if is_stuck else Release.BY_PROGRESS,
-            scope_ids=scope_ids,
-            vms=_vms(in_flight),
-            event_ids=_ids(in_flight),
+            scope_ids=(share.scope_id,),
+            vms=_vms(events),
+            event_ids=_ids(events),
             about=lost,
-            awaited=facts.awaited(in_flight),
+            awaited=tuple(dict.fromkeys(chain.from_iterable(awaited))),
         )
-        return (blocker,)
-    return ()
+        return
 
 
-def _soak(facts: Facts, step: Step) -> tuple[Blocker, ...]:
+def _soak(facts: Facts, step: Step) -> Iterator[Blocker]:
     soaking = {
         scope_id: until
         for scope_id in step.scope_ids
         if (until := facts.soaks.get(scope_id)) and until > facts.now
     }
-    if not soaking:
-        return ()
-    until, scope_ids = max(soaking.values()), tuple(sorted(soaking))
-    return (
-        Blocker(kind=BlockerKind.SOAK, release=Release.BY_TIME, until=until, scope_ids=scope_ids),
-    )
+    if soaking:
+        yield Blocker(
+            kind=BlockerKind.SOAK,
+            release=Release.BY_TIME,
+            until=max(soaking.values()),
+            scope_ids=tuple(sorted(soaking)),
+        )
 
 
-def _calendar(facts: Facts, step: Step) -> tuple[Blocker, ...]:
+def _calendar(facts: Facts, step: Step) -> Iterator[Blocker]:
     if facts.course.calendar == ALWAYS:
-        return ()
+        return
     opening = facts.opening(longest_notice(facts.maintenance, step, facts.snapshot))
     if opening is None:
-        return (Blocker(kind=BlockerKind.CALENDAR_NEVER, release=Release.BY_HAND),)
-    if opening <= facts.now:
-        return ()
-    return (Blocker(kind=BlockerKind.CALENDAR, release=Release.BY_TIME, until=opening),)
+        yield Blocker(kind=BlockerKind.CALENDAR_NEVER, release=Release.BY_HAND)
+    elif opening > facts.now:
+        yield Blocker(kind=BlockerKind.CALENDAR, release=Release.BY_TIME, until=opening)
 
 
-def _at_once(facts: Facts, step: Step) -> tuple[Blocker, ...]:
+def _at_once(facts: Facts, step: Step) -> Iterator[Blocker]:
     del step
     at_once = facts.course.at_once
-    if at_once is None or facts.places < at_once:
-        return ()
-    return (Blocker(kind=BlockerKind.AT_ONCE, release=Release.BY_PROGRESS, about=str(at_once)),)
+    if at_once is not None and facts.places >= at_once:
+        yield Blocker(kind=BlockerKind.AT_ONCE, release=Release.BY_PROGRESS, about=str(at_once))
 
 
-BRAKES: Final[tuple[Callable[[Facts, Step], tuple[Blocker, ...]], ...]] = (
+BRAKES: Final[tuple[Callable[[Facts, Step], Iterator[Blocker]], ...]] = (
     _paused,
     _shared_host,
     _failure,

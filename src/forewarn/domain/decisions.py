@@ -5,9 +5,9 @@ decided in one transaction, and only then has the effects performed. So a crash 
 these loses nothing and repeats nothing: the next leader takes a new snapshot and decides again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from forewarn.domain.actions import (
     BEGINS_NOTHING,
@@ -23,6 +23,7 @@ from forewarn.domain.actions import (
     FinishScenario,
     InquireImpact,
     InquireTask,
+    NoteOverdue,
     ScheduleStep,
     StartEvent,
     TakeStep,
@@ -38,7 +39,6 @@ from forewarn.domain.host_facts import (
 from forewarn.domain.host_operation import HostOperation, advance, due_tasks, failed_impacts
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.openings import next_start
-from forewarn.domain.overdue import NoteOverdue, overdue_moments
 from forewarn.domain.precedence import (
     due_starts,
     impacts_ahead,
@@ -49,7 +49,7 @@ from forewarn.domain.precedence import (
 from forewarn.domain.schedule import due_occurrences, next_openings
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Walks, is_through, walk_all
-from forewarn.protocol.vocabulary import EventStatus
+from forewarn.protocol.vocabulary import EventId, EventStatus
 
 
 def decide(snapshot: Snapshot, now: datetime) -> Decisions:
@@ -126,7 +126,7 @@ def next_deadline(snapshot: Snapshot, now: datetime) -> datetime | None:
         for moment in (each.verify_at, each.verify_by)
         if moment
     ]
-    moments += overdue_moments(_started(snapshot), snapshot.overdue_after).values()
+    moments += _overdue_moments(snapshot, _started(snapshot)).values()
     moments += [
         moment
         for stages in walk_all(snapshot, now).values()
@@ -184,9 +184,27 @@ def _operations(hosts: Gathered, now: datetime) -> Iterator[AdvanceOperation]:
 def _delays(snapshot: Snapshot, now: datetime) -> Iterator[NoteOverdue]:
     ended = {action.event_id for action in _completions(snapshot)}
     lasting = (event for event in _started(snapshot) if event.event_id not in ended)
-    for event_id, moment in overdue_moments(lasting, snapshot.overdue_after).items():
+    for event_id, moment in _overdue_moments(snapshot, lasting).items():
         if moment <= now:
             yield NoteOverdue(event_id=event_id)
+
+
+def _overdue_moments(
+    snapshot: Snapshot, started: Iterable[ScheduledEvent]
+) -> dict[EventId, datetime]:
+    """Return when each event of *started* is overdue, of which that is not recorded yet.
+
+    That is so much beyond the duration it was announced with; never, if nothing is set.
+    """
+    if snapshot.overdue_after is None:
+        return {}
+    return {
+        event.event_id: event.started_at
+        + timedelta(seconds=event.duration_in_seconds or 0)
+        + snapshot.overdue_after
+        for event in started
+        if event.started_at is not None and event.overdue_at is None
+    }
 
 
 def _steps(walks: Walks) -> Iterator[ScheduleStep]:

@@ -11,18 +11,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from forewarn.domain.conflicts import Conflict, find_conflicts
 from forewarn.domain.event import ScheduledEvent, Share
-from forewarn.domain.exposure import Exposure, find_exposure, find_warnings
-from forewarn.domain.forecast import HIGH, LOW, Sample, Timing, Timings, expect
 from forewarn.domain.host_work import work_for
 from forewarn.domain.maintenance import Maintenance, Step, is_in_the_way
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.openings import expected_impact
 from forewarn.domain.policy import usual_notice
+from forewarn.domain.risks import Conflict, Exposure, find_conflicts, find_exposure, find_warnings
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.timetable import Stretch, UnderWay, make_timetable
+from forewarn.domain.timetable import (
+    HIGH,
+    LOW,
+    Sample,
+    Stretch,
+    Timing,
+    Timings,
+    UnderWay,
+    expect,
+    make_timetable,
+)
 from forewarn.domain.topology import ScopeKind, Topology
 from forewarn.domain.windows import ALWAYS
 from forewarn.domain.wording import count_of, say_length, say_moment, say_names

@@ -15,6 +15,7 @@ from forewarn.protocol.vocabulary import EventId
 class ReasonKind(StrEnum):
     """What kind of thing there is to say about an event."""
 
+    # What an event waits for comes first; last of that, what its whole host operation waits for.
     SERVER_PAUSED = "server-paused"
     APPROVAL_OF_ANY = "approval-of-any"
     APPROVAL_OF_ALL = "approval-of-all"
@@ -38,6 +39,7 @@ class ReasonKind(StrEnum):
     HOST_RETURN = "host-return"
     HOST_UNKNOWN = "host-unknown"
     HOST_PAUSED = "host-paused"
+    # What is good to know begins here.
     OVERDUE = "overdue"
     NOT_BEFORE = "not-before"
     POSTPONABLE = "postponable"
@@ -133,45 +135,10 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
 }
 """How each kind is said; what is in braces is filled from the reason."""
 
-HOLDING: Final = frozenset(
-    {
-        ReasonKind.SERVER_PAUSED,
-        ReasonKind.APPROVAL_OF_ANY,
-        ReasonKind.APPROVAL_OF_ALL,
-        ReasonKind.APPROVAL_OF_LEADER,
-        ReasonKind.HOST_OPERATION,
-        ReasonKind.HOST_OPERATION_BUSY,
-        ReasonKind.HOST_OPERATION_ELSEWHERE,
-        ReasonKind.OTHER_EVENT,
-        ReasonKind.WINDOW,
-        ReasonKind.MAINTENANCE_ABORTED,
-        ReasonKind.NOT_ASKED,
-        ReasonKind.NOT_BEGUN,
-        ReasonKind.OTHER_IMPACT,
-        ReasonKind.RUNNING,
-        ReasonKind.BY_HAND,
-        ReasonKind.UNKNOWN,
-        ReasonKind.NO_EXECUTOR,
-        ReasonKind.HOST_GUESTS,
-        ReasonKind.HOST_WORK,
-        ReasonKind.HOST_VERIFY,
-        ReasonKind.HOST_RETURN,
-        ReasonKind.HOST_UNKNOWN,
-        ReasonKind.HOST_PAUSED,
-    }
-)
+_KINDS: Final = tuple(ReasonKind)
+HOLDING: Final = frozenset(_KINDS[: _KINDS.index(ReasonKind.OVERDUE)])
 """The kinds for which an event waits; the others are only good to know."""
-
-OF_HOST: Final = frozenset(
-    {
-        ReasonKind.HOST_GUESTS,
-        ReasonKind.HOST_WORK,
-        ReasonKind.HOST_VERIFY,
-        ReasonKind.HOST_RETURN,
-        ReasonKind.HOST_UNKNOWN,
-        ReasonKind.HOST_PAUSED,
-    }
-)
+OF_HOST: Final = HOLDING.difference(_KINDS[: _KINDS.index(ReasonKind.HOST_GUESTS)])
 """The kinds that are about the host operation as a whole, so the same for all of its events."""
 
 REMEDIES: Final[Mapping[ReasonKind, Verb]] = {

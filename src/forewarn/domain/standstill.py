@@ -4,19 +4,68 @@ No rule is written here: the blockers are what `explanation.explain` says of the
 and the brakes that `walk.walk` puts on the steps that remain.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from itertools import chain
+from typing import Final
 
-from forewarn.domain.blockers import Blocker, Release, Verdict, VerdictKind, remedies_for
-from forewarn.domain.blockers_ahead import Ahead, Interruption
-from forewarn.domain.blockers_in_flight import InFlight
-from forewarn.domain.failures import Standings
-from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.blockers import (
+    Blocker,
+    BlockerKind,
+    Release,
+    Verdict,
+    VerdictKind,
+    remedies_for,
+)
+from forewarn.domain.brakes import canary_parts, failure_blocker
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.explanation import explain, explain_operation
+from forewarn.domain.failures import Failure, Standings, find_failures
+from forewarn.domain.host_operation import HostOperation
+from forewarn.domain.maintenance import Maintenance, is_canary, own_events, own_operations
 from forewarn.domain.names import HostName, ScopeId
-from forewarn.domain.reasons import ReasonKind
+from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
+from forewarn.domain.precedence import needing_somebody
+from forewarn.domain.reasons import OF_HOST, Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.walk import BrakeKind, Stage, walk_all
+from forewarn.domain.wording import say_moment
+from forewarn.protocol.vocabulary import EventId, EventStatus
+
+_APPROVALS: Final = frozenset(
+    {ReasonKind.APPROVAL_OF_ANY, ReasonKind.APPROVAL_OF_ALL, ReasonKind.APPROVAL_OF_LEADER}
+)
+_OTHERS: Final = frozenset(
+    {ReasonKind.OTHER_EVENT, ReasonKind.HOST_OPERATION_BUSY, ReasonKind.OTHER_IMPACT}
+)
+"""The reasons that are other events on the same virtual machines."""
+_BY_HAND: Final = frozenset(
+    {
+        ReasonKind.SERVER_PAUSED,
+        ReasonKind.BY_HAND,
+        ReasonKind.NO_EXECUTOR,
+        ReasonKind.HOST_PAUSED,
+    }
+)
+"""The reasons that remain until somebody acts."""
+_UNKNOWN: Final = frozenset({ReasonKind.WINDOW, ReasonKind.UNKNOWN, ReasonKind.HOST_UNKNOWN})
+"""The reasons that do, too, unless it is known when they are looked at again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption:
+    """Who has paused or aborted a Maintenance, and when."""
+
+    who: str
+    at: datetime
+
+    def explain(self, blocker: Blocker) -> Blocker:
+        """Return *blocker*, with who is behind it if it is this."""
+        if blocker.kind not in {BlockerKind.PAUSED, BlockerKind.ABORTED}:
+            return blocker
+        return replace(blocker, since=self.at, about=f" by {self.who} at {say_moment(self.at)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +96,18 @@ def find_standstill(
     if maintenance.finished_at is not None:
         return Standstill(blockers=(), verdict=Verdict(kind=VerdictKind.OVER))
     flight = InFlight(maintenance, snapshot, now, is_simulated=is_simulated)
-    ahead = Ahead(
-        maintenance, snapshot, now, interruption=interruption, under_way=tuple(flight.places)
-    )
+    ahead = Ahead(maintenance, snapshot, now, under_way=tuple(flight.places))
+    aborted = Blocker(kind=BlockerKind.ABORTED, release=Release.BY_PROGRESS)
     blockers = (
-        *ahead.of_abort(),
+        *([aborted] if maintenance.is_aborted else ()),
         *chain.from_iterable((*flight.of_events, *flight.of_operations.values())),
         *_merged(chain.from_iterable((*ahead.of_stages, ahead.of_failures))),
     )
-    movers = [*flight.movers(), *ahead.movers()]
-    verdict = _verdict(movers, now)
+    if interruption is not None:
+        blockers = tuple(map(interruption.explain, blockers))
+    verdict = _verdict([*flight.movers(), *ahead.movers()], now)
     if verdict.kind is VerdictKind.NEVER:
-        remedies = remedies_for(blockers, maintenance.maintenance_id)
-        verdict = replace(verdict, remedies=remedies)
+        verdict = replace(verdict, remedies=remedies_for(blockers, maintenance.maintenance_id))
     return Standstill(blockers=blockers, verdict=verdict)
 
 
@@ -75,7 +123,10 @@ def _merged(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
 
 
 def _verdict(movers: Sequence[Sequence[Blocker]], now: datetime) -> Verdict:
-    """Say when the first of *movers* goes on, each of which waits for all of its blockers."""
+    """Say when the first of *movers* goes on, each of which waits for all of its blockers.
+
+    One is enough: whatever moves may release the others, and then they are looked at again.
+    """
     if not movers or not all(movers):
         return Verdict(kind=VerdictKind.NOW, until=now)
     # That something takes longer than expected is good to know, but does not hold it.
@@ -93,3 +144,253 @@ def _verdict(movers: Sequence[Sequence[Blocker]], now: datetime) -> Verdict:
     if any(Release.BY_HAND not in found for found in releases):
         return Verdict(kind=VerdictKind.BY_PROGRESS)
     return Verdict(kind=VerdictKind.NEVER)
+
+
+class InFlight:
+    """The events and host operations of one Maintenance that are not over.
+
+    *of_events* and *of_operations* are what holds each of them.
+    """
+
+    def __init__(
+        self, maintenance: Maintenance, snapshot: Snapshot, now: datetime, *, is_simulated: bool
+    ) -> None:
+        self._snapshot = snapshot
+        self._now = now
+        self._is_simulated = is_simulated
+        events = own_events(maintenance, snapshot.events.values())
+        operations = own_operations(maintenance, snapshot.operations.values())
+        self.events = tuple(event for event in events if event.is_in_flight)
+        self.operations = tuple(each for each in operations if not each.is_over)
+        self.of_events = tuple(tuple(self._of_event(event)) for event in self.events)
+        self.of_operations = {each: tuple(self._of_operation(each)) for each in self.operations}
+
+    @property
+    def places(self) -> Iterator[str]:
+        """The hosts or scopes that are under way."""
+        yield from (event.host or event.scope_id for event in self.events)
+        yield from (operation.host for operation in self.operations)
+
+    def movers(self) -> Iterator[tuple[Blocker, ...]]:
+        """Yield all that holds each event, and each host operation that has none in flight."""
+        by_id = {each.operation_id: found for each, found in self.of_operations.items()}
+        for event, found in zip(self.events, self.of_events, strict=True):
+            yield (*found, *(by_id.get(event.operation_id, ()) if event.operation_id else ()))
+        told = {event.operation_id for event in self.events}
+        yield from (found for key, found in by_id.items() if key not in told)
+
+    def _of_event(self, event: ScheduledEvent) -> Iterator[Blocker]:
+        """Yield what holds *event*, and whether that takes longer than expected."""
+        reasons = explain(event, self._snapshot, self._now, speed=self._snapshot.speed)
+        # Events of a host operation start together: what holds another one holds this one too.
+        latest = max((each.until for each in reasons if each.holds and each.until), default=None)
+        is_shut_out = any(each.kind is ReasonKind.WINDOW and not each.until for each in reasons)
+        if is_shut_out or any(each.kind in _OTHERS for each in reasons):
+            latest = None
+        for reason in reasons:
+            # What holds a host operation is said once, not for each of its events.
+            is_of_event = reason.kind not in OF_HOST
+            if is_of_event and (reason.holds or reason.kind is ReasonKind.OVERDUE):
+                yield self._of_reason(event, reason, latest)
+
+    def _of_operation(self, operation: HostOperation) -> Iterator[Blocker]:
+        """Yield what holds *operation*, beside what holds its events."""
+        events = [each for each in self.events if each.operation_id == operation.operation_id]
+        for reason in explain_operation(operation, self._snapshot, self._now):
+            yield Blocker(
+                kind=reason.kind,
+                release=Release.BY_HAND if _is_by_hand(reason) else Release.BY_PROGRESS,
+                scope_ids=tuple(dict.fromkeys(event.scope_id for event in events)),
+                hosts=(operation.host,),
+                vms=reason.vms,
+                event_ids=tuple(event.event_id for event in events),
+                until=reason.until,
+                about=reason.sentence,
+                place=operation.host,
+            )
+
+    def _of_reason(self, event: ScheduledEvent, reason: Reason, latest: datetime | None) -> Blocker:
+        about, until = reason.sentence, reason.until
+        awaited: tuple[EventId, ...] = ()
+        if _is_by_hand(reason):
+            release = Release.BY_HAND
+        elif reason.kind in _OTHERS:
+            awaited = needing_somebody(event, self._snapshot)
+            release = Release.BY_HAND if awaited else Release.BY_PROGRESS
+        elif event.event_status is EventStatus.SCHEDULED:
+            release, until = Release.BY_TIME, until or self._now
+            if latest and reason.kind in _APPROVALS:
+                about += f" It starts at {say_moment(latest)} at the latest."
+        else:
+            # When it is asked again, impact that is simulated has ended.
+            is_over_then = self._is_simulated and reason.kind is ReasonKind.RUNNING and until
+            release = Release.BY_TIME if is_over_then else Release.BY_PROGRESS
+        return Blocker(
+            kind=reason.kind,
+            release=release,
+            scope_ids=(event.scope_id,),
+            hosts=_hosts(event.host),
+            vms=reason.vms,
+            event_ids=(event.event_id,),
+            since=reason.since,
+            until=until,
+            about=about,
+            awaited=awaited,
+        )
+
+
+def _is_by_hand(reason: Reason) -> bool:
+    return reason.kind in _BY_HAND or (reason.kind in _UNKNOWN and reason.until is None)
+
+
+class Ahead:
+    """The steps that one Maintenance has before it, with *of_stages*, what holds each.
+
+    A step that only waits for an event of its own Maintenance, or for an earlier step, has no
+    blocker of its own: what it waits for has. By host, such steps are still said to wait, all in
+    one sentence. *under_way* are the hosts or scopes at which it is just now.
+    """
+
+    def __init__(
+        self,
+        maintenance: Maintenance,
+        snapshot: Snapshot,
+        now: datetime,
+        *,
+        under_way: Collection[str],
+    ) -> None:
+        self._maintenance = maintenance
+        self._snapshot = snapshot
+        self._now = now
+        self._events = tuple(own_events(maintenance, snapshot.events.values()))
+        self._operations = tuple(own_operations(maintenance, snapshot.operations.values()))
+        self._own = {event.event_id for event in self._events if event.is_in_flight}
+        self._under_way = under_way
+        self._stages = walk_all(snapshot, now)[maintenance.maintenance_id]
+        self.of_stages = tuple(tuple(self._of_stage(stage)) for stage in self._stages)
+        self.of_failures = () if self._stages else tuple(self._undecided())
+
+    def movers(self) -> Iterator[tuple[Blocker, ...]]:
+        """Yield all that holds each step that waits for no other of the same Maintenance."""
+        yield from filter(None, [self.of_failures])
+        for stage, found in zip(self._stages, self.of_stages, strict=True):
+            if not self._is_dependent(stage):
+                yield (*found, *self._afterwards(stage, found))
+
+    def _undecided(self) -> Iterator[Blocker]:
+        """Yield what has to be decided about before it is over."""
+        if not self._maintenance.is_aborted:
+            for failure in find_failures(self._maintenance, self._events, self._operations):
+                yield self._failed(failure, failure.host)
+
+    def _of_stage(self, stage: Stage) -> Iterator[Blocker]:
+        found = [said for blocker in stage.blockers for said in self._say(stage, blocker)]
+        yield from found
+        if not found and stage.step.host and self._is_behind(stage):
+            waiting = Blocker(kind=BlockerKind.EARLIER_STEP, release=Release.BY_PROGRESS)
+            yield _placed(waiting, stage)
+
+    def _say(self, stage: Stage, blocker: Blocker) -> Iterator[Blocker]:
+        """Yield what there is to say of *blocker*, on the step it holds."""
+        match blocker.kind:
+            case BlockerKind.PAUSED:
+                yield blocker
+            case BlockerKind.FAILURE | BlockerKind.FAILURE_HOLDS_ALL:
+                yield replace(blocker, hosts=_hosts(stage.step.host))
+            case BlockerKind.SERVER_PAUSED | BlockerKind.SHARED_HOST:
+                yield _placed(blocker, stage)
+            case BlockerKind.BUSY | BlockerKind.BUSY_HOST | BlockerKind.BUSY_SOON:
+                if self._is_of_others(stage, blocker):
+                    yield _placed(blocker, stage)
+            case _ if not self._is_behind(stage):
+                if blocker.kind is BlockerKind.CANARY_HELD:
+                    yield from self._failed_canaries(stage)
+                places = self._places if blocker.kind is BlockerKind.AT_ONCE else ()
+                yield replace(_placed(blocker, stage), places=places)
+            case _:
+                pass
+
+    def _is_of_others(self, stage: Stage, busy: Blocker) -> bool:
+        """Tell whether what keeps *stage* busy is not of its own Maintenance.
+
+        That others are about to begin there is worth a word only where nothing is under way yet.
+        """
+        kinds = {blocker.kind for blocker in stage.blockers}
+        is_host_taken = BlockerKind.BUSY_HOST in kinds and not self._holds(stage.step.host)
+        if busy.kind is BlockerKind.BUSY_HOST:
+            return is_host_taken
+        if busy.kind is BlockerKind.BUSY_SOON:
+            return not is_host_taken and BlockerKind.BUSY not in kinds
+        return self._own.isdisjoint(busy.event_ids)
+
+    def _holds(self, host: HostName | None) -> bool:
+        """Tell whether its own operation is the one that is under way on *host*."""
+        return any(each.host == host and not each.is_over for each in self._operations)
+
+    def _failed_canaries(self, stage: Stage) -> Iterator[Blocker]:
+        """Yield what went wrong with the canaries, when all have had their turn."""
+        course = self._maintenance.course
+        if not any(is_canary(course, each.step) for each in self._stages):
+            canaries = canary_parts(course, self._events, self._operations)
+            for failure in find_failures(self._maintenance, *canaries):
+                yield self._failed(failure, stage.step.host)
+
+    def _failed(self, failure: Failure, host: HostName | None) -> Blocker:
+        return replace(failure_blocker(self._maintenance, failure), hosts=_hosts(host))
+
+    def _afterwards(self, stage: Stage, found: Sequence[Blocker]) -> Iterator[Blocker]:
+        """Yield what holds *stage* when all that was *found* has let go, if that is known when."""
+        if not found or any(blocker.release is not Release.BY_TIME for blocker in found):
+            return
+        maintenance, snapshot = self._maintenance, self._snapshot
+        opening = next_beginning(
+            maintenance.course,
+            max(blocker.until or self._now for blocker in found),
+            notice=longest_notice(maintenance, stage.step, snapshot),
+            impact=expected_impact(maintenance, snapshot),
+        )
+        asks_gates = bool(maintenance.course.gates and self._events)
+        is_known = opening is not None and not asks_gates
+        yield Blocker(
+            kind=BlockerKind.GATE_ASKED if asks_gates else BlockerKind.CALENDAR,
+            release=Release.BY_TIME if is_known else Release.BY_PROGRESS,
+            until=opening,
+        )
+
+    def _is_dependent(self, stage: Stage) -> bool:
+        """Tell whether *stage* waits for another, or for an event of the same Maintenance."""
+        return any(
+            brake.kind in {BrakeKind.EARLIER_STEP, BrakeKind.AT_ONCE}
+            or (brake.kind is BrakeKind.CANARY and not (brake.until or brake.event_ids))
+            or (
+                brake.release is Release.BY_PROGRESS
+                and bool(brake.event_ids)
+                and self._own.issuperset(brake.event_ids)
+            )
+            for brake in stage.brakes
+        )
+
+    def _is_behind(self, stage: Stage) -> bool:
+        """Tell whether *stage* comes after another, or after one that is in flight."""
+        return any(
+            blocker.kind is BlockerKind.EARLIER_STEP
+            or (blocker.kind is BlockerKind.BUSY and not self._own.isdisjoint(blocker.event_ids))
+            for blocker in stage.blockers
+        )
+
+    @cached_property
+    def _places(self) -> tuple[str, ...]:
+        """The scopes or hosts that are under way, or that ask a gate whether they may be."""
+        stages = self._stages
+        asking = (stage.step.place for stage in stages if stage.awaited and not stage.is_stuck)
+        return tuple(dict.fromkeys((*self._under_way, *asking)))
+
+
+def _placed(blocker: Blocker, stage: Stage) -> Blocker:
+    """Return *blocker* as what holds the step of *stage*, which it does not know."""
+    scope_ids = blocker.scope_ids or tuple(sorted(stage.step.scope_ids))
+    return replace(blocker, scope_ids=scope_ids, hosts=_hosts(stage.step.host))
+
+
+def _hosts(host: HostName | None) -> tuple[HostName, ...]:
+    return (host,) if host else ()

@@ -3,29 +3,104 @@
 What holds a step back are the brakes of the real walk. The fleet stays as it is, nothing fails,
 every gate is open, and events take as long as `Timings` say. Where that does not say when an event
 ends, whatever waits for its end never begins.
+
+`Timings` are made by the rules, or from what events of the past took, each with a `Timing` for
+every scope.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final
+from math import ceil
+from typing import Final, TypeAlias
 
 from forewarn.domain.blockers import Blocker, BlockerKind, Release
 from forewarn.domain.brakes import Facts, find_brakes, keeps_its_place
 from forewarn.domain.event import Outcome, ScheduledEvent, complete, schedule, start
-from forewarn.domain.forecast import Timings
 from forewarn.domain.maintenance import Maintenance, Step, draft_events, is_canary
 from forewarn.domain.names import ScopeId
 from forewarn.domain.notice import earliest_not_before
 from forewarn.domain.openings import expected_impact, next_room
 from forewarn.domain.snapshot import Snapshot
-from forewarn.protocol.vocabulary import EventId
+from forewarn.protocol.vocabulary import EventId, EventSource
+
+LEAST_SAMPLES: Final = 10
+"""How many events tell something about the next; a scope with fewer is taken for an average one."""
+LOW: Final = 10
+HIGH: Final = 90
+"""The percentiles a forecast lies between."""
 
 _NOBODY: Final = EventId("")
 """The id of events that are never created."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long an event waits until it starts, and how long its impact lasts, if that is known."""
+
+    waits: timedelta
+    lasts: timedelta | None
+
+
+Timings: TypeAlias = Callable[[ScopeId], Timing]
+"""What is expected of the events of each scope."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """How long one event of the past took: *waited* for approval or NotBefore, then *lasted*."""
+
+    scope_id: ScopeId
+    waited: timedelta
+    lasted: timedelta
+
+
+def measure(events: Iterable[ScheduledEvent]) -> tuple[Sample, ...]:
+    """Return how long each of *events* took that was announced by the platform and ended well."""
+    return tuple(
+        Sample(
+            scope_id=event.scope_id,
+            waited=event.started_at - event.created_at,
+            lasted=event.ended_at - event.started_at,
+        )
+        for event in events
+        if event.event_source is EventSource.PLATFORM
+        and event.is_announced
+        and event.outcome is Outcome.SUCCEEDED
+        and event.started_at is not None
+        and event.ended_at is not None
+    )
+
+
+def expect(samples: Sequence[Sample], percent: int) -> Timings | None:
+    """Return the *percent* percentile of *samples* of each scope; None if they are too few.
+
+    A scope with too few of its own is expected to take what all of them took.
+    """
+    if len(samples) < LEAST_SAMPLES:
+        return None
+    of_scopes: dict[ScopeId, list[Sample]] = {}
+    for sample in samples:
+        of_scopes.setdefault(sample.scope_id, []).append(sample)
+    known: Mapping[ScopeId, Timing] = {
+        scope_id: _percentile(own, percent)
+        for scope_id, own in of_scopes.items()
+        if len(own) >= LEAST_SAMPLES
+    }
+    of_all = _percentile(samples, percent)
+    return lambda scope_id: known.get(scope_id, of_all)
+
+
+def _percentile(samples: Sequence[Sample], percent: int) -> Timing:
+    # The nearest rank: what really happened to somebody, nothing in between.
+    index = ceil(len(samples) * percent / 100) - 1
+    return Timing(
+        waits=sorted(sample.waited for sample in samples)[index],
+        lasts=sorted(sample.lasted for sample in samples)[index],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

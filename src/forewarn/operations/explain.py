@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from forewarn.domain.blockers_ahead import Interruption
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.explanation import explain
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.reasons import Reason
 from forewarn.domain.standing import NOT_DONE, MaintenanceStatus
-from forewarn.domain.standstill import Standstill, find_standstill
+from forewarn.domain.standstill import Interruption, Standstill, find_standstill
 from forewarn.domain.walk import status
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event

@@ -36,10 +36,9 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name_key
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.stage import Stage
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.topology import Host, Topology, VirtualMachine
-from forewarn.domain.walk import Walks, calendar_errors, status, walk_all
+from forewarn.domain.walk import Stage, Walks, calendar_errors, status, walk_all
 from forewarn.operations.context import Context
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import find_vms

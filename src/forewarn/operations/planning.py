@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final
 
-from forewarn.domain.forecast import Sample, measure
 from forewarn.domain.maintenance import Maintenance, remaining_steps
 from forewarn.domain.order import MaintenanceOrder
-from forewarn.domain.overlaps import find_overlaps
 from forewarn.domain.planning import ForeseenStep, Plan, Scheme, foresee, make_plan
+from forewarn.domain.risks import find_overlaps
+from forewarn.domain.timetable import Sample, measure
 from forewarn.operations.context import Context
 from forewarn.operations.enabling import find_unpolled
 from forewarn.operations.maintenances import draft_maintenance

@@ -20,8 +20,7 @@ from forewarn.domain.schedule import (
     note,
 )
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.stage import BrakeKind, Stage
-from forewarn.domain.walk import walk
+from forewarn.domain.walk import BrakeKind, Stage, walk
 from forewarn.domain.wording import say_moment
 from forewarn.operations.context import Context
 from forewarn.operations.courses import describe_course_change

@@ -11,7 +11,7 @@ from forewarn.domain.blockers import (
 )
 from forewarn.domain.names import MaintenanceId
 from forewarn.domain.remedy import Remedy, Verb
-from forewarn.domain.stage import BrakeKind
+from forewarn.domain.walk import BrakeKind
 from forewarn.protocol.vocabulary import EventId
 
 M1 = MaintenanceId("m1")

@@ -2,8 +2,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from forewarn.domain.event import Draft, Outcome, ScheduledEvent, complete, start, start_unannounced
-from forewarn.domain.forecast import LEAST_SAMPLES, Sample, Timing, expect, measure
 from forewarn.domain.names import ScopeId
+from forewarn.domain.timetable import LEAST_SAMPLES, Sample, Timing, expect, measure
 from forewarn.protocol.vocabulary import EventId, EventSource
 
 WEB = ScopeId("availability-set/web")

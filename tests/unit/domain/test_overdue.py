@@ -3,12 +3,11 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from forewarn.domain.actions import CompleteEvent
+from forewarn.domain.actions import CompleteEvent, NoteOverdue
 from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent, start
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.overdue import NoteOverdue
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology
 

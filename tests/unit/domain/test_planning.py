@@ -8,14 +8,13 @@ import pytest
 
 from forewarn.domain.errors import CapacityError, SharedHostError, WindowTooShortError
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.forecast import Sample
 from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.maintenance import Maintenance, plan_errors, remaining_steps
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.planning import Capacity, Plan, Scheme, make_plan, summarise
 from forewarn.domain.policy import Policy
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.timetable import Stretch
+from forewarn.domain.timetable import Sample, Stretch
 from forewarn.domain.topology import Topology, standalone
 from forewarn.domain.walk import calendar_errors
 from forewarn.domain.windows import Calendar, read_blackout, read_window

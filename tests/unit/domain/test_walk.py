@@ -39,11 +39,10 @@ from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId,
 from forewarn.domain.policy import Policy
 from forewarn.domain.precedence import due_starts
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.stage import Brake, BrakeKind, Stage
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import Topology
-from forewarn.domain.walk import calendar_errors, status, walk, walk_all
+from forewarn.domain.walk import Brake, BrakeKind, Stage, calendar_errors, status, walk, walk_all
 from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from forewarn.domain.course import Course
-from forewarn.domain.exposure import Exposure, find_exposure, find_warnings
 from forewarn.domain.maintenance import Maintenance, remaining_steps
 from forewarn.domain.names import HostName, MaintenanceId, VmName
+from forewarn.domain.risks import Exposure, find_exposure, find_warnings
 from forewarn.domain.topology import Topology
 from forewarn.protocol.vocabulary import EventType
 
