@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from forewarn.bootstrap import leading
-from forewarn.bootstrap.executing import choose_workforce
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.starting import ADMIN, begin
 from forewarn.bootstrap.supervision import Supervisor
+from forewarn.bootstrap.workforce import choose_workforce
 from forewarn.clocks import SystemClock
 from forewarn.domain.course import Course
 from forewarn.domain.maintenance import MaintenanceOutcome

@@ -9,7 +9,7 @@ import pytest
 from tests.executors.conftest import NOW, ask_until, is_over
 from tests.executors.host_work import WORK
 
-from forewarn.bootstrap.executing import Workforce, choose_workforce
+from forewarn.bootstrap.workforce import Workforce, choose_workforce
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus

@@ -9,10 +9,10 @@ from typing import Final
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from forewarn.bootstrap.executing import Employer
 from forewarn.bootstrap.leading import Leader, Leading
 from forewarn.bootstrap.starting import StartingPoint, make_rules, new_id
 from forewarn.bootstrap.supervision import Supervisor
+from forewarn.bootstrap.workforce import Employer
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.gates.asking import AskedGates, KnownGate

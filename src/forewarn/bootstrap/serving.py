@@ -14,7 +14,6 @@ import structlog
 
 from forewarn.bootstrap.address import leave_address
 from forewarn.bootstrap.operators import ControlServer, control_server
-from forewarn.bootstrap.reloading import ReloadableWorkforce
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.starting import (
     FleetDeclaration,
@@ -25,6 +24,7 @@ from forewarn.bootstrap.starting import (
 )
 from forewarn.bootstrap.supervision import SupervisedThread, Supervisor
 from forewarn.bootstrap.tls import check_control
+from forewarn.bootstrap.workforce import ReloadableWorkforce
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.environment import environment_with, notify_socket
 from forewarn.gates.asking import KnownGate

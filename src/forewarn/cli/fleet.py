@@ -1,6 +1,8 @@
 """`forewarn fleet`: all virtual machines at once."""
 
 import json
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +12,6 @@ from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.files import name_file, read_text
-from forewarn.cli.fleet_changes import print_change, print_rehearsed_change
 from forewarn.cli.options import (
     AS_IS,
     DRY_RUN,
@@ -22,12 +23,14 @@ from forewarn.cli.options import (
     taking,
     toggle,
 )
-from forewarn.cli.output import Row, print_toml, table_of
+from forewarn.cli.output import Row, print_line, print_toml, table_of
 from forewarn.cli.session import Session, command
 from forewarn.cli.vm import COLUMNS
+from forewarn.operations.difference_lines import SIGNS, difference_line, entry_noun
 
 app = noun("fleet")
 
+_ARROW: Final = "→"
 _SKIPPED: Final = (":virtual-machine-busy", ":host-busy", ":host-closed", ":host-under-way")
 """The problems that --skip-busy avoids."""
 _MANNER: Final = {
@@ -65,7 +68,7 @@ def apply(
             answer = session.post_followed("fleet", body=body, note=note)
     except ServerRefusedError as refusal:
         raise _with_lines(refusal, file, text) from None
-    session.show(answer, print_rehearsed_change if session.dry_run else print_change)
+    session.show(answer, _print_rehearsed_change if session.dry_run else _print_change)
 
 
 @command(app, "export")
@@ -158,3 +161,52 @@ def _refusal(
     )
     more = [f"{where}: {said}" for where, said in others]
     return CommandError(problem, code=code, hint=hint, place=place, more=more)
+
+
+def _print_change(change: Row) -> None:
+    """Print one line for each difference, and the counts."""
+    for difference in change["differences"]:
+        print_line(_line(difference))
+    # One closed host is the reason for all who would have come there.
+    for reason in dict.fromkeys(skipped["reason"] for skipped in change["skipped"]):
+        print_line(f"! skipped: {reason}")
+    for host in change["undeclared_hosts"]:
+        print_line(f"Note: host {host} is new and not declared")
+    print_line(_counts(change))
+
+
+def _print_rehearsed_change(change: Row) -> None:
+    """Print *change* and what it takes to go ahead with it."""
+    _print_change(change)
+    if change["needed_removals"]:
+        print_line(f"Applying this needs --allow-removals {change['needed_removals']}.")
+
+
+def _line(difference: Row) -> str:
+    fields = ((each["field"], each["before"], each["after"]) for each in difference["fields"])
+    alteration, table, name = (difference[key] for key in ("alteration", "table", "name"))
+    return difference_line(alteration, table, name, fields, arrow=_arrow())
+
+
+def _arrow() -> str:
+    try:
+        _ARROW.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        return "->"  # on a console that knows only the letters of one country
+    return _ARROW
+
+
+def _counts(change: Row) -> str:
+    machines = ", ".join(f"{len(change[alteration])} {alteration}" for alteration in SIGNS)
+    if change["skipped"]:
+        machines += f", {len(change['skipped'])} skipped"
+    others = Counter(
+        (noun, each["alteration"])
+        for each in change["differences"]
+        if (noun := entry_noun(each["table"]))
+    )
+    counted = ", ".join(
+        f"{number} {noun}{'s' * (number > 1)} {alteration}"
+        for (noun, alteration), number in others.items()
+    )
+    return f"{machines}; {counted}" if counted else machines

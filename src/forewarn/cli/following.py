@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from forewarn.cli.errors import CommandError
 from forewarn.cli.failures import ServerRefusedError
@@ -62,26 +62,25 @@ def _follow_once(
     print_line(f"forewarn: {trouble}; waiting for it to come back", err=True)
 
 
-class Persistent(Generic[T]):
-    """Asks again and again. A server that has answered once may be away for a while."""
+def persist(ask: Callable[[], T]) -> Iterator[T | None]:
+    """Yield the answers, asking whenever another one is wanted.
 
-    def __init__(self, ask: Callable[[], T]) -> None:
-        self._ask = ask
-        self._is_known = self._is_away = False
-
-    def __call__(self) -> T | None:
-        """Return the answer, or None while the server is away, which is said once."""
+    A server that has answered once may be away for a while: then None, which is said once.
+    """
+    is_known = is_away = False
+    while True:
         try:
-            found = self._ask()
+            found = ask()
         except CommandError as error:
-            if not self._is_known or is_final(error):
+            if not is_known or is_final(error):
                 raise
-            if not self._is_away:
+            if not is_away:
                 print_line(f"forewarn: {error} Waiting for it to come back.", err=True)
-            self._is_away = True
-            return None
-        self._is_known, self._is_away = True, False
-        return found
+            is_away = True
+            yield None
+        else:
+            is_known, is_away = True, False
+            yield found
 
 
 def is_final(error: CommandError) -> bool:

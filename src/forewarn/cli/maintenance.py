@@ -15,8 +15,11 @@ from forewarn.cli.maintenance_tables import (
     print_maintenance,
     print_plan,
 )
-from forewarn.cli.maintenance_waiting import require_walked, wait_for_maintenance
-from forewarn.cli.maintenance_watch import watch_maintenance
+from forewarn.cli.maintenance_waiting import (
+    require_walked,
+    wait_for_maintenance,
+    watch_maintenance,
+)
 from forewarn.cli.options import BEGINS, DRY_RUN, TIMEOUT, YES, Given, argument, taking
 from forewarn.cli.output import Columns, Row, print_line, table_of
 from forewarn.cli.patches import make_patch

@@ -1,14 +1,16 @@
-"""Waiting for a Maintenance to be over, or to be held."""
+"""Waiting for a Maintenance to be over, or to be held, and following it until then."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 
 from forewarn.cli.errors import CommandError, ExitCode
-from forewarn.cli.output import Row
-from forewarn.cli.place_tables import say_not_done, say_standings
+from forewarn.cli.following import persist
+from forewarn.cli.output import Row, print_line, print_one_of_many, time_of
+from forewarn.cli.place_tables import Line, changed_lines, say_not_done, say_standings
 from forewarn.cli.session import Session
-from forewarn.cli.waiting import Patience, say_because
+from forewarn.cli.waiting import ASK_EVERY, Patience, say_because
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.wording import count_of
 
@@ -64,3 +66,37 @@ def _say_why(maintenance: Row) -> Iterator[str]:
     for failure in maintenance["failures"]:
         yield f"{failure['place']} {failure['ending']}{say_because(failure)}."
     yield from say_not_done(maintenance["standings"])
+
+
+def watch_maintenance(session: Session, maintenance_id: str) -> None:
+    """Print a line each time that a host or scope, or the status, changes, until it is over."""
+    told: dict[str, str] = {}
+    status = ""
+    for maintenance, now in _states(session, maintenance_id):
+        lines = changed_lines(maintenance, told)
+        if maintenance["status"] != status:
+            status = maintenance["status"]
+            lines.append({"status": status})
+        for line in lines:
+            print_one_of_many({"at": now, **line}, session.output, _print_change)
+        if maintenance["finished_at"] is not None:
+            return
+
+
+def _states(session: Session, maintenance_id: str) -> Iterator[tuple[Row, str]]:
+    """Yield where the Maintenance is, and what time it is there, again and again."""
+    for seen in persist(
+        lambda: (session.get("maintenances", maintenance_id), session.get("clock")["now"])
+    ):
+        if seen:
+            yield seen
+        time.sleep(ASK_EVERY)
+
+
+def _print_change(line: Line) -> None:
+    if "status" in line:
+        said = f"The maintenance is {line['status']}."
+    else:
+        approved = f"{line['approved']} approved" if line["approved"] else ""
+        said = "  ".join(filter(None, (line["place"], line["said"], approved, line["waits"])))
+    print_line(f"{time_of(line['at'])}  {said}")

@@ -16,12 +16,12 @@ from forewarn.cli.files import read_text
 from forewarn.cli.options import Flag, Given, argument, option, switch, taking
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_line, table_of, time_of
 from forewarn.cli.session import Session, command
+from forewarn.cli.waiting import ASK_EVERY
 from forewarn.domain.limits import FASTEST
 from forewarn.wording.durations import format_duration
 
 app = noun("scenario")
 
-_ASK_EVERY: Final = 0.5
 _SCENARIOS: Final[Columns] = {
     "SCENARIO": "name",
     "STEPS": lambda scenario: ", ".join(map(describe_step, scenario["steps"])),
@@ -168,7 +168,7 @@ class _Narrator:
 def _follow(session: Session, run: Row, narrator: _Narrator) -> Row:
     is_still = session.get("clock")["kind"] == "virtual"
     while run["finished_at"] is None and not is_still:
-        time.sleep(_ASK_EVERY)
+        time.sleep(ASK_EVERY)
         run = session.get("scenario-runs", run["run_id"])
         narrator.tell(run)
     return run

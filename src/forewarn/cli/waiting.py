@@ -6,12 +6,12 @@ from contextlib import suppress
 from typing import Final
 
 from forewarn.cli.errors import CommandError, ExitCode
-from forewarn.cli.following import Persistent
+from forewarn.cli.following import persist
 from forewarn.cli.output import Row, print_line
 from forewarn.cli.session import Session
 from forewarn.wording.durations import parse_duration
 
-_ASK_EVERY: Final = 0.5
+ASK_EVERY: Final = 0.5
 
 
 def wait_for_events(session: Session, events: Sequence[Row]) -> list[Row]:
@@ -72,12 +72,15 @@ class Patience:
     ) -> Row:
         """Ask until it is over, and tell each time that something is different."""
         told = ""
-        look = Persistent(ask)
+        row: Row = {}
         try:
-            while (row := look()) is None or not is_over(row):
-                if row is not None and tell is not None:
-                    tell(row)
-                elif row is not None and (said := describe(row)) != told:
+            for found in persist(ask):
+                row = found or row
+                if found and is_over(found):
+                    break
+                if found and tell is not None:
+                    tell(found)
+                elif found and (said := describe(found)) != told:
                     print_line(said, err=True)
                     told = said
                 self._tell_clock()
@@ -106,8 +109,8 @@ class Patience:
             )
 
     def _pause(self) -> None:
-        left = _ASK_EVERY if self._deadline is None else self._deadline - time.monotonic()
+        left = ASK_EVERY if self._deadline is None else self._deadline - time.monotonic()
         if left <= 0:
             message = f"It has not ended within {self._session.timeout}; it is still running."
             raise CommandError(message, code=ExitCode.TIMED_OUT, hint=self._hint)
-        time.sleep(min(left, _ASK_EVERY))
+        time.sleep(min(left, ASK_EVERY))

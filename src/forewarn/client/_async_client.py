@@ -3,7 +3,6 @@
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
-from types import TracebackType
 from typing import Self
 
 from forewarn.client._conversations import Conversations
@@ -49,12 +48,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -3,7 +3,6 @@
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from types import TracebackType
 from typing import Self
 
 from forewarn.client._conversations import Conversations
@@ -53,12 +52,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -38,8 +38,7 @@ class Sources:
 
 def _find_addresses() -> Iterator[IPv4Address]:
     # Most never get as far as here or below, and are spared what it takes to import.
-    from forewarn.client._leases import find_leases
-    from forewarn.client._registry import read_registry
+    from forewarn.client._leases import find_leases, read_registry
 
     yield from find_leases()
     registered = read_registry()

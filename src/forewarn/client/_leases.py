@@ -1,16 +1,20 @@
-"""Find option 245 in what the DHCP clients of Linux leave behind.
+"""Find option 245 in what the DHCP clients of Linux leave behind, or in the registry of Windows.
 
 Each reader takes the content of a file and returns the address in it, or None; whatever the file
 contains, it does not raise.
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
 from forewarn.client._dhcp import METADATA_SERVER, read_options, to_address
+
+if sys.platform == "win32":
+    import winreg
 
 
 def read_dhclient(content: bytes) -> IPv4Address | None:
@@ -65,6 +69,17 @@ def find_leases(root: Path = Path("/")) -> Iterator[IPv4Address]:
             continue
         if address is not None:
             yield address
+
+
+def read_registry() -> IPv4Address | None:
+    """Return the address that Microsoft's sample of 2017 leaves on Windows, if any."""
+    if sys.platform == "win32":
+        try:
+            with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, r"Software\ScheduledEvents") as key:
+                return IPv4Address(winreg.QueryValueEx(key, "ScheduledEventsIp")[0])
+        except (OSError, ValueError):  # nobody has put it there, or it is not a valid address
+            return None
+    return None
 
 
 def _from_digits(digits: bytes) -> IPv4Address | None:

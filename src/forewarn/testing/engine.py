@@ -15,9 +15,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Self, TypeVar
 
-from forewarn.bootstrap.executing import choose_workforce
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.starting import ADMIN, begin
+from forewarn.bootstrap.workforce import choose_workforce
 from forewarn.files.fleet import Fleet
 from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.operations.context import Context

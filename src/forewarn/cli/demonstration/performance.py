@@ -57,7 +57,7 @@ async def _perform(stage: DemoStage, audience: Audience) -> None:
         for member in MEMBERS
     ]
     headers = {"Authorization": f"Bearer {stage.token}"}
-    with audience:
+    with audience.watching:
         async with (
             httpx2.AsyncClient(
                 base_url=stage.control, headers=headers, trust_env=False, timeout=_ANSWER_WITHIN

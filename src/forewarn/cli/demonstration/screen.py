@@ -3,8 +3,8 @@
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Final, Protocol, Self
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, Protocol
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
@@ -36,18 +36,13 @@ _COLUMNS: Final = {
 
 
 class Audience(Protocol):
-    """Whoever is shown the demo; *stays* says whether they want more after the roll-out."""
+    """Whoever is shown the demo, as long as *watching* is open.
+
+    *stays* says whether they want more after the roll-out.
+    """
 
     stays: bool
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    watching: AbstractContextManager[object]
 
     def hear(self, lines: Iterable[Line]) -> None:
         """Take in what has happened."""
@@ -74,17 +69,7 @@ class Pipe:
     """Hears the story, one plain line each."""
 
     stays = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """There is nothing to tidy up."""
+    watching: AbstractContextManager[object] = nullcontext()
 
     def hear(self, lines: Iterable[Line]) -> None:
         for line in lines:
@@ -107,30 +92,16 @@ class Screen:
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, screen=True, auto_refresh=False)
+        self.watching: AbstractContextManager[object] = self._live
         self._lines: deque[Line] = deque(maxlen=100)
         self._suggestions: tuple[str, ...] = ()
         self._farewell = "Stopped in the middle of the roll-out."
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._live.stop()
 
     def hear(self, lines: Iterable[Line]) -> None:
         self._lines.extend(lines)
 
     def see(self, picture: Picture) -> None:
-        self._live.update(
-            Scene(picture, tuple(self._lines), self._suggestions),
-            refresh=True,
-        )
+        self._live.update(Scene(picture, tuple(self._lines), self._suggestions), refresh=True)
 
     def be_told(self, suggestions: Iterable[str]) -> None:
         self._suggestions = tuple(suggestions)

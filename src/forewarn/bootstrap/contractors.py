@@ -5,8 +5,8 @@ They need a POSIX system; the rest of the server does not, and imports this only
 
 import random
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -14,8 +14,8 @@ from typing import Any, Final
 import structlog
 
 from forewarn.bootstrap.starting import StartError
+from forewarn.bootstrap.workforce import ExecutorMaker, HostWorkerMaker
 from forewarn.clocks import SystemClock
-from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.notification import Retrying
 from forewarn.domain.topology import Host
@@ -23,7 +23,6 @@ from forewarn.environment import environment_with
 from forewarn.executors.command import Command, ScriptContractor
 from forewarn.executors.configuration import (
     read_commands,
-    read_host_work_rules,
     read_host_works,
     read_targets,
 )
@@ -52,7 +51,7 @@ from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.store import Reading, Store
 from forewarn.protocol.vocabulary import EventId
 from forewarn.settings import Settings
-from forewarn.settings_table import ClockKind
+from forewarn.settings_table import ClockKind, ExecutorKind
 
 log = structlog.get_logger()
 
@@ -87,25 +86,23 @@ class _Contracting:
         )
 
 
-def command_executor(
-    settings: Settings,
-) -> Callable[[Store, Clock], AbstractContextManager[Executor]]:
-    """Return how to make the executor that runs scripts, or refuse what the file says."""
-    find = find_among(read_commands(settings.executor_file, _search_path()))
-    return _executor(settings, lambda contracting: contracting.scripts(find))
+def contracted_executor(settings: Settings) -> ExecutorMaker:
+    """Return how to make who has scripts or webhooks do it, or refuse what the file says."""
+    hire = _choose_contractor(settings)
+
+    def make(store: Store, clock: Clock, stack: ExitStack) -> Executor:
+        def host_of(name: VmName) -> HostName | None:
+            vm = store.read(lambda reading: reading.topology().virtual_machines.get(name))
+            return vm.host if vm else None
+
+        records = _records(settings, store, "impacts", _event_made_at)
+        contractor = hire(_Contracting(kind=IMPACTS, records=records, clock=clock))
+        return stack.enter_context(closing(ContractedExecutor(contractor, host_of=host_of)))
+
+    return make
 
 
-def webhook_executor(
-    settings: Settings,
-) -> Callable[[Store, Clock], AbstractContextManager[Executor]]:
-    """Return how to make the executor that posts to webhooks, or refuse what the file says."""
-    find = find_among(read_targets(settings.executor_file))
-    return _executor(settings, lambda contracting: contracting.webhooks(find))
-
-
-def host_worker(
-    settings: Settings,
-) -> Callable[[Store, Clock], AbstractContextManager[HostWorker | None]]:
+def contracted_host_worker(settings: Settings) -> HostWorkerMaker:
     """Return how to make who works on hosts, if any host has work, or refuse what the file says."""
     works = read_host_works(settings.executor_file, _search_path())
     if works and settings.clock is ClockKind.VIRTUAL:
@@ -114,41 +111,23 @@ def host_worker(
             "use the executor simulated."
         )
 
-    @contextmanager
-    def make(store: Store, clock: Clock) -> Iterator[HostWorker | None]:
+    def make(store: Store, clock: Clock, stack: ExitStack) -> HostWorker | None:
         if not works:
-            yield None
-            return
+            return None
         records = _records(settings, store, "host-work", _operation_made_at)
         contracting = _Contracting(kind=HOST_TASKS, records=records, clock=clock)
-        made = ContractedHostWorker(works, _contractors(works, contracting, store))
-        with closing(made):
-            yield made
+        contractors = _contractors(works, contracting, store)
+        return stack.enter_context(closing(ContractedHostWorker(works, contractors)))
 
     return make
 
 
-def host_work_rules(settings: Settings) -> Sequence[HostWorkRule]:
-    """Return which hosts have work, or refuse what the file says."""
-    return read_host_work_rules(settings.executor_file)
-
-
-def _executor(
-    settings: Settings, make_contractor: Callable[[_Contracting], Contractor]
-) -> Callable[[Store, Clock], AbstractContextManager[Executor]]:
-    @contextmanager
-    def make(store: Store, clock: Clock) -> Iterator[Executor]:
-        def host_of(name: VmName) -> HostName | None:
-            vm = store.read(lambda reading: reading.topology().virtual_machines.get(name))
-            return vm.host if vm else None
-
-        records = _records(settings, store, "impacts", _event_made_at)
-        contracting = _Contracting(kind=IMPACTS, records=records, clock=clock)
-        executor = ContractedExecutor(make_contractor(contracting), host_of=host_of)
-        with closing(executor):
-            yield executor
-
-    return make
+def _choose_contractor(settings: Settings) -> Callable[[_Contracting], Contractor]:
+    if settings.executor is ExecutorKind.COMMAND:
+        commands = find_among(read_commands(settings.executor_file, _search_path()))
+        return lambda contracting: contracting.scripts(commands)
+    targets = find_among(read_targets(settings.executor_file))
+    return lambda contracting: contracting.webhooks(targets)
 
 
 def _records(

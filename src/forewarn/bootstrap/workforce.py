@@ -1,18 +1,21 @@
-"""The executors of a server, made from their file; a wrong file stops them, not the server."""
+"""Who carries maintenance out, as the settings say, and anew when their file is read again."""
 
 import threading
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol, TypeAlias, assert_never
 
 import structlog
 
-from forewarn.bootstrap.executing import Workforce, choose_workforce
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_work import HostTask, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
+from forewarn.domain.topology import Topology
+from forewarn.executors.manual import ManualExecutor
+from forewarn.executors.simulated import SimulatedExecutor, SimulatedHostWorker
 from forewarn.ports.clock import Clock
 from forewarn.ports.executor import Executor
 from forewarn.ports.host_worker import HostWorker
@@ -20,10 +23,48 @@ from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId
 from forewarn.settings import Settings
+from forewarn.settings_table import ExecutorKind
 
 log = structlog.get_logger()
 
 _ASK_AGAIN_AFTER: Final = timedelta(seconds=10)
+
+
+class Employer(Protocol):
+    """Whoever has somebody to carry maintenance out."""
+
+    @property
+    def executor(self) -> Executor: ...
+
+    @property
+    def host_worker(self) -> HostWorker | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workforce:
+    """Who carries maintenance out: on virtual machines, and on hosts if any have work."""
+
+    executor: Executor
+    host_worker: HostWorker | None = None
+
+
+WorkforceMaker: TypeAlias = Callable[[Store, Clock], AbstractContextManager[Workforce]]
+"""Makes the workforce of a server on top of its store; it is closed with the server."""
+ExecutorMaker: TypeAlias = Callable[[Store, Clock, ExitStack], Executor]
+HostWorkerMaker: TypeAlias = Callable[[Store, Clock, ExitStack], HostWorker | None]
+
+
+def choose_workforce(settings: Settings) -> WorkforceMaker:
+    """Return how to make the workforce of *settings*, or refuse what its file says."""
+    make_executor, make_host_worker = _choose_executor(settings), _choose_host_worker(settings)
+
+    @contextmanager
+    def make(store: Store, clock: Clock) -> Iterator[Workforce]:
+        with ExitStack() as stack:
+            executor = make_executor(store, clock, stack)
+            yield Workforce(executor=executor, host_worker=make_host_worker(store, clock, stack))
+
+    return make
 
 
 class ReloadableWorkforce:
@@ -90,16 +131,12 @@ class _Executor:
         self._workforce = workforce
 
     def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
-        current = self._workforce.current
-        if current is None:
-            return self._workforce.unknown()
-        return current.executor.begin(event, vm, epoch=epoch)
+        now = self._workforce.current
+        return now.executor.begin(event, vm, epoch=epoch) if now else self._workforce.unknown()
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
-        current = self._workforce.current
-        if current is None:
-            return self._workforce.unknown()
-        return current.executor.inquire(event_id, vm)
+        now = self._workforce.current
+        return now.executor.inquire(event_id, vm) if now else self._workforce.unknown()
 
 
 class _HostWorker:
@@ -131,3 +168,48 @@ class _HostWorker:
             return self._workforce.unknown()
         reason = "the executor file no longer has [[host_work]] for the host"
         return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
+
+
+def _choose_executor(settings: Settings) -> ExecutorMaker:
+    match settings.executor:
+        case ExecutorKind.MANUAL:
+            return lambda *_: ManualExecutor()
+        case ExecutorKind.SIMULATED:
+            return lambda store, clock, _: SimulatedExecutor(
+                store, clock, speed=settings.speed, failure_of=_failure_of_impact
+            )
+        case ExecutorKind.COMMAND | ExecutorKind.WEBHOOK:
+            from forewarn.bootstrap.contractors import contracted_executor  # noqa: PLC0415 - POSIX
+
+            return contracted_executor(settings)
+        case _:
+            assert_never(settings.executor)
+
+
+def _choose_host_worker(settings: Settings) -> HostWorkerMaker:
+    if settings.executor_file is None:
+        return lambda *_: None
+    if settings.executor is not ExecutorKind.SIMULATED:
+        from forewarn.bootstrap.contractors import contracted_host_worker  # noqa: PLC0415 - POSIX
+
+        return contracted_host_worker(settings)
+    from forewarn.executors.configuration import read_host_work_rules  # noqa: PLC0415 - POSIX
+
+    rules = read_host_work_rules(settings.executor_file)
+    return lambda store, clock, _: (
+        SimulatedHostWorker(
+            store, clock, rules=rules, speed=settings.speed, failure_of=_failure_of_task
+        )
+        if rules
+        else None
+    )
+
+
+def _failure_of_impact(fleet: Topology, name: VmName) -> str:
+    vm = fleet.virtual_machines.get(name)
+    return vm.labels.get("simulated-failure", "") if vm else ""
+
+
+def _failure_of_task(fleet: Topology, task: HostTask) -> str:
+    host = fleet.hosts.get(task.host)
+    return host.labels.get(f"simulated-{task.kind}-failure", "") if host else ""
