@@ -41,7 +41,6 @@ from forewarn.ports.executor import Executor
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventStatus, EventType
 from forewarn.scheduler.scheduler import Scheduler
-from forewarn.storage.sqlite import open_sqlite
 
 FLEET = """
 [[availability_set]]
@@ -163,13 +162,6 @@ RIGS: dict[str, Callable[[Store, Path, ExitStack], Rig]] = {
     "webhook": WebhookRig,
 }
 TELLING = ("simulated", "command", "webhook")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_sqlite(tmp_path / "forewarn.db")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from forewarn.executors.simulated import SimulatedHostWorker
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId
-from forewarn.storage.sqlite import open_sqlite
 
 SCRIPT = """name=$OPERATION_TASK
 [ $name = verify ] && name=$name-$OPERATION_ATTEMPT
@@ -131,13 +130,6 @@ RIGS: dict[str, Callable[[Store, Path, ExitStack], Rig]] = {
     "command": CommandRig,
     "webhook": WebhookRig,
 }
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_sqlite(tmp_path / "forewarn.db")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(params=RIGS)

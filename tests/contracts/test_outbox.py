@@ -1,26 +1,16 @@
 """What every store promises of the outbox."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-import pytest
+from tests.contracts.conftest import OpenStore
 
 from forewarn.domain.notification import Notification, NotificationStatus, Phase
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId
-from forewarn.storage.sqlite import open_sqlite
 
 NOW = datetime(2026, 1, 5, 8, 0, 0, 123456, tzinfo=UTC)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_sqlite(tmp_path / "forewarn.db")
-    yield opened
-    opened.close()
 
 
 def message(number: int, event: str = "E1", target: str = "ops") -> Notification:
@@ -49,7 +39,7 @@ def heads(store: Store, target: str = "ops") -> list[str]:
     return [each.notification_id for each in found]
 
 
-def test_message_comes_back_as_it_was_after_a_restart(store: Store, tmp_path: Path) -> None:
+def test_message_comes_back_as_it_was_after_a_restart(open_store: OpenStore) -> None:
     sent = replace(
         message(1),
         status=NotificationStatus.FAILED,
@@ -57,10 +47,11 @@ def test_message_comes_back_as_it_was_after_a_restart(store: Store, tmp_path: Pa
         ended_at=NOW + timedelta(microseconds=1),
         problem="503",
     )
+    store = open_store()
     put(store, sent)
     store.close()
 
-    again = open_sqlite(tmp_path / "forewarn.db")
+    again = open_store()
     assert again.read(lambda reading: reading.notification("n1")) == sent
     assert again.read(lambda reading: reading.notification("n2")) is None
     again.close()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
-from tests.contracts.test_store import OpenStore, fresh_database, open_store, store
+from tests.contracts.conftest import OpenStore
 
 from forewarn.domain.course import Course
 from forewarn.domain.maintenance import Maintenance
@@ -14,8 +14,6 @@ from forewarn.domain.schedule import Occurrence, OccurrenceOutcome, Schedule
 from forewarn.domain.windows import Calendar, read_blackout, read_window
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventType
-
-__all__ = ["fresh_database", "open_store", "store"]
 
 NOW = datetime(2026, 1, 5, 8, 0, 0, 123456, tzinfo=UTC)
 PLAIN = Schedule(

@@ -1,21 +1,16 @@
 """What every store promises, on a real database."""
 
-import os
-import resource
-import sqlite3
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
-from pathlib import Path
-from shutil import copy
 from threading import Event as Signal
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import pytest
+from tests.contracts.conftest import OpenStore
+from tests.works import TIMEOUT, held
 
 from forewarn.domain.access import Token
 from forewarn.domain.course import Course
@@ -64,52 +59,20 @@ from forewarn.ports.store import (
     LeaseLostError,
     Reading,
     Store,
-    StoreError,
-    StoreUnavailableError,
     Transaction,
 )
 from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 from forewarn.storage.errors import (
-    DatabaseDamagedError,
-    DatabaseInUseError,
-    DatabaseTooNewError,
-    DatabaseUnusableError,
-    DatabaseUrlError,
     DocumentIncarnationError,
-    NotADatabaseError,
     StoreClosedError,
 )
-from forewarn.storage.sqlite import open_sqlite, upgrade
 
 NOW = datetime(2026, 1, 5, 8, 0, 0, 123456, tzinfo=UTC)
 WEB = ScopeId("availability-set/web")
-TIMEOUT = 10.0
 
 T = TypeVar("T")
-OpenStore: TypeAlias = Callable[[], Store]
-
-
-@pytest.fixture(scope="session")
-def fresh_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("fresh") / "forewarn.db"
-    upgrade(path)
-    return path
-
-
-@pytest.fixture(params=["sqlite"])
-def open_store(tmp_path: Path, fresh_database: Path) -> OpenStore:
-    """Open the same database each time; what differs between adapters ends here."""
-    copy(fresh_database, tmp_path)
-    return lambda: open_sqlite(tmp_path / "forewarn.db", busy_timeout=0.05)
-
-
-@pytest.fixture
-def store(open_store: OpenStore) -> Iterator[Store]:
-    opened = open_store()
-    yield opened
-    opened.close()
 
 
 def _event(number: int = 0, **changes: object) -> ScheduledEvent:
@@ -533,18 +496,6 @@ def test_user_operations_in_flight_are_those_of_users(store: Store) -> None:
     assert store.read(lambda reading: reading.user_operations_in_flight()) == (user,)
 
 
-@pytest.mark.parametrize("table", ["audit", "ledger"])
-@pytest.mark.parametrize("verb", ["UPDATE {} SET who = 'x'", "DELETE FROM {}"])
-def test_records_are_append_only(store: Store, tmp_path: Path, table: str, verb: str) -> None:
-    store.write(_full_work(1))
-    connection = sqlite3.connect(tmp_path / "forewarn.db")
-
-    with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only"):
-        connection.execute(verb.format(table))
-
-    connection.close()
-
-
 def test_settings_are_replaced(store: Store) -> None:
     store.write(lambda tx: tx.put_setting("clock", "real"))
     store.write(lambda tx: tx.put_setting("clock", "virtual"))
@@ -819,7 +770,7 @@ def test_raising_work_leaves_nothing_and_its_neighbours_everything(store: Store)
         _full_work(1)(tx)
         raise LookupError("changed my mind")
 
-    with _held(store):
+    with held(store):
         first = store.submit(_full_work(0))
         undone = store.submit(failing)
         last = store.submit(_full_work(2))
@@ -833,7 +784,7 @@ def test_raising_work_leaves_nothing_and_its_neighbours_everything(store: Store)
 
 
 def test_work_sees_what_its_predecessors_in_the_queue_did(store: Store) -> None:
-    with _held(store):
+    with held(store):
         store.submit(_apply(_fleet("web-0")))
         seen = store.submit(lambda tx: (tx.topology(), tx.next_epoch()))
         last = store.submit(lambda tx: tx.next_epoch())
@@ -853,7 +804,7 @@ def test_row_that_breaks_a_rule_is_the_error_of_its_work_alone(store: Store) -> 
 
 
 def test_canceled_work_is_not_done(store: Store) -> None:
-    with _held(store):
+    with held(store):
         future = store.submit(_full_work(0))
         assert future.cancel()
 
@@ -884,7 +835,7 @@ def test_listeners_have_seen_the_commit_before_it_is_acknowledged(store: Store) 
 def test_works_committed_together_are_one_change_with_the_latest_documents(store: Store) -> None:
     recorder = _Recorder()
     lone = ScopeId("virtual-machine/lone")
-    with _held(store):
+    with held(store):
         store.submit(_publish(WEB, _document(1)))
         store.submit(_publish(lone, _document(1)))
         store.submit(_publish(WEB, _document(2)))
@@ -951,7 +902,7 @@ def test_what_the_leader_records_is_no_work_unless_others_record_some(store: Sto
         _full_work(1)(tx)
 
     store.write(record)
-    with _held(store):
+    with held(store):
         store.submit(lambda tx: tx.put_event(_event(2)))
         last = store.submit(lambda tx: tx.check_epoch(epoch))
     last.result(TIMEOUT)
@@ -1091,241 +1042,6 @@ def test_closing_finishes_what_was_submitted(open_store: OpenStore) -> None:
     store.close()
 
 
-@contextmanager
-def _held(store: Store) -> Iterator[None]:
-    """Keep the writer busy, so that what is submitted inside is committed together."""
-    begun, go_on = Signal(), Signal()
-
-    def hold(_tx: Transaction) -> None:
-        begun.set()
-        assert go_on.wait(TIMEOUT), "nobody released the writer"
-
-    future = store.submit(hold)
-    assert begun.wait(TIMEOUT), "the writer did not begin"
-    yield
-    go_on.set()
-    future.result(TIMEOUT)
-
-
-# Bad times.
-
-
-@contextmanager
-def _full_disk(path: Path) -> Iterator[None]:
-    """Let no file of this process grow beyond the database as it is."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    size = path.stat().st_size if path.exists() else 1
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_full_disk_refuses_writes_serves_reads_and_heals(tmp_path: Path) -> None:
-    store = open_sqlite(tmp_path / "forewarn.db")
-    store.write(_full_work(0))
-    with _full_disk(tmp_path / "forewarn.db-wal"):
-        with pytest.raises(StoreUnavailableError, match=r"forewarn\.db cannot be written now"):
-            store.write(_full_work(1))
-        store.write(lambda tx: tx.setting("a work that writes nothing"))
-        writable_while_full = store.is_writable()
-        seen = store.read(lambda reading: reading.events())
-
-    store.write(_full_work(1))
-
-    assert not writable_while_full
-    assert len(seen) == 1
-    assert store.is_writable()
-    assert len(store.read(lambda reading: reading.audit())) == 2
-    store.close()
-
-
-def test_full_disk_fails_all_that_would_have_been_committed_together(tmp_path: Path) -> None:
-    store = open_sqlite(tmp_path / "forewarn.db")
-    store.write(_full_work(0))
-    with _full_disk(tmp_path / "forewarn.db-wal"):
-        with _held(store):
-            futures = [store.submit(_full_work(number)) for number in range(1, 100)]
-        errors = [future.exception(TIMEOUT) for future in futures]
-
-    assert {type(error) for error in errors} == {StoreUnavailableError}
-    assert len({id(error) for error in errors}) == 99
-    assert len(store.read(lambda reading: reading.events())) == 1
-    store.close()
-
-
-def test_database_locked_by_another_program_is_unavailable(tmp_path: Path) -> None:
-    store = open_sqlite(tmp_path / "forewarn.db", busy_timeout=0.05)
-    other = sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-
-    with pytest.raises(StoreUnavailableError, match="another program has it locked"):
-        store.write(_full_work(0))
-    other.execute("COMMIT")
-    store.write(_full_work(0))
-
-    assert store.is_writable()
-    other.close()
-    store.close()
-
-
-def test_second_server_on_the_same_database_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "forewarn.db"
-    store = open_sqlite(f"sqlite:///{path}")
-
-    with pytest.raises(DatabaseInUseError, match=r"forewarn\.db is in use by another"):
-        open_sqlite(path)
-
-    store.close()
-    open_sqlite(path).close()
-
-
-def _text(path: Path) -> None:
-    path.write_text("[[virtual_machine]]\nname = 'web-0'\n")
-
-
-def _garbled_header(path: Path) -> None:
-    path.write_bytes(b"SQLite format 3\x00" + bytes(range(256)) * 32)
-
-
-def _garbled_pages(path: Path) -> None:
-    store = open_sqlite(path)
-    for number in range(200):
-        store.submit(_full_work(number))
-    store.close()
-    with path.open("r+b") as file:
-        file.seek(20 * 4096)
-        file.write(b"\xff" * 4096 * 20)
-
-
-def _truncated(path: Path) -> None:
-    open_sqlite(path).close()
-    path.write_bytes(path.read_bytes()[:5000])
-
-
-def _newer_release(path: Path) -> None:
-    _another_schema(path, "UPDATE alembic_version SET version_num = '9999'")
-
-
-def _another_program(path: Path) -> None:
-    _another_schema(path, "DROP TABLE alembic_version")
-
-
-def _another_schema(path: Path, statement: str) -> None:
-    open_sqlite(path).close()
-    connection = sqlite3.connect(path)
-    connection.execute(statement)
-    connection.commit()
-    connection.execute("PRAGMA journal_mode=DELETE")
-    connection.close()
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "sentence"),
-    [
-        (_text, NotADatabaseError, "is not a forewarn database"),
-        (_another_program, NotADatabaseError, "is not a forewarn database"),
-        (_garbled_header, DatabaseDamagedError, "restore it from a backup"),
-        (_garbled_pages, DatabaseDamagedError, "restore it from a backup"),
-        (_truncated, DatabaseDamagedError, "restore it from a backup"),
-        (_newer_release, DatabaseTooNewError, "has schema 9999"),
-        (Path.mkdir, DatabaseUnusableError, "it is not a file"),
-    ],
-)
-def test_what_is_no_database_of_ours_is_refused_and_left_alone(
-    tmp_path: Path, make: Callable[[Path], None], error: type[StoreError], sentence: str
-) -> None:
-    path = tmp_path / "forewarn.db"
-    make(path)
-    before = path.read_bytes() if path.is_file() else b""
-
-    with pytest.raises(error, match=sentence) as refusal:
-        open_sqlite(path)
-
-    assert str(path) in str(refusal.value)
-    assert (path.read_bytes() if path.is_file() else b"") == before
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["sqlite://", "sqlite:///:memory:", "postgresql://user:secret@db/forewarn", "sqlite:///a?x=y"],
-)
-def test_url_that_names_no_file_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(DatabaseUrlError, match="names no SQLite file") as refusal:
-        open_sqlite(url)
-
-    assert "secret" not in str(refusal.value)
-
-
-def test_missing_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatabaseUnusableError, match="its directory does not exist"):
-        open_sqlite(tmp_path / "nowhere" / "forewarn.db")
-
-
-def test_full_disk_leaves_no_half_made_database(tmp_path: Path) -> None:
-    path = tmp_path / "forewarn.db"
-
-    with _full_disk(path), pytest.raises(DatabaseUnusableError, match="check its space"):
-        open_sqlite(path)
-
-    assert not path.exists()
-    open_sqlite(path).close()
-
-
-@contextmanager
-def _as_nobody(directory: Path) -> Iterator[None]:
-    """Be a user whom permissions mean something, with *directory* as one's own."""
-    is_root = os.geteuid() == 0
-    if is_root:
-        for path in (directory, *directory.iterdir()):
-            os.chown(path, 65534, 65534)
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        directory.chmod(0o700)
-        if is_root:
-            os.seteuid(0)
-
-
-@pytest.fixture
-def unprivileged_path() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as directory, _as_nobody(Path(directory)):
-        yield Path(directory) / "forewarn.db"
-
-
-@pytest.fixture
-def unprivileged_database() -> Iterator[Path]:
-    # Made before we are nobody, who may not be allowed to read the migrations.
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "forewarn.db"
-        open_sqlite(path).close()
-        with _as_nobody(Path(directory)):
-            yield path
-
-
-def test_read_only_database_is_refused(unprivileged_database: Path) -> None:
-    unprivileged_database.chmod(0o400)
-
-    with pytest.raises(DatabaseUnusableError, match="it is read-only"):
-        open_sqlite(unprivileged_database)
-
-
-def test_unreadable_database_is_refused(unprivileged_database: Path) -> None:
-    unprivileged_database.chmod(0)
-
-    with pytest.raises(DatabaseUnusableError, match="it cannot be read"):
-        open_sqlite(unprivileged_database)
-
-
-def test_directory_that_cannot_be_written_is_refused(unprivileged_path: Path) -> None:
-    unprivileged_path.parent.chmod(0o500)
-
-    with pytest.raises(DatabaseUnusableError, match="its directory cannot be written"):
-        open_sqlite(unprivileged_path)
-
-
 def test_ledger_of_all_events_can_be_followed(store: Store) -> None:
     for number in range(5):
         store.write(_full_work(number))
@@ -1439,8 +1155,9 @@ def test_prepared_topology_is_written_as_if_it_had_not_been(store: Store) -> Non
 
 @pytest.mark.parametrize("meanwhile", [("web-0", "other"), ("web-0", "gone")])
 def test_topology_prepared_on_top_of_another_one_leaves_nothing_of_it(
-    store: Store, tmp_path: Path, meanwhile: tuple[str, ...]
+    open_store: OpenStore, meanwhile: tuple[str, ...]
 ) -> None:
+    store = open_store()
     store.write(_apply(_fleet("web-0", "gone")))
     wanted = _fleet("web-0", "new")
     prepared = store.read(lambda reading: reading.prepare_topology(wanted))
@@ -1449,10 +1166,11 @@ def test_topology_prepared_on_top_of_another_one_leaves_nothing_of_it(
     store.write(lambda tx: tx.put_topology(wanted, prepared))
     store.write(lambda tx: tx.put_topology(wanted, prepared))
 
-    with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
-        rows = connection.execute("SELECT name FROM virtual_machines ORDER BY position").fetchall()
-    assert rows == [("web-0",), ("new",)]
-    assert store.read(lambda reading: reading.topology()) == wanted
+    store.close()
+    again = open_store()
+    found = again.read(lambda reading: reading.topology())
+    again.close()
+    assert (found, _order(found)) == (wanted, _order(wanted))
 
 
 def test_membership_is_superseded_by_a_later_one_or_by_leaving_for_good(store: Store) -> None:
@@ -1522,21 +1240,6 @@ def test_preview_wires_are_kept_in_order(store: Store) -> None:
         (NOW, PreviewWire.DOCUMENTED),
         (later, PreviewWire.OBSERVED),
     )
-
-
-@pytest.mark.skipif(os.name != "posix", reason="there are no permission bits")
-def test_database_is_made_for_its_owner_only(tmp_path: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        store = open_sqlite(tmp_path / "forewarn.db")
-        store.write(lambda tx: tx.topology())
-    finally:
-        os.umask(before)
-
-    kept = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("forewarn.db*")}
-    store.close()
-    assert {"forewarn.db", "forewarn.db-wal", "forewarn.db-shm"} <= kept.keys()
-    assert set(kept.values()) == {0o600}, "whoever can read a file can lock it"
 
 
 def test_soaks_are_kept_until_they_are_over(store: Store) -> None:

@@ -1,0 +1,34 @@
+"""The stores that have to keep the contracts."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import copy
+from typing import TypeAlias
+
+import pytest
+
+from forewarn.ports.store import Store
+from forewarn.storage.sqlite import open_sqlite, upgrade
+
+OpenStore: TypeAlias = Callable[[], Store]
+
+
+@pytest.fixture(scope="session")
+def fresh_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fresh") / "forewarn.db"
+    upgrade(path)
+    return path
+
+
+@pytest.fixture(params=["sqlite"])
+def open_store(tmp_path: Path, fresh_database: Path) -> OpenStore:
+    """Open the same database each time; what differs between adapters ends here."""
+    copy(fresh_database, tmp_path)
+    return lambda: open_sqlite(tmp_path / "forewarn.db", busy_timeout=0.05)
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> Iterator[Store]:
+    opened = open_store()
+    yield opened
+    opened.close()
