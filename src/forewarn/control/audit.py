@@ -1,6 +1,5 @@
 """/audit: who did what, and who was refused."""
 
-from datetime import datetime
 from operator import attrgetter
 from typing import Annotated, Final
 
@@ -10,7 +9,8 @@ from starlette.responses import Response
 from forewarn.control.caller import Administering
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.schemas import View
-from forewarn.ports.entries import Actor
+from forewarn.control.shapes import mirrors
+from forewarn.ports.entries import AuditEntry
 from forewarn.wording.moments import parse_past
 
 router = APIRouter(prefix="/audit", tags=["audit"])
@@ -18,18 +18,9 @@ router = APIRouter(prefix="/audit", tags=["audit"])
 _SINCE: Final = "2h (ago), 22:00 (the last, in GMT) or 2026-01-05T08:15:00Z, in real time."
 
 
+@mirrors(AuditEntry, "at maintenance_time who actor where action subject outcome detail")
 class AuditEntryView(View):
     """One change or refusal, who is answerable for it, and where they were."""
-
-    at: datetime
-    maintenance_time: datetime
-    who: str
-    actor: Actor
-    where: str
-    action: str
-    subject: str
-    outcome: str
-    detail: str
 
 
 class AuditView(View):

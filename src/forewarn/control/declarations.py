@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from forewarn.control.schemas import VirtualMachineView
+from forewarn.control.shapes import fields_of
 from forewarn.domain.topology import ScopeKind, Topology, VirtualMachine
 
 
@@ -11,24 +12,12 @@ def virtual_machine_view(
 ) -> VirtualMachineView:
     """Return *vm* as the API shows it."""
     scope = topology.scopes[vm.scope_id]
-    return VirtualMachineView(
-        name=vm.name,
-        scope_id=vm.scope_id,
-        scope_kind=scope.kind,
-        scope_name=scope.name,
-        placement_group=scope.placement_group,
-        update_domain=vm.update_domain,
-        fault_domain=vm.fault_domain,
-        host=vm.host,
-        addresses=vm.addresses,
-        vm_id=vm.vm_id,
-        role=vm.role if scope.kind is ScopeKind.CLOUD_SERVICE else None,
-        zone=vm.zone,
-        location=vm.location,
-        resource_group=vm.resource_group,
-        subscription_id=vm.subscription_id,
-        tags=vm.tags,
-        labels=vm.labels,
-        profile=vm.profile.known,
-        last_polled_at=last_polled_at,
-    )
+    further = {
+        "scope_kind": scope.kind,
+        "scope_name": scope.name,
+        "placement_group": scope.placement_group,
+        "role": vm.role if scope.kind is ScopeKind.CLOUD_SERVICE else None,
+        "profile": vm.profile.known,
+        "last_polled_at": last_polled_at,
+    }
+    return VirtualMachineView.model_validate(fields_of(vm) | further)

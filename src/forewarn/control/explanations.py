@@ -1,31 +1,22 @@
 """/events/{event_id}/explain: why an event is not moving."""
 
-from datetime import datetime
-
 from fastapi import APIRouter
 
 from forewarn.control.caller import Viewing
 from forewarn.control.events import EventIdPath
 from forewarn.control.schemas import View
+from forewarn.control.shapes import mirrors
 from forewarn.desk.explanations import explain_event_to
-from forewarn.domain.reasons import Reason, ReasonKind
+from forewarn.domain.reasons import Reason
 from forewarn.protocol.vocabulary import EventStatus
 from forewarn.wording.command_lines import say_reason
 
 router = APIRouter(prefix="/events", tags=["events"])
 
 
+@mirrors(Reason, "kind holds sentence vms event_ids since until about")
 class ReasonView(View):
     """One thing to know about an event; it waits for those that hold."""
-
-    kind: ReasonKind
-    holds: bool
-    sentence: str
-    vms: tuple[str, ...]
-    event_ids: tuple[str, ...]
-    since: datetime | None
-    until: datetime | None
-    about: str
 
 
 class ExplanationView(View):

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.schemas import FaultRequest, FaultsView, FaultView
+from forewarn.control.shapes import fields_of
 from forewarn.desk.caller import Caller
 from forewarn.domain.names import VmName
 from forewarn.operations.faults import record_fault_clear, record_fault_set
@@ -66,12 +67,4 @@ def _views(vm: VmName, faults: Iterable[Fault]) -> tuple[FaultView, ...]:
 
 
 def _view(vm: VmName, fault: Fault) -> FaultView:
-    return FaultView(
-        vm=vm,
-        kind=fault.kind,
-        times=fault.times,
-        seconds=fault.seconds,
-        status=fault.status,
-        retry_after=fault.retry_after,
-        event_type=fault.event_type,
-    )
+    return FaultView.model_validate({"vm": vm, **fields_of(fault)})

@@ -13,8 +13,10 @@ from starlette.responses import Response
 from forewarn.control.caller import Administering, Operating, Viewing
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.routes import CHANGES, Key, show, shows
-from forewarn.control.schemas import CloseRequest, EventView, HostPatch, View, event_view
+from forewarn.control.schemas import CloseRequest, EventView, HostPatch, View
+from forewarn.control.shapes import mirrors
 from forewarn.desk.caller import Caller
+from forewarn.domain.event import Share
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.operations.context import Context
 from forewarn.operations.hosts import (
@@ -47,12 +49,9 @@ class HostView(View):
     maintenance_ids: tuple[str, ...] = Field(description="The Maintenances of these events.")
 
 
+@mirrors(Share)
 class HostShareView(View):
     """The virtual machines of one update domain of a scope that a host carries."""
-
-    scope_id: str
-    update_domain: int
-    resources: tuple[str, ...]
 
 
 class HostDetailView(HostView):
@@ -135,11 +134,7 @@ def _view(reading: Reading, name: str) -> HostDetailView:
     topology = reading.topology()
     load = find_loads(reading)[find_host(topology.hosts.values(), name).name]
     shares = split_by_update_domain(topology, load.virtual_machines)
-    return HostDetailView(
-        **_fields(load),
-        shares=tuple(map(HostShareView.model_validate, shares)),
-        events=tuple(map(event_view, load.events)),
-    )
+    return HostDetailView.model_validate(_fields(load) | {"shares": shares, "events": load.events})
 
 
 def _fields(load: HostLoad) -> dict[str, Any]:

@@ -9,14 +9,13 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
+from forewarn.control.courses import CoursePatch, patch_course
 from forewarn.control.maintenance_views import (
     BegunMaintenanceView,
-    CoursePatch,
     MaintenanceOrderRequest,
     MaintenancesView,
     MaintenanceView,
     PlacesRequest,
-    course_change,
     maintenance_order,
     maintenance_summary,
     maintenance_view,
@@ -87,7 +86,7 @@ def change(
 ) -> MaintenanceView:
     """Change how it goes about the steps that remain; null sets a field to its default."""
     gates = caller.services.gates.kinds()
-    steer = partial(change_course, change=course_change(request), gates=gates)
+    steer = partial(change_course, change=patch_course(request), gates=gates)
     return _steer(caller, key, steer, maintenance_id)
 
 

@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from datetime import datetime
 from operator import attrgetter
 from typing import TypeVar
 
@@ -16,33 +15,24 @@ from forewarn.control.caller import Administering, Viewing
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.routes import Key
 from forewarn.control.schemas import View
-from forewarn.domain.notification import NotificationStatus, Phase
+from forewarn.control.shapes import mirrors
+from forewarn.domain.notification import Notification, NotificationStatus, Target
 from forewarn.operations.context import Context
 from forewarn.operations.notifications import find_notifications, prepare_test, retry_notification
 from forewarn.ports.store import Transaction
-from forewarn.protocol.vocabulary import EventType
 
 router = APIRouter(tags=["notifications"])
 
 T = TypeVar("T")
 
 
+@mirrors(
+    Notification,
+    "notification_id event_id maintenance_id schedule phase target status attempts created_at "
+    "maintenance_time next_attempt_at ended_at problem",
+)
 class NotificationView(View):
     """One message to one target, about an event, a Maintenance or a schedule."""
-
-    notification_id: str
-    event_id: str | None
-    maintenance_id: str | None
-    schedule: str | None
-    phase: Phase
-    target: str
-    status: NotificationStatus
-    attempts: int
-    created_at: datetime
-    maintenance_time: datetime
-    next_attempt_at: datetime
-    ended_at: datetime | None
-    problem: str
 
 
 class NotificationsView(View):
@@ -51,13 +41,9 @@ class NotificationsView(View):
     notifications: tuple[NotificationView, ...]
 
 
+@mirrors(Target)
 class TargetView(View):
     """Somebody who wants to know, and of what; how they are reached is a secret."""
-
-    name: str
-    scopes: tuple[str, ...]
-    event_types: tuple[EventType, ...]
-    phases: tuple[Phase, ...]
 
 
 class TargetsView(View):
@@ -102,7 +88,7 @@ def retry(caller: Administering, key: Key, notification_id: str) -> Notification
 @router.get("/notification-targets")
 def list_targets(caller: Viewing) -> TargetsView:
     """Return who is told what."""
-    return TargetsView(targets=tuple(map(TargetView.model_validate, caller.targets())))
+    return TargetsView.model_validate({"targets": caller.targets()})
 
 
 @router.post("/notification-targets/{name}/test", name="notification test")

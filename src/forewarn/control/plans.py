@@ -1,6 +1,5 @@
 """/maintenances/plan: what a Maintenance would do. It is a POST for its body; nothing changes."""
 
-from datetime import datetime
 from typing import Final
 
 from fastapi import APIRouter
@@ -9,7 +8,17 @@ from forewarn.control.caller import Viewing
 from forewarn.control.maintenance_views import MaintenanceOrderRequest, maintenance_order
 from forewarn.control.problems import problem_of
 from forewarn.control.schemas import View
-from forewarn.domain.planning import Plan, summarise
+from forewarn.control.shapes import fields_of, mirrors
+from forewarn.domain.planning import (
+    Capacity,
+    Forecast,
+    Plan,
+    PlannedShare,
+    PlannedStep,
+    summarise,
+)
+from forewarn.domain.risks import Conflict, Exposure
+from forewarn.domain.timetable import Stretch
 from forewarn.operations.planning import plan_maintenance
 from forewarn.protocol.errors import ForewarnError
 
@@ -19,72 +28,43 @@ _SOME: Final = 10
 """How many virtual machines are named that nobody polls for."""
 
 
+@mirrors(Stretch, "begins starts ends")
 class StretchView(View):
     """When a step begins with its announcement, starts, and ends; null if nobody can say."""
 
-    begins: datetime
-    starts: datetime
-    ends: datetime | None
 
-
+@mirrors(PlannedShare)
 class PlannedShareView(View):
     """One update domain of one scope; `available` of its `members` stay up meanwhile."""
 
-    scope_id: str
-    update_domain: int
-    resources: tuple[str, ...]
-    available: int
-    members: int
 
-
+@mirrors(PlannedStep)
 class PlannedStepView(View):
     """One step with its times; null where it never begins, or nobody can say when."""
 
-    number: int
-    host: str | None
     shares: tuple[PlannedShareView, ...]
     earliest: StretchView | None
     latest: StretchView | None
 
 
+@mirrors(Capacity, "scope_id available members percent")
 class CapacityView(View):
     """How many of a set's members are up in its worst step."""
 
-    scope_id: str
-    available: int
-    members: int
-    percent: int
 
-
+@mirrors(Exposure, "out fleet percent places is_by_host sentence")
 class ExposureView(View):
     """How many of the fleet's machines are out at once at the most, in how many places."""
 
-    out: int
-    fleet: int
-    percent: int
-    places: int
-    is_by_host: bool
-    sentence: str
 
-
+@mirrors(Forecast, "low high samples sentence")
 class ForecastView(View):
     """Between when and when all is done, by what events took before."""
 
-    low: datetime
-    high: datetime
-    samples: int
-    sentence: str
 
-
+@mirrors(Conflict, "steps ready opens closes blackouts sentence")
 class ConflictView(View):
     """Steps that could begin earlier, were the calendar open for longer."""
-
-    steps: tuple[int, ...]
-    ready: datetime
-    opens: datetime
-    closes: datetime | None
-    blackouts: tuple[str, ...]
-    sentence: str
 
 
 class PlanErrorView(View):
@@ -101,19 +81,16 @@ class UnpolledView(View):
     names: tuple[str, ...]
 
 
+@mirrors(Plan)
 class PlanView(View):
     """What a Maintenance would do, and when. With errors it cannot be begun."""
 
     steps: tuple[PlannedStepView, ...]
     capacities: tuple[CapacityView, ...]
     exposure: ExposureView
-    warnings: tuple[str, ...]
-    earliest: datetime | None
-    latest: datetime | None
     forecast: ForecastView | None
     conflicts: tuple[ConflictView, ...]
     errors: tuple[PlanErrorView, ...]
-    remarks: tuple[str, ...]
     unpolled: UnpolledView
     summary: tuple[str, ...]
 
@@ -131,20 +108,12 @@ def plan(caller: Viewing, request: MaintenanceOrderRequest) -> PlanView:
 
 
 def _plan_view(made: Plan) -> PlanView:
-    return PlanView(
-        steps=tuple(map(PlannedStepView.model_validate, made.steps)),
-        capacities=tuple(map(CapacityView.model_validate, made.capacities)),
-        exposure=ExposureView.model_validate(made.exposure),
-        warnings=made.warnings,
-        earliest=made.earliest,
-        latest=made.latest,
-        forecast=None if made.forecast is None else ForecastView.model_validate(made.forecast),
-        conflicts=tuple(map(ConflictView.model_validate, made.conflicts)),
-        errors=tuple(map(_error_view, made.errors)),
-        remarks=made.remarks,
-        unpolled=UnpolledView(count=len(made.unpolled), names=made.unpolled[:_SOME]),
-        summary=summarise(made),
-    )
+    further = {
+        "errors": tuple(map(_error_view, made.errors)),
+        "unpolled": {"count": len(made.unpolled), "names": made.unpolled[:_SOME]},
+        "summary": summarise(made),
+    }
+    return PlanView.model_validate(fields_of(made) | further)
 
 
 def _error_view(error: ForewarnError) -> PlanErrorView:

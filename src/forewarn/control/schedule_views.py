@@ -3,40 +3,36 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from forewarn.control.maintenance_views import (
-    CoursePatch,
-    CourseView,
-    MaintenanceOrderRequest,
-    course_change,
-    course_view,
-    maintenance_order,
-)
+from forewarn.control.courses import CoursePatch, CourseView, describe_course, patch_course
+from forewarn.control.maintenance_views import MaintenanceOrderRequest, maintenance_order
 from forewarn.control.schemas import Text, View
+from forewarn.control.shapes import fields_of, mirrors
 from forewarn.desk.services import Services
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.recurrence import Opening, describe_recurrence, read_recurrence
 from forewarn.domain.schedule import (
     Occurrence,
-    OccurrenceOutcome,
     Schedule,
     ScheduleError,
-    ScheduleStatus,
     explain_wait,
     upcoming,
 )
 from forewarn.domain.server_pause import ServerPause
-from forewarn.domain.windows import describe
+from forewarn.domain.windows import Blackout, describe
 from forewarn.operations.pausing import find_pause
 from forewarn.operations.schedules import ScheduleOrder
 from forewarn.ports.store import Reading
-from forewarn.protocol.vocabulary import EventType
 
 UPCOMING: Final = 10
 """How many of the next dates are shown by default."""
+
+
+def _describe(blackout: object) -> object:
+    return describe(blackout) if isinstance(blackout, Blackout) else blackout
 
 
 class ScheduleOrderRequest(MaintenanceOrderRequest):
@@ -48,23 +44,16 @@ class ScheduleOrderRequest(MaintenanceOrderRequest):
     until_date: Text | None = Field(default=None, description="The last day, if there is one.")
 
 
+@mirrors(Opening)
 class OpeningView(View):
     """One date, and the blackout that keeps it free, if any."""
 
-    day: date
-    opens_at: datetime
-    closes_at: datetime
-    blackout: str | None
+    blackout: Annotated[str | None, BeforeValidator(_describe)]
 
 
+@mirrors(Occurrence)
 class OccurrenceView(View):
     """What became of one date: a Maintenance, or the reason why not."""
-
-    opens_at: datetime
-    met_at: datetime
-    outcome: OccurrenceOutcome
-    reason: str
-    maintenance_id: str | None
 
 
 class SchedulePatch(CoursePatch):
@@ -74,30 +63,20 @@ class SchedulePatch(CoursePatch):
     until_date: Text | None = None
 
 
+@mirrors(
+    MaintenanceOrder,
+    "event_type scopes virtual_machines labels hosts host_labels description duration_in_seconds",
+)
 class OrderView(CourseView):
     """What is ordered each time; labels are looked up then."""
 
-    event_type: EventType
-    scopes: tuple[str, ...]
-    virtual_machines: tuple[str, ...]
-    labels: dict[str, str]
-    hosts: tuple[str, ...]
-    host_labels: dict[str, str]
-    description: str
-    duration_in_seconds: int | None
 
-
+@mirrors(Schedule, "name status every zone from_date until_date created_at maintenance_id")
 class ScheduleSummaryView(View):
     """One schedule in a list."""
 
-    name: str
-    status: ScheduleStatus
     every: str
     zone: str
-    from_date: date
-    until_date: date | None
-    created_at: datetime
-    maintenance_id: str | None
     next: OpeningView | None
     last: OccurrenceView | None
     waits_for: Annotated[
@@ -134,7 +113,7 @@ def schedule_change(request: SchedulePatch) -> Callable[[Schedule], Schedule]:
     """Return what makes the schedule that *request* asks for out of the one there is."""
     given = request.model_fields_set
     every = read_recurrence(request.every) if "every" in given else None
-    until, course = _read_date(request.until_date), course_change(request)
+    until, course = _read_date(request.until_date), patch_course(request)
 
     def change(schedule: Schedule) -> Schedule:
         return replace(
@@ -151,32 +130,29 @@ def schedule_summary(
     schedule: Schedule, now: datetime, pause: ServerPause | None
 ) -> ScheduleSummaryView:
     """Return *schedule* as one line of a list; *pause* is that of the server, if it is paused."""
-    opening = schedule.next_opening
-    return ScheduleSummaryView(
-        name=schedule.name,
-        status=schedule.status,
-        every=describe_recurrence(schedule.every),
-        zone=schedule.timetable.zone,
-        from_date=schedule.from_date,
-        until_date=schedule.until_date,
-        created_at=schedule.created_at,
-        maintenance_id=schedule.maintenance_id,
-        next=None if opening is None else _opening_view(opening),
-        last=_occurrence_view(schedule.occurrences[-1]) if schedule.occurrences else None,
-        waits_for=explain_wait(schedule, pause, now),
-        order=_order_view(schedule.order),
-    )
+    return ScheduleSummaryView.model_validate(_summary(schedule, now, pause))
 
 
 def schedule_view(
     reading: Reading, schedule: Schedule, now: datetime, count: int = UPCOMING
 ) -> ScheduleView:
     """Return all of *schedule*, with the next *count* dates after *now*."""
-    return ScheduleView(
-        **schedule_summary(schedule, now, find_pause(reading)).model_dump(),
-        upcoming=tuple(map(_opening_view, upcoming(schedule, now, count))),
-        occurrences=tuple(map(_occurrence_view, schedule.occurrences)),
-    )
+    further = {"upcoming": upcoming(schedule, now, count)}
+    return ScheduleView.model_validate(_summary(schedule, now, find_pause(reading)) | further)
+
+
+def _summary(schedule: Schedule, now: datetime, pause: ServerPause | None) -> dict[str, Any]:
+    order = schedule.order
+    return {
+        **fields_of(schedule),
+        "status": schedule.status,
+        "every": describe_recurrence(schedule.every),
+        "zone": schedule.timetable.zone,
+        "next": schedule.next_opening,
+        "last": schedule.occurrences[-1] if schedule.occurrences else None,
+        "waits_for": explain_wait(schedule, pause, now),
+        "order": fields_of(order) | describe_course(order.course),
+    }
 
 
 def _read_date(text: str | None) -> date | None:
@@ -186,30 +162,3 @@ def _read_date(text: str | None) -> date | None:
         return date.fromisoformat(text)
     except ValueError:
         raise ScheduleError(f"{text[:40]!r} is not a date; write 2026-12-31.") from None
-
-
-def _opening_view(opening: Opening) -> OpeningView:
-    return OpeningView(
-        day=opening.day,
-        opens_at=opening.opens_at,
-        closes_at=opening.closes_at,
-        blackout=None if opening.blackout is None else describe(opening.blackout),
-    )
-
-
-def _occurrence_view(occurrence: Occurrence) -> OccurrenceView:
-    return OccurrenceView.model_validate(occurrence)
-
-
-def _order_view(order: MaintenanceOrder) -> OrderView:
-    return OrderView(
-        **course_view(order.course).model_dump(),
-        event_type=order.event_type,
-        scopes=order.scopes,
-        virtual_machines=order.virtual_machines,
-        labels=dict(order.labels),
-        hosts=order.hosts,
-        host_labels=dict(order.host_labels),
-        description=order.description,
-        duration_in_seconds=order.duration_in_seconds,
-    )

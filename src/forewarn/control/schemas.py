@@ -16,12 +16,16 @@ from pydantic import (
     model_validator,
 )
 
-from forewarn.domain.event import Approver, Outcome, ScheduledEvent
-from forewarn.domain.topology import ScopeKind
-from forewarn.operations.differences import Alteration
+from forewarn.control.shapes import fields_of, mirrors
+from forewarn.domain.event import Approval, Outcome, ScheduledEvent
+from forewarn.domain.topology import ScopeKind, VirtualMachine
+from forewarn.operations.differences import Difference, FieldDifference
+from forewarn.operations.inventory import FleetChange
+from forewarn.operations.safeguards import SkippedEntry
+from forewarn.ports.clock import ClockJump
 from forewarn.ports.entries import LedgerEntry
-from forewarn.ports.faults import FaultKind
-from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType
+from forewarn.ports.faults import Fault
+from forewarn.protocol.vocabulary import EventType
 
 Text = Annotated[StrictStr, Field(max_length=4096)]
 Seconds = Annotated[StrictInt, Field(ge=0, le=31_536_000)]
@@ -38,7 +42,9 @@ Labels = Annotated[dict[Text, Text], Field(max_length=100)]
 AS_IS: Final = "State facts: place virtual machines also on hosts that are closed or worked on."
 
 
-class _Request(BaseModel):
+class RequestModel(BaseModel):
+    """Whatever is asked for; it may have no other keys."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -48,7 +54,7 @@ class View(BaseModel):
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
 
-class EventOrderRequest(_Request):
+class EventOrderRequest(RequestModel):
     """Announce an event."""
 
     event_type: EventType
@@ -65,39 +71,39 @@ class EventOrderRequest(_Request):
         return self
 
 
-class PostponeRequest(_Request):
+class PostponeRequest(RequestModel):
     """Move an event to a later time."""
 
     not_before: Moment
 
 
-class CompleteRequest(_Request):
+class CompleteRequest(RequestModel):
     """Say how an event ended."""
 
     outcome: Outcome = Outcome.SUCCEEDED
     reason: Text = ""
 
 
-class CancelRequest(_Request):
+class CancelRequest(RequestModel):
     """Withdraw an event; of a host operation, only with all others of it."""
 
     reason: Text = ""
     operation: StrictBool = False
 
 
-class PauseRequest(_Request):
+class PauseRequest(RequestModel):
     """Pause the server."""
 
     reason: Text = ""
 
 
-class CloseRequest(_Request):
+class CloseRequest(RequestModel):
     """Have a host take no more virtual machines."""
 
     reason: Text = ""
 
 
-class FleetRequest(_Request):
+class FleetRequest(RequestModel):
     """Declare the fleet, in the structure of the fleet file."""
 
     fleet: dict[str, JsonValue]
@@ -114,7 +120,7 @@ class FleetRequest(_Request):
     dry_run: Annotated[StrictBool, Field(description="Tell what would change.")] = False
 
 
-class _PolicyFields(_Request):
+class _PolicyFields(RequestModel):
     approval: Text | None = None
     postpone_until: Text | None = None
     auto_approve_user: StrictBool | None = None
@@ -156,7 +162,7 @@ class VirtualMachinePatch(_VirtualMachineFields):
     profile: dict[Text, Text | None] | None = None
 
 
-class HostPatch(_Request):
+class HostPatch(RequestModel):
     """Change the named labels of a host; null removes one (JSON merge patch)."""
 
     labels: dict[Text, Text | None] | None = None
@@ -166,13 +172,13 @@ class ScopePatch(_PolicyFields):
     """Change the named settings of a scope; null resets one (JSON merge patch)."""
 
 
-class AdvanceRequest(_Request):
+class AdvanceRequest(RequestModel):
     """Let time pass."""
 
     duration: Annotated[StrictStr, Field(max_length=64)]
 
 
-class FaultRequest(_Request):
+class FaultRequest(RequestModel):
     """Misbehave towards a virtual machine; which of these belong to which kind is documented."""
 
     times: StrictInt | None = None
@@ -182,50 +188,28 @@ class FaultRequest(_Request):
     event_type: Text | None = None
 
 
+@mirrors(Approval)
 class ApprovalView(View):
     """Somebody's word that an event may start."""
 
-    approver: Approver
-    name: str
-    approved_at: datetime
 
-
+@mirrors(
+    ScheduledEvent,
+    "event_id event_type event_source event_status scope_id update_domain resources description "
+    "duration_in_seconds maintenance_id host operation_id created_at not_before first_not_before "
+    "is_announced is_published approvals started_at overdue_at ended_at outcome reason",
+)
 class EventView(View):
     """One event."""
 
-    event_id: str
-    event_type: EventType
-    event_source: EventSource
-    event_status: EventStatus
-    scope_id: str
-    update_domain: int
-    resources: tuple[str, ...]
-    description: str
-    duration_in_seconds: int | None
-    maintenance_id: str | None
-    host: str | None
-    operation_id: str | None
-    created_at: datetime
-    not_before: datetime
-    first_not_before: datetime
-    is_announced: bool
-    is_published: bool
     approvals: tuple[ApprovalView, ...]
-    started_at: datetime | None
-    overdue_at: datetime | None
-    ended_at: datetime | None
-    outcome: Outcome | None
-    reason: str
 
 
+@mirrors(LedgerEntry, "at what who where detail")
 class LedgerView(View):
     """One line in the life of an event."""
 
-    at: datetime
     what: str
-    who: str
-    where: str
-    detail: str
 
 
 class EventDetailView(EventView):
@@ -240,39 +224,27 @@ class EventsView(View):
     events: tuple[EventView, ...]
 
 
+@mirrors(FieldDifference)
 class FieldDifferenceView(View):
     """One key of an entry with its values; null where it has none."""
 
-    field: str
-    before: JsonValue
-    after: JsonValue
 
-
+@mirrors(Difference)
 class DifferenceView(View):
     """One entry that is added, changed or removed, in the words of the fleet file."""
 
-    table: str
-    name: str
-    alteration: Alteration
     fields: tuple[FieldDifferenceView, ...]
 
 
+@mirrors(SkippedEntry)
 class SkippedEntryView(View):
     """A virtual machine or a host that was left as it is, and why."""
 
-    vm: str | None
-    host: str | None
-    reason: str
-    event_ids: tuple[str, ...]
 
-
+@mirrors(FleetChange, "added changed_scopes changed removed skipped")
 class FleetChangeView(View):
     """What a declaration changed, and the virtual machines it added, changed and removed."""
 
-    added: tuple[str, ...]
-    changed_scopes: tuple[str, ...]
-    changed: tuple[str, ...]
-    removed: tuple[str, ...]
     skipped: tuple[SkippedEntryView, ...]
     needed_removals: Annotated[
         int, Field(description="The minimum for allow_removals; 0 if it is not needed.")
@@ -284,26 +256,17 @@ class FleetChangeView(View):
     differences: tuple[DifferenceView, ...]
 
 
+@mirrors(
+    VirtualMachine,
+    "name scope_id scope_kind scope_name placement_group update_domain fault_domain host addresses "
+    "vm_id role zone location resource_group subscription_id tags labels profile",
+)
 class VirtualMachineView(View):
     """One virtual machine and its place in the fleet."""
 
-    name: str
-    scope_id: str
     scope_kind: ScopeKind
     scope_name: str
     placement_group: str | None
-    update_domain: int
-    fault_domain: int
-    host: str | None
-    addresses: tuple[str, ...]
-    vm_id: str
-    role: str | None
-    zone: str
-    location: str
-    resource_group: str
-    subscription_id: str
-    tags: Mapping[str, str]
-    labels: Mapping[str, str]
     profile: Mapping[str, str]
     last_polled_at: datetime | None
 
@@ -314,11 +277,9 @@ class VirtualMachinesView(View):
     virtual_machines: tuple[VirtualMachineView, ...]
 
 
+@mirrors(ClockJump)
 class ClockJumpView(View):
     """A jump of the server's clock: forward, or back if *seconds* is negative."""
-
-    at: datetime
-    seconds: float
 
 
 class ClockView(View):
@@ -329,16 +290,11 @@ class ClockView(View):
     jumps: tuple[ClockJumpView, ...] = ()
 
 
+@mirrors(Fault, "vm kind times seconds status retry_after event_type")
 class FaultView(View):
     """One fault of a virtual machine, with the times it has left."""
 
     vm: str
-    kind: FaultKind
-    times: int | None
-    seconds: float | None
-    status: int | None
-    retry_after: int | None
-    event_type: str | None
 
 
 class FaultsView(View):
@@ -378,12 +334,9 @@ def event_view(event: ScheduledEvent) -> EventView:
 
 def events_view(events: tuple[ScheduledEvent, ...]) -> EventsView:
     """Return *events* as the API shows them."""
-    return EventsView(events=tuple(map(event_view, events)))
+    return EventsView.model_validate({"events": events})
 
 
 def event_detail_view(event: ScheduledEvent, ledger: tuple[LedgerEntry, ...]) -> EventDetailView:
     """Return *event* with its *ledger*."""
-    return EventDetailView(
-        **event_view(event).model_dump(),
-        ledger=tuple(map(LedgerView.model_validate, ledger)),
-    )
+    return EventDetailView.model_validate({**fields_of(event), "ledger": ledger})

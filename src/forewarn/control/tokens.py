@@ -1,7 +1,5 @@
 """/tokens: who may use this API."""
 
-from collections.abc import Iterable
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -9,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from forewarn.control.caller import Administering
 from forewarn.control.schemas import Moment, Text, View
+from forewarn.control.shapes import fields_of, mirrors
 from forewarn.domain.access import Token
 from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token, new_secret, revoke_token
@@ -30,16 +29,9 @@ class TokenRequest(BaseModel):
     expires: Moment | None = None
 
 
+@mirrors(Token, "name role scopes created_at expires_at revoked_at last_used_at")
 class TokenView(View):
     """One token, without its secret, which nobody knows but who has it."""
-
-    name: str
-    role: Role
-    scopes: tuple[str, ...]
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    last_used_at: datetime | None
 
 
 class NewTokenView(TokenView):
@@ -57,7 +49,7 @@ class TokensView(View):
 @router.get("")
 def list_tokens(caller: Administering) -> TokensView:
     """Return every token, also those that were revoked or have expired."""
-    return _views(caller.read(lambda reading: reading.tokens()))
+    return TokensView.model_validate({"tokens": caller.read(lambda reading: reading.tokens())})
 
 
 @router.post("", status_code=201, name="token create")
@@ -76,8 +68,7 @@ def create(caller: Administering, request: TokenRequest) -> NewTokenView:
         )
         return create_token(tx, context, order, secret)
 
-    made = TokenView.model_validate(caller.write(operation))
-    return NewTokenView(**made.model_dump(), secret=secret)
+    return NewTokenView.model_validate({**fields_of(caller.write(operation)), "secret": secret})
 
 
 @router.delete("/{name}", name="token revoke")
@@ -85,7 +76,3 @@ def revoke(caller: Administering, name: str) -> TokenView:
     """Revoke a token."""
     revoked = caller.write(lambda tx, context: revoke_token(tx, context, name))
     return TokenView.model_validate(revoked)
-
-
-def _views(tokens: Iterable[Token]) -> TokensView:
-    return TokensView(tokens=tuple(map(TokenView.model_validate, tokens)))

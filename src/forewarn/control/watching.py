@@ -1,7 +1,6 @@
 """/events/watch: the ledger as server-sent events, to be resumed from any place in it."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request
@@ -10,6 +9,7 @@ from starlette.responses import StreamingResponse
 
 from forewarn.control.caller import Viewing
 from forewarn.control.schemas import View
+from forewarn.control.shapes import mirrors
 from forewarn.desk.caller import Caller
 from forewarn.desk.feed import Growth
 from forewarn.domain.errors import UnknownVirtualMachineError
@@ -19,7 +19,7 @@ from forewarn.ports.entries import LedgerLine
 from forewarn.ports.store import Reading
 from forewarn.protocol import vocabulary
 from forewarn.protocol.errors import ForewarnError
-from forewarn.protocol.vocabulary import EventId, EventType
+from forewarn.protocol.vocabulary import EventId
 
 router = APIRouter(prefix="/events", tags=["events"])
 
@@ -41,19 +41,11 @@ OneEvent = Annotated[
 ]
 
 
+@mirrors(LedgerLine, "sequence event_id event_type scope_id resources at what who where detail")
 class LedgerLineView(View):
     """One thing that happened to an event."""
 
-    sequence: int
-    event_id: str
-    event_type: EventType
-    scope_id: str
-    resources: tuple[str, ...]
-    at: datetime
     what: str
-    who: str
-    where: str
-    detail: str
 
 
 @router.get("/watch", response_class=StreamingResponse, responses=_STREAM)

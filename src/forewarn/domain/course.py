@@ -1,6 +1,6 @@
 """How a Maintenance goes about it: what comes first, how much at once, and what it waits for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
@@ -8,6 +8,8 @@ from forewarn.domain.windows import ALWAYS, Calendar
 
 GATE_PATIENCE: Final = timedelta(hours=1)
 """How long a gate may stay shut by default before the step behind it is held."""
+FIXED: Final = frozenset({"canary"})
+"""What does not change once a Maintenance is under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +28,14 @@ class Course:
       impact has to: it starts inside, and is announced before.
     - *in_order*: no step goes before an earlier one that shares a scope with it, whatever holds it.
     - *hold_all*: one failure holds everything, not only its own scopes.
+
+    Everything else about these fields follows from their types, defaults and limits.
     """
 
     canary: tuple[str, ...] = ()
-    at_once: int | None = None
+    at_once: int | None = field(default=None, metadata={"ge": 1})
     soak: timedelta = timedelta(0)
-    min_available: int = 0
+    min_available: int = field(default=0, metadata={"ge": 0, "le": 100})
     gates: tuple[str, ...] = ()
     gate_patience: timedelta = GATE_PATIENCE
     calendar: Calendar = ALWAYS

@@ -12,7 +12,6 @@ from fastapi import FastAPI
 from starlette.types import Message
 from tests.http.control.conftest import FLEET, TOKEN, Tables
 
-from forewarn.control.schemas import FleetChangeView
 from forewarn.ports.store import Store
 
 UNCHANGED: dict[str, object] = {
@@ -357,15 +356,15 @@ def test_dry_run_names_what_would_change_and_writes_nothing(
 
     answer = api.post("fleet", json={"fleet": fleet, "prune": True, "dry_run": True})
 
-    change = FleetChangeView.model_validate(answer.json(), strict=False)
-    assert (change.added, change.changed, change.removed) == (
-        ("new",),
-        ("solo",),
-        ("web-0", "web-1"),
+    change = answer.json()
+    assert (change["added"], change["changed"], change["removed"]) == (
+        ["new"],
+        ["solo"],
+        ["web-0", "web-1"],
     )
-    assert change.changed_scopes == ("availability-set/web",)
-    assert change.needed_removals == 2
-    altered = [f"{each.alteration} {each.name}" for each in change.differences]
+    assert change["changed_scopes"] == ["availability-set/web"]
+    assert change["needed_removals"] == 2
+    altered = [f"{each['alteration']} {each['name']}" for each in change["differences"]]
     assert altered == [
         "changed web",
         "added new",

@@ -1,0 +1,52 @@
+"""Models of the control API with the fields of the domain, which are declared there only."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from inspect import get_annotations
+from typing import Any, TypeAlias, TypeVar, get_type_hints
+
+from pydantic import BaseModel, create_model
+
+M = TypeVar("M", bound=BaseModel)
+Fields: TypeAlias = Mapping[str, tuple[Any, Any]]
+"""Names, each with its type and its default, which is ... if there is none."""
+
+
+def mirrors(kind: type, names: str = "") -> Callable[[type[M]], type[M]]:
+    """Give a view the fields of *kind*: all of them, or those of *names* with its properties.
+
+    They have the types that they have there, except those that the view declares itself.
+    """
+    hints = get_type_hints(kind)
+    wanted = names.split() or [field.name for field in fields(kind)]
+    return with_fields({name: (hints.get(name) or _returned(kind, name), ...) for name in wanted})
+
+
+def with_fields(given: Fields) -> Callable[[type[M]], type[M]]:
+    """Give a model the *given* fields in their order; others that it declares come after."""
+
+    def build(model: type[M]) -> type[M]:
+        known, bases = model.model_fields, model.__bases__
+        declared = {name: (known[name].annotation, known[name]) for name in get_annotations(model)}
+        definitions: dict[str, Any] = {**given, **declared}
+        whole: type[M] = create_model(
+            model.__name__,
+            __base__=bases,
+            __module__=model.__module__,
+            __doc__=model.__doc__,
+            **definitions,
+        )
+        return whole
+
+    return build
+
+
+def fields_of(thing: Any) -> dict[str, Any]:
+    """Return the fields of *thing*, a dataclass, by their names."""
+    return {field.name: getattr(thing, field.name) for field in fields(thing)}
+
+
+def _returned(kind: type, name: str) -> Any:
+    # What is neither a field nor a property is declared by the view.
+    found = getattr(kind, name, None)
+    return get_type_hints(found.fget)["return"] if isinstance(found, property) else Any
