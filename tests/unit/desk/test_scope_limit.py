@@ -18,7 +18,7 @@ RULES = {
     # It is about no scope, or for all together.
     "whole": """
         append_audit kept_answer last_sequence lease_epoch preview_wires put_answer setting showing
-        user_operations_in_flight
+        topology_version user_operations_in_flight
         """,
     # What is in the scopes is returned.
     "part": """
