@@ -18,11 +18,9 @@ class Loop(Protocol):
 
     def run(self) -> None:
         """Go on until stopped, or until there is nothing left to do."""
-        ...
 
     def stop(self) -> None:
         """Have `run` return soon; called on any thread."""
-        ...
 
 
 class Supervisor:

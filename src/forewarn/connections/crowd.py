@@ -55,11 +55,9 @@ class Member(Protocol):
 
     def is_idle(self) -> bool:
         """Tell whether nothing that it asked for is being answered."""
-        ...
 
     def drop(self) -> None:
         """End the connection at once."""
-        ...
 
 
 @dataclass(slots=True, eq=False)

@@ -38,15 +38,12 @@ class ClockControl(Protocol):
     @property
     def kind(self) -> str:
         """Tell which it is: real or virtual."""
-        ...
 
     def now(self) -> datetime:
         """Return the present moment, aware, in UTC."""
-        ...
 
     def advance(self, duration: timedelta) -> datetime:
         """Let *duration* pass with everything that falls due in it; ClockError if it is real."""
-        ...
 
 
 class FaultControl(Protocol):
@@ -54,15 +51,12 @@ class FaultControl(Protocol):
 
     def all(self) -> Mapping[VmName, tuple[Fault, ...]]:
         """Return every fault with the times it has left, by virtual machine."""
-        ...
 
     def put(self, vm: VmName, fault: Fault) -> None:
         """Set a fault; it replaces one of the same kind."""
-        ...
 
     def remove(self, vm: VmName, kind: FaultKind | None = None) -> None:
         """Behave again: end *vm*'s fault of *kind*, or every one it has."""
-        ...
 
 
 class GateControl(Protocol):
@@ -70,11 +64,9 @@ class GateControl(Protocol):
 
     def kinds(self) -> Mapping[str, str]:
         """Return the kind of each gate, in the order of the file."""
-        ...
 
     def test(self, name: str) -> Answer:
         """Ask the gate of that *name* at once, and wait for the answer."""
-        ...
 
 
 class NoGates:

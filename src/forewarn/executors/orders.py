@@ -25,29 +25,23 @@ class Order(Protocol):
     @property
     def epoch(self) -> int:
         """The term of the leader."""
-        ...
 
     @property
     def key(self) -> OrderKey:
         """Two orders with the same key are the same order."""
-        ...
 
     @property
     def about(self) -> Mapping[str, str | None]:
         """What decides who carries it out. A record of the order has it, too."""
-        ...
 
     def describe(self) -> dict[str, object]:
         """Return the order in words that JSON has."""
-        ...
 
     def variables(self) -> Mapping[str, object]:
         """Return the order as variables of an environment."""
-        ...
 
     def nobody(self, means: str) -> str:
         """Return the reason of an order for which the file of executors has no such *means*."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,23 +65,18 @@ class Contractor(Protocol):
 
     def takes(self, order: Order) -> bool:
         """Tell whether the file of executors names this contractor for *order*."""
-        ...
 
     def holds(self, key: OrderKey) -> bool:
         """Tell whether this contractor was given the order before."""
-        ...
 
     def begin(self, order: Order) -> Impact:
         """Carry out *order*, unless it was begun before, and say how far it is."""
-        ...
 
     def inquire(self, key: OrderKey) -> Impact:
         """Say how far it is, and when to ask again if it is not over."""
-        ...
 
     def close(self) -> None:
         """Release threads and connections. Orders that were begun are not stopped."""
-        ...
 
 
 def encode(order: Order) -> bytes:
@@ -124,7 +113,6 @@ class Selective(Protocol):
     @property
     def selection(self) -> Selection:
         """For which."""
-        ...
 
 
 S = TypeVar("S", bound=Selective)

@@ -31,11 +31,9 @@ class Gate(Protocol):
 
     def ask(self, question: Question, *, now: datetime) -> GateVerdict:
         """Put *question* and wait for the answer, within the gate's time-out."""
-        ...
 
     def close(self) -> None:
         """End what is under way, as far as it can be."""
-        ...
 
 
 def shut(output: str) -> GateVerdict:

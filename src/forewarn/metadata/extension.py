@@ -31,17 +31,14 @@ class Verbs(Protocol):
         self, vm: VmName, event_ids: tuple[EventId, ...], *, where: str
     ) -> None:
         """Take *vm*'s StartRequests from *where*: all of them, or UnknownEventError and none."""
-        ...
 
     async def describe_event(self, vm: VmName, event_id: EventId) -> Mapping[str, object]:
         """Return status, outcome and ledger of an event of *vm*'s scope, as JSON can."""
-        ...
 
     async def postpone(
         self, vm: VmName, event_id: EventId, not_before: datetime, *, where: str
     ) -> Mapping[str, object]:
         """Move an event of *vm*'s scope to a later date and return its description."""
-        ...
 
 
 def answer_whoami(vm: VirtualMachine) -> MetadataAnswer:

@@ -34,15 +34,12 @@ class App(Protocol):
         self, target: bytes, headers: dict[bytes, bytes], client: tuple[str, int] | None
     ) -> tuple[bytes, bytes] | None:
         """Answer a GET without an ASGI call; None sends it through `__call__`."""
-        ...
 
     def find_origin(self, address: str | None) -> Origin:
         """Return whose connection it is that comes from *address*; None is a unix socket."""
-        ...
 
     def stop_waiting(self) -> None:
         """Answer every parked poll now, and park no more."""
-        ...
 
 
 class MetadataServer(uvicorn.Server):

@@ -10,7 +10,6 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the present moment, aware, in UTC."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,4 +25,3 @@ class WallClock(Protocol):
 
     def now(self) -> datetime:
         """Return the present moment, aware, in UTC."""
-        ...

@@ -18,8 +18,6 @@ class Executor(Protocol):
 
     def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
         """Begin the impact of *event* on *vm* for the leader of *epoch*, and say how far it is."""
-        ...
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         """Say how far it is, and at what maintenance time to ask again if it is not over."""
-        ...

@@ -92,15 +92,12 @@ class Faults(Protocol):
 
     def __contains__(self, vm: object) -> bool:
         """Tell whether the virtual machine of this name has any; asked for every poll."""
-        ...
 
     def take(self, vm: VmName, kind: FaultKind) -> Fault | None:
         """Return *vm*'s fault of *kind*, if there is one, for one request: that uses it up."""
-        ...
 
     def show(self, vm: VmName, document: Document) -> Document:
         """Return what *vm* sees instead of *document*, the current one of its scope."""
-        ...
 
 
 def _is_whole(value: float | str, least: int, most: int) -> bool:

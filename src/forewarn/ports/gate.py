@@ -14,4 +14,3 @@ class Gates(Protocol):
 
     def ask(self, question: Question) -> Answer:
         """Return the answer so far, and have the question put if it is time to."""
-        ...

@@ -18,12 +18,9 @@ class HostWorker(Protocol):
     @property
     def rules(self) -> Sequence[HostWorkRule]:
         """Which hosts have work, in the order in which they are tried."""
-        ...
 
     def begin(self, task: HostTask, *, epoch: int) -> Impact:
         """Begin *task* for the leader of *epoch*, and say how far it is."""
-        ...
 
     def inquire(self, task: HostTask) -> Impact:
         """Say how far it is, and at what maintenance time to ask again if it is not over."""
-        ...

@@ -21,12 +21,9 @@ class Leadership(Protocol):
 
     def campaign(self) -> int | None:
         """Return a new epoch if the lease is this replica's now, and none while others hold it."""
-        ...
 
     def renew(self, epoch: int) -> bool:
         """Hold on to the lease of *epoch*; tell whether it is still this replica's."""
-        ...
 
     def resign(self, epoch: int) -> None:
         """Let others have the lease of *epoch* at once, if it is still this replica's."""
-        ...
