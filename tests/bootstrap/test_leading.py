@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.web_site import OUTBOUND
 
 from forewarn.bootstrap import leading
 from forewarn.bootstrap.replica import Outside, Replica, assemble
@@ -97,8 +98,11 @@ def replica(
 ) -> Iterator[Replica]:
     monkeypatch.setattr(leading, "_RENEW_SECONDS", 0.02)
     beginning = begin(store, settings, read_fleet_file(FLEET), SystemClock().now())
-    with choose_workforce(settings)(store, beginning.clock) as workforce:
-        outside, supervisor = Outside(workforce=workforce), Supervisor(first_pause=0.1)
+    with choose_workforce(settings, OUTBOUND)(store, beginning.clock) as workforce:
+        outside, supervisor = (
+            Outside(workforce=workforce, outbound=OUTBOUND),
+            Supervisor(first_pause=0.1),
+        )
         made = assemble(settings, store, beginning, outside, supervisor, leadership)
         thread = supervisor.start("leadership", made.leading)
         yield made

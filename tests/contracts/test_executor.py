@@ -29,9 +29,9 @@ from forewarn.domain.event import Outcome
 from forewarn.domain.impact import ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
-from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor
+from forewarn.executors.targets import ImpactTarget
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, complete_event, create_events, find_event

@@ -17,8 +17,8 @@ from forewarn.domain.host_work import HostTask
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
-from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.simulated import SimulatedHostWorker
+from forewarn.executors.targets import ImpactTarget
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId

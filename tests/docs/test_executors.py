@@ -25,7 +25,6 @@ from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors.command import Command, ScriptContractor
 from forewarn.executors.configuration import read_commands, read_host_works, read_targets
-from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.host_tasks import HOST_TASKS, HostOrder
 from forewarn.executors.impacts import (
     EVENT_ID,
@@ -38,6 +37,7 @@ from forewarn.executors.impacts import (
 from forewarn.executors.orders import environment_of
 from forewarn.executors.records import Records
 from forewarn.executors.tables import CommandTable, HostWorkTable, WebhookTable
+from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import EPOCH
 from forewarn.settings_table import ExecutorKind
 from forewarn.wording.durations import format_duration

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.web_site import OUTBOUND
 
 from forewarn.domain.event import Draft, Share, schedule
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.notice import MINIMUM_NOTICE
 from forewarn.domain.notification import Notification, Phase, Retrying
-from forewarn.domain.webhook import sign
 from forewarn.notifications.configuration import (
     AppriseTable,
     NotificationsFile,
@@ -23,6 +23,7 @@ from forewarn.notifications.configuration import (
 from forewarn.notifications.messages import cloud_event
 from forewarn.operations.notifications import example_notification
 from forewarn.operations.views import describe_change
+from forewarn.outbound.transport import sign
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
 PAGE = Path(__file__).parent.parent.parent / "docs/reference/notifications.md"
@@ -41,7 +42,7 @@ def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
     (tmp_path / "notifications.toml").write_text(text, encoding="utf-8")
     (tmp_path / "ops.key").write_text("hush", encoding="utf-8")
 
-    told = read_notifications(tmp_path / "notifications.toml")
+    told = read_notifications(tmp_path / "notifications.toml", OUTBOUND)
 
     assert [target.name for target in told.targets] == ["ops", "shop-chat", "night-shift"]
     assert told.retrying == Retrying(), "the file shows the defaults"

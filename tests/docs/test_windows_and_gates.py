@@ -7,6 +7,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from tests.web_site import OUTBOUND
 
 from forewarn.domain.gate import Question
 from forewarn.domain.names import MaintenanceId, ScopeId
@@ -81,7 +82,7 @@ def test_file_of_the_reference_is_one_and_has_every_key(tmp_path: Path) -> None:
     (tmp_path / "smoke-test").write_text("#!/bin/sh\n", encoding="utf-8")
     (tmp_path / "smoke-test").chmod(0o755)
 
-    gates = read_gates(tmp_path / "gates.toml", {"PATH": ""})
+    gates = read_gates(tmp_path / "gates.toml", {"PATH": ""}, OUTBOUND)
 
     assert {known.kind for known in gates.values()} == set(KINDS)
     tables = (CommandGateTable, HttpTable, PrometheusTable, WebhookGateTable)

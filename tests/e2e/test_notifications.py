@@ -275,7 +275,8 @@ def test_bad_configuration_is_refused_with_its_line(
     refused = make_server("--notifications", str(configuration)).run_to_the_end()
 
     assert refused.returncode == 1
-    assert f"{configuration}:8: kind of target 1: write webhook or apprise." in refused.stderr
+    problem = "kind of target 1: 'pigeon' is not one of 'webhook', 'apprise'."
+    assert f"{configuration}:8: {problem}" in refused.stderr
 
 
 def test_calendar_has_what_is_planned(server: Server) -> None:

@@ -9,14 +9,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tests.web_site import OUTBOUND
+
 from forewarn.clocks import SystemClock
 from forewarn.domain.event import Draft, Share, start_unannounced
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.executors.command import PLACES, Command, ScriptContractor
-from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
 from forewarn.executors.records import Records
+from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
 from forewarn.ports.executor import Executor
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
@@ -121,6 +123,7 @@ def make_webhook(
         find_among(targets),
         kind=IMPACTS,
         records=Records(folder / "impacts", may_begin=may_begin),
+        outbound=OUTBOUND,
         clock=SystemClock(),
         wall=SystemClock(),
         wait=ask_often,

@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.executors.conftest import ask_often
+from tests.web_site import OUTBOUND
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.topology import Host
 from forewarn.executors.command import PLACES, Command, ScriptContractor
-from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.host_tasks import (
     HOST_TASKS,
     ContractedHostWorker,
@@ -19,6 +19,7 @@ from forewarn.executors.host_tasks import (
     find_for_host,
 )
 from forewarn.executors.records import Records
+from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
 from forewarn.protocol.vocabulary import EventType
 
@@ -69,6 +70,7 @@ def make_host_worker(
         find_for_host(works, host_of, ImpactTarget),
         kind=HOST_TASKS,
         records=records,
+        outbound=OUTBOUND,
         clock=SystemClock(),
         wall=SystemClock(),
         wait=ask_often,

@@ -14,9 +14,9 @@ from forewarn.executors.configuration import (
     read_host_works,
     read_targets,
 )
-from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.host_tasks import HostWork
 from forewarn.executors.orders import Selection
+from forewarn.executors.targets import ImpactTarget
 from forewarn.files.tables import TablesError
 from forewarn.protocol.vocabulary import EventType
 

@@ -18,8 +18,8 @@ from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.executors.command import Command
-from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.host_tasks import ContractedHostWorker, HostWork
+from forewarn.executors.targets import ImpactTarget
 from forewarn.ports.host_worker import HostWorker
 
 # A server that begins a task and is killed while the script runs.

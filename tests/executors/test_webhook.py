@@ -24,10 +24,10 @@ from tests.executors.conftest import (
 from tests.executors.target import OrderTarget, Reply, say
 
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.webhook import sign
-from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.impacts import ContractedExecutor
 from forewarn.executors.orders import Selection
+from forewarn.executors.targets import ImpactTarget
+from forewarn.outbound.transport import sign
 from forewarn.protocol.vocabulary import EventType
 
 SECRET = "open-sesame"  # noqa: S105
@@ -193,7 +193,7 @@ def test_request_that_hangs_is_given_up_and_tried_again(target: OrderTarget, mak
     trouble = wait_for(executor, is_unknown)
     target.delay = 0.0
 
-    assert trouble.reason == "the target has not accepted it yet: it does not answer in time"
+    assert trouble.reason == "the target has not accepted it yet: no answer within 0.1 seconds"
     wait_for(executor, lambda impact: impact.reason == "working")
     assert target.deeds == [KEY], "the target has seen it before"
 
@@ -210,7 +210,7 @@ def test_target_that_drips_is_given_up_in_time(tmp_path: Path, part: str) -> Non
     said = {
         "headers": (
             ImpactStatus.UNKNOWN,
-            "the target has not accepted it yet: it does not answer in time",
+            "the target has not accepted it yet: no answer within 0.5 seconds",
         ),
         "body": (ImpactStatus.RUNNING, "complete the event when it has ended"),
     }
@@ -284,7 +284,7 @@ NONSENSE: dict[str, Reply] = {
     "no JSON": (200, {"Content-Type": "application/json"}, b"{"),
     "no text": (200, {"Content-Type": "application/json"}, b"\xff\xfe"),
     "deep": (200, {"Content-Type": "application/json"}, b"[" * 60_000),
-    "long": (200, {"Content-Type": "application/json"}, b" " * 100_000 + b'{"status": "done"}'),
+    "long": (200, {"Content-Type": "application/json"}, b" " * 2_000_000 + b'{"status": "done"}'),
     "a list": say(200, ["done"]),
     "no status": say(200, {"message": "done"}),
     "unknown status": say(200, {"status": "great"}),

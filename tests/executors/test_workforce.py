@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.executors.conftest import NOW, ask_until, is_over
 from tests.executors.host_work import WORK
+from tests.web_site import OUTBOUND
 
 from forewarn.bootstrap.workforce import Workforce, choose_workforce
 from forewarn.clocks import SystemClock, VirtualClock
@@ -59,7 +60,7 @@ def workforce_of(settings: Settings) -> Iterator[Workforce]:
     store.write(
         lambda tx: tx.put_topology(build_topology(scopes=(), virtual_machines=(), hosts=hosts))
     )
-    with choose_workforce(settings)(store, SystemClock()) as workforce:
+    with choose_workforce(settings, OUTBOUND)(store, SystemClock()) as workforce:
         yield workforce
     store.close()
 
@@ -111,7 +112,7 @@ def test_simulated_executor_works_on_no_host_but_takes_the_time(file: Path) -> N
         assert isinstance(clock, VirtualClock)
         assert replica.context("test").rules.host_works == (RULE,)
         store, failing = replica.store, replace(WORK, host=HostName("kvm-1"))
-        with choose_workforce(replica.settings)(store, clock) as workforce:
+        with choose_workforce(replica.settings, OUTBOUND)(store, clock) as workforce:
             worker = workforce.host_worker
             assert worker is not None
             begun = worker.begin(failing, epoch=replica.leading.epoch)
@@ -129,4 +130,4 @@ def test_hosts_are_not_worked_on_in_virtual_time(tmp_path: Path, file: Path) -> 
     settings = settings_of(tmp_path, executor_file=file, clock=ClockKind.VIRTUAL)
 
     with pytest.raises(TablesError, match=r"clock virtual; use the executor simulated\.$"):
-        choose_workforce(settings)
+        choose_workforce(settings, OUTBOUND)

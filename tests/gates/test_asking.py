@@ -1,21 +1,25 @@
 """Many questions at once, some of them to gates that hang."""
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 import structlog
 from tests.gates.conftest import NOW, SOON, wait_for
+from tests.web_site import OUTBOUND
 
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.gates.asking import AskedGates, KnownGate
 from forewarn.gates.command import CommandGate
 from forewarn.gates.verdict import GateVerdict
+from forewarn.outbound.client import Outbound
 
 EVERY = timedelta(seconds=30)
 SHUT = GateVerdict(is_open=False, output="not yet")
@@ -38,16 +42,14 @@ class Keeper:
     def __init__(self) -> None:
         self.verdict = SHUT
         self.asked: list[Question] = []
-        self.threads: set[str] = set()
         self.may_answer = threading.Event()
         self.may_answer.set()
         self.is_closed = False
 
-    def ask(self, question: Question, *, now: datetime) -> GateVerdict:
+    async def ask(self, question: Question, *, now: datetime) -> GateVerdict:
         assert now == NOW or now > NOW
         self.asked.append(question)
-        self.threads.add(f"{threading.get_ident()}")
-        self.may_answer.wait(60)
+        await asyncio.to_thread(self.may_answer.wait, 60)
         return self.verdict
 
     def close(self) -> None:
@@ -67,6 +69,7 @@ class Bench:
                 "probe": KnownGate(gate=self.probe, kind="http", every=EVERY),
                 "other": KnownGate(gate=self.other, kind="command", every=EVERY),
             },
+            outbound=OUTBOUND,
             clock=self.clock,
             wall=self.clock,
             woken=self._wake,
@@ -189,7 +192,7 @@ def test_questions_about_two_empty_hosts_do_not_drop_each_other(
     assert bench.probe.asked == hosts
 
 
-def test_gate_that_hangs_takes_a_few_threads_and_no_other_gate(
+def test_gate_that_hangs_is_asked_a_few_questions_and_holds_up_no_other(
     bench: Bench, question: Question
 ) -> None:
     bench.probe.may_answer.clear()
@@ -199,8 +202,7 @@ def test_gate_that_hangs_takes_a_few_threads_and_no_other_gate(
     other = bench.answer(replace(question, gate="other"))
 
     assert other.status is GateStatus.SHUT
-    wait_for(lambda: len(bench.probe.asked) == 4, "it is not asked by several")
-    assert len(bench.probe.threads) == 4
+    assert len(bench.probe.asked) == 4
 
 
 def test_question_that_was_replaced_before_its_turn_is_not_put(
@@ -227,11 +229,12 @@ def test_gate_that_is_not_in_the_file_is_shut(bench: Bench, question: Question) 
 
 
 def test_mistake_of_ours_is_shut_and_logged(bench: Bench, question: Question) -> None:
-    def fail(*_: object, **__: object) -> GateVerdict:
+    async def fail(*_: object, **__: object) -> GateVerdict:
         raise ZeroDivisionError
 
     broken = AskedGates(
         {"probe": KnownGate(gate=Broken(fail), kind="http", every=EVERY)},
+        outbound=OUTBOUND,
         clock=bench.clock,
         wall=bench.clock,
         woken=lambda: None,
@@ -249,7 +252,7 @@ def test_mistake_of_ours_is_shut_and_logged(bench: Bench, question: Question) ->
 class Broken:
     """A gate with a mistake in it."""
 
-    def __init__(self, fail: Callable[..., GateVerdict]) -> None:
+    def __init__(self, fail: Callable[..., Coroutine[object, object, GateVerdict]]) -> None:
         self.ask = fail
 
     def close(self) -> None:
@@ -277,9 +280,24 @@ def test_nobody_waits_for_a_server_that_is_closed(question: Question) -> None:
         bench.gates.close()
         asking.join(SOON)
 
-        assert [answer.status for answer in answers] == [GateStatus.SHUT]
-        late = bench.gates.ask(replace(question, steps_done=3))
-        assert late.status is GateStatus.ASKING
+        assert [answer.status for answer in answers] == [GateStatus.ASKING]
+
+
+def test_nobody_is_asked_when_the_server_is_about_to_stop(question: Question) -> None:
+    outbound = Outbound()
+    outbound.close()
+    clock, probe = HandClock(), Keeper()
+    gates = AskedGates(
+        {"probe": KnownGate(gate=probe, kind="http", every=EVERY)},
+        outbound=outbound,
+        clock=clock,
+        wall=clock,
+        woken=lambda: None,
+        waits=True,
+    )
+
+    assert gates.ask(question).status is GateStatus.ASKING
+    assert probe.asked == []
 
 
 def test_test_asks_at_once_about_no_maintenance(bench: Bench) -> None:
@@ -309,24 +327,25 @@ def test_memory_is_bounded(question: Question) -> None:
         assert bench.gates.ask(question).status is GateStatus.ASKING, "it was forgotten"
 
 
-def test_closing_ends_programs_and_is_quick(question: Question) -> None:
+def test_closing_ends_programs_and_is_quick(question: Question, tmp_path: Path) -> None:
     clock = HandClock()
-    slow = CommandGate(("/bin/sleep", "60"), timeout=timedelta(seconds=60), environment={})
+    script = f"echo $$ > {tmp_path}/pid; exec sleep 60"
+    slow = CommandGate(
+        ("/bin/sh", "-c", script), timeout=timedelta(seconds=60), environment={"PATH": "/bin"}
+    )
     gates = AskedGates(
         {"probe": KnownGate(gate=slow, kind="command", every=EVERY)},
+        outbound=OUTBOUND,
         clock=clock,
         wall=clock,
         woken=lambda: None,
     )
     gates.ask(question)
-    wait_for(lambda: _threads("gate-probe") == 1, "nobody asks")
+    wait_for((tmp_path / "pid").exists, "nobody asks")
     begun = time.monotonic()
 
     gates.close()
 
     assert time.monotonic() - begun < SOON
-    wait_for(lambda: _threads("gate-probe") == 0, "a thread is left")
-
-
-def _threads(name: str) -> int:
-    return sum(thread.name == name for thread in threading.enumerate())
+    pid = (tmp_path / "pid").read_text(encoding="utf-8").strip()
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the program is left")

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.gates.conftest import NOW, SOON, wait_for
+from tests.gates.conftest import SOON, put, wait_for
 
 from forewarn.domain.gate import Question
 from forewarn.gates.command import CommandGate
@@ -23,7 +23,7 @@ def shell(script: str, *, seconds: float = SOON) -> CommandGate:
 
 
 def ask(question: Question, script: str, *, seconds: float = SOON) -> GateVerdict:
-    return shell(script, seconds=seconds).ask(question, now=NOW)
+    return put(shell(script, seconds=seconds), question)
 
 
 def is_running(pid: int) -> bool:
@@ -107,7 +107,7 @@ def test_program_that_is_not_there_is_shut(question: Question, tmp_path: Path) -
         (str(tmp_path / "gone"),), timeout=timedelta(seconds=1), environment=ENVIRONMENT
     )
 
-    verdict = gate.ask(question, now=NOW)
+    verdict = put(gate, question)
 
     assert not verdict.is_open
     assert verdict.output.startswith("It could not be started: ")
@@ -116,7 +116,7 @@ def test_program_that_is_not_there_is_shut(question: Question, tmp_path: Path) -
 def test_nothing_runs_any_more_when_it_is_closed(question: Question, tmp_path: Path) -> None:
     gate = shell(f"echo $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 60")
     verdicts: list[GateVerdict] = []
-    asking = threading.Thread(target=lambda: verdicts.append(gate.ask(question, now=NOW)))
+    asking = threading.Thread(target=lambda: verdicts.append(put(gate, question)))
     asking.start()
     wait_for((tmp_path / "pid").exists, "the program has not begun")
 
@@ -125,7 +125,7 @@ def test_nothing_runs_any_more_when_it_is_closed(question: Question, tmp_path: P
 
     assert not is_running(int((tmp_path / "pid").read_text(encoding="utf-8")))
     assert [verdict.is_open for verdict in verdicts] == [False]
-    assert "about to stop" in gate.ask(question, now=NOW).output
+    assert "about to stop" in put(gate, question).output
 
 
 def test_no_descriptor_is_left_open(question: Question) -> None:

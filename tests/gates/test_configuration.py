@@ -5,7 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.gates.conftest import NOW, Site
+from tests.gates.conftest import put
+from tests.web_site import OUTBOUND, Site
 
 from forewarn.domain.gate import Question
 from forewarn.files.tables import TablesError
@@ -34,13 +35,13 @@ def write(tmp_path: Path) -> Write:
 
 
 def test_without_a_file_there_is_no_gate() -> None:
-    assert read_gates(None, ENVIRONMENT) == {}
+    assert read_gates(None, ENVIRONMENT, OUTBOUND) == {}
 
 
 def test_file_has_gates_of_every_kind(write: Write) -> None:
     every = 'every = "5m"\ntimeout = "2m"\n'
 
-    gates = read_gates(write(HTTP + COMMAND + QUERY + HOOK + every), ENVIRONMENT)
+    gates = read_gates(write(HTTP + COMMAND + QUERY + HOOK + every), ENVIRONMENT, OUTBOUND)
 
     assert [(name, gate.kind, gate.every) for name, gate in gates.items()] == [
         ("web", "http", timedelta(seconds=30)),
@@ -56,7 +57,7 @@ def test_program_may_be_beside_the_file(write: Write, question: Question) -> Non
     script.write_text('#!/bin/sh\necho "$1 $PATH"\n', encoding="utf-8")
     script.chmod(0o755)
 
-    verdict = read_gates(path, ENVIRONMENT)["smoke"].gate.ask(question, now=NOW)
+    verdict = put(read_gates(path, ENVIRONMENT, OUTBOUND)["smoke"].gate, question)
 
     assert verdict == GateVerdict(is_open=True, output="a b /usr/bin:/bin")
 
@@ -65,7 +66,7 @@ def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Q
     path = write(HOOK.replace("http://c", site.url) + 'secret_file = "key"\n')
     path.with_name("key").write_text("hush\n", encoding="utf-8")
 
-    read_gates(path, ENVIRONMENT)["change"].gate.ask(question, now=NOW)
+    put(read_gates(path, ENVIRONMENT, OUTBOUND)["change"].gate, question)
 
     assert "forewarn-signature" in site.received[0].headers
 
@@ -115,7 +116,7 @@ def test_what_is_wrong_is_refused_with_its_line(
     path.with_name("empty").write_text("\n", encoding="utf-8")
 
     with pytest.raises(TablesError) as refused:
-        read_gates(path, ENVIRONMENT)
+        read_gates(path, ENVIRONMENT, OUTBOUND)
 
     said = str(refused.value)
     assert said.startswith(f"{path}:{line}: {problem}")
@@ -124,4 +125,4 @@ def test_what_is_wrong_is_refused_with_its_line(
 
 def test_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TablesError, match=r"nowhere\.toml cannot be read"):
-        read_gates(tmp_path / "nowhere.toml", ENVIRONMENT)
+        read_gates(tmp_path / "nowhere.toml", ENVIRONMENT, OUTBOUND)

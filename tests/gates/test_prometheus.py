@@ -5,36 +5,30 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 from urllib.error import URLError
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
 import pytest
-from tests.gates.conftest import NOW, SOON, Site, wait_for
+from tests.gates.conftest import SOON, put, wait_for
 from tests.ports import free_port
+from tests.web_site import OUTBOUND, Site
 
 from forewarn.domain.gate import Question
-from forewarn.gates.prometheus import ExpectationError, PrometheusGate, read_expectation
+from forewarn.gates.prometheus import ExpectationError, prometheus_gate, read_expectation
 from forewarn.gates.verdict import GateVerdict
+from forewarn.outbound.client import OutboundRequest
 
 CLIENTS = Path(__file__).parent.parent.parent / ".venv" / "clients"
 START_SECONDS = 30
 
 
 def ask(question: Question, url: str, query: str, expect: str) -> GateVerdict:
-    gate = PrometheusGate(
-        url,
-        query=query,
-        expectation=read_expectation(expect),
-        timeout=timedelta(seconds=SOON),
-        headers={"Authorization": "Bearer k"},
-    )
-    try:
-        return gate.ask(question, now=NOW)
-    finally:
-        gate.close()
+    headers = {"Authorization": "Bearer k"}
+    request = OutboundRequest(method="GET", url=url, timeout=SOON, headers=headers)
+    expectation = read_expectation(expect)
+    return put(prometheus_gate(OUTBOUND, request, query=query, expectation=expectation), question)
 
 
 def vector(*values: str) -> bytes:

@@ -3,20 +3,21 @@
 from datetime import timedelta
 
 import pytest
-from tests.gates.conftest import NOW, SOON, Site
+from tests.gates.conftest import NOW, SOON, put
+from tests.web_site import OUTBOUND, Site
 
 from forewarn.domain.gate import Question
-from forewarn.domain.webhook import sign
 from forewarn.gates.verdict import GateVerdict
-from forewarn.gates.webhook import WebhookGate
+from forewarn.gates.webhook import webhook_gate
+from forewarn.outbound.client import OutboundRequest
+from forewarn.outbound.transport import sign
 
 
 def ask(question: Question, url: str, *, secret: str | None = None) -> GateVerdict:
-    gate = WebhookGate(url, timeout=timedelta(seconds=SOON), headers={"X-Key": "k"}, secret=secret)
-    try:
-        return gate.ask(question, now=NOW)
-    finally:
-        gate.close()
+    request = OutboundRequest(
+        method="GET", url=url, timeout=SOON, headers={"X-Key": "k"}, secret=secret
+    )
+    return put(webhook_gate(OUTBOUND, request), question)
 
 
 def test_question_is_posted_and_signed(question: Question, site: Site) -> None:

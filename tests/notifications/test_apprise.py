@@ -25,7 +25,6 @@ def test_apprise_delivers(receiver: Receiver, message: Notification) -> None:
     assert sent["title"] == "[forewarn] Reboot scheduled: example"
     assert "Reboot of example is scheduled, not before 2026-01-05 08:15:00 UTC." in sent["message"]
     assert sent["type"] == "info"
-    way.close()
 
 
 def test_failure_is_told_without_what_is_in_the_url(

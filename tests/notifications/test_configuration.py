@@ -3,6 +3,7 @@
 import pytest
 from tests.notifications.conftest import NOW, Write
 from tests.receiver import Receiver
+from tests.web_site import OUTBOUND
 
 from forewarn.domain.notification import Notification, Phase, Target
 from forewarn.files.tables import TablesError
@@ -14,7 +15,7 @@ _DAY = "{{ data.started_at[:10] }}"
 
 
 def test_without_a_file_nobody_is_told() -> None:
-    nobody = read_notifications(None)
+    nobody = read_notifications(None, OUTBOUND)
 
     assert (nobody.targets, dict(nobody.notifiers)) == ((), {})
 
@@ -34,7 +35,7 @@ kind = "apprise"
 url = "json://localhost"
 """
 
-    told = read_notifications(write(text))
+    told = read_notifications(write(text), OUTBOUND)
 
     assert told.targets == (
         Target(
@@ -59,9 +60,7 @@ def test_secret_may_be_in_a_file_beside_it(
     )
     path.with_name("key").write_text("hush\n", encoding="utf-8")
 
-    way = read_notifications(path).notifiers["ops"]
-    way.deliver(message, now=NOW)
-    way.close()
+    read_notifications(path, OUTBOUND).notifiers["ops"].deliver(message, now=NOW)
 
     (request,) = receiver.received
     assert "forewarn-signature" in request.headers
@@ -131,7 +130,7 @@ def test_what_is_wrong_is_refused_with_its_line(
     path.with_name("empty").write_text("\n", encoding="utf-8")
 
     with pytest.raises(TablesError) as refused:
-        read_notifications(path)
+        read_notifications(path, OUTBOUND)
 
     said = str(refused.value)
     assert said.startswith(f"{path}:{line}")
@@ -140,7 +139,9 @@ def test_what_is_wrong_is_refused_with_its_line(
 
 
 def test_template_is_tried_only_on_what_the_target_wants(write: Write) -> None:
-    told = read_notifications(write(f'{HOOK}template = "{_DAY}"\nphases = ["started", "failed"]\n'))
+    path = write(f'{HOOK}template = "{_DAY}"\nphases = ["started", "failed"]\n')
+
+    told = read_notifications(path, OUTBOUND)
 
     assert list(told.notifiers) == ["ops"]
 
@@ -149,4 +150,4 @@ def test_file_that_is_not_there_is_refused(write: Write) -> None:
     path = write("").with_name("nowhere.toml")
 
     with pytest.raises(TablesError, match=r"nowhere\.toml cannot be read"):
-        read_notifications(path)
+        read_notifications(path, OUTBOUND)

@@ -26,7 +26,6 @@ from forewarn.executors.configuration import (
     read_host_works,
     read_targets,
 )
-from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.host_tasks import (
     HOST_TASKS,
     ContractedHostWorker,
@@ -36,6 +35,7 @@ from forewarn.executors.host_tasks import (
 from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
 from forewarn.executors.orders import Contractor, OrderKind
 from forewarn.executors.records import OrderKey, Records
+from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
 from forewarn.files.tables import TablesError
 from forewarn.operations.lineage import (
@@ -45,6 +45,7 @@ from forewarn.operations.lineage import (
     record_lineage,
 )
 from forewarn.operations.pausing import find_pause
+from forewarn.outbound.client import Outbound
 from forewarn.ports.clock import Clock
 from forewarn.ports.executor import Executor
 from forewarn.ports.host_worker import HostWorker
@@ -65,6 +66,7 @@ class _Contracting:
     kind: OrderKind
     records: Records
     clock: Clock
+    outbound: Outbound
 
     def scripts(self, find: Callable[[Mapping[str, Any]], Command | None]) -> Contractor:
         return ScriptContractor(
@@ -80,13 +82,14 @@ class _Contracting:
             find,
             kind=self.kind,
             records=self.records,
+            outbound=self.outbound,
             clock=self.clock,
             wall=SystemClock(),
             wait=lambda failures: _ASKING.wait(max(failures, 1), random.random()),  # noqa: S311
         )
 
 
-def contracted_executor(settings: Settings) -> ExecutorMaker:
+def contracted_executor(settings: Settings, outbound: Outbound) -> ExecutorMaker:
     """Return how to make who has scripts or webhooks do it, or refuse what the file says."""
     hire = _choose_contractor(settings)
 
@@ -96,13 +99,15 @@ def contracted_executor(settings: Settings) -> ExecutorMaker:
             return vm.host if vm else None
 
         records = _records(settings, store, "impacts", _event_made_at)
-        contractor = hire(_Contracting(kind=IMPACTS, records=records, clock=clock))
+        contractor = hire(
+            _Contracting(kind=IMPACTS, records=records, clock=clock, outbound=outbound)
+        )
         return stack.enter_context(closing(ContractedExecutor(contractor, host_of=host_of)))
 
     return make
 
 
-def contracted_host_worker(settings: Settings) -> HostWorkerMaker:
+def contracted_host_worker(settings: Settings, outbound: Outbound) -> HostWorkerMaker:
     """Return how to make who works on hosts, if any host has work, or refuse what the file says."""
     works = read_host_works(settings.executor_file, _search_path())
     if works and settings.clock is ClockKind.VIRTUAL:
@@ -115,7 +120,7 @@ def contracted_host_worker(settings: Settings) -> HostWorkerMaker:
         if not works:
             return None
         records = _records(settings, store, "host-work", _operation_made_at)
-        contracting = _Contracting(kind=HOST_TASKS, records=records, clock=clock)
+        contracting = _Contracting(kind=HOST_TASKS, records=records, clock=clock, outbound=outbound)
         contractors = _contractors(works, contracting, store)
         return stack.enter_context(closing(ContractedHostWorker(works, contractors)))
 

@@ -26,6 +26,7 @@ from forewarn.metadata.verbs import StoreVerbs
 from forewarn.notifications.outbox import Courier, Notifications
 from forewarn.operations.context import Context
 from forewarn.operations.notifications import give_up_orphans
+from forewarn.outbound.client import Outbound
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import Actor
 from forewarn.ports.leadership import Leadership
@@ -48,9 +49,13 @@ SCHEDULER: Final = "scheduler"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """Whom a server talks to outside: executors and host workers, gates, and targets to notify."""
+    """Whom a server talks to outside: executors and host workers, gates, and targets to notify.
+
+    Whoever makes *outbound* closes it.
+    """
 
     workforce: Employer
+    outbound: Outbound
     notifications: Notifications = field(default_factory=Notifications)
     gates: Mapping[str, KnownGate] = field(default_factory=dict)
 
@@ -181,6 +186,7 @@ def _make_context(settings: Settings, clock: Clock, outside: Outside) -> Callabl
 def _make_gates(outside: Outside, clock: Clock, *, woken: Callable[[], None]) -> AskedGates:
     return AskedGates(
         outside.gates,
+        outbound=outside.outbound,
         clock=clock,
         wall=SystemClock(),
         woken=woken,

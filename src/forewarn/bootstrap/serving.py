@@ -4,7 +4,6 @@ import asyncio
 import gc
 import signal
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from forewarn.gates.configuration import read_gates
 from forewarn.metadata.http import MetadataServer
 from forewarn.notifications.configuration import read_notifications
 from forewarn.notifications.outbox import Notifications
+from forewarn.outbound.client import Outbound
 from forewarn.protocol.errors import ForewarnError
 from forewarn.settings import Settings
 from forewarn.storage.schema import remove_files
@@ -41,7 +41,6 @@ from forewarn.telemetry.logs import configure_logging
 
 log = structlog.get_logger()
 
-_NOTIFIER_SECONDS: Final = 1.0
 _SWITCH_SECONDS: Final = 0.001
 _READY_SECONDS: Final = 0.02
 
@@ -84,14 +83,17 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 class _Parts:
     """What the operator's files ask for, read and checked before anything is written."""
 
+    outbound: Outbound
     notifications: Notifications
     gates: Mapping[str, KnownGate]
 
 
 def _read_parts(settings: Settings) -> _Parts:
+    outbound = Outbound()
     return _Parts(
-        notifications=read_notifications(settings.notifications),
-        gates=read_gates(settings.gates, environment_with({})),
+        outbound=outbound,
+        notifications=read_notifications(settings.notifications, outbound),
+        gates=read_gates(settings.gates, environment_with({}), outbound),
     )
 
 
@@ -109,9 +111,13 @@ def _replica(
             if is_new:
                 remove_files(settings.database_path)
             raise
-        with closing(ReloadableWorkforce(settings, store, beginning.clock)) as workforce:
+        made_workforce = ReloadableWorkforce(settings, store, beginning.clock, parts.outbound)
+        with closing(made_workforce) as workforce:
             outside = Outside(
-                workforce=workforce, notifications=parts.notifications, gates=parts.gates
+                workforce=workforce,
+                outbound=parts.outbound,
+                notifications=parts.notifications,
+                gates=parts.gates,
             )
             made = assemble(settings, store, beginning, outside, Supervisor())
             yield replace(
@@ -121,6 +127,8 @@ def _replica(
             )
     finally:
         store.close()
+        # Last: a message that is canceled by it is not recorded as one that failed.
+        parts.outbound.close()
 
 
 def _run(
@@ -177,7 +185,6 @@ async def _serve(
             await asyncio.to_thread(thread.join)
         event_log.stop()
         await asyncio.to_thread(event_log.join)
-        await _close_notifiers(replica)
         log.info("stopped")
 
 
@@ -189,17 +196,6 @@ def _start_loops(replica: Replica) -> Iterator[SupervisedThread]:
     if not isinstance(replica.clock, VirtualClock):  # whose time is not that of the machine
         yield start("clock-watch", replica.clock_watch)
     yield start("event-log", replica.event_log)
-
-
-async def _close_notifiers(replica: Replica) -> None:
-    def close() -> None:
-        for notifier in replica.notifiers.values():
-            notifier.close()
-
-    # A daemon: who waits for a slow receiver must not keep the server from ending.
-    thread = threading.Thread(target=close, name="notifiers", daemon=True)
-    thread.start()
-    await asyncio.to_thread(thread.join, _NOTIFIER_SECONDS)
 
 
 def _obey(

@@ -16,6 +16,7 @@ from forewarn.domain.names import VmName
 from forewarn.domain.topology import Topology
 from forewarn.executors.manual import ManualExecutor
 from forewarn.executors.simulated import SimulatedExecutor, SimulatedHostWorker
+from forewarn.outbound.client import Outbound
 from forewarn.ports.clock import Clock
 from forewarn.ports.executor import Executor
 from forewarn.ports.host_worker import HostWorker
@@ -54,9 +55,10 @@ ExecutorMaker: TypeAlias = Callable[[Store, Clock, ExitStack], Executor]
 HostWorkerMaker: TypeAlias = Callable[[Store, Clock, ExitStack], HostWorker | None]
 
 
-def choose_workforce(settings: Settings) -> WorkforceMaker:
+def choose_workforce(settings: Settings, outbound: Outbound) -> WorkforceMaker:
     """Return how to make the workforce of *settings*, or refuse what its file says."""
-    make_executor, make_host_worker = _choose_executor(settings), _choose_host_worker(settings)
+    make_executor = _choose_executor(settings, outbound)
+    make_host_worker = _choose_host_worker(settings, outbound)
 
     @contextmanager
     def make(store: Store, clock: Clock) -> Iterator[Workforce]:
@@ -74,8 +76,9 @@ class ReloadableWorkforce:
     reason. A file that becomes wrong while a server runs changes nothing.
     """
 
-    def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
+    def __init__(self, settings: Settings, store: Store, clock: Clock, outbound: Outbound) -> None:
         self._settings = settings
+        self._outbound = outbound
         self._store = store
         self._clock = clock
         self._turn = threading.Lock()
@@ -90,7 +93,7 @@ class ReloadableWorkforce:
     def reload(self) -> None:
         """Read the file, and make the executors anew unless it is wrong."""
         try:
-            make = choose_workforce(self._settings)
+            make = choose_workforce(self._settings, self._outbound)
         except ForewarnError as error:
             if self._current is None:
                 self.problem = str(error)
@@ -170,7 +173,7 @@ class _HostWorker:
         return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
 
 
-def _choose_executor(settings: Settings) -> ExecutorMaker:
+def _choose_executor(settings: Settings, outbound: Outbound) -> ExecutorMaker:
     match settings.executor:
         case ExecutorKind.MANUAL:
             return lambda *_: ManualExecutor()
@@ -181,18 +184,18 @@ def _choose_executor(settings: Settings) -> ExecutorMaker:
         case ExecutorKind.COMMAND | ExecutorKind.WEBHOOK:
             from forewarn.bootstrap.contractors import contracted_executor  # noqa: PLC0415 - POSIX
 
-            return contracted_executor(settings)
+            return contracted_executor(settings, outbound)
         case _:
             assert_never(settings.executor)
 
 
-def _choose_host_worker(settings: Settings) -> HostWorkerMaker:
+def _choose_host_worker(settings: Settings, outbound: Outbound) -> HostWorkerMaker:
     if settings.executor_file is None:
         return lambda *_: None
     if settings.executor is not ExecutorKind.SIMULATED:
         from forewarn.bootstrap.contractors import contracted_host_worker  # noqa: PLC0415 - POSIX
 
-        return contracted_host_worker(settings)
+        return contracted_host_worker(settings, outbound)
     from forewarn.executors.configuration import read_host_work_rules  # noqa: PLC0415 - POSIX
 
     rules = read_host_work_rules(settings.executor_file)

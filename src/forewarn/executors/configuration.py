@@ -4,7 +4,6 @@ from pathlib import Path
 
 from forewarn.domain.host_work import HostWorkRule
 from forewarn.executors.command import Command
-from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.host_tasks import HostWork
 from forewarn.executors.tables import (
     COMMANDS,
@@ -13,6 +12,7 @@ from forewarn.executors.tables import (
     HostWorkTable,
     WebhookTable,
 )
+from forewarn.executors.targets import ImpactTarget
 from forewarn.files.tables import TablesError, TablesFile, find_command, read_tables
 
 

@@ -9,9 +9,9 @@ from forewarn.domain.impact import Impact
 from forewarn.domain.names import HostName
 from forewarn.domain.topology import Host
 from forewarn.executors.command import Command
-from forewarn.executors.exchange import ImpactTarget
 from forewarn.executors.orders import Contractor, OrderKind
 from forewarn.executors.records import OrderKey
+from forewarn.executors.targets import ImpactTarget
 
 OPERATION_ID: Final = "Forewarn-Operation-Id"
 OPERATION_TASK: Final = "Forewarn-Operation-Task"

@@ -4,11 +4,13 @@ De-duplication is at the target: an order may arrive several times, with the sam
 target took it is remembered here, and from then on it is only asked.
 """
 
+import asyncio
 import os
-import queue
 import threading
-import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -16,10 +18,16 @@ from typing import Any, Final
 import structlog
 
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.executors.answers import TargetAnswer, judge_order, judge_status
-from forewarn.executors.exchange import Exchange, ImpactTarget
 from forewarn.executors.orders import PAUSED, Order, OrderKind, encode, next_second
 from forewarn.executors.records import OrderKey, Records
+from forewarn.executors.targets import (
+    ImpactTarget,
+    TargetAnswer,
+    judge_order,
+    judge_status,
+    read_answer,
+)
+from forewarn.outbound.client import NoAnswerError, Outbound
 from forewarn.ports.clock import Clock, WallClock
 from forewarn.wording.durations import format_duration
 
@@ -28,9 +36,8 @@ EPOCH: Final = "Forewarn-Epoch"
 
 log = structlog.get_logger()
 
-# Enough that a target which lets a hundred orders hang leaves some for the others.
-_WORKERS: Final = 32
-_CLOSING_SECONDS: Final = 2.0
+_AT_ONCE: Final = 32
+"""How many requests are made to one target at the same time."""
 _FORGET_AFTER: Final = timedelta(minutes=10)
 _ENDINGS: Final = frozenset({ImpactStatus.DONE, ImpactStatus.FAILED})
 
@@ -57,17 +64,18 @@ class _Errand:
 class WebhookContractor:
     """Posts each order until its target takes it, then asks until it is over or out of time.
 
-    Requests are made by threads of its own: `begin` and `inquire` wait for nobody. *find* says
+    Requests wait on the loop of *outbound*: `begin` and `inquire` wait for nobody. *find* says
     which target an order is for. *wait* says how long to wait until a target is asked again that
     did not tell so many times in a row.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with
         self,
         find: Callable[[Mapping[str, Any]], ImpactTarget | None],
         *,
         kind: OrderKind,
         records: Records,
+        outbound: Outbound,
         clock: Clock,
         wall: WallClock,
         wait: Callable[[int], timedelta],
@@ -78,18 +86,13 @@ class WebhookContractor:
         self._clock = clock
         self._wall = wall
         self._wait = wait
-        self._exchange = Exchange()
+        self._outbound = outbound
         self._errands: dict[OrderKey, _Errand] = {}
         self._changing = threading.Lock()
-        self._to_do: queue.SimpleQueue[OrderKey | None] = queue.SimpleQueue()
-        self._is_closed = False
-        self._workers = [
-            # Daemons: who waits for a slow target must not keep the server from ending.
-            threading.Thread(target=self._work, name=f"webhook-executor-{number}", daemon=True)
-            for number in range(_WORKERS)
-        ]
-        for worker in self._workers:
-            worker.start()
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(_AT_ONCE)
+        )
+        self._requests: set[Future[None]] = set()
 
     def takes(self, order: Order) -> bool:
         """Tell whether there is a target for *order*."""
@@ -132,14 +135,9 @@ class WebhookContractor:
         return replace(errand.impact, ask_again_at=next_second(self._clock.now()))
 
     def close(self) -> None:
-        """Let go of threads and connections. Nothing that was begun is stopped by it."""
-        self._is_closed = True
-        for _ in self._workers:
-            self._to_do.put(None)
-        deadline = time.monotonic() + _CLOSING_SECONDS
-        for worker in self._workers:
-            worker.join(max(0.0, deadline - time.monotonic()))
-        self._exchange.close()
+        """Give up requests under way. Nothing that was begun is stopped by it."""
+        for request in list(self._requests):
+            request.cancel()
 
     def _begin(self, order: Order) -> None:
         target = self._find(order.about)
@@ -178,7 +176,10 @@ class WebhookContractor:
     def _send_out(self, key: OrderKey, errand: _Errand) -> None:
         with self._changing:
             self._errands[key] = replace(errand, is_under_way=True)
-        self._to_do.put(key)
+        with suppress(NoAnswerError):  # the server is about to stop
+            request = self._outbound.begin(self._work(key, errand))
+            self._requests.add(request)
+            request.add_done_callback(self._requests.discard)
 
     def _forget(self, key: OrderKey) -> None:
         with self._changing:
@@ -193,24 +194,36 @@ class WebhookContractor:
                 if errand.is_under_way or errand.due + _FORGET_AFTER > now
             }
 
-    def _work(self) -> None:
-        while (key := self._to_do.get()) is not None:
-            errand = self._errands.get(key)
-            if errand is None or self._is_closed:
-                continue
-            try:
-                known = self._run(key, errand)
-            except Exception as error:
-                log.exception("webhook_executor_failed", order=key)
-                trouble = Impact(status=ImpactStatus.UNKNOWN, reason=str(error))
-                known = self._later(errand, trouble, timedelta(0))
-            with self._changing:
-                if key in self._errands:
-                    self._errands[key] = known
+    async def _work(self, key: OrderKey, errand: _Errand) -> None:
+        try:
+            async with self._turns[errand.target.url]:
+                answer = await self._ask(key, errand)
+            # Records are files, and the loop is there for others, too.
+            known = await asyncio.to_thread(self._conclude, key, errand, answer)
+        except Exception as error:
+            log.exception("webhook_executor_failed", order=key)
+            trouble = Impact(status=ImpactStatus.UNKNOWN, reason=str(error))
+            known = self._later(errand, trouble, timedelta(0))
+        with self._changing:
+            if key in self._errands:
+                self._errands[key] = known
 
-    def _run(self, key: OrderKey, errand: _Errand) -> _Errand:
-        """Make one request, write down what has to be, and return what is known then."""
-        answer = self._ask(key, errand)
+    async def _ask(self, key: OrderKey, errand: _Errand) -> TargetAnswer:
+        names = (*self._kind.headers, EPOCH)
+        headers = dict(zip(names, (*key, str(errand.epoch)), strict=True))
+        target, now = errand.target, self._wall.now()
+        if errand.order is not None:
+            request = target.post(encode(errand.order), headers)
+        else:
+            request = target.get(errand.status_url or "", headers)
+        try:
+            return read_answer(target, await self._outbound.send(request, now=now), now)
+        except NoAnswerError as error:
+            said = str(error).rstrip(".")
+            return TargetAnswer(code=0, said=f"{said[:1].lower()}{said[1:]}")
+
+    def _conclude(self, key: OrderKey, errand: _Errand, answer: TargetAnswer) -> _Errand:
+        """Write down what has to be of an answer, and return what is known then."""
         if errand.order is None:
             impact = judge_status(answer)
         else:
@@ -220,14 +233,6 @@ class WebhookContractor:
         if impact.status in _ENDINGS:
             self._records.end(key, impact.status, impact.reason)
         return self._later(errand, impact, answer.retry_after)
-
-    def _ask(self, key: OrderKey, errand: _Errand) -> TargetAnswer:
-        names = (*self._kind.headers, EPOCH)
-        headers = dict(zip(names, (*key, str(errand.epoch)), strict=True))
-        now = self._wall.now()
-        if errand.order is not None:
-            return self._exchange.post(errand.target, encode(errand.order), headers, now)
-        return self._exchange.get(errand.target, errand.status_url or "", headers, now)
 
     def _note_taken(self, order: Order, errand: _Errand, answer: TargetAnswer) -> _Errand:
         now = self._wall.now()

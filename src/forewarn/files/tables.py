@@ -4,6 +4,7 @@ All mistakes of a file are refused at once, each with its line.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ from pydantic_core import ErrorDetails
 
 from forewarn.domain.errors import DomainError
 from forewarn.domain.names import check_name, name_key
-from forewarn.domain.webhook import is_header, is_url
 from forewarn.files.toml import NotTomlError, TomlLines, decode, place
 from forewarn.protocol.errors import ForewarnError
 from forewarn.wording.durations import DurationError, format_duration, parse_duration
@@ -35,6 +35,8 @@ from forewarn.wording.invalid_values import say_invalid
 MOST_MISTAKES: Final = 100
 """How many mistakes of one file are told."""
 _SECOND: Final = timedelta(seconds=1)
+_URL: Final = re.compile(r"https?://[^/\s]+(/\S*)?")
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class TablesError(ForewarnError):
@@ -196,7 +198,7 @@ def _refusal(path: Path, text: str, mistakes: Sequence[_Mistake]) -> TablesError
 
 
 def _check_address(url: str) -> str:
-    if not is_url(url):
+    if _URL.fullmatch(url) is None:
         raise ValueError("write a URL that begins with http:// or https://")
     if not _has_host(url):
         raise ValueError("the host or port is invalid; in a password, write / as %2F and @ as %40")
@@ -215,7 +217,8 @@ def _has_host(url: str) -> bool:
 
 def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
-        if not is_header(name, value):
+        is_plain = value.isascii() and value.isprintable() and value == value.strip()
+        if not is_plain or _HEADER_NAME.fullmatch(name) is None:
             raise ValueError(f"{name!r} cannot be a header with such a value")
     return headers
 

@@ -4,11 +4,11 @@ An answer is for one question and for as long as the gate says: then it is asked
 was open, because a step may wait for something else meanwhile.
 """
 
-import queue
+import asyncio
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
@@ -18,14 +18,14 @@ import structlog
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.gates.verdict import Gate, GateVerdict, shut
+from forewarn.outbound.client import NoAnswerError, Outbound
 from forewarn.ports.clock import Clock, WallClock
 
 log = structlog.get_logger()
 
 LANES: Final = 4
-"""How many questions a gate is asked at once; a gate that hangs hangs this many threads."""
+"""How many questions a gate is asked at once."""
 _MOST_CASES: Final = 10_000
-_END_SECONDS: Final = 2.0
 _UNKNOWN_AGAIN: Final = timedelta(minutes=1)
 
 _Place: TypeAlias = tuple[str, MaintenanceId, tuple[ScopeId, ...], HostName | None]
@@ -61,19 +61,22 @@ class AskedGates:
         self,
         gates: Mapping[str, KnownGate],
         *,
+        outbound: Outbound,
         clock: Clock,
         wall: WallClock,
         woken: Callable[[], None],
         waits: bool = False,
     ) -> None:
         self._gates = gates
+        self._outbound = outbound
         self._clock = clock
         self._wall = wall
         self._woken = woken
         self._waits = waits
         self._lock = threading.Lock()
         self._cases: OrderedDict[_Place, _Case] = OrderedDict()
-        self._lanes = {name: _Lanes(name, self._answer) for name in gates}
+        self._lanes = {name: asyncio.Semaphore(LANES) for name in gates}
+        self._asking: set[Future[None]] = set()
 
     def kinds(self) -> Mapping[str, str]:
         """Return the kind of each gate, in the order of the file."""
@@ -97,16 +100,14 @@ class AskedGates:
         question = Question(
             gate=name, maintenance_id=MaintenanceId("test"), scope_ids=(), steps_done=0
         )
-        return self._read(name, self._put(question))
+        return self._read(name, self._outbound.begin(self._put(question)).result())
 
     def close(self) -> None:
-        """End what is under way. Who does not end in time is left behind."""
-        for name, lanes in self._lanes.items():
-            lanes.stop()
-            self._gates[name].gate.close()
-        deadline = time.monotonic() + _END_SECONDS
-        for lanes in self._lanes.values():
-            lanes.join(deadline)
+        """End what is under way."""
+        for known in self._gates.values():
+            known.gate.close()
+        for question in list(self._asking):
+            question.cancel()
 
     def _case(self, question: Question, now: datetime) -> _Case:
         """Return the case of *question*, put anew if there is none or its answer is too old."""
@@ -127,75 +128,44 @@ class AskedGates:
 
     def _submit(self, question: Question, output: str) -> _Case:
         case = _Case(question, Answer(status=GateStatus.ASKING, output=output))
-        self._lanes[question.gate].put(case)
+        try:
+            asking = self._outbound.begin(self._answer(case))
+        except NoAnswerError:  # the server is about to stop
+            case.answered.set()
+            return case
+
+        def end(done: Future[None]) -> None:
+            self._asking.discard(done)
+            case.answered.set()  # also if it was canceled before its turn
+
+        self._asking.add(asking)
+        asking.add_done_callback(end)
         return case
 
-    def _answer(self, case: _Case) -> None:
-        if not case.is_dropped:
-            verdict = self._put(case.question)
-            answer = self._read(case.question.gate, verdict)
-            with self._lock:
-                case.answer = answer
-                case.ask_at = self._ask_at(case.question.gate, verdict)
-        case.answered.set()
+    async def _answer(self, case: _Case) -> None:
+        async with self._lanes[case.question.gate]:
+            if case.is_dropped:
+                return
+            verdict = await self._put(case.question)
+        answer = self._read(case.question.gate, verdict)
+        with self._lock:
+            case.answer = answer
+            case.ask_at = answer.ask_again_at
         if not (self._waits or case.is_dropped):
             self._woken()
 
-    def _put(self, question: Question) -> GateVerdict:
+    async def _put(self, question: Question) -> GateVerdict:
         try:
-            return self._gates[question.gate].gate.ask(question, now=self._wall.now())
+            return await self._gates[question.gate].gate.ask(question, now=self._wall.now())
         except Exception as error:
-            # A mistake of ours must neither open a gate nor end its thread.
+            # A mistake of ours must not open a gate.
             log.exception("gate_failed", gate=question.gate)
             return shut(f"The server failed to ask it: {type(error).__name__}.")
 
     def _read(self, name: str, verdict: GateVerdict) -> Answer:
+        wait = verdict.retry_after or self._gates[name].every
         return Answer(
             status=GateStatus.OPEN if verdict.is_open else GateStatus.SHUT,
             output=verdict.output,
-            ask_again_at=self._ask_at(name, verdict),
+            ask_again_at=self._clock.now() + wait,
         )
-
-    def _ask_at(self, name: str, verdict: GateVerdict) -> datetime:
-        return self._clock.now() + (verdict.retry_after or self._gates[name].every)
-
-
-class _Lanes:
-    """The threads that ask one gate: no more than a few, and none before there is a question."""
-
-    def __init__(self, name: str, answer: Callable[[_Case], None]) -> None:
-        self._name = name
-        self._answer = answer
-        self._waiting: queue.SimpleQueue[_Case | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._is_stopping = False
-
-    def put(self, case: _Case) -> None:
-        """Have *case* answered when there is a thread for it. Called under the lock."""
-        if self._is_stopping:
-            case.answered.set()
-            return
-        self._waiting.put(case)
-        if len(self._threads) < LANES:
-            # Daemons: who waits for a gate must not keep the server from ending.
-            thread = threading.Thread(target=self._run, name=f"gate-{self._name}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
-
-    def stop(self) -> None:
-        """Let every thread end after the question it is at."""
-        self._is_stopping = True
-        for _ in range(LANES):
-            self._waiting.put(None)
-
-    def join(self, deadline: float) -> None:
-        """Wait for the threads, but not after *deadline*."""
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-
-    def _run(self) -> None:
-        while (case := self._waiting.get()) is not None:
-            if self._is_stopping:
-                case.answered.set()
-            else:
-                self._answer(case)

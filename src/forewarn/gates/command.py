@@ -1,5 +1,6 @@
 """A gate that a program of the operator decides about: open if it ends with 0."""
 
+import asyncio
 import os
 import selectors
 import signal
@@ -35,8 +36,18 @@ class CommandGate:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def ask(self, question: Question, *, now: datetime) -> GateVerdict:  # noqa: ARG002 - it has a clock
+    async def ask(self, question: Question, *, now: datetime) -> GateVerdict:  # noqa: ARG002 - it has a clock
         """Run the program, and return how it ended and what it printed last."""
+        return await asyncio.to_thread(self._run, question)
+
+    def close(self) -> None:
+        """End what runs, and start nothing more."""
+        with self._lock:
+            self._is_closed = True
+            for process in self._running:
+                _end(process)
+
+    def _run(self, question: Question) -> GateVerdict:
         with tempfile.TemporaryFile() as asked:
             # A file, because a program that does not read would block a pipe.
             asked.write(encode_question(question))
@@ -50,13 +61,6 @@ class CommandGate:
         finally:
             with self._lock:
                 self._running.discard(process)
-
-    def close(self) -> None:
-        """End what runs, and start nothing more."""
-        with self._lock:
-            self._is_closed = True
-            for process in self._running:
-                _end(process)
 
     def _start(self, question: Question, asked: int) -> subprocess.Popen[bytes]:
         more = {

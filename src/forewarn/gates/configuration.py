@@ -23,10 +23,11 @@ from forewarn.files.tables import (
 )
 from forewarn.gates.asking import KnownGate
 from forewarn.gates.command import CommandGate
-from forewarn.gates.http import HttpGate
-from forewarn.gates.prometheus import ExpectationError, PrometheusGate, read_expectation
+from forewarn.gates.http import http_gate
+from forewarn.gates.prometheus import ExpectationError, prometheus_gate, read_expectation
 from forewarn.gates.verdict import Gate
-from forewarn.gates.webhook import WebhookGate
+from forewarn.gates.webhook import webhook_gate
+from forewarn.outbound.client import Outbound, OutboundRequest
 
 LONGEST_TIMEOUT: Final = timedelta(minutes=2)
 LONGEST_EVERY: Final = timedelta(days=1)
@@ -56,6 +57,16 @@ class CommandGateTable(_GateTable):
 class _AddressTable(_GateTable):
     url: Address = Field(repr=False)
     headers: Headers = Field(default={}, repr=False)
+
+    def request(self, secret: str | None = None) -> OutboundRequest:
+        """Return what every question to this address has in common."""
+        return OutboundRequest(
+            method="GET",
+            url=self.url,
+            timeout=self.timeout.total_seconds(),
+            headers=self.headers,
+            secret=secret,
+        )
 
 
 class HttpTable(_AddressTable):
@@ -91,7 +102,9 @@ class GatesFile(Table):
     gate: tuple[Annotated[AnyTable, Field(discriminator="kind")], ...] = ()
 
 
-def read_gates(path: Path | None, environment: Mapping[str, str]) -> Mapping[str, KnownGate]:
+def read_gates(
+    path: Path | None, environment: Mapping[str, str], outbound: Outbound
+) -> Mapping[str, KnownGate]:
     """Return the gates of the file at *path*, or refuse all mistakes.
 
     Programs are found on the PATH of *environment*, and run in it.
@@ -101,42 +114,26 @@ def read_gates(path: Path | None, environment: Mapping[str, str]) -> Mapping[str
     file = read_tables(path, GatesFile)
 
     def make(table: AnyTable) -> tuple[str, KnownGate]:
-        gate = _gate(table, file.folder, environment)
+        if isinstance(table, CommandGateTable):
+            run = find_command(table.run, file.folder, environment.get("PATH", ""))
+            gate: Gate = CommandGate(run, timeout=table.timeout, environment=environment)
+        else:
+            gate = _address_gate(table, outbound, file.folder)
         return table.name, KnownGate(gate=gate, kind=table.kind, every=table.every)
 
     return dict(file.build("gate", file.content.gate, make))
 
 
-def _gate(table: AnyTable, folder: Path, environment: Mapping[str, str]) -> Gate:
+def _address_gate(
+    table: HttpTable | PrometheusTable | WebhookGateTable, outbound: Outbound, folder: Path
+) -> Gate:
     match table:
-        case CommandGateTable():
-            return CommandGate(
-                find_command(table.run, folder, environment.get("PATH", "")),
-                timeout=table.timeout,
-                environment=environment,
-            )
-        case HttpTable():
-            return HttpGate(
-                table.url,
-                timeout=table.timeout,
-                headers=table.headers,
-                status=table.status,
-                contains=table.contains,
-            )
-        case PrometheusTable():
-            return PrometheusGate(
-                table.url,
-                query=table.query,
-                expectation=read_expectation(table.expect),
-                timeout=table.timeout,
-                headers=table.headers,
-            )
+        case HttpTable(status=status, contains=contains):
+            return http_gate(outbound, table.request(), status=status, contains=contains)
+        case PrometheusTable(query=query):
+            expectation = read_expectation(table.expect)
+            return prometheus_gate(outbound, table.request(), query=query, expectation=expectation)
         case WebhookGateTable():
-            return WebhookGate(
-                table.url,
-                timeout=table.timeout,
-                headers=table.headers,
-                secret=table.find_secret(folder),
-            )
+            return webhook_gate(outbound, table.request(table.find_secret(folder)))
         case _:
             assert_never(table)

@@ -4,13 +4,12 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from forewarn.domain.gate import Question
-from forewarn.gates.exchange import GateRequest, NoAnswerError, Reply, send
+from forewarn.gates.http import AddressGate
 from forewarn.gates.verdict import GateVerdict, shut, tidy
+from forewarn.outbound.client import Outbound, OutboundRequest, Reply
 from forewarn.protocol.errors import ForewarnError
 
 _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -55,51 +54,31 @@ def read_expectation(text: str) -> Expectation:
         return _refuse(text)
 
 
-class PrometheusGate:
-    """Puts an instant *query* to the Prometheus at *url*.
+def prometheus_gate(
+    outbound: Outbound, request: OutboundRequest, *, query: str, expectation: Expectation
+) -> AddressGate:
+    """Return a gate that puts an instant *query* to the Prometheus at the address of *request*.
 
     Open if there is a result and every value in it is what *expectation* says.
     """
+    url = f"{request.url.rstrip('/')}/api/v1/query"
+    asked = replace(request, url=url, parameters={"query": query})
+    return AddressGate(outbound, lambda _: asked, lambda reply: _judge(reply, expectation))
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        query: str,
-        expectation: Expectation,
-        timeout: timedelta,
-        headers: Mapping[str, str],
-    ) -> None:
-        self._request = GateRequest(
-            method="GET",
-            url=f"{url.rstrip('/')}/api/v1/query",
-            timeout=timeout,
-            headers=headers,
-            parameters={"query": query},
-        )
-        self._expectation = expectation
 
-    def ask(self, question: Question, *, now: datetime) -> GateVerdict:  # noqa: ARG002 - the same for all
-        """Look whether every value is as expected."""
-        try:
-            reply = send(self._request)
-        except NoAnswerError as error:
-            return shut(str(error))
-        try:
-            values = list(_values(reply))
-        except (LookupError, TypeError, ValueError):
-            return shut(f"This is not how Prometheus answers: {reply.said}\n{reply.body}")
-        if not values:
-            return shut("The query has no result.")
-        wrong = [line for line, value in values if not self._expectation.is_met(value)]
-        if wrong:
-            return shut("\n".join((f"Not {self._expectation}:", *wrong[:_MOST_LINES])))
-        return GateVerdict(
-            is_open=True, output=tidy("\n".join(line for line, _ in values[:_MOST_LINES]))
-        )
-
-    def close(self) -> None:
-        """Do nothing: a request ends by itself."""
+def _judge(reply: Reply, expectation: Expectation) -> GateVerdict:
+    try:
+        values = list(_values(reply))
+    except (LookupError, TypeError, ValueError):
+        return shut(f"This is not how Prometheus answers: {reply.said}\n{reply.body}")
+    if not values:
+        return shut("The query has no result.")
+    wrong = [line for line, value in values if not expectation.is_met(value)]
+    if wrong:
+        return shut("\n".join((f"Not {expectation}:", *wrong[:_MOST_LINES])))
+    return GateVerdict(
+        is_open=True, output=tidy("\n".join(line for line, _ in values[:_MOST_LINES]))
+    )
 
 
 def _refuse(text: str) -> Expectation:

@@ -27,10 +27,10 @@ class GateVerdict:
 
 
 class Gate(Protocol):
-    """One gate. It is asked from several threads."""
+    """One gate. Several questions are put to it at once, on one loop."""
 
-    def ask(self, question: Question, *, now: datetime) -> GateVerdict:
-        """Put *question* and wait for the answer, within the gate's time-out."""
+    async def ask(self, question: Question, *, now: datetime) -> GateVerdict:
+        """Put *question* and await the answer, within the gate's time-out."""
 
     def close(self) -> None:
         """End what is under way, as far as it can be."""

@@ -1,16 +1,16 @@
 """A gate that somebody else decides about: a system of change tickets, say."""
 
 import json
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from forewarn.domain.gate import Question
-from forewarn.domain.webhook import SIGNATURE, sign
-from forewarn.gates.exchange import GateRequest, NoAnswerError, Reply, send
+from forewarn.gates.http import AddressGate
 from forewarn.gates.verdict import GateVerdict, encode_question, shut, tidy
+from forewarn.outbound.client import Outbound, OutboundRequest, Reply
 
 LONGEST_RETRY_AFTER: Final = 86_400
 
@@ -25,41 +25,19 @@ class WebhookAnswer(BaseModel):
     retry_after: float | None = Field(default=None, ge=1, le=LONGEST_RETRY_AFTER)
 
 
-class WebhookGate:
-    """Posts the question to *url*, signed if there is a *secret*, and reads the answer."""
+def webhook_gate(outbound: Outbound, request: OutboundRequest) -> AddressGate:
+    """Return a gate that gets the question as JSON, and answers in JSON."""
+    headers = {"Content-Type": "application/json", **request.headers}
 
-    def __init__(
-        self, url: str, *, timeout: timedelta, headers: Mapping[str, str], secret: str | None
-    ) -> None:
-        self._url = url
-        self._timeout = timeout
-        self._headers = headers
-        self._secret = secret
+    def write(question: Question) -> OutboundRequest:
+        return replace(request, method="POST", headers=headers, body=encode_question(question))
 
-    def ask(self, question: Question, *, now: datetime) -> GateVerdict:
-        """Put the question as JSON."""
-        body = encode_question(question)
-        signature = {} if self._secret is None else {SIGNATURE: sign(self._secret, body, now)}
-        request = GateRequest(
-            method="POST",
-            url=self._url,
-            timeout=self._timeout,
-            headers={"Content-Type": "application/json", **self._headers, **signature},
-            body=body,
-        )
-        try:
-            reply = send(request)
-        except NoAnswerError as error:
-            return shut(str(error))
-        if not reply.is_success:
-            return shut(f"{reply.said}\n{reply.body}")
-        return _read(reply)
-
-    def close(self) -> None:
-        """Do nothing: a request ends by itself."""
+    return AddressGate(outbound, write, _read)
 
 
 def _read(reply: Reply) -> GateVerdict:
+    if not reply.is_success:
+        return shut(f"{reply.said}\n{reply.body}")
     try:
         answer = WebhookAnswer.model_validate(json.loads(reply.body))
     except (ValidationError, ValueError, RecursionError):

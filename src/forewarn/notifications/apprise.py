@@ -57,9 +57,6 @@ class AppriseNotifier:
         answer = "Sent." if is_delivered else self._without_secrets(said.last or "It was not sent.")
         return Delivery(is_delivered=is_delivered, answer=answer)
 
-    def close(self) -> None:
-        """Do nothing: apprise keeps no connection."""
-
     def _without_secrets(self, text: str) -> str:
         for part in re.split(r"[/:@?&=]+", self._url):
             if len(part) >= _SHORTEST_SECRET:

@@ -26,6 +26,7 @@ from forewarn.notifications.webhook import (
     template_body,
 )
 from forewarn.operations.notifications import example_notification
+from forewarn.outbound.client import Outbound, OutboundRequest
 from forewarn.ports.notifier import Notifier
 from forewarn.protocol.vocabulary import EventType
 
@@ -61,6 +62,18 @@ class WebhookTargetTable(_TargetTable, SecretTable):
     template: str | None = None
     timeout: float = Field(default=10, gt=0, le=60)
 
+    def request(self, folder: Path) -> OutboundRequest:
+        """Return what every message to this address has in common."""
+        content_type = _CLOUD_EVENT if self.template is None else _TEMPLATED
+        given = {name.title(): value for name, value in self.headers.items()}
+        return OutboundRequest(
+            method="POST",
+            url=self.url,
+            timeout=self.timeout,
+            headers={"Content-Type": content_type, **given},
+            secret=self.find_secret(folder),
+        )
+
 
 class AppriseTable(_TargetTable):
     """A target that apprise knows how to reach."""
@@ -82,7 +95,7 @@ class NotificationsFile(Table):
     target: tuple[Annotated[AnyTarget, Field(discriminator="kind")], ...] = ()
 
 
-def read_notifications(path: Path | None) -> Notifications:
+def read_notifications(path: Path | None, outbound: Outbound) -> Notifications:
     """Return what the file at *path* says, or refuse all mistakes."""
     if path is None:
         return Notifications()
@@ -90,7 +103,10 @@ def read_notifications(path: Path | None) -> Notifications:
     content = file.content
 
     def make(table: AnyTarget) -> tuple[str, Notifier]:
-        return table.name, _notifier(table, content.source, file.folder)
+        if isinstance(table, AppriseTable):
+            return table.name, _apprise(table)
+        request, body = table.request(file.folder), _body(table, content.source)
+        return table.name, WebhookNotifier(outbound, request, body)
 
     return Notifications(
         targets=tuple(table.target() for table in content.target),
@@ -103,21 +119,11 @@ def read_notifications(path: Path | None) -> Notifications:
     )
 
 
-def _notifier(table: AnyTarget, source: str, folder: Path) -> Notifier:
-    if isinstance(table, AppriseTable):
-        try:
-            return AppriseNotifier(table.url)
-        except AppriseError as error:
-            raise WrongKeyError("url", str(error)) from None
-    content_type = _CLOUD_EVENT if table.template is None else _TEMPLATED
-    given = {name.title(): value for name, value in table.headers.items()}
-    return WebhookNotifier(
-        url=table.url,
-        body=_body(table, source),
-        headers={"Content-Type": content_type, **given},
-        secret=table.find_secret(folder),
-        timeout=table.timeout,
-    )
+def _apprise(table: AppriseTable) -> Notifier:
+    try:
+        return AppriseNotifier(table.url)
+    except AppriseError as error:
+        raise WrongKeyError("url", str(error)) from None
 
 
 def _body(table: WebhookTargetTable, source: str) -> Body:

@@ -1,28 +1,22 @@
 """Messages as HTTP requests: signed, with a name of their own, and never redirected."""
 
-import asyncio
 import json
-import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, Final
 
-import httpx2
 from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
 
-import forewarn
 from forewarn.domain.notification import Delivery, Notification
-from forewarn.domain.webhook import SIGNATURE, retry_after, sign
 from forewarn.notifications.messages import cloud_event, text_of, title_of
-from forewarn.outbound.loops import new_loop
+from forewarn.outbound.client import NoAnswerError, Outbound, OutboundRequest, Reply
 from forewarn.protocol.errors import ForewarnError
 
 WEBHOOK_ID: Final = "Webhook-Id"
-
-_MOST_CHUNKS: Final = 16
 
 Body = Callable[[Notification], bytes]
 
@@ -32,31 +26,12 @@ class TemplateFailedError(ForewarnError):
 
 
 class WebhookNotifier:
-    """A URL that messages are posted to, one at a time. One connection is kept between them."""
+    """Posts messages as *request* says, each with the *body* that is written for it."""
 
-    def __init__(
-        self,
-        *,
-        url: str,
-        body: Body,
-        headers: Mapping[str, str],
-        secret: str | None = None,
-        timeout: float = 10,
-    ) -> None:
-        self._url = url
+    def __init__(self, outbound: Outbound, request: OutboundRequest, body: Body) -> None:
+        self._outbound = outbound
+        self._request = request
         self._body = body
-        self._secret = secret
-        self._timeout = timeout
-        # A loop of its own: only there can a time-out be one for all of an attempt.
-        self._runner = asyncio.Runner(loop_factory=new_loop)
-        self._turn = threading.Lock()
-        self._client = httpx2.AsyncClient(
-            # No proxies or credentials from the environment: only settings.py reads that.
-            trust_env=False,
-            follow_redirects=False,
-            timeout=None,
-            headers={"User-Agent": f"forewarn/{forewarn.__version__}", **headers},
-        )
 
     def deliver(self, notification: Notification, *, now: datetime) -> Delivery:
         """Post it: 2xx is delivered, 410 is final, everything else is tried again."""
@@ -66,30 +41,12 @@ class WebhookNotifier:
             # The message will not change, nor the template while the server runs.
             problem = f"The template fails: {error}."
             return Delivery(is_delivered=False, answer=problem, is_final=True)
-        headers = {WEBHOOK_ID: notification.notification_id}
-        if self._secret is not None:
-            headers[SIGNATURE] = sign(self._secret, body, now)
+        headers = {**self._request.headers, WEBHOOK_ID: notification.notification_id}
+        request = replace(self._request, headers=headers, body=body)
         try:
-            with self._turn:
-                answer = self._runner.run(self._post(body, headers))
-        except (TimeoutError, httpx2.TimeoutException):
-            return Delivery(is_delivered=False, answer="The receiver does not answer in time.")
-        except (httpx2.HTTPError, OSError) as error:
-            problem = f"The request failed: {_reason(error)}."
-            return Delivery(is_delivered=False, answer=problem)
-        return _read(answer, now)
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        with self._turn, self._runner:
-            self._runner.run(self._client.aclose())
-
-    async def _post(self, body: bytes, headers: Mapping[str, str]) -> httpx2.Response:
-        request = self._client.build_request("POST", self._url, content=body, headers=headers)
-        async with asyncio.timeout(self._timeout) as limit:
-            answer = await self._client.send(request, stream=True)
-        await _drain(answer, limit.when())
-        return answer
+            return _read(self._outbound.ask(request, now=now), now)
+        except NoAnswerError as error:
+            return Delivery(is_delivered=False, answer=str(error))
 
 
 def cloud_event_body(source: str) -> Body:
@@ -132,41 +89,14 @@ def _encode(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-async def _drain(answer: httpx2.Response, deadline: float | None) -> None:
-    """Read a body of usual size, so that the connection can be used again; all others are cut."""
-    try:
-        with suppress(httpx2.HTTPError, TimeoutError):
-            async with asyncio.timeout_at(deadline):
-                number = 0
-                async for _ in answer.aiter_raw():
-                    number += 1
-                    if number == _MOST_CHUNKS:
-                        break
-    finally:
-        await answer.aclose()
-
-
-def _reason(error: Exception) -> str:
-    """Return what is at the bottom of *error*, without the secrets and the address in it."""
-    if isinstance(error, httpx2.LocalProtocolError):
-        # What it says has our own headers in it.
-        return type(error).__name__
-    bottom: BaseException = error
-    while below := bottom.__cause__ or bottom.__context__:
-        bottom = below
-    if isinstance(bottom, ConnectionError) and bottom.errno is not None:
-        return os.strerror(bottom.errno)
-    return str(error)
-
-
-def _read(answer: httpx2.Response, now: datetime) -> Delivery:
-    said = f"{answer.status_code} {answer.reason_phrase}".strip()
-    if answer.is_success:
-        return Delivery(is_delivered=True, answer=said)
-    if answer.status_code == httpx2.codes.GONE:
-        return Delivery(is_delivered=False, answer=f"The receiver is gone: {said}.", is_final=True)
+def _read(reply: Reply, now: datetime) -> Delivery:
+    if reply.is_success:
+        return Delivery(is_delivered=True, answer=reply.said)
+    if reply.status == HTTPStatus.GONE:
+        problem = f"The receiver is gone: {reply.said}."
+        return Delivery(is_delivered=False, answer=problem, is_final=True)
     return Delivery(
         is_delivered=False,
-        answer=f"The receiver answers {said}.",
-        retry_after=retry_after(answer.headers.get("Retry-After", ""), now),
+        answer=f"The receiver answers {reply.said}.",
+        retry_after=reply.retry_after(now),
     )

@@ -11,6 +11,3 @@ class Notifier(Protocol):
 
     def deliver(self, notification: Notification, *, now: datetime) -> Delivery:
         """Try once, and say what came of it; never raise for what the receiver does."""
-
-    def close(self) -> None:
-        """Let go of connections."""

@@ -21,6 +21,7 @@ from forewarn.bootstrap.workforce import choose_workforce
 from forewarn.files.fleet import Fleet
 from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.operations.context import Context
+from forewarn.outbound.client import Outbound
 from forewarn.ports.entries import Actor
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
@@ -133,8 +134,12 @@ def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -
         store = open_sqlite(chosen.database_path, is_durable=False)
         closing.callback(store.close)
         beginning = begin(store, chosen, fleet, now)
-        workforce = closing.enter_context(choose_workforce(chosen)(store, beginning.clock))
-        replica = assemble(chosen, store, beginning, Outside(workforce=workforce))
+        outbound = Outbound()
+        closing.callback(outbound.close)
+        make = choose_workforce(chosen, outbound)
+        workforce = closing.enter_context(make(store, beginning.clock))
+        outside = Outside(workforce=workforce, outbound=outbound)
+        replica = assemble(chosen, store, beginning, outside)
         replica.leading.campaign()
         listener = closing.enter_context(open_listener(_LOCALHOST, 0))
         background = closing.enter_context(_Background())

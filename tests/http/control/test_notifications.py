@@ -1,6 +1,5 @@
 """The outbox, its targets and the calendar over the control API."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,12 +9,14 @@ from fastapi import FastAPI
 from icalendar import Calendar, Event
 from starlette.testclient import TestClient
 from tests.receiver import Receiver
+from tests.web_site import OUTBOUND
 
 from forewarn.control.app import create_app
 from forewarn.desk.services import Services
 from forewarn.domain.notification import NotificationStatus, Phase, Target
 from forewarn.notifications.webhook import WebhookNotifier, cloud_event_body
 from forewarn.operations.context import Context, Rules
+from forewarn.outbound.client import OutboundRequest
 from forewarn.ports.store import Store
 
 OPS = Target(name="ops", scopes=("web",), phases=(Phase.SCHEDULED,))
@@ -27,19 +28,19 @@ def receiver() -> Receiver:
 
 
 @pytest.fixture
-def told(app: FastAPI, api: httpx2.Client, receiver: Receiver) -> Iterator[httpx2.Client]:
+def told(app: FastAPI, api: httpx2.Client, receiver: Receiver) -> httpx2.Client:
     """A client of a server that tells the receiver of what is scheduled for web."""
     services: Services = app.state.services
 
     def context(who: str) -> Context:
         return replace(services.context(who), rules=Rules(targets=(OPS,)))
 
-    way = WebhookNotifier(url=receiver.url, body=cloud_event_body("/forewarn"), headers={})
+    request = OutboundRequest(method="POST", url=receiver.url, timeout=10)
+    way = WebhookNotifier(OUTBOUND, request, cloud_event_body("/forewarn"))
     more = create_app(replace(services, context=context, notifiers={"ops": way}))
     client = TestClient(more, base_url="http://control/api/v1/", raise_server_exceptions=False)
     client.headers["Authorization"] = api.headers["Authorization"]
-    yield client
-    way.close()
+    return client
 
 
 def create(api: httpx2.Client, vm: str, **more: object) -> str:

@@ -1,13 +1,17 @@
-"""What the target of a webhook says, and what is made of it."""
+"""The target of a webhook: where it is, what it says, and what is made of that."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final
 
+import httpx2
+
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.executors.orders import LONGEST, Selection
+from forewarn.outbound.client import OutboundRequest, Reply
 
 _TRY_AGAIN: Final = frozenset(
     {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
@@ -24,6 +28,52 @@ _NONSENSE: Final = Impact(
 _FORGOTTEN: Final = Impact(
     status=ImpactStatus.UNKNOWN, reason="the target took it, and now says it knows nothing of it"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImpactTarget:
+    """Where to post, for which events, and how long the impact and each request may take."""
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret: str | None = field(default=None, repr=False)
+    selection: Selection = field(default_factory=Selection)
+    timeout: timedelta = LONGEST
+    request_timeout: float = 10.0
+
+    def has(self, url: str) -> bool:
+        """Tell whether *url* is at the same place: nobody else gets our headers."""
+        own, other = httpx2.URL(self.url), httpx2.URL(url)
+        return (own.scheme, own.host, own.port) == (other.scheme, other.host, other.port)
+
+    def join(self, location: str) -> str | None:
+        """Return the address that *location* is, if it is at the same place."""
+        try:
+            url = str(httpx2.URL(self.url).join(location))
+            return url if self.has(url) else None
+        except httpx2.InvalidURL:
+            return None
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> OutboundRequest:
+        """Return the request that hands an order over."""
+        kind = {"Content-Type": "application/json"}
+        return self._request("POST", self.url, {**kind, **self.headers, **headers}, body)
+
+    def get(self, url: str, headers: Mapping[str, str]) -> OutboundRequest:
+        """Return the request that asks how far an order is."""
+        return self._request("GET", url, {**self.headers, **headers})
+
+    def _request(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> OutboundRequest:
+        return OutboundRequest(
+            method=method,
+            url=url,
+            timeout=self.request_timeout,
+            headers={"Accept": "application/json", **headers},
+            body=body,
+            secret=self.secret,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +99,18 @@ class TargetAnswer:
         return self.code == 0 or is_down or self.code in _TRY_AGAIN
 
 
+def read_answer(target: ImpactTarget, reply: Reply, now: datetime) -> TargetAnswer:
+    """Return what *target* said."""
+    location = reply.headers.get("Location")
+    return TargetAnswer(
+        code=reply.status,
+        said=reply.said,
+        body=reply.body if _is_json(reply) else None,
+        status_url=target.join(location) if location else None,
+        retry_after=reply.retry_after(now),
+    )
+
+
 def judge_order(answer: TargetAnswer, untold: str) -> Impact:
     """Say what is known after the target was told to begin.
 
@@ -72,6 +134,16 @@ def judge_status(answer: TargetAnswer) -> Impact:
         reason = f"the target did not report its status: {answer.said}"
         return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
     return _NONSENSE if answer.body is None else _read(answer.body)
+
+
+def _is_json(reply: Reply) -> bool:
+    """Tell whether the body is said to be JSON, or is an object of it whatever is said."""
+    if "json" in reply.headers.get("Content-Type", ""):
+        return True
+    try:
+        return isinstance(json.loads(reply.body), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _read(body: str) -> Impact:
