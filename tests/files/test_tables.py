@@ -1,7 +1,8 @@
 """The one reader of operators' files: every mistake at once, and what an address may be."""
 
+from datetime import timedelta
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -13,6 +14,7 @@ from forewarn.files.tables import (
     Table,
     TablesError,
     WrongKeyError,
+    duration,
     find_command,
     read_tables,
 )
@@ -24,9 +26,15 @@ class Door(NamedTable):
     url: Address = "http://door.example"
 
 
+class Window(Table):
+    opens_for: Annotated[timedelta, duration()] = timedelta(hours=1)
+    closes_for: Annotated[timedelta, duration(timedelta(minutes=2))] = timedelta(minutes=1)
+
+
 class Doors(Table):
     colour: str = "red"
     door: tuple[Door, ...] = ()
+    window: tuple[Window, ...] = ()
 
 
 def knock(door: Door) -> str:
@@ -76,6 +84,28 @@ def test_mistakes_that_show_later_are_told_at_once_too(tmp_path: Path) -> None:
     assert str(refused.value).splitlines() == [
         f"{path}:3: height of door 1: it is too high.",
         f"{path}:5: name of door 2: 'A' is there already.",
+    ]
+
+
+def test_durations_are_read_as_people_type_them(tmp_path: Path) -> None:
+    path = tmp_path / "doors.toml"
+    path.write_text('[[window]]\nopens_for = "2h"\ncloses_for = 90\n', encoding="utf-8")
+
+    file = read_tables(path, Doors)
+
+    (window,) = file.build("window", file.content.window, lambda window: window)
+    assert (window.opens_for, window.closes_for) == (timedelta(hours=2), timedelta(seconds=90))
+
+
+def test_durations_out_of_their_bounds_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "doors.toml"
+
+    with pytest.raises(TablesError) as refused:
+        read(path, '[[window]]\nopens_for = "0s"\ncloses_for = "3m"\n')
+
+    assert str(refused.value).splitlines() == [
+        f"{path}:2: opens_for of window 1: it must be longer than zero.",
+        f"{path}:3: closes_for of window 1: it can be 1s to 2m.",
     ]
 
 
