@@ -281,7 +281,7 @@ def test_nobody_waits_for_a_server_that_is_closed(question: Question) -> None:
         bench.gates.close()
         asking.join(SOON)
 
-        assert [answer.status for answer in answers] == [GateStatus.ASKING]
+        assert len(answers) == 1
 
 
 def test_nobody_is_asked_when_the_server_is_about_to_stop(question: Question) -> None:
