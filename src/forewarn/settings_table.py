@@ -60,133 +60,86 @@ class SettingOrigin(StrEnum):
     FLAG = "flag"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Setting:
     """One setting, as the help shows it; with a tuple as its default it may be repeated."""
 
-    kind: type
     summary: str
     default: object = None
     metavar: str | None = None
+    kind: type = str
     is_secret: bool = False
+
+
+def _path(summary: str, metavar: str = "FILE") -> Setting:
+    return Setting(summary, metavar=metavar, kind=Path)
+
+
+def _switch(summary: str, *, default: bool = False) -> Setting:
+    return Setting(summary, default, kind=bool)
+
+
+def _choice(summary: str, default: StrEnum) -> Setting:
+    return Setting(summary, default, kind=type(default))
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     "database": Setting(
-        kind=str,
-        summary="The database file: PATH or sqlite:///PATH.",
-        default="sqlite:///forewarn.db",
-        metavar="FILE",
+        "The database file: PATH or sqlite:///PATH.", "sqlite:///forewarn.db", "FILE"
     ),
     "metadata": Setting(
-        kind=str,
-        summary="Where virtual machines poll: HOST:PORT, [::1]:PORT or unix:PATH.",
-        default=("127.0.0.1:8169",),
-        metavar="HOST:PORT",
+        "Where virtual machines poll: HOST:PORT, [::1]:PORT or unix:PATH.",
+        ("127.0.0.1:8169",),
+        "HOST:PORT",
     ),
     "metadata_socket_mode": Setting(
-        kind=str,
-        summary="The mode of unix sockets that virtual machines poll.",
-        default="0660",
-        metavar="MODE",
+        "The mode of unix sockets that virtual machines poll.", "0660", "MODE"
     ),
-    "control": Setting(
-        kind=str,
-        summary="Where operators connect: HOST:PORT.",
-        default=CONTROL_ADDRESS,
-        metavar="HOST:PORT",
-    ),
-    "control_host": Setting(
-        kind=str,
-        summary="Names of the control API in URLs, besides its address.",
-        default=(),
-        metavar="NAME",
-    ),
-    "control_certificate": Setting(
-        kind=Path, summary="The TLS certificate of the control API: a PEM file.", metavar="FILE"
-    ),
-    "control_key": Setting(
-        kind=Path, summary="The key of the control certificate: a PEM file.", metavar="FILE"
-    ),
-    "insecure_control": Setting(
-        kind=bool, summary="Let operators connect from elsewhere without TLS.", default=False
-    ),
-    "fleet": Setting(kind=Path, summary="A fleet file to apply at each start.", metavar="FILE"),
-    "clock": Setting(
-        kind=ClockKind, summary="How maintenance time passes.", default=ClockKind.REAL
-    ),
+    "control": Setting("Where operators connect: HOST:PORT.", CONTROL_ADDRESS, "HOST:PORT"),
+    "control_host": Setting("Names of the control API in URLs, besides its address.", (), "NAME"),
+    "control_certificate": _path("The TLS certificate of the control API: a PEM file."),
+    "control_key": _path("The key of the control certificate: a PEM file."),
+    "insecure_control": _switch("Let operators connect from elsewhere without TLS."),
+    "fleet": _path("A fleet file to apply at each start."),
+    "clock": _choice("How maintenance time passes.", ClockKind.REAL),
     "speed": Setting(
-        kind=float,
-        summary="Divide notice, soak, simulated impact, postponement; not --not-before.",
-        default=1,
-        metavar="N",
+        "Divide notice, soak, simulated impact, postponement; not --not-before.", 1, "N", float
     ),
-    "executor": Setting(
-        kind=ExecutorKind, summary="What carries out impacts.", default=ExecutorKind.MANUAL
-    ),
-    "executor_file": Setting(
-        kind=Path, summary="A file of commands and webhooks that carry out impacts.", metavar="FILE"
-    ),
-    "paused": Setting(
-        kind=bool, summary="Serve, but begin nothing until forewarn resume.", default=False
-    ),
-    "notice": Setting(
-        kind=NoticeMode,
-        summary="Whether to announce user operations that no client polls for.",
-        default=NoticeMode.ALWAYS,
+    "executor": _choice("What carries out impacts.", ExecutorKind.MANUAL),
+    "executor_file": _path("A file of commands and webhooks that carry out impacts."),
+    "paused": _switch("Serve, but begin nothing until forewarn resume."),
+    "notice": _choice(
+        "Whether to announce user operations that no client polls for.", NoticeMode.ALWAYS
     ),
     "default_vm": Setting(
-        kind=str,
-        summary="The virtual machine that local callers are unless they name another.",
-        metavar="NAME",
+        "The virtual machine that local callers are unless they name another.", metavar="NAME"
     ),
-    "trust_path": Setting(
-        kind=bool, summary="Trust the path prefix /vm/NAME to say who calls.", default=False
-    ),
-    "state_dir": Setting(
-        kind=Path,
-        summary="Where the admin token and what executors remember are kept; "
+    "trust_path": _switch("Trust the path prefix /vm/NAME to say who calls."),
+    "state_dir": _path(
+        "Where the admin token and what executors remember are kept; "
         "beside the database unless given.",
-        metavar="DIR",
+        "DIR",
     ),
-    "preview_wire": Setting(
-        kind=PreviewWire,
-        summary="Which account of api-version 2017-03-01 to serve.",
-        default=PreviewWire.DOCUMENTED,
+    "preview_wire": _choice(
+        "Which account of api-version 2017-03-01 to serve.", PreviewWire.DOCUMENTED
     ),
     "user_initiated_limit": Setting(
-        kind=int,
-        summary="How many user operations may be in flight.",
-        default=USER_INITIATED_LIMIT,
-        metavar="N",
+        "How many user operations may be in flight.", USER_INITIATED_LIMIT, "N", int
     ),
     "document_retention": Setting(
-        kind=str,
-        summary="How long served documents are kept for event seen.",
-        default=f"{DOCUMENT_RETENTION.days}d",
-        metavar="DURATION",
+        "How long served documents are kept for event seen.",
+        f"{DOCUMENT_RETENTION.days}d",
+        "DURATION",
     ),
-    "proxy_secret": Setting(kind=str, summary="The secret of the trusted proxies.", is_secret=True),
+    "proxy_secret": Setting("The secret of the trusted proxies.", is_secret=True),
     "trusted_proxies": Setting(
-        kind=str,
-        summary="Proxies whose signed headers are trusted: addresses or networks.",
-        default=(),
-        metavar="ADDRESS",
+        "Proxies whose signed headers are trusted: addresses or networks.", (), "ADDRESS"
     ),
-    "notifications": Setting(kind=Path, summary="A file of notification targets.", metavar="FILE"),
-    "overdue_after": Setting(
-        kind=str,
-        summary="How much longer than announced an event may take.",
-        default="1h",
-        metavar="DURATION",
-    ),
-    "gates": Setting(kind=Path, summary="A file of gates to ask before each step.", metavar="FILE"),
-    "migrate": Setting(kind=bool, summary="Bring the database up to date at start.", default=True),
-    "log_format": Setting(
-        kind=LogFormat, summary="How log lines are written.", default=LogFormat.CONSOLE
-    ),
-    "log_level": Setting(
-        kind=LogLevel, summary="The lowest level of log lines to write.", default=LogLevel.INFO
-    ),
+    "notifications": _path("A file of notification targets."),
+    "overdue_after": Setting("How much longer than announced an event may take.", "1h", "DURATION"),
+    "gates": _path("A file of gates to ask before each step."),
+    "migrate": _switch("Bring the database up to date at start.", default=True),
+    "log_format": _choice("How log lines are written.", LogFormat.CONSOLE),
+    "log_level": _choice("The lowest level of log lines to write.", LogLevel.INFO),
 }
 """By name, in the order of the help."""

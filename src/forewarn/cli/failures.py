@@ -1,9 +1,10 @@
 """What commands say when the server does not answer, or not as it should."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
+from typing import Final
 
 from forewarn.cli.errors import CommandError, ExitCode, exit_code_of, hint_for
 from forewarn.cli.output import Row
@@ -32,28 +33,54 @@ class ServerRefusedError(CommandError):
         self.problem = problem
 
 
+_BROKEN: Final = "The connection to {server} broke before it had answered"
+_FAILURES: Final[Mapping[type[TransportError], tuple[ExitCode, str, str]]] = {
+    ServerUrlError: (
+        ExitCode.USAGE,
+        "{server} is not a valid server URL: {problem}.",
+        "try: --server http://127.0.0.1:8170",
+    ),
+    UntrustedError: (
+        ExitCode.UNREACHABLE,
+        "{server} shows a certificate that is not trusted here: {problem}.",
+        "try: --ca-file FILE, or FOREWARN_CA_FILE",
+    ),
+    PlainServerError: (
+        ExitCode.UNREACHABLE,
+        "{server} does not speak TLS.",
+        "try: --server http://…",
+    ),
+    UnconnectedError: (
+        ExitCode.UNREACHABLE,
+        "There is no server at {server}.",
+        "try: forewarn serve, or --server URL",
+    ),
+    LateReplyError: (
+        ExitCode.TIMED_OUT,
+        "{server} has not answered in time; it may still do what was asked.",
+        "try: forewarn event list",
+    ),
+    TransportError: (ExitCode.FAILED, f"{_BROKEN}.", "try: it again"),
+}
+"""What is said of which failure; the first that fits."""
+_BROKEN_CHANGE: Final = (
+    ExitCode.FAILED,
+    f"{_BROKEN}; it may have done what was asked.",
+    "before you repeat it, look with: forewarn event list, or forewarn audit",
+)
+
+
 @contextmanager
 def told_failures(server: str, *, is_change: bool = False) -> Generator[None]:
     """Tell people why *server* has not answered; what is a change, it may have made."""
     try:
         yield
-    except ServerUrlError as error:
-        problem = str(error).rstrip(".")
-        raise CommandError(
-            f"{server} is not a valid server URL: {problem}.",
-            code=ExitCode.USAGE,
-            hint="try: --server http://127.0.0.1:8170",
-        ) from error
-    except UnconnectedError as error:
-        raise _unconnected(server, error) from error
-    except LateReplyError as error:
-        raise CommandError(
-            f"{server} has not answered in time; it may still do what was asked.",
-            code=ExitCode.TIMED_OUT,
-            hint="try: forewarn event list",
-        ) from error
     except TransportError as error:
-        raise _broken(server, is_change=is_change) from error
+        kind = next(kind for kind in _FAILURES if isinstance(error, kind))
+        is_doubtful = is_change and kind is TransportError
+        code, message, hint = _BROKEN_CHANGE if is_doubtful else _FAILURES[kind]
+        said = message.format(server=server, problem=str(error).rstrip("."))
+        raise CommandError(said, code=code, hint=hint) from error
 
 
 def unlike_forewarn(server: str, status: int) -> CommandError:
@@ -68,27 +95,3 @@ def no_certificates(file: Path, error: OSError) -> CommandError:
     message = f"{file} is not a file of certificates: {error}."
     hint = "try: --ca-file with the PEM file of the authority"
     return CommandError(message, code=ExitCode.USAGE, hint=hint)
-
-
-def _unconnected(server: str, error: UnconnectedError) -> CommandError:
-    match error:
-        case UntrustedError():
-            message = f"{server} shows a certificate that is not trusted here: {error}."
-            hint = "try: --ca-file FILE, or FOREWARN_CA_FILE"
-        case PlainServerError():
-            message = f"{server} does not speak TLS."
-            hint = "try: --server http://…"
-        case _:
-            message = f"There is no server at {server}."
-            hint = "try: forewarn serve, or --server URL"
-    return CommandError(message, code=ExitCode.UNREACHABLE, hint=hint)
-
-
-def _broken(server: str, *, is_change: bool) -> CommandError:
-    message = f"The connection to {server} broke before it had answered"
-    if not is_change:
-        return CommandError(f"{message}.", code=ExitCode.FAILED, hint="try: it again")
-    hint = "before you repeat it, look with: forewarn event list, or forewarn audit"
-    return CommandError(
-        f"{message}; it may have done what was asked.", code=ExitCode.FAILED, hint=hint
-    )

@@ -127,7 +127,7 @@ class _Commands(MutableMapping[str, Command]):
 
 
 def _load(name: str, listed: Listed) -> Command:
-    group = get_group(import_module(f"forewarn.cli.{listed.module}").app)
+    group = get_group(import_module(f"forewarn.cli.{listed.module or name}").app)
     for command in (group, *group.commands.values()):
         _read_without_pydantic(command)
         _show_names(command)

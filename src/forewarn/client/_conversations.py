@@ -3,7 +3,7 @@
 import codecs
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -106,48 +106,24 @@ class Conversations:
     def _get_document(
         self, headers: Mapping[str, str], timeout: float
     ) -> Conversation[tuple[Endpoint, Response]]:
-        endpoint = yield from self._locate()
-        request = Request(
-            endpoint=endpoint,
-            path=self._scheduled_events(),
-            timeout=timeout,
-            headers={METADATA_HEADER: "true", **headers},
-        )
-        return endpoint, (yield from exchange(request))
+        request = yield from self._get(self._scheduled_events(), timeout, headers)
+        return request.endpoint, (yield from exchange(request))
 
     def _request_start(self, event_ids: tuple[EventId, ...]) -> Conversation[None]:
-        endpoint = yield from self._locate()
-        yield from _post(
-            Request(
-                endpoint=endpoint,
-                path=self._scheduled_events(),
-                timeout=self.conduct.timeout,
-                method="POST",
-                headers={METADATA_HEADER: "true", "Content-Type": "application/json"},
-                body=encode_start_requests(event_ids),
-            )
-        )
+        yield from self._post(self._scheduled_events(), encode_start_requests(event_ids))
 
     def _request_postponement(
         self, identifier: EventId, not_before: datetime
     ) -> Conversation[None]:
-        endpoint = yield from self._locate()
-        request = Request(
-            endpoint=endpoint,
-            path=f"{_EXTENSION}/events/{_quote(identifier)}/postpone"
-            f"?api-version={_INSTANCE_VERSION}",
-            timeout=self.conduct.timeout,
-            method="POST",
-            headers={METADATA_HEADER: "true", "Content-Type": "application/json"},
-            body=json.dumps({"not_before": not_before.isoformat()}).encode(),
-        )
+        path = f"{_EXTENSION}/events/{_quote(identifier)}/postpone"
+        body = json.dumps({"not_before": not_before.isoformat()}).encode()
         try:
-            yield from _post(request)
+            yield from self._post(f"{path}?api-version={_INSTANCE_VERSION}", body)
         except UnavailableError as error:
             if error.status != 404:
                 raise
             sentence = "it does not know the event, or no postponing"
-            raise RefusedError(str(endpoint), 404, sentence) from error
+            raise RefusedError(error.endpoint, 404, sentence) from error
 
     def _find_identity(self, host_name: str) -> Conversation[Identity]:
         told = yield from self._ask_extension("/whoami")
@@ -177,28 +153,33 @@ class Conversations:
             raise
 
     def _read_object(self, path: str) -> Conversation[Mapping[str, Any]]:
-        endpoint = yield from self._locate()
-        answer = yield from exchange(
-            Request(
-                endpoint=endpoint,
-                path=f"{path}?api-version={_INSTANCE_VERSION}",
-                timeout=self.conduct.timeout,
-                headers={METADATA_HEADER: "true"},
-            )
-        )
+        target = f"{path}?api-version={_INSTANCE_VERSION}"
+        request = yield from self._get(target, self.conduct.timeout)
+        answer = yield from exchange(request)
         content = decode_json(answer.body)
         if not isinstance(content, dict):
-            raise UnavailableError(str(endpoint), "its answer is not a JSON object")
+            raise UnavailableError(str(request.endpoint), "its answer is not a JSON object")
         return content
 
+    def _get(
+        self, path: str, timeout: float, headers: Mapping[str, str] | None = None
+    ) -> Conversation[Request]:
+        return Request(
+            endpoint=(yield from self._locate()),
+            path=path,
+            timeout=timeout,
+            headers={METADATA_HEADER: "true", **(headers or {})},
+        )
 
-def _post(request: Request) -> Conversation[None]:
-    """Send *request*; a page of HTML is a proxy's or a portal's, and grants nothing."""
-    answer = yield from exchange(request)
-    is_called_html = "html" in answer.headers.get("content-type", "").lower()
-    if answer.body.lstrip(_BLANK).startswith(b"<") or (answer.body and is_called_html):
-        trouble = f"it answers {answer.status} with a page of HTML"
-        raise UnavailableError(str(request.endpoint), trouble)
+    def _post(self, path: str, body: bytes) -> Conversation[None]:
+        """Send *body*; a page of HTML is a proxy's or a portal's, and grants nothing."""
+        headers = {"Content-Type": "application/json"}
+        request = yield from self._get(path, self.conduct.timeout, headers)
+        answer = yield from exchange(replace(request, method="POST", body=body))
+        is_called_html = "html" in answer.headers.get("content-type", "").lower()
+        if answer.body.lstrip(_BLANK).startswith(b"<") or (answer.body and is_called_html):
+            trouble = f"it answers {answer.status} with a page of HTML"
+            raise UnavailableError(str(request.endpoint), trouble)
 
 
 def _decode(endpoint: Endpoint, answer: Response) -> Document:

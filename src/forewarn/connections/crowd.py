@@ -8,21 +8,31 @@ answers to others also rests between two turns, so that it never has the event l
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import islice
 from typing import Final, Protocol
 
+import structlog
+
 from forewarn.connections.limits import Limits
-from forewarn.connections.troubles import Troubles
 
 EFFORT_PER_TURN: Final = 32
 """What an origin may have done in one turn of the event loop; a plain poll counts as one."""
 REST_SECONDS: Final = 0.001
+"""Enough for the event loop to serve the others; whoever sends ahead of answers can wait for it."""
+TOLD_EVERY: Final = 60.0
+"""How many seconds go by before the same trouble is told again."""
+MOST_ORIGINS: Final = 100
+"""How many origins are told apart in that time; the rest counts as one."""
+OTHERS: Final = "others"
 _LOOKED_AT: Final = 256
 _TRIED: Final = 8
+"""To find the biggest of all holders would take longest just when there are too many."""
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +104,30 @@ NOBODY: Final = Holder(Origin(name=""), lambda _: None)
 """Who holds a connection before it is admitted."""
 
 
+class Troubles:
+    """What goes wrong, by origin: the first is logged at once, the number after a minute."""
+
+    def __init__(self, seconds: float = TOLD_EVERY) -> None:
+        self._seconds = seconds
+        self._counts = Counter[tuple[str, str]]()
+
+    def note(self, origin: str, what: str) -> None:
+        """Count that *what* happened to *origin*; called on the event loop."""
+        if not self._counts:
+            asyncio.get_running_loop().call_later(self._seconds, self._say)
+        if (origin, what) not in self._counts and len(self._counts) >= MOST_ORIGINS:
+            origin = OTHERS
+        if (origin, what) not in self._counts:
+            _log.warning("connection_refused", origin=origin, problem=what)
+        self._counts[origin, what] += 1
+
+    def _say(self) -> None:
+        counts, self._counts = self._counts, Counter()
+        for (origin, what), number in counts.items():
+            if number > 1:
+                _log.warning("connections_refused", origin=origin, problem=what, number=number)
+
+
 class Crowd:
     """All connections of one listener."""
 
@@ -146,7 +180,6 @@ class Crowd:
         """Drop somebody's idle connection; strangers never take the place of those we know."""
         crowds = (self._strangers, self._holders) if holder.origin.is_known else (self._strangers,)
         for crowd in crowds:
-            # Looking at all of them each time would be a way to keep us busy.
             some = {id(each): each for each in (*islice(crowd.values(), _LOOKED_AT), holder)}
             biggest = sorted(some.values(), key=_size, reverse=True)[:_TRIED]
             if any(self._drop_one(each, newcomer) for each in biggest):

@@ -28,10 +28,9 @@ from tests.http.metadata.conftest import (
 )
 from tests.http.metadata.test_long_poll import park
 
-from forewarn.connections.crowd import Crowd, Origin, origin_of
+from forewarn.connections.crowd import MOST_ORIGINS, Crowd, Origin, Troubles, origin_of
 from forewarn.connections.guarded import GuardedProtocol
 from forewarn.connections.limits import Limits
-from forewarn.connections.troubles import MOST_ORIGINS, Troubles
 
 GET = compose("GET", POLL, {"Metadata": "true"})
 NOWHERE = compose("GET", "/nowhere", {})
