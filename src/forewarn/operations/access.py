@@ -26,7 +26,8 @@ from forewarn.domain.topology import Topology
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
 from forewarn.operations.scopes import unknown_selection
-from forewarn.ports.store import Reading, Transaction
+from forewarn.ports.access import AccessReading, AccessWriting
+from forewarn.ports.store import Transaction
 
 SECRET_PREFIX: Final = "fw_"  # noqa: S105 - what secrets begin with, so that scanners find them
 _SECRET: Final = re.compile(rf"{SECRET_PREFIX}[A-Za-z0-9_-]{{20,}}")
@@ -70,7 +71,7 @@ def create_token(tx: Transaction, context: Context, order: TokenOrder, secret: s
     return token
 
 
-def revoke_token(tx: Transaction, context: Context, name: str) -> Token:
+def revoke_token(tx: AccessWriting, context: Context, name: str) -> Token:
     """Take back the token called *name*; from now on it grants nothing."""
     key = name_key(name)
     for token in reversed(tx.tokens()):
@@ -82,7 +83,7 @@ def revoke_token(tx: Transaction, context: Context, name: str) -> Token:
     raise UnknownTokenError(name)
 
 
-def find_token(reading: Reading, secret: str, at: datetime) -> Token | None:
+def find_token(reading: AccessReading, secret: str, at: datetime) -> Token | None:
     """Return the live token *secret* is of, None if it is of none, or refuse an ended one."""
     token_hash = _hash(secret)
     # The index compares hashes byte by byte. That tells a guesser about the hash of the guess, from
@@ -104,7 +105,7 @@ def needs_noting(token: Token, at: datetime) -> bool:
     return token.last_used_at is None or at - token.last_used_at >= USE_NOTED_AFTER
 
 
-def note_use(tx: Transaction, token_hash: str, at: datetime) -> None:
+def note_use(tx: AccessWriting, token_hash: str, at: datetime) -> None:
     """Write down that a token was used, unless that is known closely enough already."""
     token = tx.token(token_hash)
     if token is not None and needs_noting(token, at):

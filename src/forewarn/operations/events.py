@@ -36,6 +36,7 @@ from forewarn.domain.wording import say_names
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import find_vm, find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events
+from forewarn.ports.events import EventReading
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 from forewarn.wording.command_lines import command_for
@@ -74,7 +75,7 @@ class EventOrder:
     started: bool = False
 
 
-def find_event(reading: Reading, event_id: EventId) -> ScheduledEvent:
+def find_event(reading: EventReading, event_id: EventId) -> ScheduledEvent:
     """Return the event, or refuse."""
     event = reading.event(event_id)
     if event is None:

@@ -39,7 +39,8 @@ from forewarn.operations.safeguards import (
     needed_removals,
 )
 from forewarn.ports.entries import Membership
-from forewarn.ports.store import PreparedTopology, Reading, Transaction
+from forewarn.ports.fleet import PreparedTopology
+from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
 
 _USUAL_OPTIONS: Final = ApplyOptions()

@@ -35,7 +35,7 @@ from forewarn.ports.entries import (
     Showing,
     SimulatedImpact,
 )
-from forewarn.ports.store import PreparedTopology
+from forewarn.ports.fleet import PreparedTopology
 from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType

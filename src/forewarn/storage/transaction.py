@@ -27,7 +27,8 @@ from forewarn.ports.entries import (
     Showing,
     SimulatedImpact,
 )
-from forewarn.ports.store import SERVER_PAUSE, LeaseLostError, PreparedTopology
+from forewarn.ports.fleet import PreparedTopology
+from forewarn.ports.store import SERVER_PAUSE, LeaseLostError
 from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire
 from forewarn.storage import statements
