@@ -1,7 +1,8 @@
-"""The flags that say what a Maintenance is of, and how it goes about it."""
+"""The flags that say what a Maintenance is of, and how it goes about it, which is printed, too."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -11,8 +12,10 @@ import typer
 from forewarn.cli.completing import vm_names
 from forewarn.cli.files import read_text
 from forewarn.cli.options import EVENT_TYPE, Flag, option, some, switch, text, toggle
+from forewarn.cli.output import Columns
 from forewarn.cli.times import duration_option, read_seconds
 from forewarn.domain.errors import CalendarError, UnknownZoneError
+from forewarn.wording.durations import format_duration
 
 
 class NoticePlace(StrEnum):
@@ -129,12 +132,31 @@ ORDER: Final = {
     ),
 }
 """What a Maintenance is to be."""
-_CHANGING: Final = (
-    "at_once", "soak", "min_available", "gate", "gate_patience", "window", "blackout", "hold_all",
-    "in_order", "notice",
-)  # fmt: skip
+_ONCE: Final = {
+    "event_type", "scope", "vm", "label", "host", "host_label", "description", "duration", "canary",
+    "holidays", "holidays_zone",
+}  # fmt: skip
 CHANGES: Final = {
-    **{name: replace(ORDER[name], default=None) for name in _CHANGING},
+    **{name: replace(flag, default=None) for name, flag in ORDER.items() if name not in _ONCE},
     "in_order": Flag(kind=bool, option=switch(_IN_ORDER)),
 }
 """What may change while it is under way; an empty text clears a list."""
+COURSE: Final[Columns] = {
+    "duration": lambda row: _length(row["duration_in_seconds"] or 0),
+    "canary": "canary",
+    "at once": "at_once",
+    "soak": lambda row: _length(row["soak_in_seconds"]),
+    "min available": lambda row: f"{row['min_available']} %" if row["min_available"] else "",
+    "gates": "gates",
+    "gate patience": lambda row: _length(row["gate_patience_in_seconds"]) if row["gates"] else "",
+    "windows": lambda row: "; ".join(row["windows"]),
+    "blackouts": lambda row: "; ".join(row["blackouts"]),
+    "hold all": lambda row: "" if row["hold_all"] else "no",
+    "in order": lambda row: "yes" if row["in_order"] else "",
+    "notice": lambda row: "outside" if row["notice_outside"] else "",
+}
+"""How it is done, as far as that is not the default."""
+
+
+def _length(seconds: int) -> str:
+    return format_duration(timedelta(seconds=seconds)) if seconds else ""

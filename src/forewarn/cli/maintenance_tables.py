@@ -1,10 +1,10 @@
 """How a Maintenance is printed: its plan, where it is, and what holds it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
 from typing import Final
 
 from forewarn.cli.event_tables import print_events
+from forewarn.cli.maintenance_options import COURSE
 from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
 from forewarn.cli.place_tables import (
     Detail,
@@ -16,7 +16,6 @@ from forewarn.cli.place_tables import (
 )
 from forewarn.domain.reasons import OF_HOST, ReasonKind
 from forewarn.domain.wording import count_of
-from forewarn.wording.durations import format_duration
 
 _COLUMNS: Final[Columns] = {
     "STEP": "number",
@@ -30,21 +29,6 @@ _COLUMNS: Final[Columns] = {
     "LATEST END": lambda row: time_of(row["latest"]["ends"]),
     "AVAILABLE": lambda row: f"{row['available']} of {row['members']}" if row["scope_id"] else "",
 }
-COURSE: Final[Columns] = {
-    "duration": lambda row: _length(row["duration_in_seconds"] or 0),
-    "canary": "canary",
-    "at once": "at_once",
-    "soak": lambda row: _length(row["soak_in_seconds"]),
-    "min available": lambda row: f"{row['min_available']} %" if row["min_available"] else "",
-    "gates": "gates",
-    "gate patience": lambda row: _length(row["gate_patience_in_seconds"]) if row["gates"] else "",
-    "windows": lambda row: "; ".join(row["windows"]),
-    "blackouts": lambda row: "; ".join(row["blackouts"]),
-    "hold all": lambda row: "" if row["hold_all"] else "no",
-    "in order": lambda row: "yes" if row["in_order"] else "",
-    "notice": lambda row: "outside" if row["notice_outside"] else "",
-}
-"""How it is done, as far as that is not the default."""
 _FIELDS: Final[Columns] = {
     "maintenance": "maintenance_id",
     "type": "event_type",
@@ -154,10 +138,6 @@ def _once(blockers: Iterable[Row]) -> Iterator[str]:
 def _print_lines(title: str, lines: Iterable[str]) -> None:
     for line in lines:
         print_line(f"{title}{line}")
-
-
-def _length(seconds: int) -> str:
-    return format_duration(timedelta(seconds=seconds)) if seconds else ""
 
 
 def _planned_shares(steps: Iterable[Row]) -> Iterator[Row]:

@@ -7,8 +7,7 @@ import typer
 
 from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import ScheduleArgument
-from forewarn.cli.maintenance_options import CHANGES, ORDER, check_written
-from forewarn.cli.maintenance_tables import COURSE
+from forewarn.cli.maintenance_options import CHANGES, COURSE, ORDER, check_written
 from forewarn.cli.options import DRY_RUN, REQUIRED, YES, Flag, Given, argument, option, taking, text
 from forewarn.cli.output import (
     Columns,

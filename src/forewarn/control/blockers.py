@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from forewarn.control.caller import Viewing
 from forewarn.control.schemas import View
-from forewarn.control.shapes import fields_of, mirrors
+from forewarn.control.shapes import fill, mirrors
 from forewarn.desk.explanations import explain_maintenance_to
 from forewarn.domain.blockers import Blocker, Verdict
 from forewarn.domain.names import MaintenanceId
@@ -46,17 +46,18 @@ def explain_maintenance(caller: Viewing, maintenance_id: str) -> StandstillView:
     """Return everything that holds the Maintenance, and when it continues."""
     found = explain_maintenance_to(caller, maintenance_id.lower())
     key, verdict = found.maintenance.maintenance_id, found.standstill.verdict
-    said = {"sentence": say_verdict(verdict), "actions": say_actions(verdict)}
-    further = {
-        "maintenance_id": key,
-        "status": found.status,
-        "blockers": [_blocker_view(each, key) for each in found.standstill.blockers],
-        "verdict": fields_of(verdict) | said,
-    }
-    return StandstillView.model_validate(fields_of(found.standstill) | further)
+    return fill(
+        StandstillView,
+        found,
+        found.standstill,
+        maintenance_id=key,
+        blockers=[_blocker_view(each, key) for each in found.standstill.blockers],
+        verdict=fill(
+            VerdictView, verdict, sentence=say_verdict(verdict), actions=say_actions(verdict)
+        ),
+    )
 
 
 def _blocker_view(blocker: Blocker, maintenance_id: MaintenanceId) -> BlockerView:
     sentence, about = say_blocker(blocker, maintenance_id)
-    said = {"sentence": sentence, "about": about}
-    return BlockerView.model_validate(fields_of(blocker) | said)
+    return fill(BlockerView, blocker, sentence=sentence, about=about)

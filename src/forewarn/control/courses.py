@@ -13,8 +13,8 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr
 
 from forewarn.control.schemas import Names, RequestModel, Seconds, Text, View
 from forewarn.control.shapes import with_fields
-from forewarn.domain.course import FIXED, Course
-from forewarn.domain.windows import Blackout, Calendar, describe, read_blackout, read_window
+from forewarn.domain.course import FIXED, Course, knobs_of
+from forewarn.domain.windows import Blackout, Calendar, read_blackout, read_window
 
 # All are searched for openings, years ahead, while the order is written down and others wait.
 Windows = Annotated[list[Text], Field(max_length=50)]
@@ -35,14 +35,11 @@ _ASKED: Final[Mapping[Any, Any]] = {
 def describe_course(course: Course) -> dict[str, Any]:
     """Return *course* as it travels."""
     told: dict[str, Any] = {}
-    for knob in fields(course):
-        value = getattr(course, knob.name)
-        if isinstance(value, Calendar):
-            told |= {part: list(map(describe, getattr(value, part))) for part in _PARTS}
-        elif isinstance(value, timedelta):
-            told[_in_seconds(knob.name)] = int(value.total_seconds())
+    for name, value in knobs_of(course).items():
+        if isinstance(value, timedelta):
+            told[_in_seconds(name)] = int(value.total_seconds())
         else:
-            told[knob.name] = list(value) if isinstance(value, tuple) else value
+            told[name] = list(value) if isinstance(value, tuple) else value
     return told
 
 

@@ -5,7 +5,7 @@ from fastapi import APIRouter
 from forewarn.control.caller import Viewing
 from forewarn.control.events import EventIdPath
 from forewarn.control.schemas import View
-from forewarn.control.shapes import mirrors
+from forewarn.control.shapes import fill, mirrors
 from forewarn.desk.explanations import explain_event_to
 from forewarn.domain.reasons import Reason
 from forewarn.protocol.vocabulary import EventStatus
@@ -32,13 +32,9 @@ class ExplanationView(View):
 def explain(caller: Viewing, event_id: EventIdPath) -> ExplanationView:
     """Return every reason that the event is not moving."""
     found = explain_event_to(caller, event_id)
-    return ExplanationView(
-        event_id=found.event.event_id,
-        event_status=found.event.event_status,
+    return fill(
+        ExplanationView,
+        found.event,
         is_held=any(reason.holds for reason in found.reasons),
-        reasons=tuple(map(_reason_view, found.reasons)),
+        reasons=[fill(ReasonView, each, sentence=say_reason(each)) for each in found.reasons],
     )
-
-
-def _reason_view(reason: Reason) -> ReasonView:
-    return ReasonView.model_validate(reason).model_copy(update={"sentence": say_reason(reason)})

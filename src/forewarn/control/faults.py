@@ -7,7 +7,7 @@ from fastapi import APIRouter
 
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.schemas import FaultRequest, FaultsView, FaultView
-from forewarn.control.shapes import fields_of
+from forewarn.control.shapes import fill
 from forewarn.desk.caller import Caller
 from forewarn.domain.names import VmName
 from forewarn.operations.faults import record_fault_clear, record_fault_set
@@ -67,4 +67,4 @@ def _views(vm: VmName, faults: Iterable[Fault]) -> tuple[FaultView, ...]:
 
 
 def _view(vm: VmName, fault: Fault) -> FaultView:
-    return FaultView.model_validate({"vm": vm, **fields_of(fault)})
+    return fill(FaultView, fault, vm=vm)

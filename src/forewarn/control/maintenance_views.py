@@ -16,7 +16,7 @@ from forewarn.control.schemas import (
     Text,
     View,
 )
-from forewarn.control.shapes import fields_of, mirrors
+from forewarn.control.shapes import fill, mirrors
 from forewarn.desk.services import Services
 from forewarn.domain.course import Course
 from forewarn.domain.event import Share
@@ -143,25 +143,25 @@ def maintenance_order(request: MaintenanceOrderRequest, services: Services) -> M
 
 def maintenance_summary(report: MaintenanceReport) -> MaintenanceSummaryView:
     """Return *report* as one line of a list."""
-    return MaintenanceSummaryView.model_validate(_summary(report))
+    return fill(MaintenanceSummaryView, report, report.maintenance, **_further(report))
 
 
 def maintenance_view(report: MaintenanceReport) -> MaintenanceView:
     """Return all of *report*."""
-    further = {
-        "remaining": [{**fields_of(stage.step), "brakes": stage.brakes} for stage in report.stages],
-        "left_out": [{**fields_of(step), "brakes": ()} for step in report.left_out],
-    }
-    return MaintenanceView.model_validate(fields_of(report) | _summary(report) | further)
+    return fill(
+        MaintenanceView,
+        report,
+        report.maintenance,
+        **_further(report),
+        remaining=[fill(StepView, stage, stage.step) for stage in report.stages],
+        left_out=[fill(StepView, step, brakes=()) for step in report.left_out],
+    )
 
 
-def _summary(report: MaintenanceReport) -> dict[str, Any]:
-    maintenance = report.maintenance
+def _further(report: MaintenanceReport) -> dict[str, object]:
     in_flight = sum(event.is_in_flight for event in report.events)
     return {
-        **fields_of(maintenance),
-        **describe_course(maintenance.course),
-        "status": report.status,
+        **describe_course(report.maintenance.course),
         "places": Counter(report.standings.values()),
         "events_in_flight": in_flight,
         "events_ended": len(report.events) - in_flight,

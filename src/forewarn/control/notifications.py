@@ -15,8 +15,8 @@ from forewarn.control.caller import Administering, Viewing
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.routes import Key
 from forewarn.control.schemas import View
-from forewarn.control.shapes import mirrors
-from forewarn.domain.notification import Notification, NotificationStatus, Target
+from forewarn.control.shapes import fill, mirrors
+from forewarn.domain.notification import Delivery, Notification, NotificationStatus, Target
 from forewarn.operations.context import Context
 from forewarn.operations.notifications import find_notifications, prepare_test, retry_notification
 from forewarn.ports.store import Transaction
@@ -52,12 +52,11 @@ class TargetsView(View):
     targets: tuple[TargetView, ...]
 
 
+@mirrors(Delivery, "target is_delivered answer")
 class DeliveryView(View):
     """What came of one attempt."""
 
     target: str
-    is_delivered: bool
-    answer: str
 
 
 @router.get("/notifications", response_model=NotificationsView, responses=LINKED)
@@ -101,9 +100,7 @@ async def test_target(caller: Administering, name: str) -> DeliveryView:
         notifier = caller.services.notifiers[example.target]
         at = caller.context().at
         delivery = await _left_behind(lambda: notifier.deliver(example, now=at))
-    return DeliveryView(
-        target=example.target, is_delivered=delivery.is_delivered, answer=delivery.answer
-    )
+    return fill(DeliveryView, delivery, target=example.target)
 
 
 async def _left_behind(work: Callable[[], T]) -> T:

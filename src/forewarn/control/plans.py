@@ -8,7 +8,7 @@ from forewarn.control.caller import Viewing
 from forewarn.control.maintenance_views import MaintenanceOrderRequest, maintenance_order
 from forewarn.control.problems import problem_of
 from forewarn.control.schemas import View
-from forewarn.control.shapes import fields_of, mirrors
+from forewarn.control.shapes import fill, mirrors
 from forewarn.domain.planning import (
     Capacity,
     Forecast,
@@ -108,12 +108,13 @@ def plan(caller: Viewing, request: MaintenanceOrderRequest) -> PlanView:
 
 
 def _plan_view(made: Plan) -> PlanView:
-    further = {
-        "errors": tuple(map(_error_view, made.errors)),
-        "unpolled": {"count": len(made.unpolled), "names": made.unpolled[:_SOME]},
-        "summary": summarise(made),
-    }
-    return PlanView.model_validate(fields_of(made) | further)
+    return fill(
+        PlanView,
+        made,
+        errors=tuple(map(_error_view, made.errors)),
+        unpolled=UnpolledView(count=len(made.unpolled), names=made.unpolled[:_SOME]),
+        summary=summarise(made),
+    )
 
 
 def _error_view(error: ForewarnError) -> PlanErrorView:

@@ -1,25 +1,24 @@
 """/scenarios and /scenario-runs: timelines, and beginning, following and stopping them."""
 
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
+from typing import Annotated, Self
 
 from fastapi import APIRouter
+from pydantic import BeforeValidator, Field, JsonValue, StrictStr, model_validator
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.routes import Key
-from forewarn.control.scenario_views import (
-    ScenarioRunRequest,
-    ScenarioRunsView,
-    ScenarioRunView,
-    ScenariosView,
-    scenario_run_summary,
-    scenario_run_view,
-    scenario_view,
-)
-from forewarn.files.scenario import read_scenario
+from forewarn.control.schemas import EventView, LedgerView, Names, RequestModel, Text, View
+from forewarn.control.shapes import fill, mirrors
+from forewarn.domain.limits import FASTEST
+from forewarn.domain.scenario import Scenario, ScenarioRun, ScenarioStep
+from forewarn.files.scenario import declare_step, read_scenario
 from forewarn.operations.context import Context
 from forewarn.operations.scenarios import (
+    ScenarioReport,
     find_scenario,
     find_scenario_runs,
     report_scenario_run,
@@ -31,10 +30,75 @@ from forewarn.ports.store import Transaction
 router = APIRouter(tags=["scenarios"])
 
 
+def _declare(steps: Iterable[ScenarioStep | Mapping[str, JsonValue]]) -> list[object]:
+    return [step if isinstance(step, Mapping) else declare_step(step) for step in steps]
+
+
+Steps = Annotated[tuple[Mapping[str, JsonValue], ...], BeforeValidator(_declare)]
+"""The steps of a timeline in the words of the file."""
+
+
+class ScenarioRunRequest(RequestModel):
+    """Begin a built-in scenario by its name, or one of your own as the text of its file."""
+
+    name: Text | None = None
+    toml: Annotated[StrictStr, Field(max_length=1_000_000)] | None = None
+    virtual_machines: Annotated[Names, Field(min_length=1)]
+    speed: Annotated[float, Field(strict=True, ge=1, le=FASTEST, allow_inf_nan=False)] = 1
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if (self.name is None) == (self.toml is None):
+            raise ValueError("give a name or toml, and not both")
+        return self
+
+
+@mirrors(Scenario)
+class ScenarioView(View):
+    """A timeline."""
+
+    steps: Steps
+
+
+class ScenariosView(View):
+    """The built-in scenarios, by name."""
+
+    scenarios: tuple[ScenarioView, ...]
+
+
+@mirrors(
+    ScenarioRun,
+    "run_id name status resources began_at speed steps_done steps_remaining finished_at",
+)
+class ScenarioRunSummaryView(View):
+    """One run in a list."""
+
+
+class ScenarioLogView(LedgerView):
+    """Something that happened to an event of a run."""
+
+    event_id: str
+
+
+class ScenarioRunView(ScenarioRunSummaryView):
+    """One run with its timeline, its events by label, and all that has happened to them."""
+
+    steps: Steps
+    labels: Mapping[str, tuple[str, ...]]
+    events: tuple[EventView, ...]
+    log: tuple[ScenarioLogView, ...]
+
+
+class ScenarioRunsView(View):
+    """Every run, oldest first."""
+
+    scenario_runs: tuple[ScenarioRunSummaryView, ...]
+
+
 @router.get("/scenarios")
 def list_scenarios(caller: Viewing) -> ScenariosView:
     """Return the built-in scenarios."""
-    return ScenariosView(scenarios=tuple(map(scenario_view, caller.services.scenarios.values())))
+    return ScenariosView.model_validate({"scenarios": tuple(caller.services.scenarios.values())})
 
 
 @router.get("/scenario-runs", response_model=ScenarioRunsView, responses=LINKED)
@@ -44,7 +108,9 @@ def list_scenario_runs(caller: Viewing, paging: Paged) -> Response:
     runs = caller.read(
         lambda reading: find_scenario_runs(reading, older_than=seen, limit=paging.limit + 1)
     )
-    return paging.newest("scenario_runs", runs, scenario_run_summary, attrgetter("run_id"))
+    return paging.newest(
+        "scenario_runs", runs, ScenarioRunSummaryView.model_validate, attrgetter("run_id")
+    )
 
 
 @router.post("/scenario-runs", status_code=201, name="scenario run")
@@ -59,7 +125,7 @@ def run_scenario(caller: Administering, key: Key, request: ScenarioRunRequest) -
 
     def operation(tx: Transaction, context: Context) -> ScenarioRunView:
         run = start_scenario(tx, context, scenario, vms, speed)
-        return scenario_run_view(report_scenario_run(tx, run.run_id))
+        return _view(report_scenario_run(tx, run.run_id))
 
     return caller.write_once(key, ScenarioRunView, operation)
 
@@ -68,7 +134,7 @@ def run_scenario(caller: Administering, key: Key, request: ScenarioRunRequest) -
 def show_scenario_run(caller: Viewing, run_id: str) -> ScenarioRunView:
     """Return one run: its timeline, its events, and all that has happened to them."""
     wanted = run_id.lower()
-    return scenario_run_view(caller.read(lambda reading: report_scenario_run(reading, wanted)))
+    return _view(caller.read(lambda reading: report_scenario_run(reading, wanted)))
 
 
 @router.post("/scenario-runs/{run_id}/stop", name="scenario stop")
@@ -77,6 +143,10 @@ def stop_scenario_run(caller: Administering, key: Key, run_id: str) -> ScenarioR
 
     def operation(tx: Transaction, context: Context) -> ScenarioRunView:
         run = stop_scenario(tx, context, run_id.lower())
-        return scenario_run_view(report_scenario_run(tx, run.run_id))
+        return _view(report_scenario_run(tx, run.run_id))
 
     return caller.write_once(key, ScenarioRunView, operation)
+
+
+def _view(report: ScenarioReport) -> ScenarioRunView:
+    return fill(ScenarioRunView, report, report.run, labels=report.run.events)

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
 
 from forewarn.control.courses import CoursePatch, CourseView, describe_course, patch_course
 from forewarn.control.maintenance_views import MaintenanceOrderRequest, maintenance_order
 from forewarn.control.schemas import Text, View
-from forewarn.control.shapes import fields_of, mirrors
+from forewarn.control.shapes import fill, mirrors
 from forewarn.desk.services import Services
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.recurrence import Opening, describe_recurrence, read_recurrence
@@ -130,28 +130,26 @@ def schedule_summary(
     schedule: Schedule, now: datetime, pause: ServerPause | None
 ) -> ScheduleSummaryView:
     """Return *schedule* as one line of a list; *pause* is that of the server, if it is paused."""
-    return ScheduleSummaryView.model_validate(_summary(schedule, now, pause))
+    return fill(ScheduleSummaryView, schedule, **_further(schedule, now, pause))
 
 
 def schedule_view(
     reading: Reading, schedule: Schedule, now: datetime, count: int = UPCOMING
 ) -> ScheduleView:
     """Return all of *schedule*, with the next *count* dates after *now*."""
-    further = {"upcoming": upcoming(schedule, now, count)}
-    return ScheduleView.model_validate(_summary(schedule, now, find_pause(reading)) | further)
+    further = _further(schedule, now, find_pause(reading))
+    return fill(ScheduleView, schedule, **further, upcoming=upcoming(schedule, now, count))
 
 
-def _summary(schedule: Schedule, now: datetime, pause: ServerPause | None) -> dict[str, Any]:
+def _further(schedule: Schedule, now: datetime, pause: ServerPause | None) -> dict[str, object]:
     order = schedule.order
     return {
-        **fields_of(schedule),
-        "status": schedule.status,
         "every": describe_recurrence(schedule.every),
         "zone": schedule.timetable.zone,
         "next": schedule.next_opening,
         "last": schedule.occurrences[-1] if schedule.occurrences else None,
         "waits_for": explain_wait(schedule, pause, now),
-        "order": fields_of(order) | describe_course(order.course),
+        "order": fill(OrderView, order, **describe_course(order.course)),
     }
 
 

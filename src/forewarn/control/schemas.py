@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from forewarn.control.shapes import fields_of, mirrors
+from forewarn.control.shapes import fill, mirrors
 from forewarn.domain.event import Approval, Outcome, ScheduledEvent
 from forewarn.domain.topology import ScopeKind, VirtualMachine
 from forewarn.operations.differences import Difference, FieldDifference
@@ -339,4 +339,4 @@ def events_view(events: tuple[ScheduledEvent, ...]) -> EventsView:
 
 def event_detail_view(event: ScheduledEvent, ledger: tuple[LedgerEntry, ...]) -> EventDetailView:
     """Return *event* with its *ledger*."""
-    return EventDetailView.model_validate({**fields_of(event), "ledger": ledger})
+    return fill(EventDetailView, event, ledger=ledger)

@@ -41,9 +41,12 @@ def with_fields(given: Fields) -> Callable[[type[M]], type[M]]:
     return build
 
 
-def fields_of(thing: Any) -> dict[str, Any]:
-    """Return the fields of *thing*, a dataclass, by their names."""
-    return {field.name: getattr(thing, field.name) for field in fields(thing)}
+def fill(view: type[M], *things: object, **further: object) -> M:
+    """Return *view* with what is *further*, and what the first of *things* has that has it."""
+    for name in view.model_fields.keys() - further.keys():
+        for thing in (each for each in reversed(things) if hasattr(each, name)):
+            further[name] = getattr(thing, name)
+    return view.model_validate(further)
 
 
 def _returned(kind: type, name: str) -> Any:

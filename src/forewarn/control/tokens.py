@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from forewarn.control.caller import Administering
 from forewarn.control.schemas import Moment, Text, View
-from forewarn.control.shapes import fields_of, mirrors
+from forewarn.control.shapes import fill, mirrors
 from forewarn.domain.access import Token
 from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token, new_secret, revoke_token
@@ -68,7 +68,7 @@ def create(caller: Administering, request: TokenRequest) -> NewTokenView:
         )
         return create_token(tx, context, order, secret)
 
-    return NewTokenView.model_validate({**fields_of(caller.write(operation)), "secret": secret})
+    return fill(NewTokenView, caller.write(operation), secret=secret)
 
 
 @router.delete("/{name}", name="token revoke")

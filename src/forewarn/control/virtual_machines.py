@@ -1,5 +1,6 @@
 """/virtual-machines: one by one, and what their owners ask for."""
 
+from datetime import datetime
 from operator import attrgetter
 from typing import Annotated
 
@@ -7,7 +8,6 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Operating, Viewing
-from forewarn.control.declarations import virtual_machine_view
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.problems import VirtualMachineExistsError
 from forewarn.control.routes import CHANGES, Key, answer_with_tag, creates, shows
@@ -21,8 +21,10 @@ from forewarn.control.schemas import (
     VirtualMachineView,
     event_view,
 )
+from forewarn.control.shapes import fill
 from forewarn.desk.caller import Caller
 from forewarn.domain.names import name_key
+from forewarn.domain.topology import ScopeKind, Topology, VirtualMachine
 from forewarn.files.fleet import Fleet, read_fleet
 from forewarn.operations.context import Context
 from forewarn.operations.events import operate
@@ -51,7 +53,7 @@ def list_virtual_machines(caller: Viewing, paging: Paged) -> Response:
     return paging.first(
         "virtual_machines",
         page,
-        lambda vm: virtual_machine_view(vm, topology, polls.get(vm.name)),
+        lambda vm: _show(vm, topology, polls.get(vm.name)),
         attrgetter("name"),
     )
 
@@ -137,13 +139,13 @@ def _add(
 
 def _view(reading: Reading, name: str) -> VirtualMachineView:
     topology = reading.topology()
-    return virtual_machine_view(find_vm(topology, name), topology)
+    return _show(find_vm(topology, name), topology)
 
 
 def _view_with_poll(reading: Reading, name: str) -> VirtualMachineView:
     topology = reading.topology()
     vm = find_vm(topology, name)
-    return virtual_machine_view(vm, topology, reading.last_polls([vm.name]).get(vm.name))
+    return _show(vm, topology, reading.last_polls([vm.name]).get(vm.name))
 
 
 def _operate(caller: Caller, key: RequestKey | None, name: str, event_type: EventType) -> EventView:
@@ -152,4 +154,20 @@ def _operate(caller: Caller, key: RequestKey | None, name: str, event_type: Even
         EventView,
         lambda tx, context: event_view(operate(tx, context, name, event_type)),
         current=lambda reading: _view(reading, name),
+    )
+
+
+def _show(
+    vm: VirtualMachine, topology: Topology, last_polled_at: datetime | None = None
+) -> VirtualMachineView:
+    scope = topology.scopes[vm.scope_id]
+    return fill(
+        VirtualMachineView,
+        vm,
+        scope_kind=scope.kind,
+        scope_name=scope.name,
+        placement_group=scope.placement_group,
+        role=vm.role if scope.kind is ScopeKind.CLOUD_SERVICE else None,
+        profile=vm.profile.known,
+        last_polled_at=last_polled_at,
     )

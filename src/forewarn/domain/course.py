@@ -1,10 +1,10 @@
 """How a Maintenance goes about it: what comes first, how much at once, and what it waits for."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Final
 
-from forewarn.domain.windows import ALWAYS, Calendar
+from forewarn.domain.windows import ALWAYS, Calendar, describe
 
 GATE_PATIENCE: Final = timedelta(hours=1)
 """How long a gate may stay shut by default before the step behind it is held."""
@@ -28,8 +28,6 @@ class Course:
       impact has to: it starts inside, and is announced before.
     - *in_order*: no step goes before an earlier one that shares a scope with it, whatever holds it.
     - *hold_all*: one failure holds everything, not only its own scopes.
-
-    Everything else about these fields follows from their types, defaults and limits.
     """
 
     canary: tuple[str, ...] = ()
@@ -42,3 +40,19 @@ class Course:
     hold_all: bool = True
     in_order: bool = False
     notice_outside: bool = False
+
+
+def knobs_of(course: Course) -> dict[str, object]:
+    """Return every field of *course* by its name; both parts of the calendar as people write them.
+
+    Whoever shows a course or tells of a change does so for each of these.
+    """
+    knobs: dict[str, object] = {}
+    for knob in fields(course):
+        value = getattr(course, knob.name)
+        if isinstance(value, Calendar):
+            knobs["windows"] = tuple(map(describe, value.windows))
+            knobs["blackouts"] = tuple(map(describe, value.blackouts))
+        else:
+            knobs[knob.name] = value
+    return knobs

@@ -113,9 +113,12 @@ class ScenarioRun:
         return tuple(event_id for made in self.events.values() for event_id in made)
 
     @property
+    def steps_remaining(self) -> int:
+        return 0 if self.is_stopped else len(self.steps) - self.steps_done
+
+    @property
     def next_step(self) -> ScenarioStep | None:
-        is_over = self.is_stopped or self.steps_done == len(self.steps)
-        return None if is_over else self.steps[self.steps_done]
+        return self.steps[self.steps_done] if self.steps_remaining else None
 
     @property
     def next_step_at(self) -> datetime | None:

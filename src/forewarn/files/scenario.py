@@ -19,7 +19,7 @@ from forewarn.domain.scenario import (
 )
 from forewarn.files.toml import NotTomlError, TomlLines, decode, split_lines
 from forewarn.protocol.vocabulary import EventSource, EventType
-from forewarn.wording.durations import DurationError, parse_duration
+from forewarn.wording.durations import DurationError, format_duration, parse_duration
 
 LONGEST: Final = timedelta(days=365)
 MOST_LINES: Final = 1000
@@ -64,6 +64,24 @@ def read_scenario(text: str) -> Scenario:
         description=_text(top, content, "description"),
         steps=_read_steps(text, content["step"]),
     )
+
+
+def declare_step(step: ScenarioStep) -> dict[str, object]:
+    """Return *step* as a file would say it, leaving nothing to a default but what nobody knows."""
+    at: dict[str, object] = {"at": format_duration(step.at)}
+    if not isinstance(step, Announcement):
+        return {**at, step.trigger.value: step.label}
+    verb = "begin" if step.notice is None else "announce"
+    entry: dict[str, object] = {
+        verb: step.event_type.value,
+        "label": step.label,
+        "source": step.event_source.value,
+        "description": step.description,
+        "duration": step.duration_in_seconds,
+        "notice": None if step.notice is None else format_duration(step.notice),
+        "impact": format_duration(step.impact),
+    }
+    return at | {key: value for key, value in entry.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

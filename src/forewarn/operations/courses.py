@@ -1,10 +1,11 @@
 """Changing how a Maintenance goes about it while it is under way."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
-from forewarn.domain.course import Course
+from forewarn.domain.course import Course, knobs_of
 from forewarn.domain.maintenance import (
     Maintenance,
     Step,
@@ -16,7 +17,6 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import ScopeId
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import calendar_errors
-from forewarn.domain.windows import describe
 from forewarn.operations.context import Context
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.maintenances import find_gates, find_maintenance
@@ -25,6 +25,12 @@ from forewarn.operations.snapshots import NOTHING, look
 from forewarn.ports.store import Transaction
 from forewarn.protocol.errors import ForewarnError
 from forewarn.wording.durations import format_duration
+
+_WORDS: Final[Mapping[str, tuple[str, Callable[[object], str]]]] = {
+    "min_available": ("min available", "{} %".format),
+    "notice_outside": ("notice", lambda outside: "outside" if outside else "inside"),
+}
+"""Names and words that say more than those of the field."""
 
 
 def change_course(
@@ -108,15 +114,22 @@ def _errors(
 
 
 def _describe(course: Course) -> dict[str, str]:
-    return {
-        "at once": str(course.at_once or "any number"),
-        "soak": format_duration(course.soak),
-        "min available": f"{course.min_available} %",
-        "gates": ", ".join(course.gates) or "none",
-        "gate patience": format_duration(course.gate_patience),
-        "windows": ", ".join(map(describe, course.calendar.windows)) or "none",
-        "blackouts": ", ".join(map(describe, course.calendar.blackouts)) or "none",
-        "hold all": "yes" if course.hold_all else "no",
-        "in order": "yes" if course.in_order else "no",
-        "notice": "outside" if course.notice_outside else "inside",
-    }
+    said: dict[str, str] = {}
+    for name, value in knobs_of(course).items():
+        label, say = _WORDS.get(name, (name.replace("_", " "), _say))
+        said[label] = say(value)
+    return said
+
+
+def _say(value: object) -> str:
+    match value:
+        case None:
+            return "any number"
+        case bool():
+            return "yes" if value else "no"
+        case timedelta():
+            return format_duration(value)
+        case tuple():
+            return ", ".join(value) or "none"
+        case _:
+            return str(value)
