@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from forewarn.cli.app import app
 from forewarn.control.maintenance_views import MaintenanceOrderRequest
+from forewarn.domain.blockers import BrakeKind
 from forewarn.domain.standing import MaintenanceStatus
-from forewarn.domain.walk import BrakeKind
 from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind, ExecutorKind
 

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from forewarn.clocks import VirtualClock
-from forewarn.domain.blockers import BlockerKind
+from forewarn.domain.blockers import BlockerKind, BrakeKind
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.server_pause import ServerPause
-from forewarn.domain.walk import BrakeKind
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.files.fleet import read_fleet_file
 from forewarn.files.scenario import read_scenario

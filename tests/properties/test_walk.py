@@ -30,7 +30,7 @@ from forewarn.domain.actions import (
 )
 from forewarn.domain.aftermath import apply_actions
 from forewarn.domain.arrivals import find_joining, join, refusals
-from forewarn.domain.blockers import VerdictKind
+from forewarn.domain.blockers import BrakeKind, VerdictKind
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import (
@@ -75,7 +75,7 @@ from forewarn.domain.topology import (
     build_topology,
     split_by_update_domain,
 )
-from forewarn.domain.walk import BrakeKind, status, walk
+from forewarn.domain.walk import status, walk
 from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType, event_id
 

@@ -49,6 +49,23 @@ class BlockerKind(StrEnum):
     ELSEWHERE = "elsewhere"
 
 
+class BrakeKind(StrEnum):
+    """What holds a step back."""
+
+    PAUSED = "paused"
+    SHARED_HOST = "shared-host"
+    FAILURE = "failure"
+    SERVER_PAUSED = "server-paused"
+    EARLIER_STEP = "earlier-step"
+    CANARY = "canary"
+    BUSY = "busy"
+    CAPACITY = "capacity"
+    SOAK = "soak"
+    CALENDAR = "calendar"
+    AT_ONCE = "at-once"
+    GATE = "gate"
+
+
 class VerdictKind(StrEnum):
     """What becomes of a Maintenance if nobody does anything."""
 
@@ -177,6 +194,11 @@ class Blocker:
     places: tuple[str, ...] = ()
     awaited: tuple[EventId, ...] = ()
     place: str = ""
+
+    @property
+    def brake(self) -> BrakeKind:
+        """What it is in short, if it holds a step: the kind with whose name its own begins."""
+        return next(kind for kind in BrakeKind if self.kind.startswith(kind))
 
     def remedies(self, maintenance_id: MaintenanceId) -> Remedies:
         """Return what somebody has to do about it."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-from forewarn.domain.blockers import Blocker, BlockerKind, Release
+from forewarn.domain.blockers import Blocker, BlockerKind, BrakeKind, Release
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import Failure, find_failures
@@ -335,26 +335,20 @@ def find_brakes(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     return tuple(blocker for rule in BRAKES for blocker in rule(facts, step))
 
 
-_GIVING_WAY: Final = frozenset(
-    {
-        BlockerKind.EARLIER_STEP,
-        BlockerKind.SHARED_HOST,
-        BlockerKind.FAILURE,
-        BlockerKind.FAILURE_HOLDS_ALL,
-        BlockerKind.BUSY,
-        BlockerKind.BUSY_SOON,
-        BlockerKind.BUSY_HOST,
-        BlockerKind.CAPACITY,
-        BlockerKind.CAPACITY_NEVER,
-        BlockerKind.SOAK,
-    }
+_GIVING_WAY: Final = (
+    BrakeKind.EARLIER_STEP,
+    BrakeKind.SHARED_HOST,
+    BrakeKind.FAILURE,
+    BrakeKind.BUSY,
+    BrakeKind.CAPACITY,
+    BrakeKind.SOAK,
 )
 """What keeps a step from its own scopes or host, and is no reason for later ones to wait."""
 
 
 def keeps_its_place(course: Course, blockers: Iterable[Blocker]) -> bool:
     """Tell whether later steps in the same scopes wait for one that *blockers* hold."""
-    return course.in_order or not any(blocker.kind in _GIVING_WAY for blocker in blockers)
+    return course.in_order or not any(blocker.kind.startswith(_GIVING_WAY) for blocker in blockers)
 
 
 def _by_scope(events: Collection[ScheduledEvent]) -> dict[ScopeId, list[ScheduledEvent]]:

@@ -74,23 +74,29 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
         "on {vms} to end."
     ),
     ReasonKind.HOST_OPERATION_ELSEWHERE: (
-        "It starts together with events of other scopes on {about}, which are not ready{until}."
+        "It starts together with events of other scopes on {about}, which are not ready"
+        "{until: and wait for approval until }."
     ),
     ReasonKind.OTHER_EVENT: (
         "It waits for {events} on {vms} to end: a virtual machine has one impact at a time."
     ),
-    ReasonKind.WINDOW: "It starts only while the calendar of its maintenance is open{until}.",
+    ReasonKind.WINDOW: (
+        "It starts only while the calendar of its maintenance is open{until:, next at }."
+    ),
     ReasonKind.MAINTENANCE_ABORTED: "Its maintenance {about} was aborted; it is being withdrawn.",
     ReasonKind.NOT_ASKED: "The executor has not been asked about {vms} since the server started.",
     ReasonKind.NOT_BEGUN: "The impact on {vms} has not begun, though it started at {since}.",
     ReasonKind.OTHER_IMPACT: "The impact on {vms} begins when that of {events} is over.",
-    ReasonKind.RUNNING: "The impact on {vms} has been running since {since}{about}{until}.",
+    ReasonKind.RUNNING: (
+        "The impact on {vms} has been running since {since}{about:: }"
+        "{until:; the executor is asked again at }."
+    ),
     ReasonKind.BY_HAND: (
         "An operator has to carry it out on {vms}, since {since}, and then complete it."
     ),
     ReasonKind.UNKNOWN: (
-        "The state of the impact on {vms} is unknown{about}. It is never begun twice, "
-        "so it waits{until}."
+        "The state of the impact on {vms} is unknown{about:: }. It is never begun twice, "
+        "so it waits{until: and asks again at }."
     ),
     ReasonKind.NO_EXECUTOR: (
         "The server cannot use its executors: {about} Correct the file, "
@@ -104,7 +110,8 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.HOST_VERIFY: "{about} has to be back by {until}; it is checked until then.",
     ReasonKind.HOST_RETURN: "The work on {about} is done; {vms} {are} being returned.",
     ReasonKind.HOST_UNKNOWN: (
-        "The state of the work on {about} is unknown. It is never begun twice, so it waits{until}."
+        "The state of the work on {about} is unknown. It is never begun twice, so it waits"
+        "{until: and asks again at }."
     ),
     ReasonKind.HOST_PAUSED: (
         "Nothing further happens on {about}: the server has been paused since {since}."
@@ -116,7 +123,7 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ReasonKind.POSTPONABLE: "It may be postponed until {until}, and no further.",
     ReasonKind.ABOUT_TO_START: "Nothing holds it: it is about to start.",
     ReasonKind.IMPACT_DONE: "The impact on {vms} is over.",
-    ReasonKind.IMPACT_FAILED: "The impact on {vms} has failed{about}.",
+    ReasonKind.IMPACT_FAILED: "The impact on {vms} has failed{about:: }.",
     ReasonKind.ABOUT_TO_COMPLETE: "Nothing holds it: it is about to complete.",
     ReasonKind.AWAITED: "{events} waits for it to end on {vms}.",
     ReasonKind.OVERLAP: (
@@ -129,11 +136,11 @@ SENTENCES: Final[Mapping[ReasonKind, str]] = {
     ),
     ReasonKind.SCENARIO: "It is part of a run of scenario {about}.",
     ReasonKind.SCENARIO_STEP: "It is part of a run of scenario {about} it at {until}.",
-    ReasonKind.SUCCEEDED: "It completed at {since} and succeeded{about}.",
-    ReasonKind.FAILED: "It completed at {since} and failed{about}.",
-    ReasonKind.CANCELED: "It was canceled at {since}{about}.",
+    ReasonKind.SUCCEEDED: "It completed at {since} and succeeded{about:: }.",
+    ReasonKind.FAILED: "It completed at {since} and failed{about:: }.",
+    ReasonKind.CANCELED: "It was canceled at {since}{about:: }.",
 }
-"""How each kind is said; what is in braces is filled from the reason."""
+"""How each kind is said; what is in braces is filled from the reason, with how it begins."""
 
 _KINDS: Final = tuple(ReasonKind)
 HOLDING: Final = frozenset(_KINDS[: _KINDS.index(ReasonKind.OVERDUE)])
@@ -148,25 +155,14 @@ REMEDIES: Final[Mapping[ReasonKind, Verb]] = {
 }
 """What somebody has to do about each kind, to the events it names."""
 
-# The kinds whose last word is a clause that may be missing, with how the clause begins.
-_CLAUSES: Final[Mapping[ReasonKind, str]] = {
-    ReasonKind.HOST_OPERATION_ELSEWHERE: " and wait for approval until ",
-    ReasonKind.WINDOW: ", next at ",
-    ReasonKind.RUNNING: "; the executor is asked again at ",
-    ReasonKind.UNKNOWN: " and asks again at ",
-    ReasonKind.HOST_UNKNOWN: " and asks again at ",
-}
-_REMARKS: Final = frozenset(
-    {
-        ReasonKind.RUNNING,
-        ReasonKind.UNKNOWN,
-        ReasonKind.IMPACT_FAILED,
-        ReasonKind.SUCCEEDED,
-        ReasonKind.FAILED,
-        ReasonKind.CANCELED,
-    }
-)
-"""The kinds in which what they are *about* is a remark that may be missing."""
+
+class _Clause(str):
+    """Words that a sentence may do without: the template says after the colon how they begin."""
+
+    __slots__ = ()
+
+    def __format__(self, beginning: str) -> str:
+        return beginning + self if self else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,12 +193,11 @@ class Reason:
 
     @property
     def sentence(self) -> str:
-        until = say_moment(self.until)
         return SENTENCES[self.kind].format(
             vms=", ".join(self.vms),
             are="is" if len(self.vms) == 1 else "are",
             events=", ".join(self.event_ids),
             since=say_moment(self.since),
-            until=f"{_CLAUSES.get(self.kind, '')}{until}" if until else "",
-            about=f": {self.about}" if self.about and self.kind in _REMARKS else self.about,
+            until=_Clause(say_moment(self.until)),
+            about=_Clause(self.about),
         )

@@ -14,6 +14,7 @@ from typing import Final
 from forewarn.domain.blockers import (
     Blocker,
     BlockerKind,
+    BrakeKind,
     Release,
     Verdict,
     VerdictKind,
@@ -30,7 +31,7 @@ from forewarn.domain.openings import expected_impact, longest_notice, next_begin
 from forewarn.domain.precedence import needing_somebody
 from forewarn.domain.reasons import OF_HOST, Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.walk import BrakeKind, Stage, walk_all
+from forewarn.domain.walk import Stage, walk_all
 from forewarn.domain.wording import say_moment
 from forewarn.protocol.vocabulary import EventId, EventStatus
 

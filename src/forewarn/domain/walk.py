@@ -10,10 +10,9 @@ holds the step, so that the answer is fresh when it counts.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Final, TypeAlias
 
-from forewarn.domain.blockers import Blocker, BlockerKind, Release
+from forewarn.domain.blockers import Blocker, BlockerKind, BrakeKind, Release
 from forewarn.domain.brakes import Facts, earlier_step, find_brakes, keeps_its_place, server_pause
 from forewarn.domain.errors import WindowTooShortError
 from forewarn.domain.failures import find_failures
@@ -34,28 +33,6 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.windows import ALWAYS, describe, longest_opening
 from forewarn.protocol.vocabulary import EventId, EventStatus
-
-
-class BrakeKind(StrEnum):
-    """What holds a step back."""
-
-    PAUSED = "paused"
-    SHARED_HOST = "shared-host"
-    FAILURE = "failure"
-    SERVER_PAUSED = "server-paused"
-    EARLIER_STEP = "earlier-step"
-    CANARY = "canary"
-    BUSY = "busy"
-    CAPACITY = "capacity"
-    SOAK = "soak"
-    CALENDAR = "calendar"
-    AT_ONCE = "at-once"
-    GATE = "gate"
-
-    @classmethod
-    def of(cls, kind: str) -> "BrakeKind":
-        """Return the kind with whose name that of the blocker begins, which says it in detail."""
-        return next(each for each in cls if kind.startswith(each))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +84,7 @@ class Stage:
         """What holds it back in short, each kind once."""
         alike: dict[BrakeKind, list[Blocker]] = {}
         for blocker in self.blockers:
-            alike.setdefault(BrakeKind.of(blocker.kind), []).append(blocker)
+            alike.setdefault(blocker.brake, []).append(blocker)
         return tuple(self._brake(kind, found) for kind, found in alike.items())
 
     @property
@@ -277,15 +254,7 @@ def _reach(facts: Facts, step: Step) -> Stage:
     return stage
 
 
-_OF_SCOPES: Final = frozenset(
-    {
-        BlockerKind.FAILURE,
-        BlockerKind.FAILURE_HOLDS_ALL,
-        BlockerKind.BUSY,
-        BlockerKind.BUSY_SOON,
-        BlockerKind.SOAK,
-    }
-)
+_OF_SCOPES: Final = (BrakeKind.FAILURE, BrakeKind.BUSY, BrakeKind.SOAK)
 """What holds every step in the same scopes."""
 
 
@@ -294,6 +263,7 @@ def _brakes(facts: Facts, step: Step) -> tuple[Blocker, ...]:
         # Asked once for each scope: there may be many steps, and many scopes.
         return facts.held[step.scope_ids]
     found = find_brakes(facts, step)
-    if step.host is None and (held := tuple(each for each in found if each.kind in _OF_SCOPES)):
+    held = tuple(each for each in found if each.kind.startswith(_OF_SCOPES))
+    if step.host is None and held:
         facts.held[step.scope_ids] = held
     return found

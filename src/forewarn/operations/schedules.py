@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
+from forewarn.domain.blockers import BrakeKind
 from forewarn.domain.errors import ConflictError, NotFoundError
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import ScheduleName, name_key
@@ -20,7 +21,7 @@ from forewarn.domain.schedule import (
     note,
 )
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.walk import BrakeKind, Stage, walk
+from forewarn.domain.walk import Stage, walk
 from forewarn.domain.wording import say_moment
 from forewarn.operations.context import Context
 from forewarn.operations.courses import describe_course_change

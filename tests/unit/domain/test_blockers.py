@@ -5,13 +5,13 @@ from forewarn.domain.blockers import (
     VERDICTS,
     Blocker,
     BlockerKind,
+    BrakeKind,
     Release,
     VerdictKind,
     remedies_for,
 )
 from forewarn.domain.names import MaintenanceId
 from forewarn.domain.remedy import Remedy, Verb
-from forewarn.domain.walk import BrakeKind
 from forewarn.protocol.vocabulary import EventId
 
 M1 = MaintenanceId("m1")
@@ -25,7 +25,9 @@ def test_every_kind_has_a_sentence() -> None:
 def test_every_kind_that_holds_a_step_is_a_brake_in_short() -> None:
     of_steps = set(BlockerKind) - {BlockerKind.ABORTED, BlockerKind.ELSEWHERE}
 
-    assert {BrakeKind.of(kind) for kind in of_steps} == set(BrakeKind)
+    brakes = {Blocker(kind=kind, release=Release.BY_HAND).brake for kind in of_steps}
+
+    assert brakes == set(BrakeKind)
 
 
 def test_each_event_that_somebody_has_to_complete_is_completed_by_itself() -> None:

@@ -10,7 +10,7 @@ from tests.hosts import operations_of, resolved
 
 from forewarn.domain.actions import AskGate, ScheduleStep
 from forewarn.domain.aftermath import apply_actions
-from forewarn.domain.blockers import Release, VerdictKind
+from forewarn.domain.blockers import BrakeKind, Release, VerdictKind
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.errors import CapacityError, PlanError
@@ -42,7 +42,7 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import Topology
-from forewarn.domain.walk import Brake, BrakeKind, Stage, calendar_errors, status, walk, walk_all
+from forewarn.domain.walk import Brake, Stage, calendar_errors, status, walk, walk_all
 from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
