@@ -1,8 +1,8 @@
 """The port's Reading, over one connection."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Column, Connection, Select
 
@@ -47,6 +47,8 @@ from forewarn.storage.fleet import (
 )
 from forewarn.storage.tables import maintenances, outbox, scenario_runs
 
+T = TypeVar("T")
+
 LEASE: Final = "scheduler"
 """The name of the lease; there is one."""
 
@@ -73,37 +75,35 @@ class SqlReading:
 
     def simulated_impact(self, event_id: EventId, vm: VmName) -> SimulatedImpact | None:
         """Return what the simulated executor has begun, if it has."""
-        row = self._row(statements.SIMULATED_IMPACT, event_id=event_id, vm=vm)
-        return None if row is None else SimulatedImpact(**row)
+        return self._one(SimulatedImpact, statements.SIMULATED_IMPACT, event_id=event_id, vm=vm)
 
     def event(self, event_id: EventId) -> ScheduledEvent | None:
         """Return one event, wherever it is in its life."""
-        row = self._row(statements.EVENT, event_id=event_id)
-        return None if row is None else ScheduledEvent(**row)
+        return self._one(ScheduledEvent, statements.EVENT, event_id=event_id)
 
     def events_in_flight(self, scope_id: ScopeId | None = None) -> tuple[ScheduledEvent, ...]:
         """Return what is Scheduled or Started, everywhere or in one scope."""
         if scope_id is None:
-            return self._events(statements.EVENTS_IN_FLIGHT)
-        return self._events(statements.EVENTS_IN_FLIGHT_OF_SCOPE, scope_id=scope_id)
+            return self._all(ScheduledEvent, statements.EVENTS_IN_FLIGHT)
+        return self._all(ScheduledEvent, statements.EVENTS_IN_FLIGHT_OF_SCOPE, scope_id=scope_id)
 
     def operation_events(self, operation_id: OperationId) -> tuple[ScheduledEvent, ...]:
         """Return the events of a host operation that are Scheduled or Started."""
         look = statements.EVENTS_IN_FLIGHT_OF_OPERATION
-        return self._events(look, operation_id=operation_id)
+        return self._all(ScheduledEvent, look, operation_id=operation_id)
 
     def user_operations_in_flight(self) -> tuple[ScheduledEvent, ...]:
         """Return the restarts and redeploys that are Scheduled or Started, everywhere."""
-        return self._events(statements.USER_OPERATIONS_IN_FLIGHT)
+        return self._all(ScheduledEvent, statements.USER_OPERATIONS_IN_FLIGHT)
 
     def events_under_way(self) -> tuple[ScheduledEvent, ...]:
         """Return what is in flight, and every event of a Maintenance that is not finished."""
-        return self._events(statements.EVENTS_UNDER_WAY)
+        return self._all(ScheduledEvent, statements.EVENTS_UNDER_WAY)
 
     def events_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[ScheduledEvent, ...]:
         """Return every event that one of the Maintenances has created."""
         wanted = list(maintenance_ids)
-        return self._events(statements.EVENTS_OF_MAINTENANCES, maintenance_ids=wanted)
+        return self._all(ScheduledEvent, statements.EVENTS_OF_MAINTENANCES, maintenance_ids=wanted)
 
     def events(  # noqa: PLR0913 - one for each way to narrow it down
         self,
@@ -130,17 +130,15 @@ class SqlReading:
                 look, values[name] = look.where(condition), wanted
         if scope_ids is not None:
             look = look.where(statements.in_scopes(tuple(scope_ids)))
-        return self._events(look, **values)[::-1]
+        return self._all(ScheduledEvent, look, **values)[::-1]
 
     def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]:
         """Return the life of one event."""
-        rows = self._rows(statements.LEDGER, event_id=event_id)
-        return tuple(LedgerEntry(**row) for row in rows)
+        return self._all(LedgerEntry, statements.LEDGER, event_id=event_id)
 
     def ledger_after(self, sequence: int, *, limit: int) -> tuple[LedgerLine, ...]:
         """Return the lines that follow *sequence*, of all events, in the order of commitment."""
-        rows = self._rows(statements.LEDGER_AFTER, after=sequence, limit=limit)
-        return tuple(LedgerLine(**row) for row in rows)
+        return self._all(LedgerLine, statements.LEDGER_AFTER, after=sequence, limit=limit)
 
     def last_sequence(self) -> int:
         """Return the number of the last line of the ledger, 0 if there is none."""
@@ -148,8 +146,7 @@ class SqlReading:
 
     def maintenance(self, maintenance_id: MaintenanceId) -> Maintenance | None:
         """Return one Maintenance."""
-        row = self._row(statements.MAINTENANCE, maintenance_id=maintenance_id)
-        return None if row is None else Maintenance(**row)
+        return self._one(Maintenance, statements.MAINTENANCE, maintenance_id=maintenance_id)
 
     def maintenances(
         self,
@@ -170,21 +167,22 @@ class SqlReading:
 
     def operations_under_way(self) -> tuple[HostOperation, ...]:
         """Return every host operation of a Maintenance that is not finished."""
-        return self._operations(statements.OPERATIONS_UNDER_WAY)
+        return self._all(HostOperation, statements.OPERATIONS_UNDER_WAY)
 
     def operations_of(self, maintenance_ids: Iterable[MaintenanceId]) -> tuple[HostOperation, ...]:
         """Return every host operation that one of the Maintenances has begun."""
         wanted = list(maintenance_ids)
-        return self._operations(statements.OPERATIONS_OF_MAINTENANCES, maintenance_ids=wanted)
+        return self._all(
+            HostOperation, statements.OPERATIONS_OF_MAINTENANCES, maintenance_ids=wanted
+        )
 
     def told(self) -> tuple[Told, ...]:
         """Return what people know of Maintenances that are not finished."""
-        return tuple(Told(**row) for row in self._rows(statements.TOLD))
+        return self._all(Told, statements.TOLD)
 
     def scenario_run(self, run_id: ScenarioRunId) -> ScenarioRun | None:
         """Return one run of a scenario."""
-        row = self._row(statements.SCENARIO_RUN, run_id=run_id)
-        return None if row is None else ScenarioRun(**row)
+        return self._one(ScenarioRun, statements.SCENARIO_RUN, run_id=run_id)
 
     def scenario_runs(
         self,
@@ -200,7 +198,7 @@ class SqlReading:
 
     def schedules(self) -> tuple[Schedule, ...]:
         """Return every schedule."""
-        return tuple(Schedule(**row) for row in self._rows(statements.SCHEDULES))
+        return self._all(Schedule, statements.SCHEDULES)
 
     def document(self, scope_id: ScopeId) -> Document:
         """Return the scope's current document; `FIRST_DOCUMENT` if it never had one."""
@@ -228,8 +226,7 @@ class SqlReading:
 
     def memberships(self, vm: str) -> tuple[Membership, ...]:
         """Return in which scopes a virtual machine was, in any case of its name, oldest first."""
-        rows = self._rows(statements.MEMBERSHIPS, vm=name_key(vm))
-        return tuple(Membership(**row) for row in rows)
+        return self._all(Membership, statements.MEMBERSHIPS, vm=name_key(vm))
 
     def superseded_memberships(self, before: datetime, *, limit: int) -> tuple[MembershipKey, ...]:
         """Return those that held for no moment from *before* on, and of machines gone by then."""
@@ -248,8 +245,7 @@ class SqlReading:
 
     def showing(self, at: datetime) -> Showing | None:
         """Return the last one that was recorded at *at* or before."""
-        row = self._row(statements.SHOWING, at=at)
-        return None if row is None else Showing(**row)
+        return self._one(Showing, statements.SHOWING, at=at)
 
     def last_polled_at(self, scope_id: ScopeId) -> datetime | None:
         """Return when the scope was last polled, as far as it was recorded."""
@@ -278,17 +274,15 @@ class SqlReading:
         filters = {"who": who, "action": action, "since": since, "older_than": older_than}
         wanted = {name: value for name, value in filters.items() if value is not None}
         look = statements.NEWEST_AUDIT.where(*(statements.AUDIT_FILTERS[name] for name in wanted))
-        rows = self._rows(look, limit=limit, **wanted)
-        return tuple(AuditEntry(**row) for row in rows)[::-1]
+        return self._all(AuditEntry, look, limit=limit, **wanted)[::-1]
 
     def token(self, token_hash: str) -> Token | None:
         """Return the token whose secret has this hash."""
-        row = self._row(statements.TOKEN, token_hash=token_hash)
-        return None if row is None else Token(**row)
+        return self._one(Token, statements.TOKEN, token_hash=token_hash)
 
     def tokens(self) -> tuple[Token, ...]:
         """Return every token, also those that grant nothing any more."""
-        return tuple(Token(**row) for row in self._rows(statements.TOKENS))
+        return self._all(Token, statements.TOKENS)
 
     def setting(self, name: str) -> str | None:
         """Return what was put under *name*."""
@@ -297,13 +291,11 @@ class SqlReading:
 
     def kept_answer(self, who: str, key: str) -> KeptAnswer | None:
         """Return what was answered to the request of *who* that had *key*."""
-        row = self._row(statements.KEPT_ANSWER, who=who, key=key)
-        return None if row is None else KeptAnswer(**row)
+        return self._one(KeptAnswer, statements.KEPT_ANSWER, who=who, key=key)
 
     def notification(self, notification_id: str) -> Notification | None:
         """Return one message."""
-        row = self._row(statements.NOTIFICATION, notification_id=notification_id)
-        return None if row is None else Notification(**row)
+        return self._one(Notification, statements.NOTIFICATION, notification_id=notification_id)
 
     def notifications(
         self,
@@ -325,25 +317,16 @@ class SqlReading:
 
     def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
         """Return the first waiting message of each subject for *target*, soonest first."""
-        return self._notifications(statements.NEXT_NOTIFICATIONS, target=target, limit=limit)
+        return self._all(Notification, statements.NEXT_NOTIFICATIONS, target=target, limit=limit)
 
     def targets_waited_for(self) -> tuple[str, ...]:
         """Return the name of every target for which a message is waiting."""
         return tuple(row["target"] for row in self._rows(statements.TARGETS_WAITED_FOR))
 
-    def _notifications(self, look: Select[Any], **values: object) -> tuple[Notification, ...]:
-        return tuple(Notification(**row) for row in self._rows(look, **values))
-
     def _stored_topology(self) -> StoredTopology:
         if self._stored is None:
             self._stored = self._cache.look(self._connection)
         return self._stored
-
-    def _events(self, look: Select[Any], **values: object) -> tuple[ScheduledEvent, ...]:
-        return tuple(ScheduledEvent(**row) for row in self._rows(look, **values))
-
-    def _operations(self, look: Select[Any], **values: object) -> tuple[HostOperation, ...]:
-        return tuple(HostOperation(**row) for row in self._rows(look, **values))
 
     def _page(
         self,
@@ -358,12 +341,15 @@ class SqlReading:
         newest = statements.newest(look, key, older_than).limit(limit)
         return self._rows(newest, **values)[::-1]
 
+    def _all(self, kind: Callable[..., T], look: Select[Any], **values: object) -> tuple[T, ...]:
+        return tuple(kind(**row) for row in self._rows(look, **values))
+
+    def _one(self, kind: Callable[..., T], look: Select[Any], **values: object) -> T | None:
+        row = self._connection.execute(look, values).one_or_none()
+        return None if row is None else kind(**row._asdict())
+
     def _rows(self, look: Select[Any], **values: object) -> list[dict[str, Any]]:
         return [row._asdict() for row in self._connection.execute(look, values)]
-
-    def _row(self, look: Select[Any], **values: object) -> dict[str, Any] | None:
-        row = self._connection.execute(look, values).one_or_none()
-        return None if row is None else row._asdict()
 
     def _value(self, look: Select[Any], **values: object) -> Any:
         return self._connection.execute(look, values).scalar()
