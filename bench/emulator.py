@@ -5,7 +5,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.files.fleet import read_fleet
 from forewarn.operations.maintenances import start_maintenance
 from forewarn.protocol.vocabulary import EventType

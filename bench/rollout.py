@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.planning import Plan
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.files.fleet import read_fleet

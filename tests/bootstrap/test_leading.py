@@ -16,9 +16,8 @@ from forewarn.bootstrap.supervision import Supervisor
 from forewarn.bootstrap.workforce import choose_workforce
 from forewarn.clocks import SystemClock
 from forewarn.domain.course import Course
-from forewarn.domain.maintenance import MaintenanceOutcome
+from forewarn.domain.maintenance import MaintenanceOrder, MaintenanceOutcome
 from forewarn.domain.names import MaintenanceId
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.maintenances import start_maintenance
 from forewarn.operations.snapshots import NOTHING

@@ -6,9 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 from tests.contracts.conftest import OpenStore
 
 from forewarn.domain.course import Course
-from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.names import MaintenanceId, ScheduleName
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.recurrence import read_recurrence
 from forewarn.domain.schedule import Occurrence, OccurrenceOutcome, Schedule
 from forewarn.domain.windows import Calendar, read_blackout, read_window

@@ -19,9 +19,8 @@ from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.maintenance import Maintenance, pause
+from forewarn.domain.maintenance import Maintenance, MaintenanceOrder, pause
 from forewarn.domain.names import MaintenanceId, VmName
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.windows import Calendar, read_window

@@ -9,8 +9,7 @@ import pytest
 from forewarn.domain.course import Course
 from forewarn.domain.errors import CapacityError, MaintenanceOverError, WindowTooShortError
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context

@@ -9,7 +9,7 @@ from tests.operations.test_planning import live
 
 from forewarn.domain.course import Course
 from forewarn.domain.event import Outcome
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.timetable import LEAST_SAMPLES
 from forewarn.files.fleet import read_fleet
 from forewarn.operations.context import Context

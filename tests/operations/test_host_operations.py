@@ -20,9 +20,8 @@ from forewarn.domain.failures import StillUnderWayError, UnknownFailureError, Un
 from forewarn.domain.host_operation import HostPhase, OperationOutcome
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.maintenance import MaintenanceOutcome
+from forewarn.domain.maintenance import MaintenanceOrder, MaintenanceOutcome
 from forewarn.domain.names import HostName, MaintenanceId
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.domain.standstill import Standstill

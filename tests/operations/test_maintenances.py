@@ -6,8 +6,7 @@ import pytest
 
 from forewarn.domain.course import Course
 from forewarn.domain.errors import PlanError, UnknownHostError
-from forewarn.domain.maintenance import MaintenanceOutcome
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import MaintenanceOrder, MaintenanceOutcome
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context

@@ -10,7 +10,7 @@ import pytest
 from forewarn.clocks import VirtualClock
 from forewarn.domain.blockers import BlockerKind, BrakeKind
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.reasons import ReasonKind
 from forewarn.domain.server_pause import ServerPause
 from forewarn.executors.simulated import SimulatedExecutor

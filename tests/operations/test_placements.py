@@ -6,8 +6,8 @@ import pytest
 
 from forewarn.domain.arrivals import arrivals
 from forewarn.domain.errors import UnknownHostError
+from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.names import HostName, VmName
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.topology import Host, Topology
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context

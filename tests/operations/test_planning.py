@@ -13,8 +13,8 @@ from forewarn.domain.errors import (
     UnknownCanaryError,
     WindowTooShortError,
 )
+from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.names import VmName
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.planning import Plan, summarise
 from forewarn.domain.timetable import LEAST_SAMPLES
 from forewarn.domain.windows import Calendar, read_window

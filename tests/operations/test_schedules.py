@@ -8,9 +8,8 @@ import pytest
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide
 from forewarn.domain.errors import PlanError
-from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.notification import Phase, Target
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.recurrence import read_recurrence
 from forewarn.domain.schedule import (
     OccurrenceOutcome,

@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 from forewarn.clocks import VirtualClock
 from forewarn.domain.course import Course
 from forewarn.domain.gate import Answer, GateStatus, Question
-from forewarn.domain.maintenance import MaintenanceOutcome
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import MaintenanceOrder, MaintenanceOutcome
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.files.fleet import read_fleet_file

@@ -17,9 +17,9 @@ from forewarn.clocks import VirtualClock
 from forewarn.domain.decisions import next_deadline
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.names import VmName
 from forewarn.domain.notification import Target
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.executors.manual import ManualExecutor

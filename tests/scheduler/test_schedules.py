@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from tests.scheduler.test_scheduler import World, world
 
 from forewarn.domain.course import Course
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.recurrence import read_recurrence
 from forewarn.domain.schedule import Occurrence
 from forewarn.domain.windows import Calendar, read_blackout, read_window

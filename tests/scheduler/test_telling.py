@@ -8,8 +8,8 @@ import pytest
 from tests.scheduler.test_asking import MINUTE, STEP, Rollout
 
 from forewarn.domain.course import Course
+from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.notification import Notification, Target
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.executors.simulated import SimulatedExecutor
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.maintenances import (

@@ -8,7 +8,7 @@ import pytest
 
 from forewarn.domain.course import Course
 from forewarn.domain.event import Approval, Approver, Trigger
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.scenario import Announcement, Intervention
 from forewarn.domain.schedule import Occurrence, OccurrenceOutcome
 from forewarn.domain.windows import Calendar, read_blackout, read_window

@@ -22,8 +22,7 @@ from forewarn.domain.course import Course
 from forewarn.domain.event import Share
 from forewarn.domain.failures import Failure
 from forewarn.domain.host_operation import HostOperation
-from forewarn.domain.maintenance import Maintenance
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.domain.walk import Brake
 from forewarn.domain.windows import Blackout

@@ -12,7 +12,7 @@ from forewarn.control.maintenance_views import MaintenanceOrderRequest, maintena
 from forewarn.control.schemas import Text, View
 from forewarn.control.shapes import fill, mirrors
 from forewarn.desk.services import Services
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.recurrence import Opening, describe_recurrence, read_recurrence
 from forewarn.domain.schedule import (
     Occurrence,

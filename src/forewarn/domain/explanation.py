@@ -50,13 +50,11 @@ _TASKS: Final = {
 _OUTCOME: Final = {Outcome.SUCCEEDED: ReasonKind.SUCCEEDED, Outcome.FAILED: ReasonKind.FAILED}
 
 
-def explain(
-    event: ScheduledEvent, snapshot: Snapshot, now: datetime, *, speed: float = 1
-) -> tuple[Reason, ...]:
+def explain(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> tuple[Reason, ...]:
     """Say why *event* is where it is at *now*; what holds it comes first."""
     match event.event_status:
         case EventStatus.SCHEDULED:
-            own = (*_server_pause(snapshot), *_waiting(event, snapshot, now, speed))
+            own = (*_server_pause(snapshot), *_waiting(event, snapshot, now))
             otherwise = ReasonKind.ABOUT_TO_START
         case EventStatus.STARTED:
             own = tuple(_started(event, snapshot, now))
@@ -80,9 +78,7 @@ def _server_pause(snapshot: Snapshot) -> Iterator[Reason]:
         yield Reason(kind=ReasonKind.SERVER_PAUSED, since=pause.since, about=str(pause))
 
 
-def _waiting(
-    event: ScheduledEvent, snapshot: Snapshot, now: datetime, speed: float
-) -> Iterator[Reason]:
+def _waiting(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
     if is_withdrawn(event, snapshot):
         yield Reason(
             kind=ReasonKind.MAINTENANCE_ABORTED,
@@ -103,7 +99,7 @@ def _waiting(
     window = tuple(_window(event, snapshot, now))
     yield from window
     if not is_approved(event, policy):
-        yield from _deadlines(event, policy, now, speed, is_late=bool(busy or window))
+        yield from _deadlines(event, snapshot, now, is_late=bool(busy or window))
 
 
 def _others(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterator[Reason]:
@@ -160,13 +156,14 @@ def _awaiting(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Itera
 
 
 def _deadlines(
-    event: ScheduledEvent, policy: Policy, now: datetime, speed: float, *, is_late: bool
+    event: ScheduledEvent, snapshot: Snapshot, now: datetime, *, is_late: bool
 ) -> Iterator[Reason]:
     if event.has_reached_not_before(now):
         return
     if not is_late:  # otherwise something else holds it then
         yield Reason(kind=ReasonKind.NOT_BEFORE, until=event.not_before)
-    latest = event.first_not_before + policy.postpone_until / speed
+    postponable = _policy(event, snapshot).postpone_until / snapshot.speed
+    latest = event.first_not_before + postponable
     if latest > event.not_before:
         yield Reason(kind=ReasonKind.POSTPONABLE, until=latest)
 

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Final
 
 from forewarn.domain.errors import InvalidError
+from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.names import MaintenanceId, ScheduleName, check_name
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.recurrence import (
     Opening,
     Recurrence,

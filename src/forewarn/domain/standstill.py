@@ -182,7 +182,7 @@ class InFlight:
 
     def _of_event(self, event: ScheduledEvent) -> Iterator[Blocker]:
         """Yield what holds *event*, and whether that takes longer than expected."""
-        reasons = explain(event, self._snapshot, self._now, speed=self._snapshot.speed)
+        reasons = explain(event, self._snapshot, self._now)
         # Events of a host operation start together: what holds another one holds this one too.
         latest = max((each.until for each in reasons if each.holds and each.until), default=None)
         is_shut_out = any(each.kind is ReasonKind.WINDOW and not each.until for each in reasons)

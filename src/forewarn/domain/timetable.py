@@ -165,6 +165,7 @@ class _Timetable:
         self._facts = Facts(maintenance, snapshot, now, taken=())
         canaries = [step for step in steps if is_canary(maintenance.course, step)]
         self._facts.canaries_ahead = [False] * len(canaries)
+        # A host without virtual machines announces nothing, so it has no times.
         self._remaining = [number for number, step in enumerate(steps) if step.scope_ids]
         self._woken_at: set[datetime] = set()
         self._busy: set[ScopeId] = set()
@@ -173,6 +174,7 @@ class _Timetable:
         self._stretches: dict[int, Stretch] = {}
         # What is in flight keeps its scopes busy, which is all that anybody waits for here.
         self._facts.in_flight = {}
+        # What is at the same moment comes in the order in which it was noted.
         self._order = count()
         self._moments: list[tuple[datetime, int, Callable[[], None]]] = []
 
@@ -218,13 +220,14 @@ class _Timetable:
 
     def _note_wait(self, number: int, brakes: Sequence[Blocker]) -> None:
         """Come back to a step when the first of *brakes* lets go, if they all do so by time."""
+        # Others let go when a step ends, and then all that remain are looked at again anyway.
         if any(brake.release is not Release.BY_TIME for brake in brakes):
             return
         moments = [brake.until for brake in brakes if brake.until]
         if brakes[0].kind is BlockerKind.CALENDAR:
             self._waits.setdefault(number, (self._facts.now, moments[0]))
         moment = min(moments)
-        if moment not in self._woken_at:
+        if moment not in self._woken_at:  # thousands of steps may wait for the same opening
             self._woken_at.add(moment)
             self._at(moment, lambda: None)
 
@@ -270,7 +273,7 @@ class _Timetable:
         """Have the others wait for *step*, if it is a canary: of these the brakes know events."""
         if not is_canary(self._maintenance.course, step):
             return
-        self._facts.canaries_ahead.pop()
+        self._facts.canaries_ahead.pop()  # any: what counts is how many have not begun
         drafts = draft_events(self._maintenance, step)
         self._facts.own += tuple(
             schedule(draft, event_id=_NOBODY, now=self._facts.now, notice=timedelta(0))

@@ -32,8 +32,7 @@ def explain_event(
     """Say why the event is where it is, or refuse one that never existed."""
     event = find_event(reading, event_id)
     snapshot = look(reading, known, context.rules)
-    reasons = explain(event, snapshot, context.now, speed=context.rules.speed)
-    return Explanation(event=event, reasons=reasons)
+    return Explanation(event=event, reasons=explain(event, snapshot, context.now))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from forewarn.domain.failures import (
 from forewarn.domain.host_operation import HostOperation, OperationOutcome, end
 from forewarn.domain.maintenance import (
     Maintenance,
+    MaintenanceOrder,
     Resolution,
     Step,
     abort,
@@ -34,7 +35,6 @@ from forewarn.domain.maintenance import (
     resume,
 )
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name_key
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.topology import Host, Topology, VirtualMachine

@@ -18,7 +18,7 @@ from forewarn.domain.event import (
     schedule,
     start,
 )
-from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
+from forewarn.domain.maintenance import Maintenance, MaintenanceOrder, MaintenanceOutcome
 from forewarn.domain.names import HostName, MaintenanceId, ScheduleName, ScopeId, VmName
 from forewarn.domain.news import News
 from forewarn.domain.notification import (
@@ -33,7 +33,6 @@ from forewarn.domain.notification import (
     give_up,
     try_again,
 )
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.recurrence import read_recurrence
 from forewarn.domain.schedule import Occurrence, OccurrenceOutcome, Schedule
 from forewarn.operations.context import Context

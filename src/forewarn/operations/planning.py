@@ -4,17 +4,17 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final
 
-from forewarn.domain.maintenance import Maintenance, remaining_steps
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import Maintenance, MaintenanceOrder, Step, remaining_steps
 from forewarn.domain.planning import ForeseenStep, Plan, Scheme, foresee, make_plan
 from forewarn.domain.risks import find_overlaps
-from forewarn.domain.timetable import Sample, measure
+from forewarn.domain.snapshot import Snapshot
+from forewarn.domain.timetable import measure
 from forewarn.operations.context import Context
 from forewarn.operations.enabling import find_unpolled
 from forewarn.operations.maintenances import draft_maintenance
 from forewarn.operations.snapshots import NOTHING, look
 from forewarn.ports.store import Reading
-from forewarn.protocol.vocabulary import EventStatus, EventType
+from forewarn.protocol.vocabulary import EventStatus
 
 _HISTORY: Final = 1_000
 """How many events of the past a forecast looks at: the newest."""
@@ -28,14 +28,7 @@ def plan_maintenance(
     """Return the plan of what *order* asks for; *gates* are those that the server knows."""
     snapshot = look(reading, NOTHING, context.rules)
     draft = draft_maintenance(snapshot, context, order, gates=gates)
-    scheme = Scheme(
-        maintenance=draft.maintenance,
-        steps=draft.steps,
-        snapshot=snapshot,
-        now=context.now,
-        is_simulated=context.rules.is_simulated,
-        samples=_samples(reading, order.event_type),
-    )
+    scheme = _scheme(reading, context, draft.maintenance, draft.steps, snapshot)
     made = make_plan(scheme, draft.errors)
     shared = find_overlaps(draft.maintenance, draft.steps, snapshot, context.now)
     return replace(
@@ -68,18 +61,24 @@ def foresee_steps(reading: Reading, context: Context) -> Iterator[ForeseenStep]:
         operations = snapshot.operations.values()
         steps = remaining_steps(maintenance, snapshot.topology, own, operations)[:left]
         left -= len(steps)
-        yield from foresee(
-            Scheme(
-                maintenance=maintenance,
-                steps=steps,
-                snapshot=snapshot,
-                now=context.now,
-                is_simulated=context.rules.is_simulated,
-                samples=_samples(reading, maintenance.event_type),
-            )
-        )
+        yield from foresee(_scheme(reading, context, maintenance, steps, snapshot))
 
 
-def _samples(reading: Reading, event_type: EventType) -> tuple[Sample, ...]:
-    ended = reading.events(status=[EventStatus.COMPLETED], event_type=event_type, limit=_HISTORY)
-    return measure(ended)
+def _scheme(
+    reading: Reading,
+    context: Context,
+    maintenance: Maintenance,
+    steps: tuple[Step, ...],
+    snapshot: Snapshot,
+) -> Scheme:
+    past = reading.events(
+        status=[EventStatus.COMPLETED], event_type=maintenance.event_type, limit=_HISTORY
+    )
+    return Scheme(
+        maintenance=maintenance,
+        steps=steps,
+        snapshot=snapshot,
+        now=context.now,
+        is_simulated=context.rules.is_simulated,
+        samples=measure(past),
+    )

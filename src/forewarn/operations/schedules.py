@@ -7,9 +7,8 @@ from zoneinfo import ZoneInfo
 
 from forewarn.domain.blockers import BrakeKind
 from forewarn.domain.errors import ConflictError, NotFoundError
-from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.names import ScheduleName, name_key
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.recurrence import Recurrence, describe_recurrence
 from forewarn.domain.schedule import (
     Occurrence,

@@ -17,8 +17,7 @@ from sqlalchemy.types import TypeEngine
 
 from forewarn.domain.course import Course
 from forewarn.domain.event import Approval
-from forewarn.domain.maintenance import Resolution
-from forewarn.domain.order import MaintenanceOrder
+from forewarn.domain.maintenance import MaintenanceOrder, Resolution
 from forewarn.domain.recurrence import describe_recurrence, read_recurrence
 from forewarn.domain.scenario import ScenarioStep
 from forewarn.domain.schedule import Occurrence

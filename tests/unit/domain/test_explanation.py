@@ -111,7 +111,7 @@ def test_hard_deadline_is_told_while_it_can_be_postponed(
 ) -> None:
     fleet = with_policy(fleet, postpone_until=timedelta(hours=1))
 
-    reasons = explain(event, snapshot(fleet, event), now, speed=2)
+    reasons = explain(event, snapshot(fleet, event, speed=2), now)
 
     assert sentences(reasons)[-1] == (
         "It may be postponed until 2026-03-02 12:45:00 GMT, and no further."

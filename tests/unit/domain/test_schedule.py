@@ -8,9 +8,8 @@ from forewarn.domain.actions import Decisions
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.errors import InvalidNameError
-from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.names import MaintenanceId, ScheduleName
-from forewarn.domain.order import MaintenanceOrder
 from forewarn.domain.recurrence import read_recurrence
 from forewarn.domain.schedule import (
     KEPT_OCCURRENCES,
