@@ -6,7 +6,7 @@ import pytest
 
 from forewarn.agent.errors import AgentSettingsError
 from forewarn.agent.logs import make_printable, start_logging
-from forewarn.agent.startup import UNUSABLE, conclude
+from forewarn.agent.startup import UNUSABLE, concluded
 
 
 @pytest.mark.parametrize(
@@ -47,5 +47,5 @@ def test_error_that_ends_the_process_is_written_out(capsys: pytest.CaptureFixtur
     def fail() -> int:
         raise AgentSettingsError("agent.toml", "\x1b[31mkey", "unknown key")
 
-    assert conclude(fail) == UNUSABLE
+    assert concluded(fail)() == UNUSABLE
     assert "\\x1b[31mkey" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 import contextlib
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 from forewarn.agent.cases import Case
@@ -15,7 +14,7 @@ from forewarn.agent.settings import AgentSettings
 from forewarn.agent.startup import (
     DONE,
     FAILED,
-    conclude,
+    concluded,
     find_identity,
     make_client,
     make_finder,
@@ -27,12 +26,9 @@ from forewarn.client import Event
 from forewarn.protocol.identity import Identity
 
 
+@concluded
 def check(file: Path | None) -> int:
     """Print what there is, and return what the process ends with."""
-    return conclude(partial(_check, file))
-
-
-def _check(file: Path | None) -> int:
     settings, _ = prepare(file)
     _print("rules", f"{len(settings.rules)} of the configuration, then the default ones")
     _print("approval", settings.approval)

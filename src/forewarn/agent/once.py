@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 from forewarn.agent.startup import (
     DONE,
     FAILED,
     UNFINISHED,
-    conclude,
+    concluded,
     find_identity,
     make_client,
     make_finder,
@@ -19,12 +18,9 @@ from forewarn.agent.state import StateFile
 from forewarn.agent.vocabulary import HookOutcome
 
 
+@concluded
 def once(file: Path | None, *, is_dry: bool) -> int:
     """Do what is due, and return what the process ends with."""
-    return conclude(partial(_once, file, is_dry=is_dry))
-
-
-def _once(file: Path | None, *, is_dry: bool) -> int:
     settings, surroundings = prepare(file)
     with StateFile(settings.state_dir, is_dry=is_dry) as state, make_client(settings) as client:
         cases = state.load()

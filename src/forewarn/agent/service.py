@@ -5,7 +5,6 @@ import logging
 import threading
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,7 @@ from forewarn.agent.settings import AgentSettings
 from forewarn.agent.startup import (
     DONE,
     ask_identity,
-    conclude,
+    concluded,
     guess_identity,
     make_client,
     make_finder,
@@ -42,12 +41,9 @@ _IDENTITY_PATIENCE: Final = 2.0
 _log = logging.getLogger("forewarn.agent")
 
 
+@concluded
 def run(file: Path | None, *, is_dry: bool) -> int:
     """Follow events until stopped, and return what the process ends with."""
-    return conclude(partial(_run, file, is_dry=is_dry))
-
-
-def _run(file: Path | None, *, is_dry: bool) -> int:
     settings, surroundings = prepare(file)
     status = Status()
     notifier = SystemdNotifier(surroundings.notify_socket, surroundings.watchdog_seconds)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, ParamSpec
 
 from forewarn.agent.errors import AgentSettingsError
 from forewarn.agent.hooks import HookFinder
@@ -32,15 +32,20 @@ _STATUSES: Final[tuple[tuple[type[ForewarnError], int], ...]] = (
 """What the process ends with after an error: the first that fits."""
 
 _log = logging.getLogger("forewarn.agent")
+_P = ParamSpec("_P")
 
 
-def conclude(verb: Callable[[], int]) -> int:
-    """Return what the process ends with after *verb*, which may fail in a way that we can tell."""
-    try:
-        return verb()
-    except ForewarnError as error:
-        print(f"forewarn-agent: {make_printable(str(error))}", file=sys.stderr)  # noqa: T201
-        return next(status for kind, status in _STATUSES if isinstance(error, kind))
+def concluded(verb: Callable[_P, int]) -> Callable[_P, int]:
+    """Let *verb* return what the process ends with, also after failing as we can tell it may."""
+
+    def run(*arguments: _P.args, **options: _P.kwargs) -> int:
+        try:
+            return verb(*arguments, **options)
+        except ForewarnError as error:
+            print(f"forewarn-agent: {make_printable(str(error))}", file=sys.stderr)  # noqa: T201
+            return next(status for kind, status in _STATUSES if isinstance(error, kind))
+
+    return run
 
 
 def prepare(file: Path | None) -> tuple[AgentSettings, Surroundings]:

@@ -19,4 +19,5 @@ def calendar(session: Session, filters: Given) -> None:
 
     Example: forewarn calendar --scope web
     """
-    session.show(session.text("calendar.ics", **filters), print_text)
+    found = session.get_bytes("calendar.ics", **filters)
+    session.show(found.decode(errors="replace"), print_text)

@@ -47,9 +47,11 @@ def _completer(
     return complete
 
 
-def _vms(session: Session) -> Iterator[tuple[str, str]]:
-    for vm in _several(session, "virtual-machines"):
-        yield vm["name"], vm["scope_id"]
+def _listed(
+    noun: str, key: str, describe: Callable[[Row], str], **query: Any
+) -> Callable[[Session], Names]:
+    """Return what finds the *key* of everything in a list, with a few words about each."""
+    return lambda session: ((row[key], describe(row)) for row in _several(session, noun, **query))
 
 
 def _scopes(session: Session) -> Iterator[tuple[str, str]]:
@@ -60,51 +62,43 @@ def _scopes(session: Session) -> Iterator[tuple[str, str]]:
         yield name, f"{kind}, {number} virtual machines"
 
 
-def _hosts(session: Session) -> Iterator[tuple[str, str]]:
-    for host in _several(session, "hosts"):
-        yield host["name"], f"{len(host['virtual_machines'])} virtual machines"
-
-
-def _events(session: Session) -> Iterator[tuple[str, str]]:
-    for event in _several(session, "events", status=["Scheduled", "Started"]):
-        of = f"{event['event_type']} of {', '.join(event['resources'])}"
-        yield event["event_id"], f"{event['event_status']} {of}"
-
-
-def _maintenances(session: Session) -> Iterator[tuple[str, str]]:
-    for maintenance in session.get("maintenances")["maintenances"]:
-        yield maintenance["maintenance_id"], f"{maintenance['status']} {maintenance['event_type']}"
-
-
-def _schedules(session: Session) -> Iterator[tuple[str, str]]:
-    for schedule in _several(session, "schedules"):
-        yield schedule["name"], f"{schedule['status']}, every {schedule['every']}"
-
-
 def _several(session: Session, noun: str, **query: Any) -> Iterable[Row]:
     answer: Row = session.get(noun, limit=_MOST, **query)
     rows: Iterable[Row] = answer[noun.replace("-", "_")]
     return rows
 
 
-vm_names: Final = _completer(_vms)
-host_names: Final = _completer(_hosts)
-event_ids: Final = _completer(_events)
+def _describe_event(event: Row) -> str:
+    of = f"{event['event_type']} of {', '.join(event['resources'])}"
+    return f"{event['event_status']} {of}"
+
+
+vm_names: Final = _completer(_listed("virtual-machines", "name", lambda vm: vm["scope_id"]))
+host_names: Final = _completer(
+    _listed("hosts", "name", lambda host: f"{len(host['virtual_machines'])} virtual machines")
+)
+event_ids: Final = _completer(
+    _listed("events", "event_id", _describe_event, status=["Scheduled", "Started"])
+)
+_maintenance_ids: Final = _completer(
+    _listed("maintenances", "maintenance_id", lambda it: f"{it['status']} {it['event_type']}")
+)
+_schedule_names: Final = _completer(
+    _listed("schedules", "name", lambda it: f"{it['status']}, every {it['every']}")
+)
 
 VmArgument = Annotated[str, argument("NAME", "The virtual machine.", autocompletion=vm_names)]
 HostArgument = Annotated[str, argument("HOST", "The host.", autocompletion=host_names)]
 ScopeArgument = Annotated[
     str, argument("SCOPE", "A set or standalone machine.", autocompletion=_completer(_scopes))
 ]
-ScheduleArgument = Annotated[
-    str, argument("NAME", "The schedule.", autocompletion=_completer(_schedules))
-]
+ScheduleArgument = Annotated[str, argument("NAME", "The schedule.", autocompletion=_schedule_names)]
 EventArgument = Annotated[
     str, argument("ID", "The EventId, or its beginning.", autocompletion=event_ids)
 ]
 MaintenanceArgument = Annotated[
     str,
-    argument("ID", "Its id, or the beginning of it.", autocompletion=_completer(_maintenances)),
+    argument("ID", "Its id, or the beginning of it.", autocompletion=_maintenance_ids),
 ]
 AFFECTED: Final = Flag(
     kind=list[str],

@@ -103,10 +103,6 @@ class Session:
             found[noun] = [*found[noun], *page] if noun in _ONWARD else [*page, *found[noun]]
         return found
 
-    def text(self, *path: str, **query: object) -> str:
-        """Return what is at *path*, which is not JSON."""
-        return self._send("GET", path, query=query.items()).text
-
     def fetch(self, name: str) -> ServerReply:
         """Return the answer of what the server has beside the API, such as /healthz."""
         with told_failures(self.server):

@@ -33,16 +33,15 @@ else:
 
     def is_locked(file: IO[bytes]) -> bool:
         """Tell whether another process has locked *file*."""
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        return False
+        return not _lock(file, fcntl.LOCK_SH)
 
     def lock(file: IO[bytes]) -> bool:
         """Lock *file* until it is closed, if no other process has."""
+        return _lock(file, fcntl.LOCK_EX)
+
+    def _lock(file: IO[bytes], kind: int) -> bool:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
