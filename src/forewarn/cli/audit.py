@@ -11,14 +11,14 @@ from forewarn.cli.times import past_option
 app = alone()
 
 _COLUMNS: Final[Columns] = {
-    "AT": lambda entry: wall_time_of(entry["at"]),
-    "WHO": "who",
-    "ACTOR": "actor",
-    "WHERE": "where",
-    "ACTION": "action",
-    "SUBJECT": "subject",
-    "OUTCOME": "outcome",
-    "DETAIL": "detail",
+    "at": lambda entry: wall_time_of(entry["at"]),
+    "who": "who",
+    "actor": "actor",
+    "where": "where",
+    "action": "action",
+    "subject": "subject",
+    "outcome": "outcome",
+    "detail": "detail",
 }
 _FILTERS: Final = {
     "who": text("NAME", "Only actions by this caller."),

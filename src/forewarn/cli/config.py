@@ -26,10 +26,10 @@ app = noun("config")
 
 _MASK: Final = "********"
 _COLUMNS: Final[Columns] = {
-    "SETTING": "name",
-    "VALUE": "value",
-    "FROM": lambda row: f"{row['origin']} {row['place']}".rstrip(),
-    "USED BY": "used_by",
+    "setting": "name",
+    "value": "value",
+    "from": lambda row: f"{row['origin']} {row['place']}".rstrip(),
+    "used by": "used_by",
 }
 
 

@@ -9,6 +9,7 @@ from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import AFFECTED, EventArgument, event_ids, vm_names
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.event_tables import (
+    HISTORY,
     one_line,
     print_event,
     print_events,
@@ -35,14 +36,12 @@ from forewarn.cli.options import (
     toggle,
 )
 from forewarn.cli.output import (
-    Columns,
     Output,
     Row,
     print_bytes,
     print_line,
     print_one_of_many,
     table_of,
-    time_of,
 )
 from forewarn.cli.session import Session, command
 from forewarn.cli.times import ahead_option, duration_option, past_option, read_seconds
@@ -104,15 +103,6 @@ _SEEN: Final = {
     "at": Flag(option=past_option("Default now")),
     "api_version": text("VERSION", "The api-version (default: the newest).", key="api-version"),
 }
-_HISTORY: Final[Columns] = {
-    "EVENT ID": "event_id",
-    "TYPE": "event_type",
-    "STATUS": "event_status",
-    "OUTCOME": "outcome",
-    "ENDED": lambda event: time_of(event["ended_at"]),
-    "RESOURCES": "resources",
-    "REASON": "reason",
-}
 
 
 def show_events(session: Session, answer: Row) -> None:
@@ -167,7 +157,7 @@ def history(session: Session, filters: Given, *, limit: Limit = None) -> None:
     Example: forewarn event history --vm web-0 --since 2h
     """
     found = session.list("events", "history", limit=limit, **filters)
-    session.show(found, table_of("events", _HISTORY))
+    session.show(found, table_of("events", HISTORY))
 
 
 @command(app, "show")

@@ -3,24 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
+from forewarn.cli.output import Columns, Row, pick, print_fields, print_line, print_table, time_of
 
-EVENT_COLUMNS: Final[Columns] = {
-    "EVENT ID": "event_id",
-    "TYPE": "event_type",
-    "STATUS": "event_status",
-    "SOURCE": "event_source",
-    "NOT BEFORE": lambda event: time_of(event["not_before"]),
-    "RESOURCES": "resources",
-}
-_REHEARSED: Final[Columns] = {
-    "TYPE": "event_type",
-    "STATUS": "event_status",
-    "NOT BEFORE": lambda event: time_of(event["not_before"]),
-    "SCOPE": "scope_id",
-    "UPDATE DOMAIN": "update_domain",
-    "RESOURCES": "resources",
-}
 _FIELDS: Final[Columns] = {
     "event id": "event_id",
     "type": "event_type",
@@ -42,12 +26,21 @@ _FIELDS: Final[Columns] = {
     "outcome": "outcome",
     "reason": "reason",
 }
+EVENT_COLUMNS: Final = pick(
+    _FIELDS, "event id", "type", "status", "source", "not before", "resources"
+)
+_REHEARSED: Final = pick(
+    _FIELDS, "type", "status", "not before", "scope", "update domain", "resources"
+)
+HISTORY: Final = pick(
+    _FIELDS, "event id", "type", "status", "outcome", "ended", "resources", "reason"
+)
 _LEDGER: Final[Columns] = {
-    "AT": lambda entry: time_of(entry["at"]),
-    "WHAT": "what",
-    "WHO": "who",
-    "WHERE": "where",
-    "DETAIL": "detail",
+    "at": lambda entry: time_of(entry["at"]),
+    "what": "what",
+    "who": "who",
+    "where": "where",
+    "detail": "detail",
 }
 
 

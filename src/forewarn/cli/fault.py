@@ -16,13 +16,13 @@ app = noun("fault")
 Vm = Annotated[str, argument("VM", "The virtual machine.", autocompletion=vm_names)]
 
 _COLUMNS: Final[Columns] = {
-    "VM": "vm",
-    "FAULT": "kind",
-    "TIMES": "times",
-    "SECONDS": lambda fault: "" if fault["seconds"] is None else f"{fault['seconds']:g}",
-    "STATUS": "status",
-    "RETRY AFTER": "retry_after",
-    "TYPE": "event_type",
+    "vm": "vm",
+    "fault": "kind",
+    "times": "times",
+    "seconds": lambda fault: "" if fault["seconds"] is None else f"{fault['seconds']:g}",
+    "status": "status",
+    "retry after": "retry_after",
+    "type": "event_type",
 }
 _PARAMETERS: Final = {
     "times": Flag(

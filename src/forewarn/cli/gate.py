@@ -13,7 +13,7 @@ from forewarn.cli.session import TEST_PATIENCE, Session, command
 
 app = noun("gate")
 
-_COLUMNS: Final[Columns] = {"GATE": "name", "KIND": "kind"}
+_COLUMNS: Final[Columns] = {"gate": "name", "kind": "kind"}
 
 
 @command(app, "list")

@@ -44,13 +44,13 @@ def _closed(host: Row) -> Moment | None:
 
 
 _COLUMNS: Final[Columns] = {
-    "HOST": "name",
-    "VMS": lambda host: len(host["virtual_machines"]),
-    "CLOSED": _closed,
-    "SCHEDULED": lambda host: host["events_scheduled"] or "",
-    "STARTED": lambda host: host["events_started"] or "",
-    "MAINTENANCE": _maintenances,
-    "LABELS": _labels,
+    "host": "name",
+    "vms": lambda host: len(host["virtual_machines"]),
+    "closed": _closed,
+    "scheduled": lambda host: host["events_scheduled"] or "",
+    "started": lambda host: host["events_started"] or "",
+    "maintenance": _maintenances,
+    "labels": _labels,
 }
 _FIELDS: Final[Columns] = {
     "host": "name",
@@ -62,9 +62,9 @@ _FIELDS: Final[Columns] = {
     "maintenance": "maintenance_ids",
 }
 _SHARES: Final[Columns] = {
-    "SCOPE": "scope_id",
-    "UPDATE DOMAIN": "update_domain",
-    "VIRTUAL MACHINES": "resources",
+    "scope": "scope_id",
+    "update domain": "update_domain",
+    "virtual machines": "resources",
 }
 
 

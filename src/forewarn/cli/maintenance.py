@@ -30,13 +30,13 @@ from forewarn.domain.wording import count_of, say_names
 app = noun("maintenance")
 
 _COLUMNS: Final[Columns] = {
-    "MAINTENANCE": "maintenance_id",
-    "TYPE": "event_type",
-    "STATUS": "status",
-    "OF": lambda row: (
+    "maintenance": "maintenance_id",
+    "type": "event_type",
+    "status": "status",
+    "of": lambda row: (
         count_names(row["hosts"], "host") or count_names(row["resources"], "virtual machine")
     ),
-    "PROGRESS": lambda row: say_standings(row["places"]),
+    "progress": lambda row: say_standings(row["places"]),
 }
 
 Places = Annotated[

@@ -18,16 +18,16 @@ from forewarn.domain.reasons import OF_HOST, ReasonKind
 from forewarn.domain.wording import count_of
 
 _COLUMNS: Final[Columns] = {
-    "STEP": "number",
-    "HOST": "host",
-    "SCOPE": "scope_id",
-    "UPDATE DOMAIN": "update_domain",
-    "RESOURCES": "resources",
-    "BEGINS": lambda row: time_of(row["earliest"]["begins"]),
-    "ENDS": lambda row: time_of(row["earliest"]["ends"]),
-    "LATEST BEGIN": lambda row: time_of(row["latest"]["begins"]),
-    "LATEST END": lambda row: time_of(row["latest"]["ends"]),
-    "AVAILABLE": lambda row: f"{row['available']} of {row['members']}" if row["scope_id"] else "",
+    "step": "number",
+    "host": "host",
+    "scope": "scope_id",
+    "update domain": "update_domain",
+    "resources": "resources",
+    "begins": lambda row: time_of(row["earliest"]["begins"]),
+    "ends": lambda row: time_of(row["earliest"]["ends"]),
+    "latest begin": lambda row: time_of(row["latest"]["begins"]),
+    "latest end": lambda row: time_of(row["latest"]["ends"]),
+    "available": lambda row: f"{row['available']} of {row['members']}" if row["scope_id"] else "",
 }
 _FIELDS: Final[Columns] = {
     "maintenance": "maintenance_id",
@@ -50,12 +50,12 @@ _COUNTS: Final[Columns] = {
 }
 """Instead of names, of which there may be hundreds."""
 _REMAINING: Final[Columns] = {
-    "STEP": "step",
-    "HOST": "host",
-    "SCOPE": "scope_id",
-    "UPDATE DOMAIN": "update_domain",
-    "RESOURCES": "resources",
-    "WAITS FOR": "brakes",
+    "step": "step",
+    "host": "host",
+    "scope": "scope_id",
+    "update domain": "update_domain",
+    "resources": "resources",
+    "waits for": "brakes",
 }
 _NO_SHARE: Final[Row] = {"scope_id": None, "update_domain": None, "resources": None}
 """What a host without virtual machines shows."""

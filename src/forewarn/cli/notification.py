@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.options import Limit, argument, switch
-from forewarn.cli.output import Columns, Row, fields_of, print_line, table_of, wall_time_of
+from forewarn.cli.output import Columns, Row, fields_of, pick, print_line, table_of, wall_time_of
 from forewarn.cli.session import TEST_PATIENCE, Session, command
 
 app = noun("notification")
@@ -18,26 +18,22 @@ def _subject(row: Row) -> str:
 
 
 _COLUMNS: Final[Columns] = {
-    "NOTIFICATION ID": "notification_id",
-    "TARGET": "target",
-    "PHASE": "phase",
-    "SUBJECT": _subject,
-    "STATUS": "status",
-    "ATTEMPTS": "attempts",
-    "PROBLEM": "problem",
-}
-_TARGETS: Final[Columns] = {
-    "TARGET": "name",
-    "SCOPES": lambda target: target["scopes"] or "all",
-    "TYPES": lambda target: target["event_types"] or "all",
-    "PHASES": lambda target: target["phases"] or "all",
-}
-_DETAILS: Final[Columns] = {
     "notification id": "notification_id",
     "target": "target",
     "phase": "phase",
     "subject": _subject,
     "status": "status",
+    "attempts": "attempts",
+    "problem": "problem",
+}
+_TARGETS: Final[Columns] = {
+    "target": "name",
+    "scopes": lambda target: target["scopes"] or "all",
+    "types": lambda target: target["event_types"] or "all",
+    "phases": lambda target: target["phases"] or "all",
+}
+_DETAILS: Final[Columns] = {
+    **pick(_COLUMNS, "notification id", "target", "phase", "subject", "status"),
     "next attempt": lambda row: wall_time_of(row["next_attempt_at"]),
 }
 

@@ -128,11 +128,15 @@ def print_bytes(content: bytes) -> None:
         typer.echo(content, nl=False)
 
 
+def pick(columns: Columns, *titles: str) -> Columns:
+    """Return those of *columns* that have these *titles*, in their order."""
+    return {title: columns[title] for title in titles}
+
+
 def print_table(rows: Iterable[Row], columns: Columns) -> None:
     """Print one line for each of *rows*."""
-    print_lines(
-        tuple(columns), [tuple(_cell(row, shown) for shown in columns.values()) for row in rows]
-    )
+    cells = [tuple(_cell(row, shown) for shown in columns.values()) for row in rows]
+    print_lines(tuple(map(str.upper, columns)), cells)
 
 
 def print_fields(row: Row, columns: Columns) -> None:

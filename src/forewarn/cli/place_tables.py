@@ -45,11 +45,11 @@ def status_lines(maintenance: Row) -> tuple[Columns, list[Line]]:
     """Return where *maintenance* is with each place, what needs attention first."""
     noun = _noun(maintenance["hosts"])
     columns: Columns = {
-        noun.upper(): "place",
-        "STATE": "said",
-        "VMS": "vms",
-        "APPROVED": "approved",
-        "WAITS FOR": "waits",
+        noun: "place",
+        "state": "said",
+        "vms": "vms",
+        "approved": "approved",
+        "waits for": "waits",
     }
     return columns, _fold(_status_lines(maintenance), noun, _status_key)
 
@@ -80,13 +80,13 @@ def plan_lines(plan: Row) -> tuple[Columns, list[Line]]:
         head, rest = lines[:_HEAD], lines[_HEAD:]
         lines = head + _fold(rest, noun, lambda line: (line["never"], line["left"]), most=0)
     columns: Columns = {
-        noun.upper(): "place",
-        "STEPS": "steps",
-        "VMS": "vms",
-        "BEGINS": lambda line: time_of(line["begins"]),
-        "ENDS": lambda line: time_of(line["ends"]),
-        "LATEST END": lambda line: time_of(line["latest"]),
-        "LEFT OF SETS": "left",
+        noun: "place",
+        "steps": "steps",
+        "vms": "vms",
+        "begins": lambda line: time_of(line["begins"]),
+        "ends": lambda line: time_of(line["ends"]),
+        "latest end": lambda line: time_of(line["latest"]),
+        "left of sets": "left",
     }
     return columns, lines
 

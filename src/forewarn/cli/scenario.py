@@ -23,17 +23,17 @@ from forewarn.wording.durations import format_duration
 app = noun("scenario")
 
 _SCENARIOS: Final[Columns] = {
-    "SCENARIO": "name",
-    "STEPS": lambda scenario: ", ".join(map(describe_step, scenario["steps"])),
-    "WHAT HAPPENS": "description",
+    "scenario": "name",
+    "steps": lambda scenario: ", ".join(map(describe_step, scenario["steps"])),
+    "what happens": "description",
 }
 _RUNS: Final[Columns] = {
-    "RUN": "run_id",
-    "SCENARIO": "name",
-    "STATUS": "status",
-    "BEGAN": lambda run: time_of(run["began_at"]),
-    "STEPS LEFT": "steps_remaining",
-    "OF": "resources",
+    "run": "run_id",
+    "scenario": "name",
+    "status": "status",
+    "began": lambda run: time_of(run["began_at"]),
+    "steps left": "steps_remaining",
+    "of": "resources",
 }
 _FIELDS: Final[Columns] = {
     "run": "run_id",

@@ -51,13 +51,13 @@ _ORDER: Final = {
 _CHANGES: Final = {**CHANGES, "every": Flag(option=_EVERY), "until": _UNTIL}
 
 _COLUMNS: Final[Columns] = {
-    "SCHEDULE": "name",
-    "STATUS": "status",
-    "EVERY": "every",
-    "TYPE": lambda row: row["order"]["event_type"],
-    "NEXT": lambda row: time_of(row["next"] and row["next"]["opens_at"]),
-    "LAST": lambda row: time_of(row["last"] and row["last"]["opens_at"]),
-    "OUTCOME": lambda row: _describe_last(row["last"]),
+    "schedule": "name",
+    "status": "status",
+    "every": "every",
+    "type": lambda row: row["order"]["event_type"],
+    "next": lambda row: time_of(row["next"] and row["next"]["opens_at"]),
+    "last": lambda row: time_of(row["last"] and row["last"]["opens_at"]),
+    "outcome": lambda row: _describe_last(row["last"]),
 }
 _FIELDS: Final[Columns] = {
     "schedule": "name",
@@ -77,16 +77,16 @@ _FIELDS: Final[Columns] = {
     "last maintenance": "maintenance_id",
 }
 _DATES: Final[Columns] = {
-    "NEXT": lambda row: time_of(row["opens_at"]),
-    "DAY": "day",
-    "CLOSES": lambda row: time_of(row["closes_at"]),
-    "BLACKOUT": "blackout",
+    "next": lambda row: time_of(row["opens_at"]),
+    "day": "day",
+    "closes": lambda row: time_of(row["closes_at"]),
+    "blackout": "blackout",
 }
 _OCCURRENCES: Final[Columns] = {
-    "OPENED": lambda row: time_of(row["opens_at"]),
-    "OUTCOME": "outcome",
-    "MAINTENANCE": "maintenance_id",
-    "REASON": "reason",
+    "opened": lambda row: time_of(row["opens_at"]),
+    "outcome": "outcome",
+    "maintenance": "maintenance_id",
+    "reason": "reason",
 }
 
 

@@ -27,13 +27,13 @@ app = noun("token")
 Name = Annotated[str, argument("NAME", "The name of its owner, for the audit.")]
 
 _COLUMNS: Final[Columns] = {
-    "NAME": "name",
-    "ROLE": "role",
-    "SCOPES": "scopes",
-    "CREATED": lambda token: wall_time_of(token["created_at"]),
-    "EXPIRES": lambda token: wall_time_of(token["expires_at"]),
-    "LAST USED": lambda token: wall_time_of(token["last_used_at"]),
-    "REVOKED": lambda token: wall_time_of(token["revoked_at"]),
+    "name": "name",
+    "role": "role",
+    "scopes": "scopes",
+    "created": lambda token: wall_time_of(token["created_at"]),
+    "expires": lambda token: wall_time_of(token["expires_at"]),
+    "last used": lambda token: wall_time_of(token["last_used_at"]),
+    "revoked": lambda token: wall_time_of(token["revoked_at"]),
 }
 _FIELDS: Final[Columns] = {
     "token": "secret",

@@ -20,7 +20,7 @@ from forewarn.cli.options import (
     text,
     toggle,
 )
-from forewarn.cli.output import Columns, Row, fields_of, print_table, table_of, time_of
+from forewarn.cli.output import Columns, Row, fields_of, pick, print_table, table_of, time_of
 from forewarn.cli.patches import LABELS, make_patch, pairs
 from forewarn.cli.session import Session, command
 
@@ -71,15 +71,6 @@ def _last_poll(vm: Row) -> object:
     return time_of(vm["last_polled_at"]) or "never"
 
 
-COLUMNS: Final[Columns] = {
-    "NAME": "name",
-    "SCOPE": "scope_id",
-    "UPDATE DOMAIN": "update_domain",
-    "FAULT DOMAIN": "fault_domain",
-    "HOST": "host",
-    "ADDRESSES": "addresses",
-    "LAST POLL": _last_poll,
-}
 _FIELDS: Final[Columns] = {
     "name": "name",
     "scope": "scope_id",
@@ -98,6 +89,9 @@ _FIELDS: Final[Columns] = {
     "profile": "profile",
     "last poll": _last_poll,
 }
+COLUMNS: Final = pick(
+    _FIELDS, "name", "scope", "update domain", "fault domain", "host", "addresses", "last poll"
+)
 
 
 @command(app, "add", DRY_RUN)
