@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from ipaddress import IPv6Address, ip_address
@@ -113,6 +113,9 @@ class VirtualMachine:
     def role(self) -> str | None:
         """The role this is an instance of, in a cloud service."""
         return role_of(self.resource_name)
+
+
+VM_FIELDS: Final = tuple(each.name for each in fields(VirtualMachine))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

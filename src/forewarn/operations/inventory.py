@@ -12,6 +12,7 @@ from forewarn.domain.errors import (
 )
 from forewarn.domain.names import HostName, ScopeId, VmName, name_key
 from forewarn.domain.topology import (
+    VM_FIELDS,
     DeliveryScope,
     ScopeKind,
     Topology,
@@ -315,24 +316,10 @@ def _virtual_machine(
     place: tuple[int, int],
     context: Context,
 ) -> VirtualMachine:
-    update_domain, fault_domain = place
-    vm_id = declared.vm_id or (known.vm_id if known else context.new_id().lower())
-    return VirtualMachine(
-        name=declared.name,
-        scope_id=declared.scope_id,
-        update_domain=update_domain,
-        fault_domain=fault_domain,
-        host=declared.host,
-        addresses=declared.addresses,
-        vm_id=vm_id,
-        zone=declared.zone,
-        location=declared.location,
-        resource_group=declared.resource_group,
-        subscription_id=declared.subscription_id,
-        tags=declared.tags,
-        labels=declared.labels,
-        profile=declared.profile,
-    )
+    said = {name: getattr(declared, name) for name in VM_FIELDS}
+    said["update_domain"], said["fault_domain"] = place
+    said["vm_id"] = declared.vm_id or (known.vm_id if known else context.new_id().lower())
+    return VirtualMachine(**said)
 
 
 def _used_scopes(

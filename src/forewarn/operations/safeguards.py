@@ -7,7 +7,13 @@ from typing import Final
 from forewarn.domain.errors import ConflictError, DomainError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
-from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology, VirtualMachine
+from forewarn.domain.topology import (
+    VM_FIELDS,
+    DeliveryScope,
+    ScopeKind,
+    Topology,
+    VirtualMachine,
+)
 from forewarn.files.fleet import DeclaredVirtualMachine, Fleet
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventId
@@ -206,22 +212,9 @@ def _set_of(topology: Topology, vm: VirtualMachine) -> DeliveryScope | None:
 
 def _as_declared(vm: VirtualMachine, scope: DeliveryScope) -> DeclaredVirtualMachine:
     return DeclaredVirtualMachine(
-        name=vm.name,
         kind=scope.kind,
         scope_name=scope.name,
         placement_group=scope.placement_group,
         policy=scope.policy,
-        update_domain=vm.update_domain,
-        fault_domain=vm.fault_domain,
-        host=vm.host,
-        addresses=vm.addresses,
-        vm_id=vm.vm_id,
-        zone=vm.zone,
-        location=vm.location,
-        resource_group=vm.resource_group,
-        subscription_id=vm.subscription_id,
-        tags=vm.tags,
-        labels=vm.labels,
-        profile=vm.profile,
-        scope_id=vm.scope_id,
+        **{name: getattr(vm, name) for name in VM_FIELDS},
     )

@@ -13,13 +13,22 @@ from sqlalchemy import Connection, Delete, Select, Table, bindparam, delete, sel
 
 from forewarn.domain.policy import Policy
 from forewarn.domain.profile import NO_PROFILE, Profile
-from forewarn.domain.topology import Closure, DeliveryScope, Host, Topology, VirtualMachine
+from forewarn.domain.topology import (
+    VM_FIELDS,
+    Closure,
+    DeliveryScope,
+    Host,
+    Topology,
+    VirtualMachine,
+)
 from forewarn.storage.statements import PUT_SETTING, SETTING, PreparedInsert, upsert
 from forewarn.storage.tables import delivery_scopes, hosts, virtual_machines
 
 TOPOLOGY_VERSION: Final = "topology_version"
 """The setting that counts the changes of the topology."""
 _CLOSURE: Final = tuple(each.name for each in fields(Closure))
+_POLICY: Final = tuple(each.name for each in fields(Policy))
+_SCOPE: Final = tuple(each.name for each in fields(DeliveryScope) if each.name != "policy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,34 +153,14 @@ def _load(connection: Connection, version: int) -> StoredTopology:
 
 def _scope_row(scope: DeliveryScope) -> dict[str, object]:
     return {
-        "kind": scope.kind,
-        "name": scope.name,
-        "placement_group": scope.placement_group,
-        "update_domains": scope.update_domains,
-        "fault_domains": scope.fault_domains,
-        "approval": scope.policy.approval,
-        "postpone_until": scope.policy.postpone_until,
-        "auto_approve_user": scope.policy.auto_approve_user,
-        "terminate_notice": scope.policy.terminate_notice,
-        "notice": scope.policy.notice,
+        **{name: getattr(scope, name) for name in _SCOPE},
+        **{name: getattr(scope.policy, name) for name in _POLICY},
     }
 
 
 def _read_scope(row: Mapping[str, Any]) -> DeliveryScope:
-    return DeliveryScope(
-        kind=row["kind"],
-        name=row["name"],
-        placement_group=row["placement_group"],
-        update_domains=row["update_domains"],
-        fault_domains=row["fault_domains"],
-        policy=Policy(
-            approval=row["approval"],
-            postpone_until=row["postpone_until"],
-            auto_approve_user=row["auto_approve_user"],
-            terminate_notice=row["terminate_notice"],
-            notice=row["notice"],
-        ),
-    )
+    policy = Policy(**{name: row[name] for name in _POLICY})
+    return DeliveryScope(policy=policy, **{name: row[name] for name in _SCOPE})
 
 
 def _host_row(host: Host) -> dict[str, object]:
@@ -193,21 +182,7 @@ def _read_host(row: Mapping[str, Any]) -> Host:
 
 
 def _vm_row(vm: VirtualMachine) -> dict[str, object]:
-    return {
-        "scope_id": vm.scope_id,
-        "update_domain": vm.update_domain,
-        "fault_domain": vm.fault_domain,
-        "host": vm.host,
-        "addresses": vm.addresses,
-        "vm_id": vm.vm_id,
-        "zone": vm.zone,
-        "location": vm.location,
-        "resource_group": vm.resource_group,
-        "subscription_id": vm.subscription_id,
-        "tags": vm.tags,
-        "labels": vm.labels,
-        "profile": vm.profile.known,
-    }
+    return {name: getattr(vm, name) for name in VM_FIELDS} | {"profile": vm.profile.known}
 
 
 def _read_vm(row: Mapping[str, Any]) -> VirtualMachine:
