@@ -61,7 +61,7 @@ def test_error_in_a_file_has_its_place(run: Run, tmp_path: Path) -> None:
     result = run("scenario", "run", "night.toml", "--vm", "solo")
 
     assert (result.exit_code, result.stdout) == (4, "")
-    assert result.stderr.startswith("night.toml:4: at: 'soon' is not a valid duration")
+    assert result.stderr.startswith("night.toml:4: at of step 1: 'soon' is not a valid duration")
 
 
 def test_file_that_is_not_text_is_refused(run: Run, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from forewarn.domain.roles import MAY
 from forewarn.domain.scenario import Scenario
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.files.fleet import TABLES, read_fleet_file
-from forewarn.files.scenario import SCENARIO_KEYS, STEP_KEYS, declare_step, read_scenario
+from forewarn.files.scenario import ScenarioTable, StepTable, declare_step, read_scenario
 from forewarn.ports.faults import PARAMETERS
 from forewarn.testing import (
     EmulatedClock,
@@ -123,7 +123,7 @@ def test_scenario_of_the_reference_is_one_and_has_every_key() -> None:
     (text,) = (code for name, code in FENCE.findall(scenarios_page()) if name == "toml")
 
     assert len(read_scenario(text).steps) == 6
-    keys = {*SCENARIO_KEYS, *(key for keys in STEP_KEYS.values() for key in keys)} - {"step"}
+    keys = {*ScenarioTable.model_fields, *StepTable.model_fields} - {"step"}
     assert all(re.search(rf"^{key} = ", text, re.MULTILINE) for key in keys)
 
 

@@ -71,17 +71,21 @@ def test_scenario_is_read_with_its_defaults() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("", 1, "needs a name"),
-        ('name = "night"\n', 1, "needs a step"),
-        ('name = "night"\nstep = []\n', 2, "needs a step"),
-        ('\nname = ""\nstep = [{}]', 2, "needs a name"),
-        ("name = 5\n", 1, "name must be text in quotes"),
+        ("", 1, "name: it is required"),
+        ('name = "night"\n', 1, "step: it is required"),
+        ('name = "night"\nstep = []\n', 2, "step: it is empty"),
+        ('\nname = ""\nstep = [{}]', 2, "'' is not a valid name for a scenario"),
+        ("name = 5\n", 1, "name: it is not text in quotes"),
         ('name = "a b"\n[[step]]\n', 1, "'a b' is not a valid name for a scenario"),
         (f'name = "n"\ndescription = "{"x" * 4097}"\n[[step]]\n', 2, "more than 4096"),
-        ('name = "night"\nsteps = 1\n', 2, "A scenario has no key 'steps'"),
+        ('name = "night"\nsteps = 1\n', 1, "step: it is required. steps: it is unknown"),
         ('name = "night"\n\n[step]\nat = "0s"\n', 3, r"write \[\[step\]\]"),
-        ('name = "night"\nstep = [\n  1,\n]\n', 2, r"write \[\[step\]\]"),
-        ('name = "night"\nstep = [\n  {at = "0s"},\n]\n', 2, "needs one of announce"),
+        ('name = "night"\nstep = [\n  1,\n]\n', 2, "step 1: it is not a table"),
+        (
+            'name = "night"\nstep = [\n  {at = "0s"},\n]\n',
+            2,
+            "step 1: it needs one of announce, begin",
+        ),
         ("name = 'night'\nname = 'day'\n", 2, "not TOML"),
         ("name = 'night'\n\n[[step]\n", 3, "not TOML"),
         ("name = 'night'\nx = '''\n\n", 3, "not TOML"),
@@ -89,36 +93,56 @@ def test_scenario_is_read_with_its_defaults() -> None:
         (f"x = {'[' * 9000}{']' * 9000}\n", 1, "nested too deeply"),
         ("\n" * MOST_LINES + "x", MOST_LINES + 1, "at most 1000 lines"),
         (f"x = '{'x' * 70_000}'", 1, "and 65536 characters"),
-        ('name = "night"\n\n[[step]]\n', 3, "needs one of announce, begin, approve"),
-        ('name = "night"\n[[step]]\nat = "0s"\nanounce = "Freeze"\n', 4, "needs one of announce"),
-        ('name = "night"\n\n[[step]]\nannounce = "Freeze"\n', 3, "needs its time"),
+        ('name = "night"\n\n[[step]]\n', 3, "at of step 1: it is required"),
+        (
+            'name = "night"\n[[step]]\nat = "0s"\nanounce = "Freeze"\n',
+            4,
+            "anounce of step 1: it is unknown",
+        ),
+        ('name = "night"\n\n[[step]]\nannounce = "Freeze"\n', 3, "at of step 1: it is required"),
         (f'{BEGINNING}begin = "Reboot"\n', 6, "does one thing: announce or begin"),
-        (f"{BEGINNING}colour = 3\n", 6, "A step with announce has no key 'colour'"),
-        (f"{BEGINNING}colour.of = 3\n", 6, "no key 'colour'"),
-        (f"{BEGINNING}[step.colour]\nof = 3\n", 6, "no key 'colour'"),
-        (f"{BEGINNING}[colour]\nof = 3\n", 6, "A scenario has no key 'colour'"),
-        (f'{BEGINNING}notice = """\n\nsoon"""\n', 6, r"notice: '\\nsoon' is not a valid duration"),
+        (f"{BEGINNING}colour = 3\n", 6, "colour of step 1: it is unknown"),
+        (f"{BEGINNING}colour.of = 3\n", 6, "colour of step 1: it is unknown"),
+        (f"{BEGINNING}[step.colour]\nof = 3\n", 6, "colour of step 1: it is unknown"),
+        (f"{BEGINNING}[colour]\nof = 3\n", 6, "^colour: it is unknown"),
+        (f'{BEGINNING}notice = """\n\nsoon"""\n', 6, r"notice of step 1: '\\nsoon' is not a valid"),
         (f'{BEGINNING}# at\n\nnotice = "-5m"\n', 8, "'-5m' is not a valid duration"),
-        (f"{BEGINNING}notice = 5\n", 6, "notice must be text in quotes"),
-        (f'{BEGINNING}impact = "366d"\n', 6, "impact must be a year at most"),
-        (f'{BEGINNING}impact = "999999999d1d"\n', 6, "impact: .* is not a valid duration"),
-        (f'{BEGINNING}duration = "5s"\n', 6, "duration must be a whole number"),
-        (f"{BEGINNING}duration = true\n", 6, "duration must be a whole number"),
-        (f"{BEGINNING}duration = -1\n", 6, "leave it out if unknown"),
-        (f"{BEGINNING}duration = 31536001\n", 6, "a year at most"),
-        (f'{BEGINNING}source = "Me"\n', 6, "source must be one of Platform, User"),
+        (f"{BEGINNING}notice = true\n", 6, "notice of step 1: 'True' is not a valid duration"),
+        (f'{BEGINNING}impact = "366d"\n', 6, "impact of step 1: it can be 0s to 365d"),
+        (
+            f'{BEGINNING}impact = "999999999d1d"\n',
+            6,
+            "impact of step 1: .* is not a valid duration",
+        ),
+        (f'{BEGINNING}duration = "5s"\n', 6, "duration of step 1: '5s' is not a whole number"),
+        (f"{BEGINNING}duration = true\n", 6, "true is not a whole number"),
+        (f"{BEGINNING}duration = -1\n", 6, "-1 is too low, the minimum is 0"),
+        (f"{BEGINNING}duration = 31536001\n", 6, "too high, the maximum is 31536000"),
+        (
+            f'{BEGINNING}source = "Me"\n',
+            6,
+            "source of step 1: 'Me' is not one of 'Platform' or 'User'",
+        ),
         (f'{BEGINNING}label = "a b"\n', 6, "'a b' is not a valid name for a label"),
         (f'{BEGINNING}description = "{"x" * 4097}"\n', 6, "more than 4096"),
-        (BEGINNING.replace("Freeze", "Nap"), 5, "announce must be one of Freeze, Reboot"),
-        (f'{BEGINNING}[[step]]\nat = "4m"\ncancel = true\n', 7, "before the one above it"),
-        (f'{BEGINNING}[[step]]\nat = "5m"\ncancel = "x"\n', 8, "cancel must be true.*: 1"),
-        (f'{BEGINNING}[[step]]\nat = "5m"\ncancel = false\n', 8, "cancel must be true"),
-        (f'{BEGINNING}[[step]]\nat = "5m"\ncancel = [1]\n', 8, "cancel must be true"),
-        (f'{BEGINNING}[[step]]\r\nat = "5m"\r\ncancel = "x"\r\n', 8, "cancel must be true"),
+        (BEGINNING.replace("Freeze", "Nap"), 5, "'Nap' is not one of 'Freeze', 'Reboot'"),
+        (
+            f'{BEGINNING}[[step]]\nat = "4m"\ncancel = true\n',
+            7,
+            "at of step 2: it is before that of the step above",
+        ),
+        (f'{BEGINNING}[[step]]\nat = "5m"\ncancel = "x"\n', 8, "cancel of step 2: write true.*: 1"),
+        (f'{BEGINNING}[[step]]\nat = "5m"\ncancel = false\n', 8, "cancel of step 2: write true"),
+        (f'{BEGINNING}[[step]]\nat = "5m"\ncancel = [1]\n', 8, "cancel of step 2: write true"),
+        (
+            f'{BEGINNING}[[step]]\r\nat = "5m"\r\ncancel = "x"\r\n',
+            8,
+            "cancel of step 2: write true",
+        ),
         (
             f'{BEGINNING}[[step]]\nat = "5m"\ncancel = true\nnotice = "5m"\n',
             9,
-            "A step with cancel has no key 'notice'; it may have at, cancel",
+            "notice of step 2: it cannot be used together with cancel",
         ),
         (
             f'{BEGINNING}label = "a"\n[[step]]\nat = "5m"\nbegin = "Reboot"\nlabel = "a"\n',
@@ -134,7 +158,7 @@ def test_scenario_is_read_with_its_defaults() -> None:
         (
             'name = "n"\n[[step]]\nat = "0s"\nbegin = "Reboot"\nnotice = "5m"\n',
             5,
-            "A step with begin has no key 'notice'",
+            "notice of step 1: it cannot be used together with begin",
         ),
     ],
 )
@@ -144,6 +168,16 @@ def test_wrong_scenario_is_refused_with_its_line(text: str, line: int, words: st
 
     assert refused.value.line == line
     assert str(refused.value).endswith(".")
+
+
+def test_every_mistake_is_told_with_its_line() -> None:
+    text = f'{BEGINNING}colour = 3\n[[step]]\nat = "soon"\nbegin = "Nap"\nlabel = 5\n'
+
+    with pytest.raises(ScenarioError, match=r"^The scenario has 4 mistakes\. colour of") as refused:
+        read_scenario(text)
+
+    assert [each.line for each in refused.value.mistakes] == [6, 8, 9, 10]
+    assert refused.value.line == 6
 
 
 def test_line_is_found_below_text_that_looks_like_a_step() -> None:

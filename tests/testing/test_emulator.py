@@ -422,7 +422,7 @@ def test_text_that_is_a_path_is_refused_with_how_to_write_it(
         Emulator("fleet.toml")
     with pytest.raises(ScenarioError, match=r"Path\('bad.toml'\)"):
         emulator.run_scenario("bad.toml", "web-0")
-    with pytest.raises(ScenarioError, match=r"bad.toml:4: announce must be"):
+    with pytest.raises(ScenarioError, match=r"bad.toml:4: announce of step 1: "):
         emulator.run_scenario(file, "web-0")
 
 

@@ -25,3 +25,16 @@ def read_text(file: Path, *, command: str) -> str:
 def name_file(file: Path) -> str:
     """Return how to call *file* in a sentence or before a line number."""
     return "standard input" if file == _STANDARD_INPUT else str(file)
+
+
+def refuse_lines(
+    file: Path, placed: list[tuple[int | None, str]], code: ExitCode, hint: str = ""
+) -> CommandError:
+    """Return all mistakes in *file* with their lines, in its order."""
+    placed.sort(key=lambda mistake: mistake[0] or 0)
+    name = name_file(file)
+    (place, problem), *others = (
+        (name if line is None else f"{name}:{line}", problem) for line, problem in placed
+    )
+    more = [f"{where}: {said}" for where, said in others]
+    return CommandError(problem, code=code, hint=hint, place=place, more=more)

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.failures import ServerRefusedError
-from forewarn.cli.files import name_file, read_text
+from forewarn.cli.files import name_file, read_text, refuse_lines
 from forewarn.cli.options import (
     AS_IS,
     DRY_RUN,
@@ -111,12 +111,10 @@ def _decode(file: Path, text: str) -> object:
     from forewarn.files.fleet_lines import FleetLines  # noqa: PLC0415 - slow to load
     from forewarn.files.toml import NotTomlError, decode  # noqa: PLC0415
 
-    name = name_file(file)
     try:
         fleet = decode(text)
     except NotTomlError as error:
-        place = f"{name}:{error.line}"
-        raise CommandError(str(error), code=ExitCode.REFUSED, place=place) from None
+        raise refuse_lines(file, [(error.line, str(error))], ExitCode.REFUSED) from None
     dates = list(_find_dates(fleet))
     if dates:
         lines = FleetLines(text)
@@ -124,7 +122,7 @@ def _decode(file: Path, text: str) -> object:
             (lines.find(found), f"{found['key']} is a date or time; write text in quotes.")
             for found in dates
         ]
-        raise _refusal(name, placed, ExitCode.REFUSED)
+        raise refuse_lines(file, placed, ExitCode.REFUSED)
     return fleet
 
 
@@ -148,19 +146,7 @@ def _with_lines(refusal: ServerRefusedError, file: Path, text: str) -> CommandEr
     placed = [(lines.find(mistake), str(mistake["detail"])) for mistake in mistakes]
     can_be_skipped = str(refusal.problem.get("type")).endswith(_SKIPPED)
     hint = "try: --skip-busy, which leaves it as it is" if can_be_skipped else refusal.hint
-    return _refusal(name_file(file), placed, refusal.code, hint)
-
-
-def _refusal(
-    name: str, placed: list[tuple[int | None, str]], code: ExitCode, hint: str = ""
-) -> CommandError:
-    """Return all mistakes with their lines, in the order of the file."""
-    placed.sort(key=lambda mistake: mistake[0] or 0)
-    (place, problem), *others = (
-        (name if line is None else f"{name}:{line}", problem) for line, problem in placed
-    )
-    more = [f"{where}: {said}" for where, said in others]
-    return CommandError(problem, code=code, hint=hint, place=place, more=more)
+    return refuse_lines(file, placed, refusal.code, hint)
 
 
 def _print_change(change: Row) -> None:

@@ -12,7 +12,7 @@ from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import AFFECTED
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.failures import ServerRefusedError
-from forewarn.cli.files import read_text
+from forewarn.cli.files import read_text, refuse_lines
 from forewarn.cli.options import Flag, Given, argument, option, switch, taking
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_line, table_of, time_of
 from forewarn.cli.session import Session, command
@@ -55,9 +55,9 @@ _ORDER: Final = {
 
 def describe_step(step: Row) -> str:
     """Return *step* in a few words: when, what, and how long is its notice and its impact."""
-    from forewarn.files.scenario import STEP_KEYS  # noqa: PLC0415 - slow to load
+    from forewarn.domain.scenario import INTERVENTIONS  # noqa: PLC0415 - slow to load
 
-    verb = next(verb for verb in STEP_KEYS if verb in step)
+    verb = next(verb for verb in ("announce", "begin", *INTERVENTIONS) if verb in step)
     if verb in {"announce", "begin"}:
         notice = f"{step['notice']} + " if "notice" in step else ""
         return f"{step['at']} {verb} {step[verb]} ({notice}{step['impact']})"
@@ -136,11 +136,11 @@ def _begin(session: Session, scenario: str, order: Given) -> Row:
         text = read_text(file, command="scenario run")
         begun = session.post("scenario-runs", body={**order, "toml": text})
     except ServerRefusedError as refusal:
-        line = refusal.problem.get("line")
-        if line is None:
+        if "line" not in refusal.problem:
             raise
-        place = f"{file}:{line}"
-        raise CommandError(str(refusal), code=refusal.code, place=place) from None
+        mistakes = refusal.problem.get("mistakes") or [refusal.problem]
+        placed = [(mistake["line"], str(mistake["detail"])) for mistake in mistakes]
+        raise refuse_lines(file, placed, refusal.code) from None
     return begun
 
 

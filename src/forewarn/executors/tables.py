@@ -36,7 +36,7 @@ class _Selective(Table):
 class CommandTable(_Selective):
     """A program to run."""
 
-    run: Words = Field(min_length=1)
+    run: Words
 
 
 class WebhookTable(_Selective, SecretTable):
@@ -71,9 +71,9 @@ class HostWorkTable(SecretTable):
 
     hosts: tuple[str, ...] = ()
     labels: Mapping[str, str] = {}
-    run: Words | None = Field(default=None, min_length=1)
-    verify: Words | None = Field(default=None, min_length=1)
-    return_: Words | None = Field(default=None, min_length=1, alias="return")
+    run: Words | None = None
+    verify: Words | None = None
+    return_: Words | None = Field(default=None, alias="return")
     url: Address | None = Field(default=None, repr=False)
     verify_url: Address | None = Field(default=None, repr=False)
     return_url: Address | None = Field(default=None, repr=False)

@@ -40,7 +40,14 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class TablesError(ForewarnError):
-    """A file that cannot be used; each mistake is a line that begins with its place."""
+    """A file that cannot be used; each mistake is a line that begins with its place.
+
+    *mistakes* has the number of the line and the sentence of each, if it could be read at all.
+    """
+
+    def __init__(self, problem: str, mistakes: Sequence[tuple[int | None, str]] = ()) -> None:
+        super().__init__(problem)
+        self.mistakes = tuple(mistakes)
 
 
 class WrongKeyError(Exception):
@@ -127,11 +134,20 @@ class _Mistake:
 class TablesFile(Generic[M]):
     """A file that was read: its *content*, and the *folder* that paths in it are meant from."""
 
-    def __init__(self, path: Path, text: str, content: M) -> None:
-        self.path = path
-        self.folder = path.parent.absolute()
-        self.content = content
+    def __init__(self, path: Path, text: str, model: type[M]) -> None:
+        self._path = path
         self._text = text
+        self.folder = path.parent.absolute()
+        try:
+            content = decode(text)
+        except NotTomlError as error:
+            mistake = (error.line, str(error))
+            raise TablesError(f"{place(path, error.line)}: {error}", [mistake]) from error
+        try:
+            self.content = model.model_validate(content)
+        except ValidationError as error:
+            found = [_read_mistake(each, content) for each in error.errors()]
+            raise self._refusal(found) from None
 
     def build(self, table: str, entries: Sequence[T], make: Callable[[T], R]) -> tuple[R, ...]:
         """Return what *make* makes of each of the [[table]] *entries*, or refuse all mistakes.
@@ -149,8 +165,17 @@ class TablesFile(Generic[M]):
             except WrongKeyError as wrong:
                 mistakes.append(_Mistake(str(wrong), wrong.key, table, number))
         if mistakes:
-            raise _refusal(self.path, self._text, mistakes)
+            raise self._refusal(mistakes)
         return tuple(made)
+
+    def _refusal(self, mistakes: Sequence[_Mistake]) -> TablesError:
+        lines = TomlLines(self._text)
+        told = [(each.find(lines), str(each)) for each in mistakes[:MOST_MISTAKES]]
+        told.sort(key=lambda mistake: mistake[0] or 0)
+        sentences = [f"{place(self._path, line)}: {sentence}" for line, sentence in told]
+        if (more := len(mistakes) - MOST_MISTAKES) > 0:
+            sentences.append(f"{self._path} has {more} more mistakes.")
+        return TablesError("\n".join(sentences), told)
 
 
 def read_tables(path: Path, model: type[M]) -> TablesFile[M]:
@@ -159,15 +184,7 @@ def read_tables(path: Path, model: type[M]) -> TablesFile[M]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise TablesError(f"{path} cannot be read: {error}.") from error
-    try:
-        content = decode(text)
-    except NotTomlError as error:
-        raise TablesError(f"{place(path, error.line)}: {error}") from error
-    try:
-        return TablesFile(path, text, model.model_validate(content))
-    except ValidationError as error:
-        mistakes = [_read_mistake(found, content) for found in error.errors()]
-        raise _refusal(path, text, mistakes) from None
+    return TablesFile(path, text, model)
 
 
 def _read_mistake(error: ErrorDetails, content: Mapping[str, Any]) -> _Mistake:
@@ -183,18 +200,6 @@ def _read_mistake(error: ErrorDetails, content: Mapping[str, Any]) -> _Mistake:
         del rest[0]
     key = "kind" if error["type"].startswith("union_tag") else rest[0]
     return _Mistake(problem, str(key), str(table), number)
-
-
-def _refusal(path: Path, text: str, mistakes: Sequence[_Mistake]) -> TablesError:
-    lines = TomlLines(text)
-    told = sorted(
-        ((each.find(lines), each) for each in mistakes[:MOST_MISTAKES]),
-        key=lambda mistake: mistake[0] or 0,
-    )
-    sentences = [f"{place(path, line)}: {mistake}" for line, mistake in told]
-    if (more := len(mistakes) - MOST_MISTAKES) > 0:
-        sentences.append(f"{path} has {more} more mistakes.")
-    return TablesError("\n".join(sentences))
 
 
 def _check_address(url: str) -> str:
@@ -223,6 +228,12 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
+def _check_some(items: tuple[R, ...]) -> tuple[R, ...]:
+    if not items:
+        raise ValueError("it is empty")
+    return items
+
+
 def _check_word(word: str) -> str:
     if "\0" in word:
         raise ValueError("no word of a command can have a NUL in it")
@@ -231,21 +242,24 @@ def _check_word(word: str) -> str:
 
 Address: TypeAlias = Annotated[str, AfterValidator(_check_address)]
 Headers: TypeAlias = Annotated[dict[str, str], AfterValidator(_check_headers)]
-Words: TypeAlias = tuple[Annotated[str, AfterValidator(_check_word)], ...]
+Some = AfterValidator(_check_some)
+"""What has to have an item. Pydantic's own length is also wrong where an item is."""
+Words: TypeAlias = Annotated[tuple[Annotated[str, AfterValidator(_check_word)], ...], Some]
 """A program and its arguments."""
 
 
-def duration(longest: timedelta | None = None) -> BeforeValidator:
-    """Return what reads a duration as people type it, from a second to *longest*."""
+def duration(longest: timedelta | None = None, *, shortest: timedelta = _SECOND) -> BeforeValidator:
+    """Return what reads a duration as people type it, from *shortest* to *longest*."""
 
     def read(value: object) -> timedelta:
         try:
             found = parse_duration(str(value))
         except DurationError as error:
             raise ValueError(str(error)) from None
-        if longest is not None and not _SECOND <= found <= longest:
-            raise ValueError(f"it can be 1s to {format_duration(longest)}")
-        if not found:
+        if longest is not None and not shortest <= found <= longest:
+            bounds = f"{format_duration(shortest)} to {format_duration(longest)}"
+            raise ValueError(f"it can be {bounds}")
+        if found < shortest:
             raise ValueError("it must be longer than zero")
         return found
 

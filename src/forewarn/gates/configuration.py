@@ -51,7 +51,7 @@ class CommandGateTable(_GateTable):
     """A program that ends with 0 while the gate is open."""
 
     kind: Literal["command"]
-    run: Words = Field(min_length=1)
+    run: Words
 
 
 class _AddressTable(_GateTable):

@@ -22,6 +22,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "string_too_long": "it has more than {max_length} characters",
     "too_long": "it has more than {max_length} items",
     "tuple_type": "it is not a list",
+    "model_type": "it is not a table",
     "list_type": "it is not a list",
     "missing": "it is required",
     "extra_forbidden": "it is unknown",
