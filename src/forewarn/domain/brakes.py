@@ -15,11 +15,10 @@ from forewarn.domain.blockers import Blocker, BlockerKind, BrakeKind, Release
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import Failure, find_failures
-from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.maintenance import (
     Maintenance,
     Step,
-    canary_events,
+    canary_parts,
     is_canary,
     is_in_the_way,
     lost_capacity,
@@ -70,11 +69,7 @@ class Facts:
             failure: failure_blocker(maintenance, failure)
             for failure in find_failures(maintenance, self.own, self.operations)
         }
-        self.busy_hosts = {
-            operation.host: operation
-            for operation in snapshot.operations.values()
-            if not operation.is_over
-        }
+        self.busy_hosts = {each.host for each in snapshot.operations.values() if not each.is_over}
         self.in_flight = _by_scope(snapshot.events.values())
         self.soaks = dict(snapshot.soaks)
         for scope_id, ended_at in _last_ends(self.own).items():
@@ -83,8 +78,8 @@ class Facts:
         self.sizes = set_sizes(snapshot.topology) if self.course.min_available else {}
         self.places = len(
             {
-                *(_place(event) for event in self.own if event.is_in_flight),
-                *(operation.host for operation in self.operations if not operation.is_over),
+                *(event.host or event.scope_id for event in self.own if event.is_in_flight),
+                *(each.host for each in self.operations if not each.is_over),
             }
         )
         self.ahead: dict[ScopeId, bool] = {}
@@ -176,15 +171,6 @@ class Facts:
                 self.course, self.now, notice=notice, impact=impact
             )
         return self._openings[notice]
-
-
-def canary_parts(
-    course: Course, own: Collection[ScheduledEvent], operations: Iterable[HostOperation]
-) -> tuple[tuple[ScheduledEvent, ...], tuple[HostOperation, ...]]:
-    """Return the events and host operations of the canaries that have had their turn."""
-    canaries = canary_events(course, own)
-    hosts = {event.host for event in canaries}.union(course.canary)
-    return canaries, tuple(each for each in operations if each.host in hosts)
 
 
 def failure_blocker(maintenance: Maintenance, failure: Failure) -> Blocker:
@@ -366,10 +352,6 @@ def _last_ends(events: Collection[ScheduledEvent]) -> dict[ScopeId, datetime]:
         if event.ended_at is not None and event.outcome is not None:
             ends[event.scope_id] = max(event.ended_at, ends.get(event.scope_id, event.ended_at))
     return ends
-
-
-def _place(event: ScheduledEvent) -> HostName | ScopeId:
-    return event.host or event.scope_id
 
 
 def _vms(events: Iterable[ScheduledEvent]) -> tuple[VmName, ...]:

@@ -184,7 +184,8 @@ def _started(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Iterat
     yield from reasons
     if operation is not None and operation.outcome is None:
         yield from explain_operation(operation, snapshot, now)
-    yield from _overdue(event)
+    if event.overdue_at is not None:
+        yield Reason(kind=ReasonKind.OVERDUE, since=event.overdue_at)
 
 
 def explain_operation(
@@ -256,11 +257,6 @@ def _impact(
         until=impact.ask_again_at,
         about=impact.reason,
     )
-
-
-def _overdue(event: ScheduledEvent) -> Iterator[Reason]:
-    if event.overdue_at is not None:
-        yield Reason(kind=ReasonKind.OVERDUE, since=event.overdue_at)
 
 
 def _overlaps(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:

@@ -183,14 +183,16 @@ def is_canary(course: Course, part: Step | ScheduledEvent) -> bool:
     return part.host in course.canary or not scope_ids.isdisjoint(course.canary)
 
 
-def canary_events(course: Course, own: Iterable[ScheduledEvent]) -> tuple[ScheduledEvent, ...]:
-    """Return those of a Maintenance's *own* events whose step was to go first.
+def canary_parts(
+    course: Course, own: Collection[ScheduledEvent], operations: Iterable[HostOperation]
+) -> tuple[tuple[ScheduledEvent, ...], tuple[HostOperation, ...]]:
+    """Return those of a Maintenance's *own* events and *operations* whose step was to go first.
 
     By host that is all of a host's events, if only one of them is in a scope that is a canary.
     """
-    own = tuple(own)
-    hosts = {event.host for event in own if is_canary(course, event)} - {None}
-    return tuple(event for event in own if event.host in hosts or is_canary(course, event))
+    hosts = {event.host for event in own if event.host and is_canary(course, event)}
+    events = tuple(event for event in own if event.host in hosts or is_canary(course, event))
+    return events, tuple(each for each in operations if each.host in hosts.union(course.canary))
 
 
 def set_sizes(topology: Topology) -> Counter[ScopeId]:

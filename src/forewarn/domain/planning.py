@@ -154,7 +154,7 @@ class ForeseenStep:
 def make_plan(scheme: Scheme, errors: Sequence[ForewarnError] = ()) -> Plan:
     """Return the plan of *scheme*; *errors* are what keeps it from being walked."""
     earliest = _timetable(scheme, _at_once(scheme))
-    latest = _timetable(scheme, _at_last(scheme))
+    latest = _timetable(scheme, _when_due(scheme, at_last=True))
     end, forecast = _end(latest), _forecast(scheme)
     topology = scheme.snapshot.topology
     members = Counter(vm.scope_id for vm in topology.virtual_machines.values())
@@ -255,27 +255,16 @@ def _at_once(scheme: Scheme) -> Timings:
     return lambda _: timing
 
 
-def _when_due(scheme: Scheme) -> Timings:
-    """Return how long events take that nobody approves, nor postpones."""
+def _when_due(scheme: Scheme, *, at_last: bool = False) -> Timings:
+    """Return how long events take that nobody approves; *at_last*, if all are postponed, too."""
     topology, speed = scheme.snapshot.topology, scheme.snapshot.speed
+    lasts = scheme.impact if scheme.is_impact_known or not at_last else None
 
     def timing(scope_id: ScopeId) -> Timing:
         policy = topology.scopes[scope_id].policy
         notice = usual_notice(scheme.maintenance.event_type, policy, speed=speed)
-        return Timing(waits=notice, lasts=scheme.impact)
-
-    return timing
-
-
-def _at_last(scheme: Scheme) -> Timings:
-    """Return how long events take that are postponed as far as they may be."""
-    topology, speed = scheme.snapshot.topology, scheme.snapshot.speed
-    lasts, when_due = scheme.impact if scheme.is_impact_known else None, _when_due(scheme)
-
-    def timing(scope_id: ScopeId) -> Timing:
-        policy = topology.scopes[scope_id].policy
-        waits = when_due(scope_id).waits + policy.postpone_until / speed
-        return Timing(waits=waits, lasts=lasts)
+        postponed = policy.postpone_until / speed if at_last else timedelta(0)
+        return Timing(waits=notice + postponed, lasts=lasts)
 
     return timing
 

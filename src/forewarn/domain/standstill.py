@@ -4,7 +4,7 @@ No rule is written here: the blockers are what `explanation.explain` says of the
 and the brakes that `walk.walk` puts on the steps that remain.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -20,12 +20,18 @@ from forewarn.domain.blockers import (
     VerdictKind,
     remedies_for,
 )
-from forewarn.domain.brakes import canary_parts, failure_blocker
+from forewarn.domain.brakes import failure_blocker
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.explanation import explain, explain_operation
 from forewarn.domain.failures import Failure, Standings, find_failures
 from forewarn.domain.host_operation import HostOperation
-from forewarn.domain.maintenance import Maintenance, is_canary, own_events, own_operations
+from forewarn.domain.maintenance import (
+    Maintenance,
+    canary_parts,
+    is_canary,
+    own_events,
+    own_operations,
+)
 from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.precedence import needing_somebody
@@ -97,7 +103,7 @@ def find_standstill(
     if maintenance.finished_at is not None:
         return Standstill(blockers=(), verdict=Verdict(kind=VerdictKind.OVER))
     flight = InFlight(maintenance, snapshot, now, is_simulated=is_simulated)
-    ahead = Ahead(maintenance, snapshot, now, under_way=tuple(flight.places))
+    ahead = Ahead(flight)
     aborted = Blocker(kind=BlockerKind.ABORTED, release=Release.BY_PROGRESS)
     blockers = (
         *([aborted] if maintenance.is_aborted else ()),
@@ -156,13 +162,14 @@ class InFlight:
     def __init__(
         self, maintenance: Maintenance, snapshot: Snapshot, now: datetime, *, is_simulated: bool
     ) -> None:
-        self._snapshot = snapshot
-        self._now = now
+        self.maintenance = maintenance
+        self.snapshot = snapshot
+        self.now = now
         self._is_simulated = is_simulated
-        events = own_events(maintenance, snapshot.events.values())
-        operations = own_operations(maintenance, snapshot.operations.values())
-        self.events = tuple(event for event in events if event.is_in_flight)
-        self.operations = tuple(each for each in operations if not each.is_over)
+        self.own_events = tuple(own_events(maintenance, snapshot.events.values()))
+        self.own_operations = tuple(own_operations(maintenance, snapshot.operations.values()))
+        self.events = tuple(event for event in self.own_events if event.is_in_flight)
+        self.operations = tuple(each for each in self.own_operations if not each.is_over)
         self.of_events = tuple(tuple(self._of_event(event)) for event in self.events)
         self.of_operations = {each: tuple(self._of_operation(each)) for each in self.operations}
 
@@ -182,7 +189,7 @@ class InFlight:
 
     def _of_event(self, event: ScheduledEvent) -> Iterator[Blocker]:
         """Yield what holds *event*, and whether that takes longer than expected."""
-        reasons = explain(event, self._snapshot, self._now)
+        reasons = explain(event, self.snapshot, self.now)
         # Events of a host operation start together: what holds another one holds this one too.
         latest = max((each.until for each in reasons if each.holds and each.until), default=None)
         is_shut_out = any(each.kind is ReasonKind.WINDOW and not each.until for each in reasons)
@@ -197,7 +204,7 @@ class InFlight:
     def _of_operation(self, operation: HostOperation) -> Iterator[Blocker]:
         """Yield what holds *operation*, beside what holds its events."""
         events = [each for each in self.events if each.operation_id == operation.operation_id]
-        for reason in explain_operation(operation, self._snapshot, self._now):
+        for reason in explain_operation(operation, self.snapshot, self.now):
             yield Blocker(
                 kind=reason.kind,
                 release=Release.BY_HAND if _is_by_hand(reason) else Release.BY_PROGRESS,
@@ -216,10 +223,10 @@ class InFlight:
         if _is_by_hand(reason):
             release = Release.BY_HAND
         elif reason.kind in _OTHERS:
-            awaited = needing_somebody(event, self._snapshot)
+            awaited = needing_somebody(event, self.snapshot)
             release = Release.BY_HAND if awaited else Release.BY_PROGRESS
         elif event.event_status is EventStatus.SCHEDULED:
-            release, until = Release.BY_TIME, until or self._now
+            release, until = Release.BY_TIME, until or self.now
             if latest and reason.kind in _APPROVALS:
                 about += f" It starts at {say_moment(latest)} at the latest."
         else:
@@ -249,25 +256,16 @@ class Ahead:
 
     A step that only waits for an event of its own Maintenance, or for an earlier step, has no
     blocker of its own: what it waits for has. By host, such steps are still said to wait, all in
-    one sentence. *under_way* are the hosts or scopes at which it is just now.
+    one sentence.
     """
 
-    def __init__(
-        self,
-        maintenance: Maintenance,
-        snapshot: Snapshot,
-        now: datetime,
-        *,
-        under_way: Collection[str],
-    ) -> None:
-        self._maintenance = maintenance
-        self._snapshot = snapshot
-        self._now = now
-        self._events = tuple(own_events(maintenance, snapshot.events.values()))
-        self._operations = tuple(own_operations(maintenance, snapshot.operations.values()))
-        self._own = {event.event_id for event in self._events if event.is_in_flight}
-        self._under_way = under_way
-        self._stages = walk_all(snapshot, now)[maintenance.maintenance_id]
+    def __init__(self, flight: InFlight) -> None:
+        self._maintenance, self._snapshot = flight.maintenance, flight.snapshot
+        self._now = flight.now
+        self._events, self._operations = flight.own_events, flight.own_operations
+        self._own = {event.event_id for event in flight.events}
+        self._under_way = tuple(flight.places)
+        self._stages = walk_all(self._snapshot, self._now)[self._maintenance.maintenance_id]
         self.of_stages = tuple(tuple(self._of_stage(stage)) for stage in self._stages)
         self.of_failures = () if self._stages else tuple(self._undecided())
 
