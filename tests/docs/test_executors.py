@@ -24,7 +24,14 @@ from forewarn.clocks import SystemClock
 from forewarn.domain.host_work import HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors.command import Command, ScriptContractor
-from forewarn.executors.configuration import read_commands, read_host_works, read_targets
+from forewarn.executors.configuration import (
+    CommandTable,
+    HostWorkTable,
+    WebhookTable,
+    read_commands,
+    read_host_works,
+    read_targets,
+)
 from forewarn.executors.host_tasks import HOST_TASKS, HostOrder
 from forewarn.executors.impacts import (
     EVENT_ID,
@@ -36,7 +43,6 @@ from forewarn.executors.impacts import (
 )
 from forewarn.executors.orders import environment_of
 from forewarn.executors.records import Records
-from forewarn.executors.tables import CommandTable, HostWorkTable, WebhookTable
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import EPOCH
 from forewarn.settings_table import ExecutorKind

@@ -30,7 +30,6 @@ from forewarn.files.toml import NotTomlError, decode, place
 from forewarn.metadata.http import open_listener, open_unix_listener
 from forewarn.operations.access import new_secret
 from forewarn.operations.context import Context, Rules
-from forewarn.operations.difference_lines import difference_line
 from forewarn.operations.differences import Difference
 from forewarn.operations.inventory import FleetChange, apply_fleet, find_vm
 from forewarn.operations.pausing import pause_server
@@ -46,6 +45,7 @@ from forewarn.protocol.vocabulary import EventId, event_id
 from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind, ExecutorKind
 from forewarn.wording.addresses import UnixAddress, parse_address
+from forewarn.wording.differences import difference_line
 from forewarn.wording.durations import parse_duration
 
 log = structlog.get_logger()

@@ -26,7 +26,7 @@ from forewarn.cli.options import (
 from forewarn.cli.output import Row, print_line, print_toml, table_of
 from forewarn.cli.session import Session, command
 from forewarn.cli.vm import COLUMNS
-from forewarn.operations.difference_lines import SIGNS, difference_line, entry_noun
+from forewarn.wording.differences import SIGNS, difference_line, entry_noun
 
 app = noun("fleet")
 

@@ -24,6 +24,7 @@ from forewarn.domain.topology import (
     make_scope_id,
     resource_names,
 )
+from forewarn.files.declarations import SET_TABLES
 from forewarn.files.toml import NotTomlError, decode
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import role_of
@@ -106,11 +107,7 @@ _POLICY_KEYS: Final = {
 }
 _USUAL_POLICY: Final = Policy()
 _SET_KEYS: Final = {"name": str, "update_domains": int, "fault_domains": int, **_POLICY_KEYS}
-_MEMBERSHIPS: Final = {
-    "availability_set": ScopeKind.AVAILABILITY_SET,
-    "cloud_service": ScopeKind.CLOUD_SERVICE,
-    "scale_set": ScopeKind.SCALE_SET,
-}
+_MEMBERSHIPS: Final = {table: kind for kind, table in SET_TABLES.items()}
 _VM_KEYS: Final = {
     "name": str,
     **dict.fromkeys(_MEMBERSHIPS, str),
