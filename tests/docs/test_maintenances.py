@@ -9,7 +9,7 @@ from tests.cli.test_golden import serving
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
-from forewarn.control.maintenance_views import MaintenanceOrderRequest
+from forewarn.desk.maintenances import MaintenanceOrderRequest
 from forewarn.domain.blockers import BrakeKind
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.settings import Settings

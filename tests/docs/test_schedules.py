@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from forewarn.control.app import api_routes
-from forewarn.control.schedule_views import UPCOMING
+from forewarn.desk.schedules import UPCOMING
 from forewarn.domain.recurrence import (
     MOST_MONTHS,
     MOST_WEEKS,

@@ -11,11 +11,9 @@ from starlette.responses import JSONResponse, Response
 import forewarn
 from forewarn.control import (
     audit,
-    blockers,
     calendar,
     clock,
     events,
-    explanations,
     faults,
     fleet,
     gates,
@@ -24,7 +22,6 @@ from forewarn.control import (
     maintenances,
     notifications,
     places,
-    plans,
     scenarios,
     schedules,
     seen,
@@ -43,8 +40,8 @@ from forewarn.control.authentication import (
 )
 from forewarn.control.problems import handle_problems
 from forewarn.control.routes import refuse_unknown_parameters
-from forewarn.control.schemas import ProblemDocument
 from forewarn.desk.refusals import Refusals
+from forewarn.desk.schemas import ProblemDocument
 from forewarn.desk.services import Services
 
 _NOUNS: Final = (
@@ -55,9 +52,6 @@ _NOUNS: Final = (
     seen,
     watching,  # before an event that could be called so
     events,
-    explanations,
-    plans,  # before a Maintenance that could be called so
-    blockers,
     maintenances,
     schedules,
     gates,

@@ -15,7 +15,7 @@ from forewarn.control.caller import Operating
 from forewarn.control.events import EventIdPath
 from forewarn.control.fastapi_parts import ignore_case
 from forewarn.control.problems import ApiVersionError, ResourceTypeError
-from forewarn.control.schemas import View
+from forewarn.desk.schemas import View
 from forewarn.domain.topology import ScopeKind
 from forewarn.operations.acknowledgements import ArmResource, acknowledge
 

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from forewarn.control.caller import Administering
 from forewarn.control.paging import LINKED, Paged
-from forewarn.control.schemas import View
-from forewarn.control.shapes import mirrors
+from forewarn.desk.schemas import View
+from forewarn.desk.shapes import mirrors
 from forewarn.ports.entries import AuditEntry
 from forewarn.wording.moments import parse_past
 

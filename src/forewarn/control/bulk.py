@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from forewarn.control.schemas import FleetRequest
+from forewarn.desk.schemas import FleetRequest
 
 _LARGE: Final = 1024 * 1024
 _EVERY: Final = 2000

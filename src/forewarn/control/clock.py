@@ -5,7 +5,7 @@ from datetime import datetime
 from fastapi import APIRouter
 
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.schemas import AdvanceRequest, ClockJumpView, ClockView
+from forewarn.desk.schemas import AdvanceRequest, ClockJumpView, ClockView
 from forewarn.desk.services import ClockError, Services
 from forewarn.operations.recording import record_audit
 from forewarn.wording.moments import check_reachable, parse_span

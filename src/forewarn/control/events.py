@@ -1,4 +1,4 @@
-"""/events: announcing them, following them, and changing their course."""
+"""/events: announcing them, following them, changing their course, and why they wait."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -12,7 +12,9 @@ from starlette.responses import Response
 from forewarn.control.caller import Operating, Viewing
 from forewarn.control.paging import LINKED, Paged, Paging
 from forewarn.control.routes import CAN_BE_DRY, CHANGES, Key, creates, show, shows
-from forewarn.control.schemas import (
+from forewarn.desk.caller import Caller
+from forewarn.desk.explanations import explain_event_to
+from forewarn.desk.schemas import (
     CancelRequest,
     CompleteRequest,
     EventDetailView,
@@ -20,14 +22,16 @@ from forewarn.control.schemas import (
     EventsView,
     EventView,
     PostponeRequest,
+    View,
     event_detail_view,
     event_view,
     events_view,
 )
-from forewarn.desk.caller import Caller
+from forewarn.desk.shapes import fill, mirrors
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import ScopeId, VmName
+from forewarn.domain.reasons import Reason
 from forewarn.operations.context import Context
 from forewarn.operations.events import (
     EventOrder,
@@ -46,6 +50,7 @@ from forewarn.operations.scopes import find_scope_ids
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol import vocabulary
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
+from forewarn.wording.command_lines import say_reason
 from forewarn.wording.moments import parse_ahead, parse_past, resolve
 
 router = APIRouter(prefix="/events", tags=["events"])
@@ -73,6 +78,20 @@ class _Narrowing(TypedDict, total=False):
     status: Iterable[EventStatus]
     event_type: EventType | None
     ended: tuple[datetime | None, datetime | None]
+
+
+@mirrors(Reason, "kind holds sentence vms event_ids since until about")
+class ReasonView(View):
+    """One thing to know about an event; it waits for those that hold."""
+
+
+class ExplanationView(View):
+    """Every reason that an event is where it is; what holds it comes first."""
+
+    event_id: str
+    event_status: EventStatus
+    is_held: bool
+    reasons: tuple[ReasonView, ...]
 
 
 @router.get("", response_model=EventsView, responses=LINKED)
@@ -204,6 +223,18 @@ def cancel(
         lambda tx, context, wanted: cancel_event(
             tx, context, wanted, request.reason, operation=request.operation
         ),
+    )
+
+
+@router.get("/{event_id}/explain")
+def explain(caller: Viewing, event_id: EventIdPath) -> ExplanationView:
+    """Return every reason that the event is not moving."""
+    found = explain_event_to(caller, event_id)
+    return fill(
+        ExplanationView,
+        found.event,
+        is_held=any(reason.holds for reason in found.reasons),
+        reasons=[fill(ReasonView, each, sentence=say_reason(each)) for each in found.reasons],
     )
 
 

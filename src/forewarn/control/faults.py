@@ -6,9 +6,9 @@ from typing import Final
 from fastapi import APIRouter
 
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.schemas import FaultRequest, FaultsView, FaultView
-from forewarn.control.shapes import fill
 from forewarn.desk.caller import Caller
+from forewarn.desk.schemas import FaultRequest, FaultsView, FaultView
+from forewarn.desk.shapes import fill
 from forewarn.domain.names import VmName
 from forewarn.operations.faults import record_fault_clear, record_fault_set
 from forewarn.ports.faults import Fault, FaultKind

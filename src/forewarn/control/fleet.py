@@ -19,8 +19,8 @@ from forewarn.control.bulk import ImportStep, Progress, calmly, follow, let_go, 
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.problems import Problem, problem_document, problem_of, problem_of_request
 from forewarn.control.routes import TAKES_IF_MATCH, show, shows
-from forewarn.control.schemas import DifferenceView, FleetChangeView, FleetRequest
 from forewarn.desk.caller import Caller
+from forewarn.desk.schemas import DifferenceView, FleetChangeView, FleetRequest
 from forewarn.files.declarations import declare_fleet
 from forewarn.files.fleet import Fleet, examine_fleet
 from forewarn.operations.inventory import FleetChange, apply_fleet, plan_fleet

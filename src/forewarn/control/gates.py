@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from forewarn.control.caller import Operating, Viewing
-from forewarn.control.schemas import View
+from forewarn.desk.schemas import View
 from forewarn.domain.gate import GateStatus
 from forewarn.operations.gates import prepare_gate_test
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from forewarn.control.authentication import METRICS_PATH
-from forewarn.control.schemas import HealthView, ReadinessView
+from forewarn.desk.schemas import HealthView, ReadinessView
 from forewarn.desk.services import Services
 
 router = APIRouter(tags=["health"])

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from forewarn.control.caller import Administering, Operating, Viewing
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.routes import CHANGES, Key, show, shows
-from forewarn.control.schemas import CloseRequest, EventView, HostPatch, View
-from forewarn.control.shapes import mirrors
 from forewarn.desk.caller import Caller
+from forewarn.desk.schemas import CloseRequest, EventView, HostPatch, View
+from forewarn.desk.shapes import mirrors
 from forewarn.domain.event import Share
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.operations.context import Context

@@ -1,4 +1,4 @@
-"""/maintenances: beginning them, steering them, and where each of them is."""
+"""/maintenances: planning and beginning them, steering them, and where each is and why."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,8 +9,13 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
-from forewarn.control.courses import CoursePatch, patch_course
-from forewarn.control.maintenance_views import (
+from forewarn.control.paging import LINKED, Paged
+from forewarn.control.problems import problem_of
+from forewarn.control.routes import CHANGES, Key, creates, show, shows
+from forewarn.desk.caller import Caller
+from forewarn.desk.courses import CoursePatch, patch_course
+from forewarn.desk.explanations import explain_maintenance_to
+from forewarn.desk.maintenances import (
     BegunMaintenanceView,
     MaintenanceOrderRequest,
     MaintenancesView,
@@ -20,9 +25,12 @@ from forewarn.control.maintenance_views import (
     maintenance_summary,
     maintenance_view,
 )
-from forewarn.control.paging import LINKED, Paged
-from forewarn.control.routes import CHANGES, Key, creates, show, shows
-from forewarn.desk.caller import Caller
+from forewarn.desk.plans import PlanErrorView, PlanView, plan_view
+from forewarn.desk.schemas import View
+from forewarn.desk.shapes import fill, mirrors
+from forewarn.domain.blockers import Blocker, Verdict
+from forewarn.domain.names import MaintenanceId
+from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.operations.context import Context
 from forewarn.operations.courses import change_course
 from forewarn.operations.maintenances import (
@@ -35,13 +43,72 @@ from forewarn.operations.maintenances import (
     skip_failures,
     start_maintenance,
 )
-from forewarn.operations.planning import warn_of_overlaps
+from forewarn.operations.planning import plan_maintenance, warn_of_overlaps
 from forewarn.operations.repeats import RequestKey
 from forewarn.ports.store import Reading, Transaction
+from forewarn.protocol.errors import ForewarnError
+from forewarn.wording.command_lines import say_actions, say_blocker, say_verdict
 
 router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 
 Steering: TypeAlias = Callable[[Transaction, Context, str], None]
+
+
+@mirrors(
+    Blocker,
+    "kind release sentence scope_ids hosts vms event_ids since until about places",
+)
+class BlockerView(View):
+    """One thing that holds a Maintenance, and how it goes away."""
+
+    kind: str
+
+
+@mirrors(Verdict, "kind sentence until actions")
+class VerdictView(View):
+    """When a Maintenance continues by itself, or what somebody has to do first."""
+
+    actions: tuple[str, ...]
+
+
+class StandstillView(View):
+    """Everything that holds a Maintenance, what becomes of it, and what it has left undone."""
+
+    maintenance_id: str
+    status: MaintenanceStatus
+    blockers: tuple[BlockerView, ...]
+    verdict: VerdictView
+    not_done: dict[str, Standing]
+
+
+# Before a Maintenance that could be called so.
+@router.post("/plan", name="maintenance plan")
+def plan(caller: Viewing, request: MaintenanceOrderRequest) -> PlanView:
+    """Return what a Maintenance would do, with every reason it cannot; nothing is changed."""
+    services = caller.services
+    order = maintenance_order(request, services)
+    context = caller.context()
+    made = caller.read(
+        lambda reading: plan_maintenance(reading, context, order, gates=services.gates.kinds())
+    )
+    return plan_view(made, _refusal)
+
+
+@router.get("/{maintenance_id}/explain")
+def explain_maintenance(caller: Viewing, maintenance_id: str) -> StandstillView:
+    """Return everything that holds the Maintenance, and when it continues."""
+    found = explain_maintenance_to(caller, maintenance_id.lower())
+    key, verdict = found.maintenance.maintenance_id, found.standstill.verdict
+    return fill(
+        StandstillView,
+        found,
+        found.standstill,
+        maintenance_id=key,
+        blockers=[_blocker_view(each, key) for each in found.standstill.blockers],
+        verdict=fill(
+            VerdictView, verdict, sentence=say_verdict(verdict), actions=say_actions(verdict)
+        ),
+    )
 
 
 @router.get("", response_model=MaintenancesView, responses=LINKED)
@@ -139,3 +206,13 @@ def _steer(
 def _view(caller: Caller, reading: Reading, maintenance_id: str) -> MaintenanceView:
     context, known = caller.context(), caller.services.known()
     return maintenance_view(report_maintenance(reading, context, maintenance_id, known))
+
+
+def _blocker_view(blocker: Blocker, maintenance_id: MaintenanceId) -> BlockerView:
+    sentence, about = say_blocker(blocker, maintenance_id)
+    return fill(BlockerView, blocker, sentence=sentence, about=about)
+
+
+def _refusal(error: ForewarnError) -> PlanErrorView:
+    problem = problem_of(error)
+    return PlanErrorView(type=f"urn:forewarn:problem:{problem.kind}", detail=problem.detail)

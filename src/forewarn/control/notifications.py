@@ -14,8 +14,8 @@ from starlette.responses import Response
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.routes import Key
-from forewarn.control.schemas import View
-from forewarn.control.shapes import fill, mirrors
+from forewarn.desk.schemas import View
+from forewarn.desk.shapes import fill, mirrors
 from forewarn.domain.notification import Delivery, Notification, NotificationStatus, Target
 from forewarn.operations.context import Context
 from forewarn.operations.notifications import find_notifications, prepare_test, retry_notification

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.paging import LINKED, Paged, Paging
 from forewarn.control.routes import CHANGES, Key, show, shows
-from forewarn.control.schemas import ScopePatch, View
 from forewarn.desk.caller import Caller
+from forewarn.desk.schemas import ScopePatch, View
 from forewarn.domain.names import name_key
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.routes import Key
-from forewarn.control.schemas import EventView, LedgerView, Names, RequestModel, Text, View
-from forewarn.control.shapes import fill, mirrors
+from forewarn.desk.schemas import EventView, LedgerView, Names, RequestModel, Text, View
+from forewarn.desk.shapes import fill, mirrors
 from forewarn.domain.limits import FASTEST
 from forewarn.domain.scenario import Scenario, ScenarioRun, ScenarioStep
 from forewarn.files.scenario import declare_step, read_scenario

@@ -11,7 +11,8 @@ from starlette.responses import Response
 from forewarn.control.caller import Operating, Viewing
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.routes import CHANGES, Key, creates, show, shows
-from forewarn.control.schedule_views import (
+from forewarn.desk.caller import Caller
+from forewarn.desk.schedules import (
     UPCOMING,
     ScheduleOrderRequest,
     SchedulePatch,
@@ -22,7 +23,6 @@ from forewarn.control.schedule_views import (
     schedule_summary,
     schedule_view,
 )
-from forewarn.desk.caller import Caller
 from forewarn.domain.schedule import Schedule, pause_schedule, resume_schedule
 from forewarn.domain.server_pause import ServerPause
 from forewarn.operations.context import Context

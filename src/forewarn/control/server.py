@@ -6,8 +6,8 @@ from fastapi import APIRouter
 
 import forewarn
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.schemas import PauseRequest, View
 from forewarn.desk.caller import Caller
+from forewarn.desk.schemas import PauseRequest, View
 from forewarn.domain.server_pause import ServerPause
 from forewarn.operations import pausing
 

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from forewarn.control.caller import Administering
-from forewarn.control.schemas import Moment, Text, View
-from forewarn.control.shapes import fill, mirrors
+from forewarn.desk.schemas import Moment, Text, View
+from forewarn.desk.shapes import fill, mirrors
 from forewarn.domain.access import Token
 from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token, new_secret, revoke_token

@@ -11,7 +11,8 @@ from forewarn.control.caller import Administering, Operating, Viewing
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.problems import VirtualMachineExistsError
 from forewarn.control.routes import CHANGES, Key, answer_with_tag, creates, shows
-from forewarn.control.schemas import (
+from forewarn.desk.caller import Caller
+from forewarn.desk.schemas import (
     AS_IS,
     EventView,
     FleetChangeView,
@@ -21,8 +22,7 @@ from forewarn.control.schemas import (
     VirtualMachineView,
     event_view,
 )
-from forewarn.control.shapes import fill
-from forewarn.desk.caller import Caller
+from forewarn.desk.shapes import fill
 from forewarn.domain.names import name_key
 from forewarn.domain.topology import ScopeKind, Topology, VirtualMachine
 from forewarn.files.fleet import Fleet, read_fleet

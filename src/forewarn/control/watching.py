@@ -8,10 +8,10 @@ from pydantic import AfterValidator
 from starlette.responses import StreamingResponse
 
 from forewarn.control.caller import Viewing
-from forewarn.control.schemas import View
-from forewarn.control.shapes import mirrors
 from forewarn.desk.caller import Caller
 from forewarn.desk.feed import Growth
+from forewarn.desk.schemas import View
+from forewarn.desk.shapes import mirrors
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.names import name_key
 from forewarn.operations.events import find_event

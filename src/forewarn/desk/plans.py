@@ -1,14 +1,10 @@
-"""/maintenances/plan: what a Maintenance would do. It is a POST for its body; nothing changes."""
+"""What a Maintenance would do, as it is shown."""
 
+from collections.abc import Callable
 from typing import Final
 
-from fastapi import APIRouter
-
-from forewarn.control.caller import Viewing
-from forewarn.control.maintenance_views import MaintenanceOrderRequest, maintenance_order
-from forewarn.control.problems import problem_of
-from forewarn.control.schemas import View
-from forewarn.control.shapes import fill, mirrors
+from forewarn.desk.schemas import View
+from forewarn.desk.shapes import fill, mirrors
 from forewarn.domain.planning import (
     Capacity,
     Forecast,
@@ -19,10 +15,7 @@ from forewarn.domain.planning import (
 )
 from forewarn.domain.risks import Conflict, Exposure
 from forewarn.domain.timetable import Stretch
-from forewarn.operations.planning import plan_maintenance
 from forewarn.protocol.errors import ForewarnError
-
-router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 
 _SOME: Final = 10
 """How many virtual machines are named that nobody polls for."""
@@ -95,28 +88,12 @@ class PlanView(View):
     summary: tuple[str, ...]
 
 
-@router.post("/plan", name="maintenance plan")
-def plan(caller: Viewing, request: MaintenanceOrderRequest) -> PlanView:
-    """Return what a Maintenance would do, with every reason it cannot; nothing is changed."""
-    services = caller.services
-    order = maintenance_order(request, services)
-    context = caller.context()
-    made = caller.read(
-        lambda reading: plan_maintenance(reading, context, order, gates=services.gates.kinds())
-    )
-    return _plan_view(made)
-
-
-def _plan_view(made: Plan) -> PlanView:
+def plan_view(made: Plan, refusal: Callable[[ForewarnError], PlanErrorView]) -> PlanView:
+    """Return *made*; *refusal* tells of each error what starting it would be refused with."""
     return fill(
         PlanView,
         made,
-        errors=tuple(map(_error_view, made.errors)),
+        errors=tuple(map(refusal, made.errors)),
         unpolled=UnpolledView(count=len(made.unpolled), names=made.unpolled[:_SOME]),
         summary=summarise(made),
     )
-
-
-def _error_view(error: ForewarnError) -> PlanErrorView:
-    problem = problem_of(error)
-    return PlanErrorView(type=f"urn:forewarn:problem:{problem.kind}", detail=problem.detail)

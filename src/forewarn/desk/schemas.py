@@ -1,4 +1,4 @@
-"""What travels over the control API. The names are those of the domain, in snake_case."""
+"""What is asked for and shown. The names are those of the domain, in snake_case."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from forewarn.control.shapes import fill, mirrors
+from forewarn.desk.shapes import fill, mirrors
 from forewarn.domain.event import Approval, Outcome, ScheduledEvent
 from forewarn.domain.topology import ScopeKind, VirtualMachine
 from forewarn.operations.differences import Difference, FieldDifference

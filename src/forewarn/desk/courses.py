@@ -1,4 +1,4 @@
-"""How a Maintenance goes about it, as it travels over the control API.
+"""How a Maintenance goes about it, as it is asked for and shown.
 
 What there is to say is in `domain/course.py`, and the models follow from that: lengths of time are
 seconds here, and a calendar is the texts that people write.
@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr
 
-from forewarn.control.schemas import Names, RequestModel, Seconds, Text, View
-from forewarn.control.shapes import with_fields
+from forewarn.desk.schemas import Names, RequestModel, Seconds, Text, View
+from forewarn.desk.shapes import with_fields
 from forewarn.domain.course import FIXED, Course, knobs_of
 from forewarn.domain.windows import Blackout, Calendar, read_blackout, read_window
 

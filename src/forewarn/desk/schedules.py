@@ -1,4 +1,4 @@
-"""Schedules as they travel over the control API."""
+"""Schedules as they are asked for and shown."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,11 +7,11 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
 
-from forewarn.control.courses import CoursePatch, CourseView, describe_course, patch_course
-from forewarn.control.maintenance_views import MaintenanceOrderRequest, maintenance_order
-from forewarn.control.schemas import Text, View
-from forewarn.control.shapes import fill, mirrors
+from forewarn.desk.courses import CoursePatch, CourseView, describe_course, patch_course
+from forewarn.desk.maintenances import MaintenanceOrderRequest, maintenance_order
+from forewarn.desk.schemas import Text, View
 from forewarn.desk.services import Services
+from forewarn.desk.shapes import fill, mirrors
 from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.recurrence import Opening, describe_recurrence, read_recurrence
 from forewarn.domain.schedule import (

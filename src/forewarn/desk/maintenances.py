@@ -1,4 +1,4 @@
-"""Maintenances as they travel over the control API."""
+"""Maintenances as they are asked for and shown."""
 
 from collections import Counter
 from dataclasses import fields
@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from forewarn.control.courses import CourseRequest, CourseView, course_change, describe_course
-from forewarn.control.schemas import (
+from forewarn.desk.courses import CourseRequest, CourseView, course_change, describe_course
+from forewarn.desk.schemas import (
     EventView,
     Labels,
     Names,
@@ -16,8 +16,8 @@ from forewarn.control.schemas import (
     Text,
     View,
 )
-from forewarn.control.shapes import fill, mirrors
 from forewarn.desk.services import Services
+from forewarn.desk.shapes import fill, mirrors
 from forewarn.domain.course import Course
 from forewarn.domain.event import Share
 from forewarn.domain.failures import Failure

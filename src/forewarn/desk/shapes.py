@@ -1,4 +1,4 @@
-"""Models of the control API with the fields of the domain, which are declared there only."""
+"""Models of what is shown with the fields of the domain, which are declared there only."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
