@@ -77,19 +77,16 @@ def assemble(
     board = Board(served_versions(settings.preview_wire))
     board.follow(store)
     showings = Showings(store, clock)
-    store.listen(showings.note)  # after the board
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
-    store.listen(faults.note)
+    for listener in (showings.note, faults.note):  # after the board
+        store.listen(listener)
     # The gates are made before whoever asks them, and is woken by their answers.
     gates = _make_gates(outside, clock, woken=lambda: leading.wake())  # noqa: PLW0108
+    reports = logger_above(settings.log_level)
     make = _LeaderMaker(
-        store=store,
-        outside=outside,
-        gates=gates,
-        context=lambda: replace(context(SCHEDULER), actor=Actor.SCHEDULER),
-        reports=logger_above(settings.log_level),
+        store=store, outside=outside, gates=gates, make_context=context, reports=reports
     )
-    leading = Leading(leadership or FileLeadership(store), make, supervisor, reports=make.reports)
+    leading = Leading(leadership or FileLeadership(store), make, supervisor, reports=reports)
     store.listen(leading.note)
     return Replica(
         settings=settings,
@@ -104,7 +101,6 @@ def assemble(
         polls=Polls(store, board, clock, is_eager=isinstance(clock, VirtualClock)),
         showings=showings,
         notifiers=outside.notifications.notifiers,
-        clock_watch=ClockWatch(SystemClock()),
         event_log=_make_event_log(store),
         tally=Tally(board.versions),
         token=beginning.token,
@@ -131,7 +127,7 @@ class Replica:
     polls: Polls
     showings: Showings
     notifiers: Mapping[str, Notifier]
-    clock_watch: ClockWatch
+    clock_watch: ClockWatch = field(default_factory=lambda: ClockWatch(SystemClock()))
     event_log: EventLog
     tally: Tally
     token: str
@@ -207,9 +203,13 @@ class _LeaderMaker:
     store: Store
     outside: Outside
     gates: AskedGates
-    context: Callable[[], Context]
+    make_context: Callable[[str], Context]
     reports: FilteringBoundLogger
     performance: Performance = field(default_factory=Performance)
+
+    def context(self) -> Context:
+        """Return in what the leader acts now."""
+        return replace(self.make_context(SCHEDULER), actor=Actor.SCHEDULER)
 
     def __call__(self, epoch: int) -> Leader:
         self._give_up_orphans(epoch)

@@ -65,7 +65,7 @@ class Writer:
     def submit(self, work: Work[T]) -> Future[T]:
         """Queue *work*."""
         future: Future[T] = Future()
-        with self._closing:
+        with self._closing:  # so that nothing is queued behind the None that ends the thread
             if self._is_closed:
                 raise StoreClosedError
             self._queue.put(_Job(work, future))
@@ -77,7 +77,7 @@ class Writer:
 
     def listen(self, listener: ChangeListener) -> None:
         """Call *listener* after each commit that changed any of what a `StoreChange` tells."""
-        with self._closing:
+        with self._closing:  # a new tuple, for the thread may be at the middle of the old one
             self._listeners = (*self._listeners, listener)
 
     def close(self) -> None:
@@ -92,11 +92,13 @@ class Writer:
         is_open = True
         while is_open:
             jobs, is_open = self._next_jobs()
+            # From here on nobody can cancel: what is in a commit is answered.
             jobs = [job for job in jobs if job.future.set_running_or_notify_cancel()]
             if jobs:
                 self._serve(jobs)
 
     def _next_jobs(self) -> tuple[list[_Job], bool]:
+        # Nobody waits for company: what is queued while one commit runs makes up the next.
         jobs: list[_Job] = []
         job = self._queue.get()
         while job is not None:
@@ -115,6 +117,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - the writer goes on, and the callers are told
             self._refuse(jobs, error)
             return
+        # Listeners first: whoever is told that it is done finds it on the board already.
         if change is not None:
             self._told = change.sequence
             self._tell(change)
@@ -127,6 +130,7 @@ class Writer:
     def _commit(self, jobs: Sequence[_Job]) -> StoreChange | None:
         changes = Changes()
         before = self._driver.total_changes
+        # IMMEDIATE, or a work that reads first could find at its first write that it may not.
         self._driver.execute("BEGIN IMMEDIATE")
         for job in jobs:
             self._attempt(job, changes)
@@ -140,6 +144,7 @@ class Writer:
         return changes.hint(self._told + 1)
 
     def _attempt(self, job: _Job, changes: Changes) -> None:
+        # What fails takes back its own statements, and not those of its neighbours.
         self._driver.execute("SAVEPOINT work")
         transaction = SqlTransaction(self._sql, self._cache, changes.topology)
         try:
