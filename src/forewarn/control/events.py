@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import Annotated, Final, TypedDict, Unpack
 
@@ -201,14 +202,8 @@ def complete(
     caller: Operating, key: Key, event_id: EventIdPath, request: CompleteRequest = _COMPLETE
 ) -> EventView:
     """End a Started event."""
-    return _change(
-        caller,
-        key,
-        event_id,
-        lambda tx, context, wanted: complete_event(
-            tx, context, wanted, request.outcome, request.reason
-        ),
-    )
+    verb = partial(complete_event, outcome=request.outcome, reason=request.reason)
+    return _change(caller, key, event_id, verb)
 
 
 @router.post("/{event_id}/cancel", name="event cancel", dependencies=CHANGES)
@@ -216,14 +211,8 @@ def cancel(
     caller: Operating, key: Key, event_id: EventIdPath, request: CancelRequest = _CANCEL
 ) -> EventView:
     """Withdraw a Scheduled event."""
-    return _change(
-        caller,
-        key,
-        event_id,
-        lambda tx, context, wanted: cancel_event(
-            tx, context, wanted, request.reason, operation=request.operation
-        ),
-    )
+    verb = partial(cancel_event, reason=request.reason, operation=request.operation)
+    return _change(caller, key, event_id, verb)
 
 
 @router.get("/{event_id}/explain")

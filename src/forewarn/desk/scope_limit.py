@@ -119,13 +119,13 @@ class _Scopes:
             return None
         vms = tuple(filter(self.has_vm, maintenance.resources))
         hosts = tuple(host for host in maintenance.hosts if host in self.fleet.hosts)
-        own = self.events(self.everything.events_of([maintenance.maintenance_id]))
-        if vms or hosts or own:
-            known = {*self.fleet.scopes, *self.fleet.hosts}
-            canary = tuple(name for name in maintenance.course.canary if name in known)
-            course = replace(maintenance.course, canary=canary)
-            return replace(maintenance, resources=vms, hosts=hosts, course=course)
-        return None
+        own = [maintenance.maintenance_id]
+        if not (vms or hosts or self.events(self.everything.events_of(own))):
+            return None
+        known = {*self.fleet.scopes, *self.fleet.hosts}
+        canary = tuple(name for name in maintenance.course.canary if name in known)
+        course = replace(maintenance.course, canary=canary)
+        return replace(maintenance, resources=vms, hosts=hosts, course=course)
 
     def whole_maintenance(self, maintenance: Maintenance | None) -> Maintenance | None:
         return maintenance if self.maintenance(maintenance) else None
