@@ -156,7 +156,7 @@ class SqlReading:
         limit: int | None = None,
     ) -> tuple[Maintenance, ...]:
         """Return all Maintenances, or only those that are finished, or are not."""
-        look = _MAINTENANCES[finished]
+        look = statements.MAINTENANCES[finished]
         rows = self._page(look, maintenances.c.maintenance_id, older_than, limit)
         return tuple(Maintenance(**row) for row in rows)
 
@@ -192,7 +192,7 @@ class SqlReading:
         limit: int | None = None,
     ) -> tuple[ScenarioRun, ...]:
         """Return all runs, or only those that are finished, or are not."""
-        look = _SCENARIO_RUNS[finished]
+        look = statements.SCENARIO_RUNS[finished]
         rows = self._page(look, scenario_runs.c.run_id, older_than, limit)
         return tuple(ScenarioRun(**row) for row in rows)
 
@@ -353,15 +353,3 @@ class SqlReading:
 
     def _value(self, look: Select[Any], **values: object) -> Any:
         return self._connection.execute(look, values).scalar()
-
-
-_MAINTENANCES: Final = {
-    None: statements.MAINTENANCES,
-    True: statements.FINISHED_MAINTENANCES,
-    False: statements.UNFINISHED_MAINTENANCES,
-}
-_SCENARIO_RUNS: Final = {
-    None: statements.SCENARIO_RUNS,
-    True: statements.FINISHED_SCENARIO_RUNS,
-    False: statements.UNFINISHED_SCENARIO_RUNS,
-}

@@ -1,7 +1,7 @@
 """The statements, built once, as SQLite writes them."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from json import JSONEncoder
 from operator import attrgetter
@@ -123,6 +123,20 @@ def columns_select(table: Table) -> Select[Any]:
     return select(*(table.c[name] for name in _given_columns(table)))
 
 
+def _by_key(table: Table, *names: str) -> Select[Any]:
+    return columns_select(table).where(*(table.c[name] == bindparam(name) for name in names))
+
+
+def _in_order(table: Table) -> Select[Any]:
+    return columns_select(table).order_by(table.c.sequence)
+
+
+def _by_progress(table: Table) -> Mapping[bool | None, Select[Any]]:
+    """Return the looks at what is finished, at what is not, and at all."""
+    look, end = _in_order(table), table.c.finished_at
+    return {True: look.where(end.is_not(None)), False: look.where(end.is_(None)), None: look}
+
+
 def newest(look: Select[Any], key: Column[Any], older_than: object = None) -> Select[Any]:
     """Return *look* at the newest rows of the table of *key* first, before the one seen if any.
 
@@ -180,22 +194,16 @@ APPEND_LEDGER: Final = PreparedInsert(insert(ledger))
 APPEND_AUDIT: Final = PreparedInsert(insert(audit))
 PUT_SIMULATED_IMPACT: Final = PreparedInsert(insert(simulated_impacts).on_conflict_do_nothing())
 
-EVENT: Final = columns_select(events).where(events.c.event_id == bindparam("event_id"))
+EVENT: Final = _by_key(events, "event_id")
 _IS_IN_FLIGHT: Final = events.c.event_status.in_(
     [literal(status) for status in EventStatus if status.is_visible]
 )
-EVENTS_IN_FLIGHT: Final = columns_select(events).where(_IS_IN_FLIGHT).order_by(events.c.sequence)
-EVENTS_UNDER_WAY: Final = (
-    columns_select(events)
-    .where(
-        or_(
-            _IS_IN_FLIGHT,
-            events.c.maintenance_id.in_(
-                select(maintenances.c.maintenance_id).where(maintenances.c.finished_at.is_(None))
-            ),
-        )
-    )
-    .order_by(events.c.sequence)
+_UNFINISHED: Final = select(maintenances.c.maintenance_id).where(
+    maintenances.c.finished_at.is_(None)
+)
+EVENTS_IN_FLIGHT: Final = _in_order(events).where(_IS_IN_FLIGHT)
+EVENTS_UNDER_WAY: Final = _in_order(events).where(
+    or_(_IS_IN_FLIGHT, events.c.maintenance_id.in_(_UNFINISHED))
 )
 EVENTS_IN_FLIGHT_OF_SCOPE: Final = EVENTS_IN_FLIGHT.where(
     events.c.scope_id == bindparam("scope_id")
@@ -206,10 +214,8 @@ EVENTS_IN_FLIGHT_OF_OPERATION: Final = EVENTS_IN_FLIGHT.where(
 USER_OPERATIONS_IN_FLIGHT: Final = EVENTS_IN_FLIGHT.where(
     events.c.event_source == literal(EventSource.USER, events.c.event_source.type)
 )
-EVENTS_OF_MAINTENANCES: Final = (
-    columns_select(events)
-    .where(events.c.maintenance_id.in_(bindparam("maintenance_ids", expanding=True)))
-    .order_by(events.c.sequence)
+EVENTS_OF_MAINTENANCES: Final = _in_order(events).where(
+    events.c.maintenance_id.in_(bindparam("maintenance_ids", expanding=True))
 )
 NEWEST_EVENTS: Final = (
     columns_select(events).order_by(events.c.sequence.desc()).limit(bindparam("limit"))
@@ -225,11 +231,7 @@ HAS_TYPE: Final = events.c.event_type == bindparam("event_type")
 HAS_ENDED_SINCE: Final = events.c.ended_at >= bindparam("ended_since")
 HAS_ENDED_BEFORE: Final = events.c.ended_at < bindparam("ended_before")
 
-LEDGER: Final = (
-    columns_select(ledger)
-    .where(ledger.c.event_id == bindparam("event_id"))
-    .order_by(ledger.c.sequence)
-)
+LEDGER: Final = _by_key(ledger, "event_id").order_by(ledger.c.sequence)
 LEDGER_AFTER: Final = (
     select(
         ledger.c.sequence,
@@ -259,71 +261,44 @@ AUDIT_FILTERS: Final = {
     "since": audit.c.at >= bindparam("since"),
     "older_than": audit.c.sequence < bindparam("older_than"),
 }
-TOKEN: Final = columns_select(tokens).where(tokens.c.token_hash == bindparam("token_hash"))
-TOKENS: Final = columns_select(tokens).order_by(tokens.c.sequence)
-KEPT_ANSWER: Final = select(kept_answers).where(
-    kept_answers.c.who == bindparam("who"), kept_answers.c.key == bindparam("key")
-)
+TOKEN: Final = _by_key(tokens, "token_hash")
+TOKENS: Final = _in_order(tokens)
+KEPT_ANSWER: Final = _by_key(kept_answers, "who", "key")
 PRUNE_ANSWERS: Final = delete(kept_answers).where(kept_answers.c.answered_at < bindparam("before"))
-MAINTENANCE: Final = columns_select(maintenances).where(
-    maintenances.c.maintenance_id == bindparam("maintenance_id")
+MAINTENANCE: Final = _by_key(maintenances, "maintenance_id")
+MAINTENANCES: Final = _by_progress(maintenances)
+OPERATIONS_UNDER_WAY: Final = _in_order(host_operations).where(
+    host_operations.c.maintenance_id.in_(_UNFINISHED)
 )
-MAINTENANCES: Final = columns_select(maintenances).order_by(maintenances.c.sequence)
-FINISHED_MAINTENANCES: Final = MAINTENANCES.where(maintenances.c.finished_at.is_not(None))
-UNFINISHED_MAINTENANCES: Final = MAINTENANCES.where(maintenances.c.finished_at.is_(None))
-_OPERATIONS: Final = columns_select(host_operations).order_by(host_operations.c.sequence)
-OPERATIONS_UNDER_WAY: Final = _OPERATIONS.where(
-    host_operations.c.maintenance_id.in_(
-        select(maintenances.c.maintenance_id).where(maintenances.c.finished_at.is_(None))
-    )
-)
-OPERATIONS_OF_MAINTENANCES: Final = _OPERATIONS.where(
+OPERATIONS_OF_MAINTENANCES: Final = _in_order(host_operations).where(
     host_operations.c.maintenance_id.in_(bindparam("maintenance_ids", expanding=True))
 )
-SCENARIO_RUN: Final = columns_select(scenario_runs).where(
-    scenario_runs.c.run_id == bindparam("run_id")
-)
-SCENARIO_RUNS: Final = columns_select(scenario_runs).order_by(scenario_runs.c.sequence)
-FINISHED_SCENARIO_RUNS: Final = SCENARIO_RUNS.where(scenario_runs.c.finished_at.is_not(None))
-UNFINISHED_SCENARIO_RUNS: Final = SCENARIO_RUNS.where(scenario_runs.c.finished_at.is_(None))
+SCENARIO_RUN: Final = _by_key(scenario_runs, "run_id")
+SCENARIO_RUNS: Final = _by_progress(scenario_runs)
 
 TOLD: Final = select(told).where(
     told.c.maintenance_id == maintenances.c.maintenance_id, maintenances.c.finished_at.is_(None)
 )
-SCHEDULES: Final = columns_select(schedules).order_by(schedules.c.sequence)
+SCHEDULES: Final = _in_order(schedules)
 REMOVE_SCHEDULE: Final = delete(schedules).where(schedules.c.name == bindparam("gone_name"))
 
-DOCUMENT: Final = (
-    select(documents.c.body)
-    .where(documents.c.scope_id == bindparam("scope_id"))
-    .order_by(documents.c.document_incarnation.desc())
-    .limit(1)
+_NEWEST_DOCUMENT: Final = (
+    select(documents.c.body).order_by(documents.c.document_incarnation.desc()).limit(1)
 )
+DOCUMENT: Final = _NEWEST_DOCUMENT.where(documents.c.scope_id == bindparam("scope_id"))
+DOCUMENT_AT: Final = DOCUMENT.where(documents.c.published_at <= bindparam("at"))
 
 
 def _documents_of(scope_id: ColumnElement[Any]) -> Select[Any]:
     # A look per scope, so that it costs what the fleet costs, however long the history.
-    newest_first = (
-        select(documents.c.body)
-        .where(documents.c.scope_id == scope_id)
-        .order_by(documents.c.document_incarnation.desc())
-    )
-    return select(scope_id, newest_first.limit(1).scalar_subquery().label("body"))
+    current = _NEWEST_DOCUMENT.where(documents.c.scope_id == scope_id)
+    return select(scope_id, current.scalar_subquery().label("body"))
 
 
 DOCUMENTS: Final = _documents_of(delivery_scopes.c.scope_id).order_by(delivery_scopes.c.position)
 _WANTED: Final = func.json_each(bindparam("scope_ids", type_=JSON)).table_valued("value")
 DOCUMENTS_OF: Final = _documents_of(_WANTED.c.value)
 
-DOCUMENT_AT: Final = (
-    select(documents.c.body)
-    .where(
-        documents.c.scope_id == bindparam("scope_id"),
-        documents.c.published_at <= bindparam("at"),
-    )
-    .order_by(documents.c.document_incarnation.desc())
-    .limit(1)
-)
 _NEWER: Final = documents.alias("newer")
 SUPERSEDED_DOCUMENTS: Final = (
     select(documents.c.scope_id, documents.c.document_incarnation)
@@ -342,9 +317,7 @@ REMOVE_DOCUMENT: Final = delete(documents).where(
     documents.c.scope_id == bindparam("gone_scope_id"),
     documents.c.document_incarnation == bindparam("gone_incarnation"),
 )
-MEMBERSHIPS: Final = (
-    select(memberships).where(memberships.c.vm == bindparam("vm")).order_by(memberships.c.since)
-)
+MEMBERSHIPS: Final = _by_key(memberships, "vm").order_by(memberships.c.since)
 _LATER: Final = memberships.alias("later")
 _LATER_OF_SAME_VM: Final = (_LATER.c.vm == memberships.c.vm, _LATER.c.since > memberships.c.since)
 SUPERSEDED_MEMBERSHIPS: Final = (
@@ -363,9 +336,7 @@ REMOVE_MEMBERSHIP: Final = delete(memberships).where(
     memberships.c.vm == bindparam("gone_vm"), memberships.c.since == bindparam("gone_since")
 )
 PREVIEW_WIRES: Final = select(preview_wires).order_by(preview_wires.c.since)
-NOTIFICATION: Final = columns_select(outbox).where(
-    outbox.c.notification_id == bindparam("notification_id")
-)
+NOTIFICATION: Final = _by_key(outbox, "notification_id")
 NOTIFICATIONS: Final = columns_select(outbox)
 IS_ABOUT_EVENT: Final = outbox.c.subject == events.c.event_id
 HAS_NOTIFICATION_STATUS: Final = outbox.c.status == bindparam("status")
@@ -405,8 +376,5 @@ LAST_POLLED_AT: Final = select(polls.c.last_polled_at).where(
 )
 LAST_POLLS: Final = select(vm_polls).where(vm_polls.c.vm.in_(bindparam("vms", expanding=True)))
 SETTING: Final = select(settings.c.value).where(settings.c.name == bindparam("name"))
-SIMULATED_IMPACT: Final = select(simulated_impacts).where(
-    simulated_impacts.c.event_id == bindparam("event_id"),
-    simulated_impacts.c.vm == bindparam("vm"),
-)
+SIMULATED_IMPACT: Final = _by_key(simulated_impacts, "event_id", "vm")
 EPOCH: Final = select(leases.c.epoch).where(leases.c.name == bindparam("name"))
