@@ -54,23 +54,16 @@ class ImpactTarget:
         except httpx2.InvalidURL:
             return None
 
-    def post(self, body: bytes, headers: Mapping[str, str]) -> OutboundRequest:
-        """Return the request that hands an order over."""
-        kind = {"Content-Type": "application/json"}
-        return self._request("POST", self.url, {**kind, **self.headers, **headers}, body)
-
-    def get(self, url: str, headers: Mapping[str, str]) -> OutboundRequest:
-        """Return the request that asks how far an order is."""
-        return self._request("GET", url, {**self.headers, **headers})
-
-    def _request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
+    def request(
+        self, headers: Mapping[str, str], *, body: bytes = b"", url: str | None = None
     ) -> OutboundRequest:
+        """Return the request that hands over an order as *body*, or asks at *url* how far it is."""
+        kind = {"Content-Type": "application/json"} if body else {}
         return OutboundRequest(
-            method=method,
-            url=url,
+            method="POST" if body else "GET",
+            url=url or self.url,
             timeout=self.request_timeout,
-            headers={"Accept": "application/json", **headers},
+            headers={"Accept": "application/json", **kind, **self.headers, **headers},
             body=body,
             secret=self.secret,
         )

@@ -213,9 +213,9 @@ class WebhookContractor:
         headers = dict(zip(names, (*key, str(errand.epoch)), strict=True))
         target, now = errand.target, self._wall.now()
         if errand.order is not None:
-            request = target.post(encode(errand.order), headers)
+            request = target.request(headers, body=encode(errand.order))
         else:
-            request = target.get(errand.status_url or "", headers)
+            request = target.request(headers, url=errand.status_url)
         try:
             return read_answer(target, await self._outbound.send(request, now=now), now)
         except NoAnswerError as error:
