@@ -7,8 +7,8 @@ from tests.gates.conftest import NOW, SOON, put
 from tests.web_site import OUTBOUND, Site
 
 from forewarn.domain.gate import Question
+from forewarn.gates.http import webhook_gate
 from forewarn.gates.verdict import GateVerdict
-from forewarn.gates.webhook import webhook_gate
 from forewarn.outbound.client import OutboundRequest
 from forewarn.outbound.transport import sign
 

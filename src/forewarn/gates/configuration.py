@@ -23,10 +23,9 @@ from forewarn.files.tables import (
 )
 from forewarn.gates.asking import KnownGate
 from forewarn.gates.command import CommandGate
-from forewarn.gates.http import http_gate
+from forewarn.gates.http import http_gate, webhook_gate
 from forewarn.gates.prometheus import ExpectationError, prometheus_gate, read_expectation
 from forewarn.gates.verdict import Gate
-from forewarn.gates.webhook import webhook_gate
 from forewarn.outbound.client import Outbound, OutboundRequest
 
 LONGEST_TIMEOUT: Final = timedelta(minutes=2)

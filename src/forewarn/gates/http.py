@@ -1,11 +1,18 @@
 """Gates that ask an address: what is sent, and what the answer says about the gate."""
 
+import json
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from forewarn.domain.gate import Question
-from forewarn.gates.verdict import GateVerdict, shut, tidy
+from forewarn.gates.verdict import GateVerdict, encode_question, shut, tidy
 from forewarn.outbound.client import NoAnswerError, Outbound, OutboundRequest, Reply
+
+LONGEST_RETRY_AFTER: Final = 86_400
 
 
 class AddressGate:
@@ -45,3 +52,38 @@ def http_gate(
         return GateVerdict(is_open=is_right, output=tidy(f"{reply.said}\n{reply.body}"))
 
     return AddressGate(outbound, lambda _: request, read)
+
+
+class WebhookAnswer(BaseModel):
+    """What is read of the answer; *retry_after* is in seconds of maintenance time."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    open: bool
+    message: str = ""
+    retry_after: float | None = Field(default=None, ge=1, le=LONGEST_RETRY_AFTER)
+
+
+def webhook_gate(outbound: Outbound, request: OutboundRequest) -> AddressGate:
+    """Return a gate that gets the question as JSON, and answers in JSON."""
+    headers = {"Content-Type": "application/json", **request.headers}
+
+    def write(question: Question) -> OutboundRequest:
+        return replace(request, method="POST", headers=headers, body=encode_question(question))
+
+    return AddressGate(outbound, write, _read_webhook)
+
+
+def _read_webhook(reply: Reply) -> GateVerdict:
+    if not reply.is_success:
+        return shut(f"{reply.said}\n{reply.body}")
+    try:
+        answer = WebhookAnswer.model_validate(json.loads(reply.body))
+    except (ValidationError, ValueError, RecursionError):
+        return shut(f'The answer is not {{"open": true}} or {{"open": false}}: {reply.body}')
+    seconds = answer.retry_after
+    return GateVerdict(
+        is_open=answer.open,
+        output=tidy(answer.message),
+        retry_after=None if seconds is None else timedelta(seconds=seconds),
+    )
