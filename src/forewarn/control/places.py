@@ -13,6 +13,7 @@ from forewarn.control.paging import LINKED, Paged, Paging
 from forewarn.control.routes import CHANGES, Key, show, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import ScopePatch, View
+from forewarn.desk.shapes import fill
 from forewarn.domain.names import name_key
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology
@@ -114,13 +115,13 @@ def change_scope(caller: Administering, key: Key, name: str, request: ScopePatch
 
 
 def _list(caller: Caller, paging: Paging, kind: ScopeKind) -> Response:
-    sets = list(_all_sets(caller, kind))
+    sets = _all_sets(caller, kind)
     begin = 0 if paging.after is None else _find(sets, paging.after) + 1
     return paging.first("sets", sets[begin:], lambda view: view, attrgetter("name"))
 
 
 def _show(caller: Caller, kind: ScopeKind, name: str) -> SetView:
-    sets = list(_all_sets(caller, kind))
+    sets = _all_sets(caller, kind)
     return sets[_find(sets, name)]
 
 
@@ -131,8 +132,8 @@ def _find(views: Sequence[SetView], name: str) -> int:
     raise UnknownSelectionError(name)
 
 
-def _all_sets(caller: Caller, kind: ScopeKind) -> Iterator[SetView]:
-    return _sets(caller.read(lambda reading: reading.topology()), kind)
+def _all_sets(caller: Caller, kind: ScopeKind) -> Sequence[SetView]:
+    return tuple(_sets(caller.read(lambda reading: reading.topology()), kind))
 
 
 def _sets(topology: Topology, kind: ScopeKind) -> Iterator[SetView]:
@@ -148,19 +149,15 @@ def _sets(topology: Topology, kind: ScopeKind) -> Iterator[SetView]:
             members.setdefault(scope.name, []).append(vm.name)
     for name, scopes in parts.items():
         policy = scopes[0].policy
-        yield SetView(
-            name=name,
-            update_domains=scopes[0].update_domains,
-            fault_domains=scopes[0].fault_domains,
-            approval=policy.approval,
-            postpone_until_seconds=int(policy.postpone_until.total_seconds()),
-            auto_approve_user=policy.auto_approve_user,
+        yield fill(
+            SetView,
+            policy,
+            scopes[0],
+            postpone_until_seconds=_seconds(policy.postpone_until),
             terminate_notice_seconds=_seconds(policy.terminate_notice),
             notice_seconds=_seconds(policy.notice),
-            placement_groups=tuple(
-                scope.placement_group for scope in scopes if scope.placement_group
-            ),
-            virtual_machines=tuple(members.get(name, ())),
+            placement_groups=[each.placement_group for each in scopes if each.placement_group],
+            virtual_machines=members.get(name, ()),
         )
 
 
@@ -174,6 +171,4 @@ def _scope_view(reading: Reading, name: str) -> ScopeView:
     scope = next(iter(scopes.values()))
     settings = describe_policy(scope.policy)
     vms = [vm.name for vm in topology.virtual_machines.values() if vm.scope_id in scopes]
-    return ScopeView.model_validate(
-        {"name": scope.name, "scope_kind": scope.kind, **settings, "virtual_machines": vms}
-    )
+    return fill(ScopeView, scope, scope_kind=scope.kind, **settings, virtual_machines=vms)
