@@ -22,7 +22,6 @@ from forewarn.operations.maintenances import (
     start_maintenance,
 )
 from forewarn.operations.planning import plan_maintenance
-from forewarn.operations.snapshots import NOTHING
 from forewarn.protocol.vocabulary import EventType
 from forewarn.testing.engine import Engine, start_engine
 from forewarn.testing.handles import EmulatedClock
@@ -71,7 +70,7 @@ def _measure(engine: Engine, name: str, course: Course) -> None:
     taken = time.perf_counter() - began
     context = engine.replica.context("bench")
     report = engine.read(
-        lambda reading: report_maintenance(reading, context, started.maintenance_id, NOTHING)
+        lambda reading: report_maintenance(reading, context, started.maintenance_id)
     )
     violations = [
         *_violations(report.events, course),

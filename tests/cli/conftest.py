@@ -24,7 +24,6 @@ from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.environment import environment_with
 from forewarn.operations.context import Context, Rules
-from forewarn.operations.snapshots import Knowledge
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
 from forewarn.storage.sqlite import open_sqlite
@@ -117,7 +116,6 @@ def server(store: Store, rules: Rules) -> Iterator[str]:
         is_ready=lambda: True,
         settle=lambda: None,
         finish_turn=lambda: None,
-        known=Knowledge,
         feed=feed,
         scenarios=built_in_scenarios(),
         metrics=bytes,

@@ -15,7 +15,11 @@ from tests.works import TIMEOUT, held
 from forewarn.domain.access import Token
 from forewarn.domain.course import Course
 from forewarn.domain.event import Approval, Approver, Happening, Outcome, ScheduledEvent, Trigger
+from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome
+from forewarn.domain.host_work import HostTask, HostTaskKind
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.knowledge import Knowledge
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome, Resolution
 from forewarn.domain.names import (
     HostName,
@@ -970,6 +974,38 @@ def test_epoch_of_an_earlier_leader_is_refused(store: Store) -> None:
     assert (refusal.value.epoch, refusal.value.current) == (old, new)
     assert store.read(lambda reading: reading.events()) == ()
     store.write(lambda tx: record(tx, new))
+
+
+def test_what_the_leader_was_told_is_read_as_it_was_put(store: Store) -> None:
+    epoch = store.write(lambda tx: tx.next_epoch())
+    impact = Impact(
+        status=ImpactStatus.UNKNOWN, reason="Größe", ask_again_at=NOW, has_no_executor=True
+    )
+    key = (ENDED.event_id, VmName("web-0"))
+    task = HostTask(
+        operation_id=OperationId("a"),
+        maintenance_id=MaintenanceId("m"),
+        event_type=EventType.FREEZE,
+        host=HostName("kvm-1"),
+        kind=HostTaskKind.RETURN,
+        vm=VmName("東京"),
+    )
+    question = Question(
+        gate="smoke", maintenance_id=MaintenanceId("m"), scope_ids=(WEB,), steps_done=3
+    )
+    answer = Answer(status=GateStatus.SHUT, output="no", ask_again_at=NOW, asked_since=NOW)
+    told = Knowledge(impacts={key: impact}, tasks={task: impact}, answers={question: answer})
+    done = Knowledge(impacts={key: Impact(status=ImpactStatus.DONE)})
+
+    store.write(lambda tx: tx.put_knowledge(told, epoch=epoch))
+    first = store.read(lambda reading: reading.knowledge())
+    gone = Knowledge(tasks=told.tasks, answers=told.answers)
+    store.write(lambda tx: tx.put_knowledge(done, forget=gone, epoch=epoch))
+
+    assert first == told
+    assert store.read(lambda reading: reading.knowledge()) == done
+    with pytest.raises(LeaseLostError):
+        store.write(lambda tx: tx.put_knowledge(told, epoch=epoch - 1))
 
 
 def test_simulated_impact_is_remembered_once(store: Store) -> None:

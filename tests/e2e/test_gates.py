@@ -75,3 +75,45 @@ def test_file_that_is_wrong_is_refused_at_start(make_server: ServerMaker, tmp_pa
         f"forewarn: {path}:4: run of gate 1: there is no program './gone' that can be run.\n"
     )
     assert not (tmp_path / "data" / "forewarn.db").exists()
+
+
+def test_killed_server_says_at_once_what_it_said_before(
+    make_server: ServerMaker, tmp_path: Path
+) -> None:
+    """Whoever asks right after the start reads what is in the store: here the gate hangs."""
+    gates = write_gate(
+        tmp_path,
+        f"[ -e {tmp_path}/asked ] && exec sleep 600; touch {tmp_path}/asked; echo not yet; exit 1",
+    )
+    script = tmp_path / "impact"
+    wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+    script.write_text(f"#!/bin/sh\necho on it\n[ $EVENT_VM = web-0 ] || {wait}\n")
+    script.chmod(0o755)
+    (tmp_path / "executors.toml").write_text('[[command]]\nrun = ["./impact"]\n')
+    executors = ("--executor", "command", "--executor-file", str(tmp_path / "executors.toml"))
+    server = make_server("--gates", gates, *executors)
+    server.start()
+    order = {"event_type": "Freeze", "scopes": ["web"], "gates": ["smoke"]}
+    maintenance_id = server.operate("POST", "maintenances", order).json()["maintenance_id"]
+    (step,) = server.command("maintenance", "status", maintenance_id)["events"]
+    assert server.approve("web-0", step["event_id"]).status == 200
+    (event,) = server.create("Reboot", "solo-0", started=True)
+
+    def said() -> tuple[object, object]:
+        status = server.command("maintenance", "status", maintenance_id)
+        reasons = server.command("event", "explain", event["event_id"])["reasons"]
+        return (
+            [(each["gate"], each["detail"]) for each in status["remaining"][0]["brakes"]],
+            [(each["kind"], each["about"], each["since"]) for each in reasons],
+        )
+
+    wait_until(lambda: "not yet" in str(said()), "the gate was not asked", ANSWER_SECONDS)
+    wait_until(lambda: "on it" in str(said()), "the script does not run", ANSWER_SECONDS)
+    before = said()
+    server.kill()
+    server.start()
+
+    assert said() == before
+    (tmp_path / "go").touch()
+    server.wait_for(event["event_id"], "Completed")
+    assert server.stop() == 0

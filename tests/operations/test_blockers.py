@@ -197,9 +197,7 @@ class World:
 
     def explain(self, maintenance_id: str = M1) -> MaintenanceExplanation:
         return self.store.read(
-            lambda reading: explain_maintenance(
-                reading, self.context(), maintenance_id, self.scheduler.known
-            )
+            lambda reading: explain_maintenance(reading, self.context(), maintenance_id)
         )
 
     def blockers(self, maintenance_id: str = M1) -> dict[str, Blocker]:
@@ -393,10 +391,21 @@ def test_impact_without_an_executor_waits_for_whoever_corrects_its_file(world: W
     )
 
 
-def test_impact_that_nobody_was_asked_about_since_the_server_started(world: World) -> None:
+def test_new_leader_says_what_the_old_one_said_before_it_has_asked(world: World) -> None:
+    world.lead(ManualExecutor())
     world.start("db")
     world.approve(E1)
+    before = world.explain()
+
     world.lead(ManualExecutor())
+
+    assert ReasonKind.BY_HAND in world.blockers()
+    assert world.explain() == before
+
+
+def test_impact_that_nobody_was_asked_about_since_the_server_started(world: World) -> None:
+    world.start("db")
+    world.store.write(lambda tx: start_event(tx, world.context(), E1))
 
     assert "The executor has not been asked about db-0" in world.sentence(ReasonKind.NOT_ASKED)
 

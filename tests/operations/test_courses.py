@@ -9,6 +9,7 @@ import pytest
 from forewarn.domain.course import Course
 from forewarn.domain.errors import CapacityError, MaintenanceOverError, WindowTooShortError
 from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.knowledge import NOTHING
 from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.windows import Calendar, read_window
 from forewarn.files.fleet import read_fleet_file
@@ -22,7 +23,6 @@ from forewarn.operations.maintenances import (
     abort_maintenance,
     start_maintenance,
 )
-from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType
 from forewarn.scheduler.tick import decide_and_record

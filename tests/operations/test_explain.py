@@ -4,12 +4,12 @@ import pytest
 
 from forewarn.domain.errors import UnknownEventError
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.knowledge import Knowledge
 from forewarn.domain.names import VmName
 from forewarn.domain.reasons import ReasonKind
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.explain import explain_event
-from forewarn.operations.snapshots import NOTHING, Knowledge
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType
 
@@ -18,10 +18,9 @@ def test_event_is_explained_with_what_the_executor_said(fleet: Store, operator: 
     order = EventOrder(event_type=EventType.REBOOT, resources=("solo",), started=True)
     (event,) = fleet.write(lambda tx: create_events(tx, operator, order))
     impacts = {(event.event_id, VmName("solo")): Impact(status=ImpactStatus.RUNNING)}
+    fleet.write(lambda tx: tx.put_knowledge(Knowledge(impacts=impacts), epoch=tx.next_epoch()))
 
-    found = fleet.read(
-        lambda reading: explain_event(reading, operator, event.event_id, Knowledge(impacts=impacts))
-    )
+    found = fleet.read(lambda reading: explain_event(reading, operator, event.event_id))
 
     assert found.event == event
     assert [reason.kind for reason in found.reasons] == [ReasonKind.RUNNING]
@@ -29,4 +28,4 @@ def test_event_is_explained_with_what_the_executor_said(fleet: Store, operator: 
 
 def test_event_that_never_existed_is_not_explained(fleet: Store, operator: Context) -> None:
     with pytest.raises(UnknownEventError):
-        fleet.read(lambda reading: explain_event(reading, operator, EventId("NO"), NOTHING))
+        fleet.read(lambda reading: explain_event(reading, operator, EventId("NO")))

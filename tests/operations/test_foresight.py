@@ -9,6 +9,7 @@ from tests.operations.test_planning import live
 
 from forewarn.domain.course import Course
 from forewarn.domain.event import Outcome
+from forewarn.domain.knowledge import NOTHING
 from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.timetable import LEAST_SAMPLES
 from forewarn.files.fleet import read_fleet
@@ -22,7 +23,6 @@ from forewarn.operations.maintenances import (
 )
 from forewarn.operations.pausing import pause_server
 from forewarn.operations.planning import foresee_steps
-from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType
 from forewarn.scheduler.tick import decide_and_record

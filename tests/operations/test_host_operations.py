@@ -203,9 +203,8 @@ class Cluster:
         self.store.write(lambda tx: start_event(tx, self.context(), event.event_id))
 
     def report(self) -> MaintenanceReport:
-        known = self.scheduler.known
         return self.store.read(
-            lambda reading: report_maintenance(reading, self.context(), self.maintenance_id, known)
+            lambda reading: report_maintenance(reading, self.context(), self.maintenance_id)
         )
 
     def in_flight(self) -> dict[str, ScheduledEvent]:
@@ -217,16 +216,14 @@ class Cluster:
         return operation.phase
 
     def reasons(self, event: ScheduledEvent) -> dict[ReasonKind, str]:
-        known = self.scheduler.known
         found = self.store.read(
-            lambda reading: explain_event(reading, self.context(), event.event_id, known)
+            lambda reading: explain_event(reading, self.context(), event.event_id)
         )
         return {reason.kind: say_reason(reason) for reason in found.reasons}
 
     def standstill(self) -> Standstill:
-        known = self.scheduler.known
         return self.store.read(
-            lambda reading: explain_maintenance(reading, self.context(), self.maintenance_id, known)
+            lambda reading: explain_maintenance(reading, self.context(), self.maintenance_id)
         ).standstill
 
     def explanation(self) -> str:

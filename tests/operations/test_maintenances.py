@@ -24,7 +24,6 @@ from forewarn.operations.maintenances import (
     start_maintenance,
 )
 from forewarn.operations.scopes import UnknownSelectionError
-from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventType
 
@@ -46,12 +45,12 @@ def test_maintenance_selects_by_scope_machine_or_host(
     started = fleet.write(lambda tx: start_maintenance(tx, operator, order))
 
     report = fleet.read(
-        lambda reading: report_maintenance(reading, operator, started.maintenance_id, NOTHING)
+        lambda reading: report_maintenance(reading, operator, started.maintenance_id)
     )
 
     assert report.status is MaintenanceStatus.RUNNING
     assert len(report.stages) == steps
-    assert fleet.read(lambda reading: report_maintenances(reading, operator, NOTHING)) == (report,)
+    assert fleet.read(lambda reading: report_maintenances(reading, operator)) == (report,)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_maintenance_that_cannot_be_walked_is_refused(
     with pytest.raises(error):
         fleet.write(lambda tx: start_maintenance(tx, operator, order))
 
-    assert fleet.read(lambda reading: report_maintenances(reading, operator, NOTHING)) == ()
+    assert fleet.read(lambda reading: report_maintenances(reading, operator)) == ()
 
 
 def test_maintenances_are_reported_page_by_page(fleet: Store, operator: Context) -> None:
@@ -85,7 +84,7 @@ def test_maintenances_are_reported_page_by_page(fleet: Store, operator: Context)
 
     def page(older_than: str | None) -> list[str]:
         found = fleet.read(
-            lambda at: report_maintenances(at, operator, NOTHING, older_than=older_than, limit=2)
+            lambda at: report_maintenances(at, operator, older_than=older_than, limit=2)
         )
         return [report.maintenance.maintenance_id for report in found]
 
@@ -96,7 +95,7 @@ def test_maintenances_are_reported_page_by_page(fleet: Store, operator: Context)
 
 def test_unknown_maintenance_is_refused(fleet: Store, operator: Context) -> None:
     with pytest.raises(UnknownMaintenanceError, match="'none'"):
-        fleet.read(lambda reading: report_maintenance(reading, operator, "none", NOTHING))
+        fleet.read(lambda reading: report_maintenance(reading, operator, "none"))
 
 
 def test_maintenance_selects_by_labels_what_carries_all_of_them(
@@ -161,7 +160,7 @@ def test_steering_is_recorded_with_who_did_it(fleet: Store, operator: Context) -
 
     def steered(steer: Callable[[Transaction, Context, str], None]) -> MaintenanceStatus:
         fleet.write(lambda tx: steer(tx, operator, name))
-        report = fleet.read(lambda reading: report_maintenance(reading, operator, name, NOTHING))
+        report = fleet.read(lambda reading: report_maintenance(reading, operator, name))
         return report.status
 
     seen = list(map(steered, (pause_maintenance, resume_maintenance, abort_maintenance)))
@@ -215,7 +214,7 @@ def test_finished_maintenance_is_reported_with_its_events(fleet: Store, operator
     fleet.write(lambda tx: tx.put_maintenance(over))
 
     report = fleet.read(
-        lambda reading: report_maintenance(reading, operator, started.maintenance_id, NOTHING)
+        lambda reading: report_maintenance(reading, operator, started.maintenance_id)
     )
 
     assert (report.status, report.stages, report.events) == (MaintenanceStatus.COMPLETED, (), ())

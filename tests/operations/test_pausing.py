@@ -23,7 +23,6 @@ from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.maintenances import report_maintenance, start_maintenance
 from forewarn.operations.pausing import find_pause, pause_server, resume_server
 from forewarn.operations.scenarios import start_scenario
-from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventStatus, EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
@@ -81,9 +80,7 @@ class World:
 
     def reasons(self, event: ScheduledEvent) -> dict[ReasonKind, str]:
         found = self.store.read(
-            lambda reading: explain_event(
-                reading, self.context(), event.event_id, self.scheduler.known
-            )
+            lambda reading: explain_event(reading, self.context(), event.event_id)
         )
         return {reason.kind: say_reason(reason) for reason in found.reasons}
 
@@ -139,7 +136,7 @@ def test_no_step_is_announced_during_a_pause_and_explain_says_so(world: World) -
     world.advance(hours=1)
 
     found = world.store.read(
-        lambda reading: explain_maintenance(reading, world.context(), begun.maintenance_id, NOTHING)
+        lambda reading: explain_maintenance(reading, world.context(), begun.maintenance_id)
     ).standstill
     assert [blocker.kind for blocker in found.blockers] == [BlockerKind.SERVER_PAUSED]
     assert found.blockers[0].sentence == (
@@ -150,7 +147,7 @@ def test_no_step_is_announced_during_a_pause_and_explain_says_so(world: World) -
         say_verdict(found.verdict) == "It does not continue until somebody acts: forewarn resume."
     )
     report = world.store.read(
-        lambda reading: report_maintenance(reading, world.context(), begun.maintenance_id, NOTHING)
+        lambda reading: report_maintenance(reading, world.context(), begun.maintenance_id)
     )
     assert [brake.kind for stage in report.stages for brake in stage.brakes] == [
         BrakeKind.SERVER_PAUSED
@@ -165,7 +162,7 @@ def test_event_of_a_maintenance_that_waits_for_the_server_is_released_by_hand(wo
     world.advance(hours=1)
 
     found = world.store.read(
-        lambda reading: explain_maintenance(reading, world.context(), begun.maintenance_id, NOTHING)
+        lambda reading: explain_maintenance(reading, world.context(), begun.maintenance_id)
     ).standstill
 
     assert ReasonKind.SERVER_PAUSED in {blocker.kind for blocker in found.blockers}

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from forewarn.domain.errors import ScenarioOverError, UnknownVirtualMachineError
+from forewarn.domain.knowledge import NOTHING
 from forewarn.domain.scenario import Scenario, ScenarioRunStatus
 from forewarn.files.scenario import ScenarioError, read_scenario
 from forewarn.operations.context import Context, Rules
@@ -17,7 +18,6 @@ from forewarn.operations.scenarios import (
     start_scenario,
     stop_scenario,
 )
-from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventStatus
 from forewarn.scheduler.tick import decide_and_record

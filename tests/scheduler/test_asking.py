@@ -118,9 +118,8 @@ class Rollout:
         self.scheduler.advance(duration, move_to=self.clock.move_to)
 
     def report(self) -> MaintenanceReport:
-        known = self.scheduler.known
         return self.store.read(
-            lambda reading: report_maintenance(reading, self.context(), self.maintenance_id, known)
+            lambda reading: report_maintenance(reading, self.context(), self.maintenance_id)
         )
 
 
@@ -230,6 +229,22 @@ def test_new_leader_asks_again(store: Store) -> None:
     rollout.scheduler.settle()
 
     assert len(rollout.report().events) == 2
+
+
+def test_patience_goes_on_under_a_new_leader_which_asks_once_more(store: Store) -> None:
+    rollout = Rollout(store)
+    rollout.gates.status = GateStatus.SHUT
+    rollout.advance(STEP + 40 * MINUTE)
+    before = rollout.report()
+    asked = len(rollout.gates.asked)
+
+    rollout.scheduler = rollout.lead()
+    at_once = rollout.report()
+    rollout.advance(21 * MINUTE)
+
+    assert at_once == before
+    assert len(rollout.gates.asked) > asked
+    assert rollout.report().status is MaintenanceStatus.HELD
 
 
 def test_open_gate_is_asked_again_before_the_one_behind_it(store: Store) -> None:

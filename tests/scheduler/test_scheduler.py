@@ -17,6 +17,7 @@ from forewarn.clocks import VirtualClock
 from forewarn.domain.decisions import next_deadline
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.knowledge import NOTHING, Knowledge
 from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.names import VmName
 from forewarn.domain.notification import Target
@@ -34,7 +35,7 @@ from forewarn.operations.maintenances import (
     start_maintenance,
 )
 from forewarn.operations.scenarios import ScenarioReport, report_scenario_run, start_scenario
-from forewarn.operations.snapshots import NOTHING, Knowledge, look
+from forewarn.operations.snapshots import look
 from forewarn.ports.executor import Executor
 from forewarn.ports.store import LeaseLostError, Store
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_id
@@ -101,8 +102,8 @@ class World:
     def advance(self, scheduler: Scheduler, **duration: float) -> None:
         scheduler.advance(timedelta(**duration), move_to=self.clock.move_to)
 
-    def create(self, *names: str) -> ScheduledEvent:
-        order = EventOrder(event_type=EventType.REBOOT, resources=names)
+    def create(self, *names: str, started: bool = False) -> ScheduledEvent:
+        order = EventOrder(event_type=EventType.REBOOT, resources=names, started=started)
         return self.store.write(lambda tx: create_events(tx, self.context(), order))[0]
 
     def run(self, *names: str) -> Callable[[], ScenarioReport]:
@@ -216,9 +217,7 @@ def test_maintenance_walks_to_its_end_one_update_domain_at_a_time(world: World) 
 
     world.advance(world.lead(), hours=1)
 
-    (report,) = world.store.read(
-        lambda reading: report_maintenances(reading, world.context(), NOTHING)
-    )
+    (report,) = world.store.read(lambda reading: report_maintenances(reading, world.context()))
     first, second = report.events
     assert report.status is MaintenanceStatus.COMPLETED
     assert report.maintenance.finished_at == second.ended_at
@@ -232,9 +231,7 @@ def test_each_step_is_one_line_in_the_log(world: World) -> None:
     with capture_logs() as logs:
         world.advance(world.lead(), hours=1)
 
-    (report,) = world.store.read(
-        lambda reading: report_maintenances(reading, world.context(), NOTHING)
-    )
+    (report,) = world.store.read(lambda reading: report_maintenances(reading, world.context()))
     assert [line for line in logs if line["event"] == "step_announced"] == [
         {
             "event": "step_announced",
@@ -281,6 +278,92 @@ def test_impact_that_is_unknown_is_logged_once_and_again_when_it_is_known(world:
 
     statuses = [line["status"] for line in logs if line["event"] == "impact_changed"]
     assert statuses == ["unknown", "not begun", "running", "done"]
+
+
+class WatchedExecutor:
+    """The simulated one, with what happens right *before* it begins or is asked."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.begun: list[Impact | None] = []
+        self.before_begin: Callable[[], object] = lambda: None
+        self.before_inquire: Callable[[], object] = lambda: None
+
+    def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
+        known = self.world.store.read(lambda reading: reading.knowledge())
+        self.before_begin()
+        self.begun.append(known.impacts.get((event.event_id, vm)))
+        return self.ask_soon(self.world.simulated.begin(event, vm, epoch=epoch))
+
+    def inquire(self, event_id: EventId, vm: VmName) -> Impact:
+        self.before_inquire()
+        return self.ask_soon(self.world.simulated.inquire(event_id, vm))
+
+    def ask_soon(self, said: Impact) -> Impact:
+        if said.status is not ImpactStatus.RUNNING:
+            return said
+        return replace(said, ask_again_at=self.world.clock.now() + timedelta(seconds=30))
+
+
+def test_impact_is_reserved_before_it_begins_and_forgotten_when_it_is_over(world: World) -> None:
+    executor = WatchedExecutor(world)
+    scheduler = world.lead(executor)
+    event = world.create("web-0")
+
+    world.advance(scheduler, minutes=15)
+    while_it_runs = world.store.read(lambda reading: reading.knowledge())
+    world.advance(scheduler, minutes=10)
+
+    assert executor.begun == [Impact(status=ImpactStatus.NOT_BEGUN)]
+    (said,) = while_it_runs.impacts.values()
+    assert said.status is ImpactStatus.RUNNING
+    assert world.event(event).event_status is EventStatus.COMPLETED
+    assert not world.store.read(lambda reading: reading.knowledge())
+
+
+def test_leader_that_has_lost_its_lease_begins_nothing(world: World) -> None:
+    executor = WatchedExecutor(world)
+    scheduler = world.lead(executor)
+    world.create("web-0", started=True)
+    executor.before_inquire = lambda: world.store.write(lambda tx: tx.next_epoch())
+
+    with pytest.raises(LeaseLostError):
+        scheduler.settle()
+
+    assert executor.begun == []
+
+
+def test_impact_that_was_reserved_by_a_leader_that_died_is_begun_by_the_next(
+    world: World,
+) -> None:
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    executor = WatchedExecutor(world)
+    executor.before_begin = die
+    event = world.create("web-0", started=True)
+    with pytest.raises(KeyboardInterrupt):
+        world.lead(executor).settle()
+
+    executor.before_begin = lambda: None
+    world.advance(world.lead(executor), minutes=10)
+
+    assert len(executor.begun) == 1
+    assert world.event(event).event_status is EventStatus.COMPLETED
+
+
+def test_answer_that_is_the_same_again_is_not_written(world: World) -> None:
+    executor, asked = WatchedExecutor(world), list[datetime]()
+    executor.before_inquire = lambda: asked.append(world.clock.now())
+    scheduler = world.lead(executor)
+    world.create("web-0", started=True)
+    world.advance(scheduler, minutes=1)
+    commits, before = world.store.commits.total, len(asked)
+
+    world.advance(scheduler, minutes=5)
+
+    assert len(asked) == before + 10
+    assert world.store.commits.total == commits
 
 
 def test_simulated_impact_begins_once(world: World) -> None:
@@ -510,7 +593,7 @@ def test_what_a_turn_leaves_is_what_the_next_look_sees(world: World) -> None:
     world.create("web-0")
     turns = 0
     while deadline := world.store.read(
-        lambda reading: next_deadline(look(reading, NOTHING, world.rules), world.clock.now())
+        lambda reading: next_deadline(look(reading, world.context(), NOTHING), world.clock.now())
     ):
         world.clock.move_to(deadline)
         for _ in range(4):  # starts, ends what was started, goes on, finds nothing
@@ -534,5 +617,5 @@ def _turn_and_look(world: World, epoch: int) -> tuple[Turn, Snapshot]:
         lambda tx: decide_and_record(tx, world.context(), Knowledge(impacts=impacts), epoch=epoch)
     )
     return turn, world.store.read(
-        lambda reading: look(reading, Knowledge(impacts=impacts), world.rules)
+        lambda reading: look(reading, world.context(), Knowledge(impacts=impacts))
     )

@@ -12,7 +12,6 @@ from structlog.typing import FilteringBoundLogger
 from forewarn.bootstrap.supervision import SupervisedThread, Supervisor
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.notifications.outbox import Courier
-from forewarn.operations.snapshots import NOTHING, Knowledge
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.leadership import Leadership, NotLeadingError
 from forewarn.ports.store import StoreError
@@ -73,12 +72,6 @@ class Leading:
         if leader is None:
             raise NotLeadingError
         return leader.scheduler
-
-    @property
-    def known(self) -> Knowledge:
-        """What executors, gates and hosts last said to this leader."""
-        leader = self._leader
-        return leader.scheduler.known if leader else NOTHING
 
     @property
     def shut_gates(self) -> int:

@@ -103,7 +103,6 @@ def _make_services(
         is_ready=is_ready,
         settle=replica.settle,
         finish_turn=replica.leading.finish_turn,
-        known=lambda: replica.leading.known,
         executor_problem=replica.executor_problem,
         feed=feed,
         scenarios=built_in_scenarios(),

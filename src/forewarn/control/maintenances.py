@@ -114,12 +114,11 @@ def explain_maintenance(caller: Viewing, maintenance_id: str) -> StandstillView:
 @router.get("", response_model=MaintenancesView, responses=LINKED)
 def list_maintenances(caller: Viewing, paging: Paged) -> Response:
     """Return the newest Maintenances, oldest first; the next page has older ones."""
-    services = caller.services
-    context, known = caller.context(), services.known()
+    context = caller.context()
     seen = None if paging.after is None else paging.after.lower()
     reports = caller.read(
         lambda reading: report_maintenances(
-            reading, context, known, older_than=seen, limit=paging.limit + 1
+            reading, context, older_than=seen, limit=paging.limit + 1
         )
     )
     cursor = attrgetter("maintenance.maintenance_id")
@@ -204,8 +203,7 @@ def _steer(
 
 
 def _view(caller: Caller, reading: Reading, maintenance_id: str) -> MaintenanceView:
-    context, known = caller.context(), caller.services.known()
-    return maintenance_view(report_maintenance(reading, context, maintenance_id, known))
+    return maintenance_view(report_maintenance(reading, caller.context(), maintenance_id))
 
 
 def _blocker_view(blocker: Blocker, maintenance_id: MaintenanceId) -> BlockerView:

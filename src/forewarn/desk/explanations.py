@@ -26,12 +26,12 @@ from forewarn.protocol.vocabulary import EventId
 
 def explain_event_to(caller: Caller, event_id: EventId) -> Explanation:
     """Explain an event to somebody who may see it."""
-    context, known = caller.context(), caller.services.known()
+    context = caller.context()
 
     def look(everything: Reading) -> Explanation:
         limited = limit_reading(everything, caller.principal)
         find_event(limited, event_id)
-        found = explain_event(everything, context, event_id, known)
+        found = explain_event(everything, context, event_id)
         reasons = (_without_names(each, limited, caller.principal) for each in found.reasons)
         # Several elsewhere are said once.
         return replace(found, reasons=tuple(dict.fromkeys(reasons)))
@@ -41,11 +41,11 @@ def explain_event_to(caller: Caller, event_id: EventId) -> Explanation:
 
 def explain_maintenance_to(caller: Caller, maintenance_id: str) -> MaintenanceExplanation:
     """Explain a Maintenance to somebody who may see a part of it."""
-    context, known = caller.context(), caller.services.known()
+    context = caller.context()
 
     def look(everything: Reading) -> MaintenanceExplanation:
         find_maintenance(limit_reading(everything, caller.principal), maintenance_id)
-        found = explain_maintenance(everything, context, maintenance_id, known)
+        found = explain_maintenance(everything, context, maintenance_id)
         if not caller.principal.scopes:
             return found
         return replace(found, standstill=_limit_standstill(found, caller.principal))

@@ -305,6 +305,7 @@ class LimitedReading:
     notification = _part(Reading.notification, _Scopes.notification)
     notifications = _narrowed(Reading.notifications)
     lease_epoch = _whole(Reading.lease_epoch)
+    knowledge = _whole(Reading.knowledge)
     setting = _whole(Reading.setting)
     kept_answer = _whole(Reading.kept_answer)
 
@@ -334,4 +335,4 @@ class LimitedTransaction(LimitedReading):
     put_polls = put_showings = prune_showings = _refused
     put_polled_at = put_simulated_impact = next_epoch = check_epoch = _refused
     remove_memberships = remove_documents = put_memberships = put_preview_wire = _refused
-    prune_notifications = prune_answers = _refused
+    prune_notifications = prune_answers = put_knowledge = _refused

@@ -16,7 +16,6 @@ from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
 from forewarn.operations.gates import GateNotFoundError
-from forewarn.operations.snapshots import Knowledge
 from forewarn.ports.clock import ClockJump
 from forewarn.ports.entries import Showing
 from forewarn.ports.faults import Fault, FaultKind
@@ -117,8 +116,8 @@ class Services:
     """Everything operators use. *settle* is called after each write, for virtual time.
 
     *finish_turn* returns once the scheduler does nothing any more that it decided before the last
-    write. *known* is what the scheduler was last told by executors, gates and hosts; *feed* has to
-    be told of the changes of the store; *metrics* writes the figures for Prometheus.
+    write. *feed* has to be told of the changes of the store; *metrics* writes the figures for
+    Prometheus.
     """
 
     store: Store
@@ -129,7 +128,6 @@ class Services:
     is_ready: Callable[[], bool]
     settle: Callable[[], None]
     finish_turn: Callable[[], None]
-    known: Callable[[], Knowledge]
     feed: Feed
     scenarios: Mapping[str, Scenario]
     metrics: Callable[[], bytes]

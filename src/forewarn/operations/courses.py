@@ -21,7 +21,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.maintenances import find_gates, find_maintenance
 from forewarn.operations.recording import record_audit
-from forewarn.operations.snapshots import NOTHING, look
+from forewarn.operations.snapshots import look
 from forewarn.ports.store import Transaction
 from forewarn.protocol.errors import ForewarnError
 from forewarn.wording.durations import format_duration
@@ -55,7 +55,7 @@ def change_course(
         course = replace(course, gates=_known_gates(gates, course))
     changed = replace(maintenance, course=course)
     of_it = [maintenance.maintenance_id]
-    snapshot = look(tx, NOTHING, context.rules)
+    snapshot = look(tx, context)
     steps = remaining_steps(
         changed, snapshot.topology, tx.events_of(of_it), tx.operations_of(of_it)
     )

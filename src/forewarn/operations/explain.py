@@ -12,7 +12,7 @@ from forewarn.domain.walk import status
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event
 from forewarn.operations.maintenances import find_maintenance, find_places
-from forewarn.operations.snapshots import Knowledge, look
+from forewarn.operations.snapshots import look
 from forewarn.ports.entries import DONE
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventId
@@ -26,12 +26,10 @@ class Explanation:
     reasons: tuple[Reason, ...]
 
 
-def explain_event(
-    reading: Reading, context: Context, event_id: EventId, known: Knowledge
-) -> Explanation:
+def explain_event(reading: Reading, context: Context, event_id: EventId) -> Explanation:
     """Say why the event is where it is, or refuse one that never existed."""
     event = find_event(reading, event_id)
-    snapshot = look(reading, known, context.rules)
+    snapshot = look(reading, context)
     return Explanation(event=event, reasons=explain(event, snapshot, context.now))
 
 
@@ -45,11 +43,11 @@ class MaintenanceExplanation:
 
 
 def explain_maintenance(
-    reading: Reading, context: Context, maintenance_id: str, known: Knowledge
+    reading: Reading, context: Context, maintenance_id: str
 ) -> MaintenanceExplanation:
     """Say what holds a Maintenance, or refuse one that nobody has started."""
     maintenance = find_maintenance(reading, maintenance_id)
-    snapshot = look(reading, known, context.rules)
+    snapshot = look(reading, context)
     standstill = find_standstill(
         maintenance,
         snapshot,

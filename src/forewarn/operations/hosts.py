@@ -13,7 +13,7 @@ from forewarn.domain.wording import say_names
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
 from forewarn.operations.safeguards import HostBusyError, find_busy
-from forewarn.operations.snapshots import NOTHING, look
+from forewarn.operations.snapshots import look
 from forewarn.ports.store import Reading, Transaction
 
 
@@ -101,7 +101,7 @@ def remove_host(tx: Transaction, context: Context, name: str) -> None:
     rest = {known: each for known, each in before.hosts.items() if known != host}
     after = replace(before, hosts=rest)
     find_busy(tx, before, after).refuse()
-    snapshot = look(tx, NOTHING, context.rules)
+    snapshot = look(tx, context)
     for maintenance in snapshot.maintenances.values():
         if not maintenance.is_aborted and host in _hosts_ahead(maintenance, snapshot):
             raise HostBusyError(host, maintenance.maintenance_id)

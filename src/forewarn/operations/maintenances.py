@@ -44,7 +44,7 @@ from forewarn.operations.gates import GateNotFoundError
 from forewarn.operations.inventory import find_vms
 from forewarn.operations.recording import record_audit
 from forewarn.operations.scopes import find_scope_ids, find_scopes
-from forewarn.operations.snapshots import NOTHING, Knowledge, look
+from forewarn.operations.snapshots import look
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
 
@@ -100,7 +100,7 @@ def start_maintenance(
 
     *gates* are those that the server knows.
     """
-    draft = draft_maintenance(look(tx, NOTHING, context.rules), context, order, gates=gates)
+    draft = draft_maintenance(look(tx, context), context, order, gates=gates)
     for error in draft.errors:
         raise error
     maintenance = draft.maintenance
@@ -217,7 +217,7 @@ def _resolve(
     maintenance = find_maintenance(tx, maintenance_id)
     of_it = [maintenance.maintenance_id]
     failures = find_failures(maintenance, tx.events_of(of_it), tx.operations_of(of_it))
-    known = find_places(tx, look(tx, NOTHING, context.rules), maintenance)
+    known = find_places(tx, look(tx, context), maintenance)
     check_places(maintenance, places, known)
     resolved = resolve(maintenance, failures, resolution, places)
     tx.put_maintenance(resolved)
@@ -233,25 +233,24 @@ def abort_maintenance(tx: Transaction, context: Context, maintenance_id: str) ->
 
 
 def report_maintenance(
-    reading: Reading, context: Context, maintenance_id: str, known: Knowledge
+    reading: Reading, context: Context, maintenance_id: str
 ) -> MaintenanceReport:
     """Say where a Maintenance is, what it has done and what remains."""
     maintenance = find_maintenance(reading, maintenance_id)
-    snapshot = look(reading, known, context.rules)
+    snapshot = look(reading, context)
     return _report(reading, snapshot, walk_all(snapshot, context.now), context, maintenance)
 
 
 def report_maintenances(
     reading: Reading,
     context: Context,
-    known: Knowledge,
     *,
     older_than: str | None = None,
     limit: int | None = None,
 ) -> tuple[MaintenanceReport, ...]:
     """Say where every Maintenance is, or the newest before one that was seen, oldest first."""
     seen = None if older_than is None else find_maintenance(reading, older_than).maintenance_id
-    snapshot = look(reading, known, context.rules)
+    snapshot = look(reading, context)
     walks = walk_all(snapshot, context.now)
     return tuple(
         _report(reading, snapshot, walks, context, maintenance)

@@ -15,7 +15,7 @@ from forewarn.domain.topology import Closure, Topology
 from forewarn.domain.wording import say_moment, say_names
 from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_events
-from forewarn.operations.snapshots import NOTHING, look
+from forewarn.operations.snapshots import look
 from forewarn.ports.store import Reading, Transaction
 from forewarn.wording.command_lines import command_for
 
@@ -51,7 +51,7 @@ def tell_arrivals(
     """Announce what is about to happen on their new host to those who have come there."""
     if not _is_any_host_in_maintenance(tx):
         return ()
-    snapshot = replace(look(tx, NOTHING, context.rules), topology=before)
+    snapshot = replace(look(tx, context), topology=before)
     speed = context.rules.speed
     events = tuple(
         join(each, after, event_id=context.new_id(), now=context.now, speed=speed)
@@ -78,7 +78,7 @@ def _refused_placements(
         if closure is not None:
             yield HostClosedError(host, closure, vms)
     if coming and _is_any_host_in_maintenance(reading):
-        snapshot = replace(look(reading, NOTHING, context.rules), topology=before)
+        snapshot = replace(look(reading, context), topology=before)
         yield from refusals(find_joining(snapshot, after), snapshot, after)
 
 

@@ -12,7 +12,7 @@ from forewarn.domain.timetable import measure
 from forewarn.operations.context import Context
 from forewarn.operations.enabling import find_unpolled
 from forewarn.operations.maintenances import draft_maintenance
-from forewarn.operations.snapshots import NOTHING, look
+from forewarn.operations.snapshots import look
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventStatus
 
@@ -26,7 +26,7 @@ def plan_maintenance(
     reading: Reading, context: Context, order: MaintenanceOrder, *, gates: Collection[str] = ()
 ) -> Plan:
     """Return the plan of what *order* asks for; *gates* are those that the server knows."""
-    snapshot = look(reading, NOTHING, context.rules)
+    snapshot = look(reading, context)
     draft = draft_maintenance(snapshot, context, order, gates=gates)
     scheme = _scheme(reading, context, draft.maintenance, draft.steps, snapshot)
     made = make_plan(scheme, draft.errors)
@@ -42,7 +42,7 @@ def warn_of_overlaps(
     reading: Reading, context: Context, maintenance: Maintenance
 ) -> tuple[str, ...]:
     """Return what its plan warns of about other Maintenances, when *maintenance* is begun."""
-    snapshot = look(reading, NOTHING, context.rules)
+    snapshot = look(reading, context)
     steps = remaining_steps(maintenance, snapshot.topology, events=())
     return tuple(find_overlaps(maintenance, steps, snapshot, context.now))
 
@@ -52,7 +52,7 @@ def foresee_steps(reading: Reading, context: Context) -> Iterator[ForeseenStep]:
 
     There are so many at most that going through them takes no longer than a plan does.
     """
-    snapshot = look(reading, NOTHING, context.rules)
+    snapshot = look(reading, context)
     left = 0 if snapshot.server_pause else _STEPS_FORESEEN
     for maintenance in snapshot.maintenances.values():
         if maintenance.is_paused or maintenance.is_aborted or not left:

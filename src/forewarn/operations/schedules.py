@@ -26,7 +26,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.courses import describe_course_change
 from forewarn.operations.maintenances import draft_maintenance
 from forewarn.operations.recording import record_audit
-from forewarn.operations.snapshots import NOTHING, look
+from forewarn.operations.snapshots import look
 from forewarn.operations.telling import tell_skipped
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
@@ -82,7 +82,7 @@ def create_schedule(
     for known in tx.schedules():
         if name_key(known.name) == name_key(schedule.name):
             raise ScheduleNameTakenError(known.name)
-    _draft(look(tx, NOTHING, context.rules), context, schedule, gates)
+    _draft(look(tx, context), context, schedule, gates)
     tx.put_schedule(schedule)
     record_audit(tx, context, "schedule create", schedule.name)
     return schedule
@@ -121,7 +121,7 @@ def alter_schedule(
         return before
     after = replace(after, met_until=context.now)
     check_schedule(after)
-    _draft(look(tx, NOTHING, context.rules), context, after, gates)
+    _draft(look(tx, context), context, after, gates)
     tx.put_schedule(after)
     said = describe_course_change(before.order.course, after.order.course)
     dates = f"every: {describe_recurrence(before.every)} → {describe_recurrence(after.every)}"

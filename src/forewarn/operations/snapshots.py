@@ -1,41 +1,20 @@
 """All that a decision depends on, in one look at the store."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
-
-from forewarn.domain.gate import Answer, Question
-from forewarn.domain.host_work import HostTask
-from forewarn.domain.impact import Impact
-from forewarn.domain.names import VmName
+from forewarn.domain.knowledge import Knowledge, read_at
 from forewarn.domain.snapshot import Snapshot
-from forewarn.operations.context import Rules
+from forewarn.operations.context import Context
 from forewarn.operations.pausing import find_pause
 from forewarn.ports.store import Reading
-from forewarn.protocol.vocabulary import EventId
-
-Impacts: TypeAlias = Mapping[tuple[EventId, VmName], Impact]
-"""What the executors last said."""
-
-Answers: TypeAlias = Mapping[Question, Answer]
-"""What the gates last said."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge:
-    """What the leader has been told: by executors, by gates, and by whoever works on hosts."""
+def look(reading: Reading, context: Context, known: Knowledge | None = None) -> Snapshot:
+    """Return all that the next decision depends on.
 
-    impacts: Impacts = field(default_factory=dict)
-    answers: Answers = field(default_factory=dict)
-    tasks: Mapping[HostTask, Impact] = field(default_factory=dict)
-
-
-NOTHING: Final = Knowledge()
-"""What is known before anybody was asked."""
-
-
-def look(reading: Reading, known: Knowledge, rules: Rules) -> Snapshot:
-    """Return all that the next decision depends on."""
+    What is *known* is the leader's; for others it is what the leader has written down.
+    """
+    if known is None:
+        known = read_at(reading.knowledge(), context.now)
+    rules = context.rules
     maintenances = {
         maintenance.maintenance_id: maintenance
         for maintenance in reading.maintenances(finished=False)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, Protocol, TypeVar
 
+from forewarn.domain.knowledge import NOTHING, Knowledge
 from forewarn.ports.access import AccessReading, AccessWriting
 from forewarn.ports.changes import ChangeListener
 from forewarn.ports.documents import DocumentReading, DocumentWriting
@@ -52,6 +53,9 @@ class Reading(
     def lease_epoch(self) -> int:
         """Return the epoch of the current lease, or 0 before the first."""
 
+    def knowledge(self) -> Knowledge:
+        """Return what the leader has written down of what it was told."""
+
     def setting(self, name: str) -> str | None: ...
 
 
@@ -68,6 +72,12 @@ class Transaction(
     """A look that may also change things: all of it is committed, or nothing."""
 
     def put_setting(self, name: str, value: str) -> None: ...
+
+    def put_knowledge(self, news: Knowledge, *, forget: Knowledge = NOTHING, epoch: int) -> None:
+        """Write down what the leader of *epoch* was told, or that it is about to begin it.
+
+        It is refused as by `check_epoch`.
+        """
 
     def next_epoch(self, *, ahead: int = 0) -> int:
         """Take over leadership: return a lease epoch nobody has had, *ahead* of the next one."""

@@ -1,5 +1,6 @@
 """What gates are asked, and what they last said."""
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -10,8 +11,6 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from forewarn.domain.gate import Answer, GateStatus, Question
-from forewarn.domain.names import MaintenanceId
-from forewarn.operations.snapshots import Answers
 from forewarn.ports.gate import Gates
 from forewarn.scheduler.reporting import report_answer
 
@@ -25,15 +24,25 @@ _SOONEST: Final = timedelta(seconds=1)
 class Asking:
     """Puts questions to gates, and keeps the answers while the questions matter."""
 
-    def __init__(self, gates: Gates | None, reports: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        gates: Gates | None,
+        reports: FilteringBoundLogger,
+        earlier: Mapping[Question, Answer],
+    ) -> None:
         self._gates = gates
         self._reports = reports
         self._answers: dict[Question, Answer] = {}
-        self._asked_since: dict[tuple[MaintenanceId, str], datetime] = {}
+        # Whoever leads asks anew, but no gate gets more time by that.
+        self._asked_since = {
+            (question.maintenance_id, question.gate): answer.asked_since
+            for question, answer in earlier.items()
+            if answer.asked_since is not None and answer.status is not GateStatus.OPEN
+        }
         self._reported: dict[Question, GateStatus] = {}
 
     @property
-    def answers(self) -> Answers:
+    def answers(self) -> Mapping[Question, Answer]:
         """What the gates last said; to be looked up in, from any thread."""
         return MappingProxyType(self._answers)
 

@@ -2,7 +2,8 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -19,12 +20,12 @@ from forewarn.domain.actions import (
     Effect,
     InquireImpact,
     InquireTask,
-    StartEvent,
 )
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent
-from forewarn.domain.gate import GateStatus
+from forewarn.domain.gate import GateStatus, Question
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.knowledge import NOTHING, Knowledge, find_obsolete, find_unwritten
 from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.names import VmName
 from forewarn.domain.schedule import OccurrenceOutcome
@@ -33,7 +34,7 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.walk import status, walk_all
 from forewarn.operations.context import Context
-from forewarn.operations.snapshots import Knowledge, look
+from forewarn.operations.snapshots import look
 from forewarn.operations.telling import has_news
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.executor import Executor
@@ -109,7 +110,9 @@ class Scheduler:
         """When the loop goes on by itself, as far as it knows."""
         self._lull: Lull | None = None
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
-        self._asking = Asking(gates, reports)
+        self._written = store.read(lambda reading: reading.knowledge())
+        self._reserved = NOTHING
+        self._asking = Asking(gates, reports, self._written.answers)
         self._hosts = HostTasks(host_worker, reports, epoch=epoch)
         self._maintenances = MaintenanceLog(store, reports)
         self._pause: ServerPause | None = None
@@ -189,6 +192,7 @@ class Scheduler:
         """Do everything that is due."""
         with self._turn:
             context = self._context()
+            self._reserved = NOTHING  # whatever begins is reserved in the turn it begins in
             self._asking.expect_news(context.now)
             self._hosts.follow(context.rules.host_works)
             seen = self._store.read(self._look)
@@ -200,6 +204,7 @@ class Scheduler:
                 context = self._context()
                 self._maintenances.follow(seen, context)
                 now = context.now
+            self._write_down(seen, due.questions)
             self._tell(seen)
             self._lull = Lull(seen, now)
             return self._lull
@@ -235,7 +240,7 @@ class Scheduler:
     def _act(self, seen: Snapshot, due: Decisions) -> Snapshot:
         # What is due is decided again on what is committed, so that *seen* may be a moment old.
         events, after = seen.events, seen
-        if due.actions or due.occurrences:
+        if due.actions or due.occurrences or not self._may_begin(due.effects):
             turn = self._store.write(
                 lambda tx: decide_and_record(tx, self._context(), self.known, epoch=self.epoch)
             )
@@ -245,17 +250,41 @@ class Scheduler:
             self._maintenances.report_endings(turn.finished, self._context())
             self.performance.endings.update(turn.endings)
             self.performance.occurrences.update(turn.outcomes)
-            self._note_not_begun(turn)
+            self._reserved |= turn.reserved
+            self._written |= turn.reserved
+            self._impacts |= turn.reserved.impacts
             _log_occurrences(turn)
-        self._impacts = {key: impact for key, impact in self._impacts.items() if key[0] in events}
+        self._impacts = {
+            key: said
+            for key, said in self._impacts.items()
+            if (event := after.events.get(key[0])) and event.is_in_flight
+        }
         self._hosts.keep(after.operations)
         for effect in due.effects:
             self._perform(effect, events)
         known = self.known
         return replace(after, impacts=known.impacts, tasks=known.tasks, answers=known.answers)
 
+    def _may_begin(self, effects: Iterable[Effect]) -> bool:
+        """Tell whether whatever *effects* begin is reserved in the store, under this lease."""
+        return all(
+            (effect.event_id, effect.vm) in self._reserved.impacts
+            if isinstance(effect, BeginImpact)
+            else effect.task in self._reserved.tasks
+            for effect in effects
+            if isinstance(effect, BeginImpact | BeginTask)
+        )
+
+    def _write_down(self, seen: Snapshot, questions: AbstractSet[Question]) -> None:
+        """Let everybody else know what was said, once nothing more is due."""
+        news = find_unwritten(self.known, self._written)
+        over = find_obsolete(self._written, seen, questions)
+        if news or over:
+            self._store.write(lambda tx: tx.put_knowledge(news, forget=over, epoch=self.epoch))
+            self._written = self._written - over | news
+
     def _look(self, reading: Reading) -> Snapshot:
-        return look(reading, self.known, self._context().rules)
+        return look(reading, self._context(), self.known)
 
     def _perform(self, effect: Effect, events: Mapping[EventId, ScheduledEvent]) -> None:
         match effect:
@@ -289,14 +318,6 @@ class Scheduler:
                 ask_again_at=self._context().now + _ASK_AGAIN_AFTER_FAILURE,
             )
         report_impact(self._reports, key, known, self._impacts[key])
-
-    def _note_not_begun(self, turn: Turn) -> None:
-        # What was Scheduled until this very transaction of ours nobody can have begun: no executor
-        # need be asked about it.
-        for action in turn.decisions.actions:
-            if isinstance(action, StartEvent):
-                for vm in turn.before.events[action.event_id].resources:
-                    self._impacts[action.event_id, vm] = Impact(status=ImpactStatus.NOT_BEGUN)
 
     def _note_pause(self, pause: ServerPause | None) -> None:
         if pause != self._pause:

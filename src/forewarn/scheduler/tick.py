@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
+from typing import Final
 
-from forewarn.domain.actions import Decisions, StartEvent, TakeStep
+from forewarn.domain.actions import BeginImpact, BeginTask, Decisions, StartEvent, TakeStep
 from forewarn.domain.aftermath import apply_actions, without_ended
 from forewarn.domain.decisions import decide
 from forewarn.domain.event import Happening
+from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.knowledge import Knowledge
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
 from forewarn.domain.scenario import late_events
 from forewarn.domain.schedule import (
@@ -20,23 +23,27 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.operations.schedules import meet_occurrences
-from forewarn.operations.snapshots import Knowledge, look
+from forewarn.operations.snapshots import look
 from forewarn.operations.telling import Tidings, tell_ending, tell_news
 from forewarn.ports.entries import LedgerEntry
 from forewarn.ports.store import Transaction
+
+_NOT_BEGUN: Final = Impact(status=ImpactStatus.NOT_BEGUN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """What was seen, what was due, and what is left to be seen now that it is recorded.
 
-    *finished* are the Maintenances that are over now.
+    *finished* are the Maintenances that are over now. What is *reserved* may be begun: nobody else
+    will, and nobody has.
     """
 
     before: Snapshot
     decisions: Decisions
     after: Snapshot
     finished: tuple[Maintenance, ...]
+    reserved: Knowledge
 
     @property
     def endings(self) -> tuple[MaintenanceOutcome, ...]:
@@ -62,8 +69,10 @@ class Turn:
 def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, epoch: int) -> Turn:
     """Decide on what is committed now, and write the decisions down under the lease *epoch*."""
     tx.check_epoch(epoch)
-    before = look(tx, known, context.rules)
+    before = look(tx, context, known)
     decisions = decide(before, context.now)
+    reserved = _beginnings(before, decisions)
+    tx.put_knowledge(reserved, epoch=epoch)
     met = meet_occurrences(tx, context, before, decisions.occurrences)
     after = apply_actions(
         met,
@@ -84,7 +93,9 @@ def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, ep
             tx.put_operation(operation)
     _record_scenarios(tx, context, before, after, decisions)
     left = without_ended(after)
-    return Turn(before=before, decisions=decisions, after=left, finished=finished)
+    return Turn(
+        before=before, decisions=decisions, after=left, finished=finished, reserved=reserved
+    )
 
 
 def look_and_tell(
@@ -92,7 +103,25 @@ def look_and_tell(
 ) -> tuple[Tidings, ...]:
     """Write messages about Maintenances, from what is committed now, under the lease *epoch*."""
     tx.check_epoch(epoch)
-    return tell_news(tx, context, look(tx, known, context.rules))
+    return tell_news(tx, context, look(tx, context, known))
+
+
+def _beginnings(before: Snapshot, decisions: Decisions) -> Knowledge:
+    """Return what is about to begin, now or when what is ahead of it is over."""
+    # What was Scheduled until this very transaction nobody can have begun: no executor need be
+    # asked about it.
+    impacts = [
+        (action.event_id, vm)
+        for action in decisions.actions
+        if isinstance(action, StartEvent)
+        for vm in before.events[action.event_id].resources
+    ]
+    effects = decisions.effects
+    impacts += [(each.event_id, each.vm) for each in effects if isinstance(each, BeginImpact)]
+    tasks = (each.task for each in effects if isinstance(each, BeginTask))
+    return Knowledge(
+        impacts=dict.fromkeys(impacts, _NOT_BEGUN), tasks=dict.fromkeys(tasks, _NOT_BEGUN)
+    )
 
 
 def _deeds(before: Snapshot, after: Snapshot, decisions: Decisions) -> Iterator[Deed]:

@@ -9,6 +9,7 @@ from sqlalchemy import Column, Connection, Select
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation
+from forewarn.domain.knowledge import Knowledge
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import (
     MaintenanceId,
@@ -45,6 +46,7 @@ from forewarn.storage.fleet import (
     TopologyCache,
     prepare_topology,
 )
+from forewarn.storage.knowledge import read_knowledge
 from forewarn.storage.tables import maintenances, outbox, scenario_runs
 
 T = TypeVar("T")
@@ -164,6 +166,11 @@ class SqlReading:
         """Return the epoch of the current lease, or 0 before the first."""
         epoch: int | None = self._value(statements.EPOCH, name=LEASE)
         return epoch or 0
+
+    def knowledge(self) -> Knowledge:
+        """Return what the leader has written down of what it was told."""
+        rows = self._connection.execute(statements.KNOWLEDGE)
+        return read_knowledge((kind, about, said) for kind, about, said in rows)
 
     def operations_under_way(self) -> tuple[HostOperation, ...]:
         """Return every host operation of a Maintenance that is not finished."""

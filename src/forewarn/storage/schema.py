@@ -44,6 +44,7 @@ REVISIONS: Final = (
     "0014",
     "0015",
     "0016",
+    "0017",
 )
 """Every migration, oldest first; a test compares it with the scripts."""
 

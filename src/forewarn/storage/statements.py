@@ -35,6 +35,7 @@ from forewarn.storage.tables import (
     events,
     host_operations,
     kept_answers,
+    knowledge,
     leases,
     ledger,
     maintenances,
@@ -189,6 +190,7 @@ PUT_SOAK: Final = PreparedInsert(upsert(soaks, "scope_id"))
 PUT_SETTING: Final = PreparedInsert(upsert(settings, "name"))
 PUT_TOKEN: Final = PreparedInsert(upsert(tokens, "token_hash"))
 PUT_ANSWER: Final = PreparedInsert(upsert(kept_answers, "who", "key"))
+PUT_KNOWLEDGE: Final = PreparedInsert(upsert(knowledge, "kind", "about"))
 PUT_LEASE: Final = PreparedInsert(upsert(leases, "name"))
 APPEND_LEDGER: Final = PreparedInsert(insert(ledger))
 APPEND_AUDIT: Final = PreparedInsert(insert(audit))
@@ -377,4 +379,8 @@ LAST_POLLED_AT: Final = select(polls.c.last_polled_at).where(
 LAST_POLLS: Final = select(vm_polls).where(vm_polls.c.vm.in_(bindparam("vms", expanding=True)))
 SETTING: Final = select(settings.c.value).where(settings.c.name == bindparam("name"))
 SIMULATED_IMPACT: Final = _by_key(simulated_impacts, "event_id", "vm")
+KNOWLEDGE: Final = select(knowledge.c.kind, knowledge.c.about, knowledge.c.said)
+FORGET_KNOWLEDGE: Final = delete(knowledge).where(
+    knowledge.c.kind == bindparam("gone_kind"), knowledge.c.about == bindparam("gone_about")
+)
 EPOCH: Final = select(leases.c.epoch).where(leases.c.name == bindparam("name"))

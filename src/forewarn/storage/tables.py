@@ -376,6 +376,18 @@ simulated_impacts: Final = Table(
     PrimaryKeyConstraint("event_id", "vm"),
 )
 
+# What the leader was last told, in words of the domain; *kind* is the field of `Knowledge`. A row
+# of what has not begun reserves it for the leader of that epoch.
+knowledge: Final = Table(
+    "knowledge",
+    metadata,
+    Column("kind", String, nullable=False),
+    Column("about", String, nullable=False),
+    Column("said", JSON, nullable=False),
+    Column("epoch", WholeNumber, nullable=False),
+    PrimaryKeyConstraint("kind", "about"),
+)
+
 leases: Final = Table(
     "leases",
     metadata,

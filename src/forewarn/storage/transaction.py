@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation
+from forewarn.domain.knowledge import NOTHING, Knowledge
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import ScheduleName, ScopeId, VmName, name_key
 from forewarn.domain.news import Told
@@ -40,6 +41,7 @@ from forewarn.storage.fleet import (
     prepare_topology,
     save_topology,
 )
+from forewarn.storage.knowledge import write_knowledge
 from forewarn.storage.reading import LEASE, SqlReading
 from forewarn.storage.statements import PreparedInsert
 
@@ -239,6 +241,19 @@ class SqlTransaction(SqlReading):
     def put_simulated_impact(self, impact: SimulatedImpact) -> bool:
         """Remember *impact*, unless one is there already; tell whether it was remembered."""
         return statements.PUT_SIMULATED_IMPACT.put(self._connection, impact) == 1
+
+    def put_knowledge(self, news: Knowledge, *, forget: Knowledge = NOTHING, epoch: int) -> None:
+        """Write down what the leader of *epoch* was told, or that it is about to begin it."""
+        self.check_epoch(epoch)
+        gone = [
+            {"gone_kind": kind, "gone_about": about} for kind, about, _ in write_knowledge(forget)
+        ]
+        if gone:
+            self._connection.execute(statements.FORGET_KNOWLEDGE, gone)
+        put = statements.PUT_KNOWLEDGE
+        put.run_many(
+            self._connection, (put.prepare((*row, epoch)) for row in write_knowledge(news))
+        )
 
     def next_epoch(self, *, ahead: int = 0) -> int:
         """Take over leadership: return a lease epoch nobody has had, *ahead* of the next one."""

@@ -17,16 +17,14 @@ from forewarn.desk.caller import authenticator
 from forewarn.desk.feed import Feed
 from forewarn.desk.services import ClockError, Services
 from forewarn.domain.event import Draft, Share, cancel, schedule
-from forewarn.domain.impact import Impact
 from forewarn.domain.names import MaintenanceId, ScopeId, VmName
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.operations.context import Context
-from forewarn.operations.snapshots import Knowledge
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.store import Store
-from forewarn.protocol.vocabulary import EventId, EventSource, EventType, event_id
+from forewarn.protocol.vocabulary import EventSource, EventType, event_id
 from forewarn.storage.sqlite import open_sqlite
 
 MORNING = datetime(2026, 1, 5, 8, tzinfo=UTC)
@@ -108,12 +106,6 @@ def wakeups(store: Store) -> list[str]:
 
 
 @pytest.fixture
-def impacts() -> dict[tuple[EventId, VmName], Impact]:
-    """What the executors last said."""
-    return {}
-
-
-@pytest.fixture
 def feed(store: Store) -> Feed:
     """What watchers are told, with a heart-beat that tests can wait for."""
     made = Feed(store, heart_beat=0.2)
@@ -127,10 +119,9 @@ def app(
     clock: HandClock,
     wall: Wall,
     wakeups: list[str],
-    impacts: dict[tuple[EventId, VmName], Impact],
     feed: Feed,
 ) -> FastAPI:
-    return make_app(store, clock, wall, wakeups=wakeups, impacts=impacts, feed=feed)
+    return make_app(store, clock, wall, wakeups=wakeups, feed=feed)
 
 
 def make_app(
@@ -139,7 +130,6 @@ def make_app(
     wall: Wall,
     *,
     wakeups: list[str],
-    impacts: dict[tuple[EventId, VmName], Impact],
     feed: Feed,
 ) -> FastAPI:
     """Return the control API on *store*, with the ids of its own beginning at one."""
@@ -167,7 +157,6 @@ def make_app(
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             settle=lambda: None,
             finish_turn=lambda: None,
-            known=lambda: Knowledge(impacts=impacts),
             feed=feed,
             scenarios=built_in_scenarios(),
             metrics=lambda: b"forewarn_events_overdue 0\n",

@@ -5,8 +5,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from forewarn.domain.knowledge import NOTHING
 from forewarn.operations.context import Context
-from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId
 from forewarn.scheduler.tick import decide_and_record

@@ -3,7 +3,9 @@
 import httpx2
 
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.knowledge import Knowledge
 from forewarn.domain.names import VmName
+from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId
 
 REBOOT = {"event_type": "Reboot", "resources": ["web-0"]}
@@ -58,12 +60,11 @@ def test_scheduled_event_is_explained(api: httpx2.Client) -> None:
     }
 
 
-def test_what_the_executor_said_reaches_the_explanation(
-    api: httpx2.Client, impacts: dict[tuple[EventId, VmName], Impact]
-) -> None:
+def test_what_the_executor_said_reaches_the_explanation(api: httpx2.Client, store: Store) -> None:
     event_id = create(api, started=True)
     unknown = Impact(status=ImpactStatus.UNKNOWN, reason="no answer")
-    impacts[EventId(event_id), VmName("web-0")] = unknown
+    told = Knowledge(impacts={(EventId(event_id), VmName("web-0")): unknown})
+    store.write(lambda tx: tx.put_knowledge(told, epoch=tx.next_epoch()))
 
     answer = api.get(f"events/{event_id}/explain").json()
 

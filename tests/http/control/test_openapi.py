@@ -67,9 +67,7 @@ class Api:
         database.write_bytes(template)
         self._database = database
         self._store = open_sqlite(database, is_durable=False)
-        self.app = make_app(
-            self._store, HandClock(), Wall(), wakeups=[], impacts={}, feed=Feed(self._store)
-        )
+        self.app = make_app(self._store, HandClock(), Wall(), wakeups=[], feed=Feed(self._store))
         client = TestClient(self.app, base_url="http://control/api/v1/", headers=TOKEN)
         order = {"event_type": "Reboot", "resources": ["web-0"]}
         assert client.post("fleet", json={"fleet": FLEET}).status_code == 200

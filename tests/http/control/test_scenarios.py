@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import httpx2
 import pytest
 
+from forewarn.domain.knowledge import NOTHING
 from forewarn.operations.context import Context
-from forewarn.operations.snapshots import NOTHING
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
 from forewarn.scheduler.tick import decide_and_record

@@ -10,10 +10,11 @@ from icalendar import Calendar
 from tests.http.control.conftest import HandClock
 
 from forewarn.domain.decisions import decide
+from forewarn.domain.knowledge import NOTHING
 from forewarn.domain.roles import Role
 from forewarn.operations.access import TokenOrder, create_token
 from forewarn.operations.schedules import meet_occurrences
-from forewarn.operations.snapshots import NOTHING, look
+from forewarn.operations.snapshots import look
 from forewarn.ports.store import Store, Transaction
 
 PATCHES: dict[str, Any] = {
@@ -136,7 +137,7 @@ def test_what_became_of_a_date_is_shown_by_the_schedule_and_the_maintenance(
 
     def meet(tx: Transaction) -> None:
         context = app.state.services.context("scheduler")
-        seen = look(tx, NOTHING, context.rules)
+        seen = look(tx, context, NOTHING)
         meet_occurrences(tx, context, seen, decide(seen, context.now).occurrences)
 
     store.write(meet)
