@@ -195,12 +195,12 @@ def _write_plainly(peer: sqlite3.Connection, number: int) -> None:
     at = MICROSECONDS
     kind = ("Reboot", "Platform", "Scheduled")
     text = ("Host server is undergoing maintenance.", None, None, None)
-    rest = (at, at, at, 1, 1, "[]", None, None, None, "", None, None)
+    rest = (at, at, at, 1, 1, "[]", None, None, None, "", None, None, None)
     peer.execute("BEGIN IMMEDIATE")
     peer.execute(PUT_EVENT.text, (event_id, *kind, scope_id, 0, f'["{vm}"]', *text, *rest))
     peer.execute(PUT_DOCUMENT.text, (scope_id, number, at, BODY, scope_id, number))
-    peer.execute(APPEND_LEDGER.text, (event_id, at, "created", "ada", "", ""))
-    peer.execute(APPEND_AUDIT.text, (at, at, "ada", "create", event_id, "done", "", ""))
+    peer.execute(APPEND_LEDGER.text, (event_id, at, "scheduled", "ada", "", ""))
+    peer.execute(APPEND_AUDIT.text, (at, at, "ada", "create", event_id, "done", "", "", "operator"))
     peer.execute("COMMIT")
 
 

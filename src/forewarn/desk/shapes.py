@@ -17,9 +17,14 @@ def mirrors(kind: type, names: str = "") -> Callable[[type[M]], type[M]]:
 
     They have the types that they have there, except those that the view declares itself.
     """
-    hints = get_type_hints(kind)
     wanted = names.split() or [field.name for field in fields(kind)]
-    return with_fields({name: (hints.get(name) or _returned(kind, name), ...) for name in wanted})
+
+    def build(model: type[M]) -> type[M]:
+        own = get_annotations(model)
+        types = {name: Any if name in own else _type_of(kind, name) for name in wanted}
+        return with_fields({name: (found, ...) for name, found in types.items()})(model)
+
+    return build
 
 
 def with_fields(given: Fields) -> Callable[[type[M]], type[M]]:
@@ -49,7 +54,6 @@ def fill(view: type[M], *things: object, **further: object) -> M:
     return view.model_validate(further)
 
 
-def _returned(kind: type, name: str) -> Any:
-    # What is neither a field nor a property is declared by the view.
-    found = getattr(kind, name, None)
-    return get_type_hints(found.fget)["return"] if isinstance(found, property) else Any
+def _type_of(kind: type, name: str) -> Any:
+    hints = get_type_hints(kind)
+    return hints[name] if name in hints else get_type_hints(getattr(kind, name).fget)["return"]
