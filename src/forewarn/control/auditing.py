@@ -9,13 +9,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from forewarn.control.authentication import API_PREFIX, is_protected
 from forewarn.control.fastapi_parts import match_path
 from forewarn.control.problems import Problem
-from forewarn.desk.refusals import NOBODY, Refusals, RefusedChange
-from forewarn.operations.access import redact
-from forewarn.protocol.controls import printable
+from forewarn.desk.refusals import NOBODY, Refusals
+from forewarn.ports.entries import AuditEntry
 
 _CHANGES_NOTHING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_LONGEST_SUBJECT: Final = 128
-_LONGEST_DETAIL: Final = 512
 
 
 class Auditing:
@@ -51,21 +48,18 @@ class Auditing:
         finally:
             del state["audit"]  # a circle: as garbage, thousands of them would hold everybody up
 
-    def _count(self, scope: Scope, problem: Problem) -> RefusedChange | None:
-        """Count *problem*; return it if it has to be written."""
+    def _count(self, scope: Scope, problem: Problem) -> AuditEntry | None:
+        """Count *problem*; return the line about it if it has to be written."""
         self._refusals.count(problem.kind)
         if scope["method"] in _CHANGES_NOTHING or problem.status >= 500:
             return None
-        return self._refusal(scope, problem)
-
-    def _refusal(self, scope: Scope, problem: Problem) -> RefusedChange:
         action, subject = self._find(scope)
-        return RefusedChange(
+        return self._refusals.entry(
+            scope["client"][0] if scope["client"] else "",
+            f"{problem.status.phrase}: {problem.detail}",
             who=scope["state"].get("who", NOBODY),
-            where=scope["client"][0] if scope["client"] else "",
             action=action,
-            subject=_printable(subject, _LONGEST_SUBJECT),
-            detail=_printable(f"{problem.status.phrase}: {problem.detail}", _LONGEST_DETAIL),
+            subject=subject,
         )
 
     def _find(self, scope: Scope) -> tuple[str, str]:
@@ -76,9 +70,3 @@ class Auditing:
             if parts is not None and scope["method"] in (route.methods or ()):
                 return route.name, parts.get("event_id") or next(iter(parts.values()), NOBODY)
         return NOBODY, scope["path"]
-
-
-def _printable(text: str, longest: int) -> str:
-    # Strangers choose it, and terminals show it.
-    plain = printable(redact(text))
-    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"

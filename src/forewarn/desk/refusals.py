@@ -8,7 +8,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from datetime import datetime
 from threading import Lock
 from typing import Final
@@ -16,9 +15,10 @@ from typing import Final
 import structlog
 
 from forewarn.desk.services import Services
-from forewarn.operations.context import Context
+from forewarn.operations.access import redact
 from forewarn.ports.entries import REFUSED, Actor, AuditEntry
 from forewarn.ports.store import StoreError, Transaction
+from forewarn.protocol.controls import printable
 
 NOBODY: Final = "-"
 """Who it was, or what it was about, when that is not known."""
@@ -29,18 +29,10 @@ LINES_OF_ALL: Final = 300
 ADDRESSES_PER_MINUTE: Final = 100
 """How many addresses are told apart in a minute; the rest counts as one."""
 
+_LONGEST_SUBJECT: Final = 128
+_LONGEST_DETAIL: Final = 512
+
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedChange:
-    """Somebody was refused a change."""
-
-    who: str
-    where: str
-    action: str
-    subject: str
-    detail: str
 
 
 class FloodGate:
@@ -83,11 +75,34 @@ class Refusals:
         with self._counting:
             self._services.refused[kind] += 1
 
-    async def note(self, refusal: RefusedChange) -> None:
+    def entry(
+        self,
+        where: str,
+        detail: str,
+        *,
+        who: str = NOBODY,
+        action: str = NOBODY,
+        subject: str = NOBODY,
+    ) -> AuditEntry:
+        """Return the line about a change that was refused."""
+        context = self._services.context(who)
+        return AuditEntry(
+            at=context.at,
+            maintenance_time=context.now,
+            who=who,
+            actor=Actor.UNKNOWN if who == NOBODY else Actor.OPERATOR,
+            where=where,
+            action=action,
+            subject=_printable(subject, _LONGEST_SUBJECT),
+            outcome=REFUSED,
+            detail=_printable(detail, _LONGEST_DETAIL),
+        )
+
+    async def note(self, refusal: AuditEntry) -> None:
         """Write *refusal*, or count it if there are too many of its kind."""
         await self._write(self._lines(refusal))
 
-    def note_and_wait(self, refusal: RefusedChange) -> None:
+    def note_and_wait(self, refusal: AuditEntry) -> None:
         """Do as `note` does, on a thread that may wait."""
         lines = self._lines(refusal)
         try:
@@ -97,31 +112,21 @@ class Refusals:
 
     async def settle(self, *, everything: bool = False) -> None:
         """Write how many were only counted, of the minutes that are over or of every one."""
-        context = self._services.context(NOBODY)
+        at = None if everything else self._services.context(NOBODY).at
         with self._counting:
-            lines = self._settle(context, None if everything else context.at)
+            lines = self._settle(at)
         await self._write(lines)
 
-    def _lines(self, refusal: RefusedChange) -> list[AuditEntry]:
-        context = self._services.context(refusal.who)
+    def _lines(self, refusal: AuditEntry) -> list[AuditEntry]:
         with self._counting:
-            lines = self._settle(context, context.at)
-            if self._gate.admit(refusal.where, context.at):
-                lines.append(_entry(context, refusal))
+            lines = self._settle(refusal.at)
+            if self._gate.admit(refusal.where, refusal.at):
+                lines.append(refusal)
         return lines
 
-    def _settle(self, context: Context, at: datetime | None) -> list[AuditEntry]:
+    def _settle(self, at: datetime | None) -> list[AuditEntry]:
         return [
-            _entry(
-                context,
-                RefusedChange(
-                    who=NOBODY,
-                    where=where,
-                    action=NOBODY,
-                    subject=NOBODY,
-                    detail=f"{number} more refusals within a minute, not written one by one.",
-                ),
-            )
+            self.entry(where, f"{number} more refusals within a minute, not written one by one.")
             for where, number in self._gate.settle(at).items()
         ]
 
@@ -141,20 +146,12 @@ class Refusals:
         return self._services.store.submit(work)
 
 
-def _entry(context: Context, refusal: RefusedChange) -> AuditEntry:
-    return AuditEntry(
-        at=context.at,
-        maintenance_time=context.now,
-        who=refusal.who,
-        actor=Actor.UNKNOWN if refusal.who == NOBODY else Actor.OPERATOR,
-        where=refusal.where,
-        action=refusal.action,
-        subject=refusal.subject,
-        outcome=REFUSED,
-        detail=refusal.detail,
-    )
-
-
 def _warn(lines: Sequence[AuditEntry], error: StoreError) -> None:
     # They are refused all the same.
     _log.warning("refusal_not_audited", lines=len(lines), reason=str(error))
+
+
+def _printable(text: str, longest: int) -> str:
+    # Strangers choose it, and terminals show it.
+    plain = printable(redact(text))
+    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
