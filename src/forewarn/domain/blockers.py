@@ -66,6 +66,11 @@ class BrakeKind(StrEnum):
     GATE = "gate"
 
 
+def kinds_of(*brakes: BrakeKind) -> frozenset[BlockerKind]:
+    """Return the kinds of blockers that say *brakes* in detail: their names begin with theirs."""
+    return frozenset(kind for kind in BlockerKind if kind.startswith(brakes))
+
+
 class VerdictKind(StrEnum):
     """What becomes of a Maintenance if nobody does anything."""
 

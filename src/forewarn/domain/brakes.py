@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-from forewarn.domain.blockers import Blocker, BlockerKind, BrakeKind, Release
+from forewarn.domain.blockers import Blocker, BlockerKind, BrakeKind, Release, kinds_of
 from forewarn.domain.course import Course
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import Failure, find_failures
@@ -135,6 +135,16 @@ class Facts:
             about=", ".join(self.course.canary),
         )
 
+    @cached_property
+    def server_pause(self) -> tuple[Blocker, ...]:
+        """What holds every step while the server is paused. No forecast goes by it."""
+        pause = self.snapshot.server_pause
+        if pause is None:
+            return ()
+        about = f"{pause} since {say_moment(pause.since)}"
+        kind, release = BlockerKind.SERVER_PAUSED, Release.BY_HAND
+        return (Blocker(kind=kind, release=release, since=pause.since, about=about),)
+
     def is_own(self, event: ScheduledEvent) -> bool:
         """Tell whether *event* is of a step of the Maintenance."""
         return event.maintenance_id == self.maintenance.maintenance_id
@@ -187,14 +197,6 @@ def failure_blocker(maintenance: Maintenance, failure: Failure) -> Blocker:
         about=f"{failure.ending} at {say_moment(failure.ended_at)}{reason}",
         place=failure.place,
     )
-
-
-def server_pause(facts: Facts) -> Iterator[Blocker]:
-    """Yield what holds every step while the server is paused. No forecast goes by it."""
-    if (pause := facts.snapshot.server_pause) is not None:
-        about = f"{pause} since {say_moment(pause.since)}"
-        kind, release = BlockerKind.SERVER_PAUSED, Release.BY_HAND
-        yield Blocker(kind=kind, release=release, since=pause.since, about=about)
 
 
 def earlier_step(facts: Facts, step: Step) -> Iterator[Blocker]:
@@ -321,7 +323,7 @@ def find_brakes(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     return tuple(blocker for rule in BRAKES for blocker in rule(facts, step))
 
 
-_GIVING_WAY: Final = (
+_GIVING_WAY: Final = kinds_of(
     BrakeKind.EARLIER_STEP,
     BrakeKind.SHARED_HOST,
     BrakeKind.FAILURE,
@@ -334,7 +336,7 @@ _GIVING_WAY: Final = (
 
 def keeps_its_place(course: Course, blockers: Iterable[Blocker]) -> bool:
     """Tell whether later steps in the same scopes wait for one that *blockers* hold."""
-    return course.in_order or not any(blocker.kind.startswith(_GIVING_WAY) for blocker in blockers)
+    return course.in_order or not any(blocker.kind in _GIVING_WAY for blocker in blockers)
 
 
 def _by_scope(events: Collection[ScheduledEvent]) -> dict[ScopeId, list[ScheduledEvent]]:

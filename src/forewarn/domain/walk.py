@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-from forewarn.domain.blockers import Blocker, BlockerKind, BrakeKind, Release
-from forewarn.domain.brakes import Facts, earlier_step, find_brakes, keeps_its_place, server_pause
+from forewarn.domain.blockers import Blocker, BlockerKind, BrakeKind, Release, kinds_of
+from forewarn.domain.brakes import Facts, earlier_step, find_brakes, keeps_its_place
 from forewarn.domain.errors import WindowTooShortError
 from forewarn.domain.failures import find_failures
 from forewarn.domain.gate import Answer, GateStatus, Question
@@ -232,7 +232,8 @@ def is_under_way(maintenance: Maintenance, snapshot: Snapshot) -> bool:
 
 
 def _reach(facts: Facts, step: Step) -> Stage:
-    blockers = (*server_pause(facts), *(tuple(earlier_step(facts, step)) or _brakes(facts, step)))
+    earlier = tuple(earlier_step(facts, step)) if facts.ahead else ()
+    blockers = facts.server_pause + (earlier or _brakes(facts, step))
     questions = () if blockers else _gate_questions(facts, step)
     awaited = _awaited_question(facts, questions)
     stage = Stage(
@@ -253,7 +254,7 @@ def _reach(facts: Facts, step: Step) -> Stage:
     return stage
 
 
-_OF_SCOPES: Final = (BrakeKind.FAILURE, BrakeKind.BUSY, BrakeKind.SOAK)
+_OF_SCOPES: Final = kinds_of(BrakeKind.FAILURE, BrakeKind.BUSY, BrakeKind.SOAK)
 """What holds every step in the same scopes."""
 
 
@@ -262,7 +263,7 @@ def _brakes(facts: Facts, step: Step) -> tuple[Blocker, ...]:
         # Asked once for each scope: there may be many steps, and many scopes.
         return facts.held[step.scope_ids]
     found = find_brakes(facts, step)
-    held = tuple(each for each in found if each.kind.startswith(_OF_SCOPES))
+    held = tuple(each for each in found if each.kind in _OF_SCOPES)
     if step.host is None and held:
         facts.held[step.scope_ids] = held
     return found
