@@ -17,8 +17,8 @@ PACKAGE = Path(forewarn.__file__).parent
 RULES = {
     # It is about no scope, or for all together.
     "whole": """
-        append_audit kept_answer last_sequence lease_epoch preview_wires put_answer setting showing
-        topology_version user_operations_in_flight
+        append_audit kept_answer knowledge last_sequence lease_epoch preview_wires put_answer
+        setting showing topology_version user_operations_in_flight
         """,
     # What is in the scopes is returned.
     "part": """
@@ -39,10 +39,11 @@ RULES = {
     # The admin's.
     "refused": """
         audit check_epoch ledger_after next_epoch next_notifications prepare_topology prune_answers
-        prune_notifications prune_showings put_memberships put_polled_at put_polls put_preview_wire
-        put_scenario_run put_schedule put_setting put_showings put_simulated_impact put_token
-        put_told put_topology remove_documents remove_memberships remove_schedule
-        superseded_documents superseded_memberships targets_waited_for token tokens told
+        prune_notifications prune_showings put_knowledge put_memberships put_polled_at put_polls
+        put_preview_wire put_scenario_run put_schedule put_setting put_showings
+        put_simulated_impact put_token put_told put_topology remove_documents remove_memberships
+        remove_schedule superseded_documents superseded_memberships targets_waited_for token tokens
+        told
         """,
 }
 
