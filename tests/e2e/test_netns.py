@@ -168,7 +168,9 @@ def test_signal_at_the_start_leaves_nothing_behind(
     process.send_signal(number)
     _, said = process.communicate(timeout=SECONDS)
 
-    assert (process.returncode, said) == (128 + number, "")
+    assert process.returncode == 128 + number
+    # The interpreter reports an interrupt inside a callback of its own, where it has no effect.
+    assert said == "" or said.startswith("Exception ignored in"), said
     assert list(tmp_path.iterdir()) == []
 
 

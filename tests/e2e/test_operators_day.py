@@ -202,7 +202,7 @@ def day(make_server: ServerMaker, tmp_path: Path) -> Generator[Day]:
     )
     server.start()
     of_scopes = {place.scope or name: name for name, place in FLEET.items()}
-    witness = Witness(server, list(of_scopes.values()), _approves)
+    witness = Witness(server, list(of_scopes.values()), _approves, [SILENT, BY_OPERATOR])
     watching = threading.Thread(target=witness.watch)
     watching.start()
     yield Day(server=server, folder=tmp_path, witness=witness)
@@ -299,7 +299,7 @@ def arrive(day: Day) -> None:
     vm = {"name": LATE, "host": LATE_HOST, "notice": LONG_NOTICE.strip('"')}
     day.arrived = now()
     day.act("fleet", {"fleet": {"virtual_machine": [vm]}})
-    day.witness.vms.append(LATE)
+    day.witness.closely.append(LATE)
 
 
 def _says(questioner: Questioner, words: str) -> bool:
@@ -357,10 +357,8 @@ def check_notice(day: Day, seen: list[Sighting]) -> None:
     for each in seen:
         is_early = each.started is not None and each.started < each.not_before
         assert not is_early or each.event["EventId"] in day.witness.approvals, each
-    silent, late, approved = (
-        next(each for each in seen if name in each.event["Resources"])
-        for name in (SILENT, LATE, BY_OPERATOR)
-    )
+    first = {vm: each for each in reversed(seen) for vm in each.event["Resources"]}
+    silent, late, approved = (first[name] for name in (SILENT, LATE, BY_OPERATOR))
     for slowest in (silent, late):
         others = [each for each in seen if _host(each) == _host(slowest)]
         assert len(others) > 3
