@@ -18,9 +18,9 @@ from forewarn.control.problems import refusals, status_of
 from forewarn.domain.event import DESCRIPTIONS, TRANSITIONS
 from forewarn.domain.notice import MINIMUM_NOTICE
 from forewarn.protocol.errors import ERROR_ANSWERS
-from forewarn.protocol.schema import document_schema, openapi
 from forewarn.protocol.versions import API_VERSIONS
 from forewarn.settings import Settings
+from wire_schemas import document_schema, openapi
 
 REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
 

@@ -10,9 +10,9 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from forewarn.protocol.document import Document, Event, decode_document, encode_document
-from forewarn.protocol.schema import document_schema, openapi
 from forewarn.protocol.versions import API_VERSIONS, ApiVersion, PreviewWire, served_versions
 from forewarn.protocol.vocabulary import EventSource, EventStatus, EventType, event_id
+from wire_schemas import document_schema, openapi
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 VERSIONS: Final = {version.name: version for version in API_VERSIONS}

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from forewarn.protocol.schema import document_schema, openapi
 from forewarn.protocol.versions import (
     API_VERSIONS,
     NEWEST,
@@ -13,6 +12,7 @@ from forewarn.protocol.versions import (
     PreviewWire,
     served_versions,
 )
+from wire_schemas import document_schema, openapi
 
 OBSERVED = served_versions(PreviewWire.OBSERVED)["2017-03-01"]
 EVERY_WIRE = [
