@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from forewarn.agent.agent import Agent, Looked, Ways
+from forewarn.agent.agent import Agent, Looked
 from forewarn.agent.cases import Case, Cases
 from forewarn.agent.decisions import Mandate, Now, RunHook
 from forewarn.agent.errors import StateError
@@ -64,6 +64,7 @@ def make_mandate(**fields: Any) -> Mandate:
         approval=ApprovalMode.WHEN_READY,
         timeout=timedelta(minutes=10),
         postpone=timedelta(minutes=5),
+        ask_again=10.0,
     )
     return replace(mandate, **fields)
 
@@ -99,13 +100,13 @@ class Stage:
 
     def start(self, *, has_looked: bool = True) -> Agent:
         """Return an agent that finds what was saved."""
-        ways = Ways(
-            mandate=make_mandate(approval=self.approval),
-            rules=self.rules,
+        agent = Agent(
+            mandate=make_mandate(approval=self.approval, rules=self.rules),
             find_hooks=lambda: self.hooks,
-            ask_again=10.0,
+            cases=self.saved,
+            memory=self,
+            performer=self,
         )
-        agent = Agent(ways=ways, cases=self.saved, memory=self, performer=self)
         if has_looked:
             agent.take(Looked(), self.now)
         return agent

@@ -39,7 +39,7 @@ from forewarn.agent.errors import StateError
 from forewarn.agent.log_lines import tell_ended, tell_of_others, tell_opened
 from forewarn.agent.performer import Answered, HookEnded, Performer, Stoppable
 from forewarn.agent.processes import GRACE_SECONDS
-from forewarn.agent.rules import Rule, judge
+from forewarn.agent.rules import judge
 from forewarn.agent.vocabulary import ENDS, Consent, HookOutcome, HookPhase, RuleVerdict
 from forewarn.client import Change, ChangeKind
 from forewarn.protocol.document import Event
@@ -69,16 +69,6 @@ class Memory(Protocol):
         """Keep *cases*, or raise StateError."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
-    """How an agent behaves: the rules, which hooks there are now, and when to ask again."""
-
-    mandate: Mandate
-    rules: tuple[Rule, ...]
-    find_hooks: Callable[[], Hooks]
-    ask_again: float
-
-
 @dataclass(slots=True, kw_only=True)
 class _Run:
     """A hook that is running, and when it is to be ended, or killed if it was asked to end."""
@@ -96,9 +86,11 @@ class Agent:
     """One agent. It is told what happens with `take`, and does what is due with `act`.
 
     Nothing is begun for an event that may be over by now: a new process has to look first.
+    *find_hooks* says which hooks there are now.
     """
 
-    ways: Ways
+    mandate: Mandate
+    find_hooks: Callable[[], Hooks]
     cases: Cases
     memory: Memory
     performer: Performer
@@ -158,7 +150,7 @@ class Agent:
         """Begin what is due, unless nothing may begin any more, and end what has had its time."""
         self._end_overdue(now)
         if self.cases:
-            hooks = self.ways.find_hooks()
+            hooks = self.find_hooks()
             for case in tuple(self.cases.values()):
                 if self._has_looked or case.is_over:
                     self._pursue(case, hooks, now, may_begin=may_begin)
@@ -172,7 +164,7 @@ class Agent:
         return min((*deadlines, *self._rests.values()), default=inf)
 
     def _take_change(self, change: Change, now: Now) -> None:
-        event, me = change.event, self.ways.mandate.me
+        event, me = change.event, self.mandate.me
         is_open = change.kind in _OPENING and event.affects(me)
         case = self.cases.get(event.event_id)
         if case is not None and not (case.is_over and is_open):
@@ -186,7 +178,7 @@ class Agent:
             if followed.event.not_before != case.event.not_before:
                 self._fit_deadline(followed, now)
         elif is_open:
-            verdict = judge(event, me, self.ways.rules)
+            verdict = judge(event, me, self.mandate.rules)
             opened = reopen(case, change, verdict) if case else open_case(change, verdict)
             tell_opened(opened)
             self._forget_rest(event.event_id)
@@ -201,7 +193,7 @@ class Agent:
             self._strangers.discard(event_id)
         elif event_id not in self._strangers:
             self._strangers.add(event_id)
-            tell_of_others(change.event, self.ways.mandate.me)
+            tell_of_others(change.event, self.mandate.me)
 
     def _take_end(self, ended: HookEnded, now: Now) -> None:
         run = self._runs.pop(ended.event_id)
@@ -210,7 +202,7 @@ class Agent:
         self._count(ended.phase, outcome)
         tell_ended(ended, outcome)
         if outcome is HookOutcome.NOT_YET:
-            self._rests[ended.event_id] = now.steady + self.ways.ask_again
+            self._rests[ended.event_id] = now.steady + self.mandate.ask_again
         case = self.cases[ended.event_id]
         self._put(record_outcome(case, ended.phase, ended.hook, outcome))
 
@@ -230,7 +222,7 @@ class Agent:
             # A hook that says "not yet" rests already, and in other phases it does not matter.
             if case.phase is HookPhase.SCHEDULED and answer.not_before is None:
                 self._rests[answer.event_id] = now.steady + min(
-                    self.ways.ask_again, LONGEST_SILENCE
+                    self.mandate.ask_again, LONGEST_SILENCE
                 )
         settled = _settle(case, answer)
         self._put(settled)
@@ -240,7 +232,7 @@ class Agent:
     def _pursue(self, case: Case, hooks: Hooks, now: Now, *, may_begin: bool) -> None:
         event_id = case.event.event_id
         circumstances = self._find_circumstances(case, now)
-        action = decide(case, hooks, self.ways.mandate, circumstances)
+        action = decide(case, hooks, self.mandate, circumstances)
         if circumstances.is_rested:
             self._rests.pop(event_id, None)
         if may_begin or isinstance(action, StopHook):
@@ -288,7 +280,7 @@ class Agent:
         self._put(record_outcome(case, action.phase, action.hook.name, HookOutcome.RUNNING))
         if not self._save():
             self._put(case)
-            self._rests[event_id] = now.steady + self.ways.ask_again
+            self._rests[event_id] = now.steady + self.mandate.ask_again
             return
         _log.info(
             "hook_begins event=%s phase=%s hook=%r seconds=%d",
@@ -308,7 +300,7 @@ class Agent:
     def _repeat(self, case: Case, now: Now) -> None:
         event_id = case.event.event_id
         times = self._repeats.get(event_id, 0)
-        shortest = self.ways.ask_again
+        shortest = self.mandate.ask_again
         rest = min(shortest * 2 ** min(times, 10), max(shortest, LONGEST_REST))
         _log.warning("hooks_to_repeat event=%s phase=%s times=%d", event_id, case.phase, times + 1)
         self._repeats[event_id] = times + 1
@@ -337,8 +329,8 @@ class Agent:
             and run.phase is case.phase is HookPhase.SCHEDULED
             and run.ending is None
         ):
-            seconds = find_time(case, run.phase, self.ways.mandate, now)
-            longest = run.begun + self.ways.mandate.timeout.total_seconds()
+            seconds = find_time(case, run.phase, self.mandate, now)
+            longest = run.begun + self.mandate.timeout.total_seconds()
             run.deadline = min(longest, now.steady + seconds)
 
     def _end_overdue(self, now: Now) -> None:

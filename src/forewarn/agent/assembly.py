@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from forewarn.agent.agent import Agent, Memory, Ways
+from forewarn.agent.agent import Agent, Memory
 from forewarn.agent.cases import Cases
 from forewarn.agent.decisions import Mandate
 from forewarn.agent.hooks import HookFinder
@@ -30,14 +30,12 @@ def compose_agent(
         approval=settings.approval,
         timeout=settings.timeout,
         postpone=settings.postpone,
-    )
-    ways = Ways(
-        mandate=mandate,
-        rules=settings.rules,
-        find_hooks=finder.find,
         ask_again=settings.ask_again.total_seconds(),
+        rules=settings.rules,
     )
-    return Agent(ways=ways, cases=cases, memory=memory, performer=performer)
+    return Agent(
+        mandate=mandate, find_hooks=finder.find, cases=cases, memory=memory, performer=performer
+    )
 
 
 def make_performer(

@@ -6,7 +6,7 @@ What only one verb needs is imported by that verb alone: `once` may be run every
 import argparse
 import gc
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
@@ -34,7 +34,7 @@ def main() -> NoReturn:
     gc.disable()  # while modules are imported nothing becomes garbage
     options = _make_parser().parse_args()
     try:
-        status = _VERBS[options.verb](options)
+        status = _perform(options.verb, options.config, is_dry=options.dry_run)
     except KeyboardInterrupt:
         status = 130
     gc.freeze()  # nor is anything looked at that ends with the process
@@ -48,6 +48,7 @@ def _make_parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=_FORMATTER,
     )
+    parser.set_defaults(dry_run=False)
     verbs = parser.add_subparsers(dest="verb", metavar="run | once | check", required=True)
     for verb, (summary, can_be_dry) in _SUMMARIES.items():
         added = verbs.add_parser(
@@ -78,26 +79,15 @@ _SUMMARIES: Final[Mapping[str, tuple[str, bool]]] = {
 """What each verb does, and whether it has --dry-run."""
 
 
-def _run(options: argparse.Namespace) -> int:
-    from forewarn.agent.service import run
+def _perform(verb: str, file: Path | None, *, is_dry: bool) -> int:
+    if verb == "run":
+        from forewarn.agent.service import run
 
-    return run(options.config, is_dry=options.dry_run)
+        return run(file, is_dry=is_dry)
+    if verb == "once":
+        from forewarn.agent.once import once
 
-
-def _once(options: argparse.Namespace) -> int:
-    from forewarn.agent.once import once
-
-    return once(options.config, is_dry=options.dry_run)
-
-
-def _check(options: argparse.Namespace) -> int:
+        return once(file, is_dry=is_dry)
     from forewarn.agent.check import check
 
-    return check(options.config)
-
-
-_VERBS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
-    "run": _run,
-    "once": _once,
-    "check": _check,
-}
+    return check(file)

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from forewarn.agent.cases import Case
 from forewarn.agent.hooks import Hook
+from forewarn.agent.rules import Rule
 from forewarn.agent.vocabulary import (
     ENDS,
     FAILURES,
@@ -66,6 +67,9 @@ class Mandate:
     approval: ApprovalMode
     timeout: timedelta
     postpone: timedelta
+    ask_again: float
+    """After how many seconds a hook, or a server that gave no answer, is asked again."""
+    rules: tuple[Rule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +128,8 @@ def decide(
         return StopHook() if has_to_end else None
     if phase is None:
         return Close() if case.is_over else None
-    hook = _find_next(case, phase, hooks[phase])
+    to_run = (hook for hook in hooks[phase] if case.outcome(phase, hook.name) in _TO_RUN)
+    hook = next(to_run, None)
     if hook is None and case.is_over:
         return Repeat() if _has_failed(case, phase, hooks[phase]) else Close()
     if _is_held(phase, circumstances):
@@ -144,10 +149,8 @@ def find_time(case: Case, phase: HookPhase, mandate: Mandate, now: Now) -> float
 
 
 def _find_running(case: Case) -> HookPhase | None:
-    for phase, outcomes in case.outcomes.items():
-        if HookOutcome.RUNNING in outcomes.values():
-            return phase
-    return None
+    found = (each for each in case.outcomes if HookOutcome.RUNNING in case.outcomes[each].values())
+    return next(found, None)
 
 
 def _current_phase(case: Case) -> HookPhase | None:
@@ -158,13 +161,6 @@ def _current_phase(case: Case) -> HookPhase | None:
             return HookPhase.NOTIFY
         case RuleVerdict.IGNORE:
             return None
-
-
-def _find_next(case: Case, phase: HookPhase, hooks: tuple[Hook, ...]) -> Hook | None:
-    for hook in hooks:
-        if case.outcome(phase, hook.name) in _TO_RUN:
-            return hook
-    return None
 
 
 def _has_failed(case: Case, phase: HookPhase, hooks: tuple[Hook, ...]) -> bool:
@@ -196,20 +192,13 @@ def _run(
 
 
 def _conclude(case: Case, mandate: Mandate) -> AgentAction | None:
-    if not _is_awaited(case):
+    is_awaited = case.verdict is RuleVerdict.HANDLE and case.phase is HookPhase.SCHEDULED
+    if not is_awaited or case.consent is not Consent.OPEN:
         return None
     # What is still to be run belongs to a hook that was taken away, or it would be next.
     outcomes = set(case.outcomes.get(HookPhase.SCHEDULED, {}).values()) - _TO_RUN
     is_ready = outcomes <= {HookOutcome.READY}
     return Approve() if is_ready and _may_approve(case, mandate) else None
-
-
-def _is_awaited(case: Case) -> bool:
-    return (
-        case.verdict is RuleVerdict.HANDLE
-        and case.phase is HookPhase.SCHEDULED
-        and case.consent is Consent.OPEN
-    )
 
 
 def _may_approve(case: Case, mandate: Mandate) -> bool:

@@ -6,7 +6,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Final, TypeAlias, cast
@@ -91,31 +90,20 @@ class Listener(ThreadingTCPServer):
             _log.exception("probe_failed")
 
 
-_Answer: TypeAlias = tuple[int, str]
-
-
-def _answer_health(status: Status) -> _Answer:
-    if status.is_alive(time.monotonic()):
-        return 200, "ok"
-    return 503, "the agent has not responded for a minute"
-
-
-def _answer_readiness(status: Status) -> _Answer:
-    if status.is_ready:
-        return 200, "ok"
-    return 503, f"the metadata server gives no usable answer: {status.trouble}"
-
-
-def _answer_draining(status: Status) -> _Answer:
-    return (503, "draining") if status.is_draining else (200, "ok")
-
-
-_ANSWERS: Final[Mapping[str, Callable[[Status], _Answer]]] = {
-    "/healthz": _answer_health,
-    "/readyz": _answer_readiness,
-    "/drainz": _answer_draining,
-    "/metrics": lambda status: (200, write_metrics(status)),
-}
+def _answer(path: str, status: Status) -> tuple[int, str]:
+    match path:
+        case "/metrics":
+            return 200, write_metrics(status)
+        case "/healthz" if not status.is_alive(time.monotonic()):
+            return 503, "the agent has not responded for a minute"
+        case "/readyz" if not status.is_ready:
+            return 503, f"the metadata server gives no usable answer: {status.trouble}"
+        case "/drainz" if status.is_draining:
+            return 503, "draining"
+        case "/healthz" | "/readyz" | "/drainz":
+            return 200, "ok"
+        case _:
+            return 404, "not found"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -124,8 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Listener
 
     def do_GET(self) -> None:
-        answer = _ANSWERS.get(self.path.partition("?")[0])
-        status, text = (404, "not found") if answer is None else answer(self.server.status)
+        status, text = _answer(self.path.partition("?")[0], self.server.status)
         body = f"{text.rstrip()}\n".encode("utf-8", "replace")
         self.send_response(status)
         self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")

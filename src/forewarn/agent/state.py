@@ -37,7 +37,8 @@ class StateFile:
         self._lock: BinaryIO | None = None
 
     def __enter__(self) -> Self:
-        self._take_lock()
+        if not self._is_dry:
+            self._take_lock()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -54,8 +55,6 @@ class StateFile:
     def _take_lock(self) -> None:
         """Make the folder, and keep other agents out of it."""
         folder = self.path.parent
-        if self._is_dry:
-            return
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / "lock").open("ab")
@@ -105,38 +104,30 @@ class StateFile:
     def keep_name(self, name: str) -> None:
         """Keep what the server calls this machine; it is only of use, so trouble is no trouble."""
         if self.recall_name() != name:
-            self._keep(self._name_path, name.encode("utf-8", "surrogatepass"))
+            self._keep("name", name.encode("utf-8", "surrogatepass"))
 
     def recall_name(self) -> str | None:
         """Return what the server has called this machine, None if nobody knows."""
         try:
-            return self._name_path.read_text(encoding="utf-8") or None
+            return self.path.with_name("name").read_text(encoding="utf-8") or None
         except (OSError, UnicodeDecodeError):
             return None
 
     def keep_folders(self, folders: Collection[Path]) -> None:
         """Keep which *folders* of hooks there are; trouble is no trouble, as with the name."""
-        self._keep(self._folders_path, json.dumps(sorted(map(str, folders))).encode("ascii"))
+        self._keep("folders", json.dumps(sorted(map(str, folders))).encode("ascii"))
 
     def recall_folders(self) -> frozenset[Path]:
         """Return which folders of hooks there were."""
         try:
-            return frozenset(map(Path, json.loads(self._folders_path.read_bytes())))
+            return frozenset(map(Path, json.loads(self.path.with_name("folders").read_bytes())))
         except (OSError, ValueError, TypeError, RecursionError):
             return frozenset()
 
-    def _keep(self, path: Path, content: bytes) -> None:
+    def _keep(self, file: str, content: bytes) -> None:
         if not self._is_dry and self._lock is not None:
             with contextlib.suppress(OSError):
-                _replace(path, content)
-
-    @property
-    def _name_path(self) -> Path:
-        return self.path.with_name("name")
-
-    @property
-    def _folders_path(self) -> Path:
-        return self.path.with_name("folders")
+                _replace(self.path.with_name(file), content)
 
 
 def check_folder(folder: Path) -> None:

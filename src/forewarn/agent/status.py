@@ -3,7 +3,7 @@
 The names of the metrics are those that dashboards know from webdevops' scheduled-events manager.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -142,17 +142,6 @@ def _find_events(status: Status) -> Iterator[_Sample]:
             yield "", labels, 1 if moment is None else moment.timestamp()
 
 
-def _find_drains(status: Status) -> Iterator[_Sample]:
-    for event_id, times in status.drained.items():
-        for kind, moment in times.items():
-            yield "", {"eventID": event_id, "type": kind}, moment
-
-
-def _find_approvals(status: Status) -> Iterator[_Sample]:
-    for event_id, moment in status.approved.items():
-        yield "", {"eventID": event_id}, moment
-
-
 def _find_requests(status: Status) -> Iterator[_Sample]:
     for limit, count in zip(BUCKETS, status.buckets, strict=True):
         yield "_bucket", {"le": str(limit)}, count
@@ -161,16 +150,7 @@ def _find_requests(status: Status) -> Iterator[_Sample]:
     yield "_count", {}, status.polls
 
 
-def _find_hooks(status: Status) -> Iterator[_Sample]:
-    for (phase, outcome), number in status.hooks.items():
-        yield "", {"phase": phase, "outcome": outcome}, number
-
-
-def _find_errors(status: Status) -> Iterator[_Sample]:
-    yield "", {}, status.troubles
-
-
-METRICS: Final[Mapping[str, tuple[str, str, Callable[[Status], Iterator[_Sample]]]]] = {
+METRICS: Final[Mapping[str, tuple[str, str, Callable[[Status], Iterable[_Sample]]]]] = {
     "azure_scheduledevent_document_incarnation": (
         "gauge",
         "Incarnation of the document",
@@ -184,23 +164,34 @@ METRICS: Final[Mapping[str, tuple[str, str, Callable[[Status], Iterator[_Sample]
     "azure_scheduledevent_event_drain": (
         "gauge",
         "When the hooks of an event began (start) and had ended (finish)",
-        _find_drains,
+        lambda status: (
+            ("", {"eventID": event_id, "type": kind}, moment)
+            for event_id, times in status.drained.items()
+            for kind, moment in times.items()
+        ),
     ),
     "azure_scheduledevent_event_approval": (
         "gauge",
         "When the start of an event was requested",
-        _find_approvals,
+        lambda status: (("", {"eventID": key}, at) for key, at in status.approved.items()),
     ),
     "azure_scheduledevent_request": (
         "histogram",
         "Seconds that a poll took, including those for which the server held it",
         _find_requests,
     ),
-    "azure_scheduledevent_request_error": ("counter", "Polls without an answer", _find_errors),
+    "azure_scheduledevent_request_error": (
+        "counter",
+        "Polls without an answer",
+        lambda status: [("", {}, status.troubles)],
+    ),
     "forewarn_agent_hooks_total": (
         "counter",
         "Hooks that came to their end, or were running when the agent was killed",
-        _find_hooks,
+        lambda status: (
+            ("", {"phase": phase, "outcome": outcome}, number)
+            for (phase, outcome), number in status.hooks.items()
+        ),
     ),
 }
 """Every metric: its type, what it means, and where its samples come from."""
