@@ -32,7 +32,8 @@ from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 from forewarn.storage.sqlite import open_sqlite, upgrade
-from forewarn.storage.statements import APPEND_AUDIT, APPEND_LEDGER, PUT_DOCUMENT, PUT_EVENT
+from forewarn.storage.statements import PUT
+from forewarn.storage.tables import audit, documents, events, ledger
 
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 MICROSECONDS = 1_767_600_000_000_000
@@ -197,10 +198,10 @@ def _write_plainly(peer: sqlite3.Connection, number: int) -> None:
     text = ("Host server is undergoing maintenance.", None, None, None)
     rest = (at, at, at, 1, 1, "[]", None, None, None, "", None, None, None)
     peer.execute("BEGIN IMMEDIATE")
-    peer.execute(PUT_EVENT.text, (event_id, *kind, scope_id, 0, f'["{vm}"]', *text, *rest))
-    peer.execute(PUT_DOCUMENT.text, (scope_id, number, at, BODY, scope_id, number))
-    peer.execute(APPEND_LEDGER.text, (event_id, at, "scheduled", "ada", "", ""))
-    peer.execute(APPEND_AUDIT.text, (at, at, "ada", "create", event_id, "done", "", "", "operator"))
+    peer.execute(PUT[events].text, (event_id, *kind, scope_id, 0, f'["{vm}"]', *text, *rest))
+    peer.execute(PUT[documents].text, (scope_id, number, at, BODY, scope_id, number))
+    peer.execute(PUT[ledger].text, (event_id, at, "scheduled", "ada", "", ""))
+    peer.execute(PUT[audit].text, (at, at, "ada", "create", event_id, "done", "", "", "operator"))
     peer.execute("COMMIT")
 
 

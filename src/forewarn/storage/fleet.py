@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from threading import Lock
 from typing import Any, Final
 
-from sqlalchemy import Connection, Delete, Select, Table, bindparam, delete, select
+from sqlalchemy import Connection, Select, Table, select
 
 from forewarn.domain.policy import Policy
 from forewarn.domain.profile import NO_PROFILE, Profile
@@ -21,8 +21,8 @@ from forewarn.domain.topology import (
     Topology,
     VirtualMachine,
 )
-from forewarn.storage.statements import PUT_SETTING, SETTING, PreparedInsert, upsert
-from forewarn.storage.tables import delivery_scopes, hosts, virtual_machines
+from forewarn.storage.statements import PUT, REMOVE, SETTING, key_of
+from forewarn.storage.tables import delivery_scopes, hosts, settings, virtual_machines
 
 TOPOLOGY_VERSION: Final = "topology_version"
 """The setting that counts the changes of the topology."""
@@ -116,13 +116,13 @@ def save_topology(connection: Connection, change: TopologyChange) -> StoredTopol
         return change.known
     # Virtual machines refer to scopes and hosts: those come first and go last.
     for part in _PARTS:
-        part.upsert.run_many(connection, change.changed[part.table.name])
+        PUT[part.table].run_many(connection, change.changed[part.table.name])
     for part in reversed(_PARTS):
         keys = change.gone[part.table.name]
         if keys:
-            connection.execute(part.delete, [{"gone": key} for key in keys])
+            connection.execute(REMOVE[part.table], [{part.key: key} for key in keys])
     version = change.known.version + 1
-    PUT_SETTING.run(connection, TOPOLOGY_VERSION, str(version))
+    PUT[settings].run(connection, TOPOLOGY_VERSION, str(version))
     return StoredTopology(version=version, topology=change.topology, positions=change.positions)
 
 
@@ -197,7 +197,6 @@ class _Part:
     def __init__(
         self,
         table: Table,
-        key: str,
         *,
         things: Callable[[Topology], Mapping[Any, Any]],
         write: Callable[[Any], dict[str, object]],
@@ -205,9 +204,8 @@ class _Part:
     ) -> None:
         self.table = table
         self.things = things
-        self.upsert = PreparedInsert(upsert(table, key))
-        self.delete: Delete = delete(table).where(table.c[key] == bindparam("gone"))
-        self._key = key
+        (self.key,) = key_of(table)
+        self._put = PUT[table]
         self._write = write
         self._read = read
         self._select: Select[Any] = select(table).order_by(table.c.position)
@@ -220,37 +218,35 @@ class _Part:
         known_places = known.positions.get(self.table.name, {})
         places = positions[self.table.name]
         return [
-            self.upsert.prepare(self._values(key, places[key], self._write(thing)))
+            self._put.prepare(self._values(key, places[key], self._write(thing)))
             for key, thing in self.things(topology).items()
             if known_places.get(key) != places[key] or known_things[key] != thing
         ]
 
     def _values(self, key: str, position: int, fields: Mapping[str, object]) -> Iterator[object]:
-        row = {self._key: key, "position": position, **fields}
-        return (row[name] for name in self.upsert.names)
+        row = {self.key: key, "position": position, **fields}
+        return (row[name] for name in self._put.names)
 
     def load(self, connection: Connection) -> tuple[dict[Any, Any], dict[str, int]]:
         """Return everything in the table and its places, by key, in fleet order."""
         rows = [row._asdict() for row in connection.execute(self._select)]
         return (
-            {row[self._key]: self._read(row) for row in rows},
-            {row[self._key]: row["position"] for row in rows},
+            {row[self.key]: self._read(row) for row in rows},
+            {row[self.key]: row["position"] for row in rows},
         )
 
 
 _SCOPES: Final = _Part(
     delivery_scopes,
-    "scope_id",
     things=lambda topology: topology.scopes,
     write=_scope_row,
     read=_read_scope,
 )
 _HOSTS: Final = _Part(
-    hosts, "name", things=lambda topology: topology.hosts, write=_host_row, read=_read_host
+    hosts, things=lambda topology: topology.hosts, write=_host_row, read=_read_host
 )
 _VIRTUAL_MACHINES: Final = _Part(
     virtual_machines,
-    "name",
     things=lambda topology: topology.virtual_machines,
     write=_vm_row,
     read=_read_vm,

@@ -1,10 +1,10 @@
 """The port's Reading, over one connection."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Column, Connection, Select
+from sqlalchemy import Column, ColumnElement, Connection, Select
 
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
@@ -47,7 +47,7 @@ from forewarn.storage.fleet import (
     prepare_topology,
 )
 from forewarn.storage.knowledge import read_knowledge
-from forewarn.storage.tables import maintenances, outbox, scenario_runs
+from forewarn.storage.tables import events, maintenances, outbox, scenario_runs
 
 T = TypeVar("T")
 
@@ -119,20 +119,18 @@ class SqlReading:
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
         """Return the newest *limit* events of these kinds, oldest first."""
-        look, values = statements.NEWEST_EVENTS, dict[str, Any](limit=limit)
-        for condition, name, wanted in (
-            (statements.HAS_STATUS, "status", list(status) or None),
-            (statements.AFFECTS_VM, "vm", vm),
-            (statements.HAS_TYPE, "event_type", event_type),
-            (statements.HAS_ENDED_SINCE, "ended_since", ended[0]),
-            (statements.HAS_ENDED_BEFORE, "ended_before", ended[1]),
-            (statements.IS_OLDER, "older_than", older_than),
-        ):
-            if wanted is not None:
-                look, values[name] = look.where(condition), wanted
+        look, values = _narrow(
+            statements.EVENTS,
+            statements.EVENT_FILTERS,
+            status=list(status) or None,
+            vm=vm,
+            event_type=event_type,
+            ended_since=ended[0],
+            ended_before=ended[1],
+        )
         if scope_ids is not None:
             look = look.where(statements.in_scopes(tuple(scope_ids)))
-        return self._all(ScheduledEvent, look, **values)[::-1]
+        return self._page(ScheduledEvent, look, events.c.event_id, older_than, limit, **values)
 
     def ledger(self, event_id: EventId) -> tuple[LedgerEntry, ...]:
         """Return the life of one event."""
@@ -159,8 +157,7 @@ class SqlReading:
     ) -> tuple[Maintenance, ...]:
         """Return all Maintenances, or only those that are finished, or are not."""
         look = statements.MAINTENANCES[finished]
-        rows = self._page(look, maintenances.c.maintenance_id, older_than, limit)
-        return tuple(Maintenance(**row) for row in rows)
+        return self._page(Maintenance, look, maintenances.c.maintenance_id, older_than, limit)
 
     def lease_epoch(self) -> int:
         """Return the epoch of the current lease, or 0 before the first."""
@@ -200,8 +197,7 @@ class SqlReading:
     ) -> tuple[ScenarioRun, ...]:
         """Return all runs, or only those that are finished, or are not."""
         look = statements.SCENARIO_RUNS[finished]
-        rows = self._page(look, scenario_runs.c.run_id, older_than, limit)
-        return tuple(ScenarioRun(**row) for row in rows)
+        return self._page(ScenarioRun, look, scenario_runs.c.run_id, older_than, limit)
 
     def schedules(self) -> tuple[Schedule, ...]:
         """Return every schedule."""
@@ -278,10 +274,15 @@ class SqlReading:
         limit: int = 1000,
     ) -> tuple[AuditEntry, ...]:
         """Return the newest *limit* entries of these, oldest first."""
-        filters = {"who": who, "action": action, "since": since, "older_than": older_than}
-        wanted = {name: value for name, value in filters.items() if value is not None}
-        look = statements.NEWEST_AUDIT.where(*(statements.AUDIT_FILTERS[name] for name in wanted))
-        return self._all(AuditEntry, look, limit=limit, **wanted)[::-1]
+        look, values = _narrow(
+            statements.NEWEST_AUDIT,
+            statements.AUDIT_FILTERS,
+            who=who,
+            action=action,
+            since=since,
+            older_than=older_than,
+        )
+        return self._all(AuditEntry, look, limit=limit, **values)[::-1]
 
     def token(self, token_hash: str) -> Token | None:
         """Return the token whose secret has this hash."""
@@ -313,14 +314,14 @@ class SqlReading:
         limit: int = 1000,
     ) -> tuple[Notification, ...]:
         """Return the newest *limit* messages, oldest first."""
-        look, values = statements.NOTIFICATIONS, dict[str, Any]()
-        if status is not None:
-            look, values["status"] = look.where(statements.HAS_NOTIFICATION_STATUS), status
+        look, values = _narrow(
+            statements.NOTIFICATIONS, statements.NOTIFICATION_FILTERS, status=status
+        )
         if scope_ids is not None:
             is_in_scopes = statements.in_scopes(tuple(scope_ids))
             look = look.where(statements.IS_ABOUT_EVENT, is_in_scopes)
-        rows = self._page(look, outbox.c.notification_id, older_than, limit, **values)
-        return tuple(Notification(**row) for row in rows)
+        key = outbox.c.notification_id
+        return self._page(Notification, look, key, older_than, limit, **values)
 
     def next_notifications(self, target: str, *, limit: int = 100) -> tuple[Notification, ...]:
         """Return the first waiting message of each subject for *target*, soonest first."""
@@ -337,16 +338,17 @@ class SqlReading:
 
     def _page(
         self,
+        kind: Callable[..., T],
         look: Select[Any],
         key: Column[Any],
         older_than: str | None,
         limit: int | None,
         **values: object,
-    ) -> list[dict[str, Any]]:
+    ) -> tuple[T, ...]:
         if older_than is None and limit is None:
-            return self._rows(look, **values)
+            return self._all(kind, look, **values)
         newest = statements.newest(look, key, older_than).limit(limit)
-        return self._rows(newest, **values)[::-1]
+        return self._all(kind, newest, **values)[::-1]
 
     def _all(self, kind: Callable[..., T], look: Select[Any], **values: object) -> tuple[T, ...]:
         return tuple(kind(**row) for row in self._rows(look, **values))
@@ -360,3 +362,11 @@ class SqlReading:
 
     def _value(self, look: Select[Any], **values: object) -> Any:
         return self._connection.execute(look, values).scalar()
+
+
+def _narrow(
+    look: Select[Any], filters: Mapping[str, ColumnElement[bool]], **wanted: object
+) -> tuple[Select[Any], dict[str, Any]]:
+    """Return *look* with the filters for which something is wanted, and the values of these."""
+    values = {name: value for name, value in wanted.items() if value is not None}
+    return look.where(*(filters[name] for name in values)), values

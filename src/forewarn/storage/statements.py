@@ -40,6 +40,7 @@ from forewarn.storage.tables import (
     ledger,
     maintenances,
     memberships,
+    metadata,
     outbox,
     polls,
     preview_wires,
@@ -105,9 +106,15 @@ class PreparedInsert:
         return parameters
 
 
-def upsert(table: Table, *key: str) -> Insert:
-    """Return the statement that adds a row, or replaces what *key* has, except its place."""
-    statement = insert(table)
+def key_of(table: Table) -> list[str]:
+    """Return the columns by which rows are known; their place in the order is not one of them."""
+    own = [column.name for column in table.columns if column.unique]
+    return own or [column.name for column in table.primary_key]
+
+
+def upsert(table: Table) -> Insert:
+    """Return the statement that adds a row, or replaces what has its key, except its place."""
+    statement, key = insert(table), key_of(table)
     changed = {name: statement.excluded[name] for name in _given_columns(table) if name not in key}
     return statement.on_conflict_do_update(index_elements=key, set_=changed)
 
@@ -173,28 +180,22 @@ def _next_document() -> Insert:
     return insert(documents).from_select(list(row), select(*row.values()).where(~is_behind))
 
 
-PUT_EVENT: Final = PreparedInsert(upsert(events, "event_id"))
-PUT_MAINTENANCE: Final = PreparedInsert(upsert(maintenances, "maintenance_id"))
-PUT_OPERATION: Final = PreparedInsert(upsert(host_operations, "operation_id"))
-PUT_SCENARIO_RUN: Final = PreparedInsert(upsert(scenario_runs, "run_id"))
-PUT_SCHEDULE: Final = PreparedInsert(upsert(schedules, "name"))
-PUT_NOTIFICATION: Final = PreparedInsert(upsert(outbox, "notification_id"))
-PUT_DOCUMENT: Final = PreparedInsert(_next_document())
-PUT_MEMBERSHIP: Final = PreparedInsert(upsert(memberships, "vm", "since"))
-PUT_PREVIEW_WIRE: Final = PreparedInsert(upsert(preview_wires, "since"))
-PUT_SHOWING: Final = PreparedInsert(upsert(showings, "recorded_at"))
-PUT_TOLD: Final = PreparedInsert(upsert(told, "maintenance_id"))
-PUT_POLL: Final = PreparedInsert(upsert(polls, "scope_id"))
-PUT_VM_POLL: Final = PreparedInsert(upsert(vm_polls, "vm"))
-PUT_SOAK: Final = PreparedInsert(upsert(soaks, "scope_id"))
-PUT_SETTING: Final = PreparedInsert(upsert(settings, "name"))
-PUT_TOKEN: Final = PreparedInsert(upsert(tokens, "token_hash"))
-PUT_ANSWER: Final = PreparedInsert(upsert(kept_answers, "who", "key"))
-PUT_KNOWLEDGE: Final = PreparedInsert(upsert(knowledge, "kind", "about"))
-PUT_LEASE: Final = PreparedInsert(upsert(leases, "name"))
-APPEND_LEDGER: Final = PreparedInsert(insert(ledger))
-APPEND_AUDIT: Final = PreparedInsert(insert(audit))
-PUT_SIMULATED_IMPACT: Final = PreparedInsert(insert(simulated_impacts).on_conflict_do_nothing())
+PUT: Final = {
+    table: PreparedInsert(statement)
+    for table, statement in {
+        **{table: upsert(table) for table in metadata.tables.values()},
+        documents: _next_document(),
+        ledger: insert(ledger),
+        audit: insert(audit),
+        simulated_impacts: insert(simulated_impacts).on_conflict_do_nothing(),
+    }.items()
+}
+"""What writes a row of each table."""
+REMOVE: Final = {
+    table: delete(table).where(*(table.c[name] == bindparam(name) for name in key_of(table)))
+    for table in metadata.tables.values()
+}
+"""What removes the row of each table that has a key."""
 
 EVENT: Final = _by_key(events, "event_id")
 _IS_IN_FLIGHT: Final = events.c.event_status.in_(
@@ -219,19 +220,15 @@ USER_OPERATIONS_IN_FLIGHT: Final = EVENTS_IN_FLIGHT.where(
 EVENTS_OF_MAINTENANCES: Final = _in_order(events).where(
     events.c.maintenance_id.in_(bindparam("maintenance_ids", expanding=True))
 )
-NEWEST_EVENTS: Final = (
-    columns_select(events).order_by(events.c.sequence.desc()).limit(bindparam("limit"))
-)
+EVENTS: Final = columns_select(events)
 _RESOURCE: Final = func.json_each(events.c.resources).table_valued("value", name="resource")
-AFFECTS_VM: Final = exists().select_from(_RESOURCE).where(_RESOURCE.c.value == bindparam("vm"))
-HAS_STATUS: Final = events.c.event_status.in_(bindparam("status", expanding=True))
-_SEEN: Final = events.alias("seen")
-IS_OLDER: Final = events.c.sequence < (
-    select(_SEEN.c.sequence).where(_SEEN.c.event_id == bindparam("older_than")).scalar_subquery()
-)
-HAS_TYPE: Final = events.c.event_type == bindparam("event_type")
-HAS_ENDED_SINCE: Final = events.c.ended_at >= bindparam("ended_since")
-HAS_ENDED_BEFORE: Final = events.c.ended_at < bindparam("ended_before")
+EVENT_FILTERS: Final = {
+    "status": events.c.event_status.in_(bindparam("status", expanding=True)),
+    "vm": exists().select_from(_RESOURCE).where(_RESOURCE.c.value == bindparam("vm")),
+    "event_type": events.c.event_type == bindparam("event_type"),
+    "ended_since": events.c.ended_at >= bindparam("ended_since"),
+    "ended_before": events.c.ended_at < bindparam("ended_before"),
+}
 
 LEDGER: Final = _by_key(ledger, "event_id").order_by(ledger.c.sequence)
 LEDGER_AFTER: Final = (
@@ -282,7 +279,6 @@ TOLD: Final = select(told).where(
     told.c.maintenance_id == maintenances.c.maintenance_id, maintenances.c.finished_at.is_(None)
 )
 SCHEDULES: Final = _in_order(schedules)
-REMOVE_SCHEDULE: Final = delete(schedules).where(schedules.c.name == bindparam("gone_name"))
 
 _NEWEST_DOCUMENT: Final = (
     select(documents.c.body).order_by(documents.c.document_incarnation.desc()).limit(1)
@@ -315,10 +311,6 @@ SUPERSEDED_DOCUMENTS: Final = (
     )
     .limit(bindparam("limit"))
 )
-REMOVE_DOCUMENT: Final = delete(documents).where(
-    documents.c.scope_id == bindparam("gone_scope_id"),
-    documents.c.document_incarnation == bindparam("gone_incarnation"),
-)
 MEMBERSHIPS: Final = _by_key(memberships, "vm").order_by(memberships.c.since)
 _LATER: Final = memberships.alias("later")
 _LATER_OF_SAME_VM: Final = (_LATER.c.vm == memberships.c.vm, _LATER.c.since > memberships.c.since)
@@ -334,14 +326,11 @@ SUPERSEDED_MEMBERSHIPS: Final = (
     )
     .limit(bindparam("limit"))
 )
-REMOVE_MEMBERSHIP: Final = delete(memberships).where(
-    memberships.c.vm == bindparam("gone_vm"), memberships.c.since == bindparam("gone_since")
-)
 PREVIEW_WIRES: Final = select(preview_wires).order_by(preview_wires.c.since)
 NOTIFICATION: Final = _by_key(outbox, "notification_id")
 NOTIFICATIONS: Final = columns_select(outbox)
 IS_ABOUT_EVENT: Final = outbox.c.subject == events.c.event_id
-HAS_NOTIFICATION_STATUS: Final = outbox.c.status == bindparam("status")
+NOTIFICATION_FILTERS: Final = {"status": outbox.c.status == bindparam("status")}
 _WAITING: Final = literal(NotificationStatus.WAITING, outbox.c.status.type)
 _EARLIER: Final = outbox.alias("earlier")
 NEXT_NOTIFICATIONS: Final = (
@@ -361,7 +350,7 @@ NEXT_NOTIFICATIONS: Final = (
 )
 TARGETS_WAITED_FOR: Final = select(outbox.c.target).where(outbox.c.status == _WAITING).distinct()
 PRUNE_NOTIFICATIONS: Final = delete(outbox).where(
-    HAS_NOTIFICATION_STATUS, outbox.c.ended_at < bindparam("ended_before")
+    NOTIFICATION_FILTERS["status"], outbox.c.ended_at < bindparam("ended_before")
 )
 
 SOAKS: Final = select(soaks)
@@ -380,7 +369,4 @@ LAST_POLLS: Final = select(vm_polls).where(vm_polls.c.vm.in_(bindparam("vms", ex
 SETTING: Final = select(settings.c.value).where(settings.c.name == bindparam("name"))
 SIMULATED_IMPACT: Final = _by_key(simulated_impacts, "event_id", "vm")
 KNOWLEDGE: Final = select(knowledge.c.kind, knowledge.c.about, knowledge.c.said)
-FORGET_KNOWLEDGE: Final = delete(knowledge).where(
-    knowledge.c.kind == bindparam("gone_kind"), knowledge.c.about == bindparam("gone_about")
-)
 EPOCH: Final = select(leases.c.epoch).where(leases.c.name == bindparam("name"))

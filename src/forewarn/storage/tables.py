@@ -1,6 +1,7 @@
 """Every table, declared once. The columns are the fields of the domain, under the same names."""
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from sqlalchemy import (
     JSON,
@@ -12,7 +13,6 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
-    PrimaryKeyConstraint,
     String,
     Table,
 )
@@ -55,90 +55,93 @@ metadata: Final = MetaData(
     }
 )
 
-settings: Final = Table(
-    "settings",
-    metadata,
-    Column("name", String, primary_key=True),
-    Column("value", String, nullable=False),
-)
+
+def _key(name: str, kind: Any = String) -> Column[Any]:
+    """Return a column that is in the primary key."""
+    return Column(name, kind, primary_key=True)
+
+
+def _numbered(key: str) -> Iterator[Column[Any]]:
+    """Yield the columns that keep rows in the order of creation, each with a *key* of its own."""
+    yield _key("sequence", WholeNumber)
+    yield Column(key, String, nullable=False, unique=True)
+
+
+def _required(kind: Any, names: str) -> Iterator[Column[Any]]:
+    """Yield the columns of *names*, in which every row has something."""
+    return (Column(name, kind, nullable=False) for name in names.split())
+
+
+def _optional(kind: Any, names: str) -> Iterator[Column[Any]]:
+    """Yield the columns of *names*, in which a row may have nothing."""
+    return (Column(name, kind) for name in names.split())
+
+
+settings: Final = Table("settings", metadata, _key("name"), *_required(String, "value"))
 
 delivery_scopes: Final = Table(
     "delivery_scopes",
     metadata,
-    Column("scope_id", String, primary_key=True),
-    Column("position", WholeNumber, nullable=False),
-    Column("kind", Word(ScopeKind), nullable=False),
-    Column("name", String, nullable=False),
-    Column("placement_group", String),
-    Column("update_domains", Integer, nullable=False),
-    Column("fault_domains", Integer, nullable=False),
-    Column("approval", Word(ApprovalPolicy), nullable=False),
-    Column("postpone_until", Duration, nullable=False),
-    Column("auto_approve_user", Boolean, nullable=False),
-    Column("terminate_notice", Duration),
-    Column("notice", Duration),
+    _key("scope_id"),
+    *_required(WholeNumber, "position"),
+    *_required(Word(ScopeKind), "kind"),
+    *_required(String, "name"),
+    *_optional(String, "placement_group"),
+    *_required(Integer, "update_domains fault_domains"),
+    *_required(Word(ApprovalPolicy), "approval"),
+    *_required(Duration, "postpone_until"),
+    *_required(Boolean, "auto_approve_user"),
+    *_optional(Duration, "terminate_notice notice"),
 )
 
 hosts: Final = Table(
     "hosts",
     metadata,
-    Column("name", String, primary_key=True),
-    Column("position", WholeNumber, nullable=False),
-    Column("labels", Labels, nullable=False),
-    Column("closed_at", MomentColumn),
-    Column("closed_by", String),
-    Column("closed_reason", String),
+    _key("name"),
+    *_required(WholeNumber, "position"),
+    *_required(Labels, "labels"),
+    *_optional(MomentColumn, "closed_at"),
+    *_optional(String, "closed_by closed_reason"),
 )
 
 virtual_machines: Final = Table(
     "virtual_machines",
     metadata,
-    Column("name", String, primary_key=True),
-    Column("position", WholeNumber, nullable=False),
+    _key("name"),
+    *_required(WholeNumber, "position"),
     Column("scope_id", ForeignKey(delivery_scopes.c.scope_id), nullable=False, index=True),
-    Column("update_domain", Integer, nullable=False),
-    Column("fault_domain", Integer, nullable=False),
+    *_required(Integer, "update_domain fault_domain"),
     Column("host", ForeignKey(hosts.c.name), index=True),
-    Column("addresses", Names, nullable=False),
-    Column("vm_id", String, nullable=False),
-    Column("zone", String, nullable=False),
-    Column("location", String, nullable=False),
-    Column("resource_group", String, nullable=False),
-    Column("subscription_id", String, nullable=False),
-    Column("tags", Labels, nullable=False),
-    Column("labels", Labels, nullable=False),
-    Column("profile", Labels),
+    *_required(Names, "addresses"),
+    *_required(String, "vm_id zone location resource_group subscription_id"),
+    *_required(Labels, "tags labels"),
+    *_optional(Labels, "profile"),
 )
 
 # History outlives the fleet: an event keeps the names of scopes and machines that are gone.
 events: Final = Table(
     "events",
     metadata,
-    Column("sequence", WholeNumber, primary_key=True),
-    Column("event_id", String, nullable=False, unique=True),
-    Column("event_type", Word(EventType), nullable=False),
-    Column("event_source", Word(EventSource), nullable=False),
-    Column("event_status", Word(EventStatus), nullable=False),
-    Column("scope_id", String, nullable=False),
-    Column("update_domain", Integer, nullable=False),
-    Column("resources", Names, nullable=False),
-    Column("description", String, nullable=False),
-    Column("duration_in_seconds", WholeNumber),
+    *_numbered("event_id"),
+    *_required(Word(EventType), "event_type"),
+    *_required(Word(EventSource), "event_source"),
+    *_required(Word(EventStatus), "event_status"),
+    *_required(String, "scope_id"),
+    *_required(Integer, "update_domain"),
+    *_required(Names, "resources"),
+    *_required(String, "description"),
+    *_optional(WholeNumber, "duration_in_seconds"),
     Column("maintenance_id", String, index=True),
-    Column("host", String),
-    Column("created_at", MomentColumn, nullable=False),
-    Column("not_before", MomentColumn, nullable=False),
-    Column("first_not_before", MomentColumn, nullable=False),
-    Column("is_announced", Boolean, nullable=False),
-    Column("is_published", Boolean, nullable=False),
-    Column("approvals", Approvals, nullable=False),
-    Column("started_at", MomentColumn),
-    Column("ended_at", MomentColumn),
-    Column("outcome", Word(Outcome)),
-    Column("reason", String, nullable=False),
-    Column("simulated_duration", Duration),
-    Column("overdue_at", MomentColumn),
-    Column("operation_id", String),
+    *_optional(String, "host"),
+    *_required(MomentColumn, "created_at not_before first_not_before"),
+    *_required(Boolean, "is_announced is_published"),
+    *_required(Approvals, "approvals"),
+    *_optional(MomentColumn, "started_at ended_at"),
+    *_optional(Word(Outcome), "outcome"),
+    *_required(String, "reason"),
+    *_optional(Duration, "simulated_duration"),
+    *_optional(MomentColumn, "overdue_at"),
+    *_optional(String, "operation_id"),
     Index(None, "event_status", "scope_id"),
 )
 
@@ -147,11 +150,10 @@ events: Final = Table(
 documents: Final = Table(
     "documents",
     metadata,
-    Column("scope_id", String, nullable=False),
-    Column("document_incarnation", WholeNumber, nullable=False),
-    Column("published_at", MomentColumn, nullable=False),
-    Column("body", Published, nullable=False),
-    PrimaryKeyConstraint("scope_id", "document_incarnation"),
+    _key("scope_id"),
+    _key("document_incarnation", WholeNumber),
+    *_required(MomentColumn, "published_at"),
+    *_required(Published, "body"),
 )
 
 # Who read which documents, and how the oldest api-version was written: what it takes to tell what
@@ -159,72 +161,51 @@ documents: Final = Table(
 memberships: Final = Table(
     "memberships",
     metadata,
-    Column("vm", String, nullable=False),
-    Column("since", MomentColumn, nullable=False),
-    Column("scope_id", String),
-    PrimaryKeyConstraint("vm", "since"),
+    _key("vm"),
+    _key("since", MomentColumn),
+    *_optional(String, "scope_id"),
 )
 
 preview_wires: Final = Table(
     "preview_wires",
     metadata,
-    Column("since", MomentColumn, primary_key=True),
-    Column("preview_wire", Word(PreviewWire), nullable=False),
+    _key("since", MomentColumn),
+    *_required(Word(PreviewWire), "preview_wire"),
 )
 
 # From when on it was really served: a commit takes a while after the moment it is stamped with.
 showings: Final = Table(
-    "showings",
-    metadata,
-    Column("recorded_at", MomentColumn, primary_key=True),
-    Column("shown_at", MomentColumn, nullable=False),
+    "showings", metadata, _key("recorded_at", MomentColumn), *_required(MomentColumn, "shown_at")
 )
 
 polls: Final = Table(
-    "polls",
-    metadata,
-    Column("scope_id", String, primary_key=True),
-    Column("last_polled_at", MomentColumn, nullable=False),
+    "polls", metadata, _key("scope_id"), *_required(MomentColumn, "last_polled_at")
 )
 
 # The same for each virtual machine, by its name as it compares: who listens, for people.
 vm_polls: Final = Table(
-    "vm_polls",
-    metadata,
-    Column("vm", String, primary_key=True),
-    Column("last_polled_at", MomentColumn, nullable=False),
+    "vm_polls", metadata, _key("vm"), *_required(MomentColumn, "last_polled_at")
 )
 
-soaks: Final = Table(
-    "soaks",
-    metadata,
-    Column("scope_id", String, primary_key=True),
-    Column("until", MomentColumn, nullable=False),
-)
+soaks: Final = Table("soaks", metadata, _key("scope_id"), *_required(MomentColumn, "until"))
 
 ledger: Final = Table(
     "ledger",
     metadata,
-    Column("sequence", WholeNumber, primary_key=True),
+    _key("sequence", WholeNumber),
     Column("event_id", String, nullable=False, index=True),
-    Column("at", MomentColumn, nullable=False),
-    Column("what", Word(Happening), nullable=False),
-    Column("who", String, nullable=False),
-    Column("detail", String, nullable=False),
+    *_required(MomentColumn, "at"),
+    *_required(Word(Happening), "what"),
+    *_required(String, "who detail"),
     Column("where", String, nullable=False, server_default=""),
 )
 
 audit: Final = Table(
     "audit",
     metadata,
-    Column("sequence", WholeNumber, primary_key=True),
-    Column("at", MomentColumn, nullable=False),
-    Column("maintenance_time", MomentColumn, nullable=False),
-    Column("who", String, nullable=False),
-    Column("action", String, nullable=False),
-    Column("subject", String, nullable=False),
-    Column("outcome", String, nullable=False),
-    Column("detail", String, nullable=False),
+    _key("sequence", WholeNumber),
+    *_required(MomentColumn, "at maintenance_time"),
+    *_required(String, "who action subject outcome detail"),
     Column("where", String, nullable=False, server_default=""),
     Column("actor", Word(Actor), nullable=False, server_default=Actor.UNKNOWN.value),
 )
@@ -241,126 +222,109 @@ APPEND_ONLY: Final = tuple(
 tokens: Final = Table(
     "tokens",
     metadata,
-    Column("sequence", WholeNumber, primary_key=True),
-    Column("token_hash", String, nullable=False, unique=True),
-    Column("name", String, nullable=False),
-    Column("role", Word(Role), nullable=False),
-    Column("scopes", Names, nullable=False),
-    Column("created_at", MomentColumn, nullable=False),
-    Column("expires_at", MomentColumn),
-    Column("revoked_at", MomentColumn),
-    Column("last_used_at", MomentColumn),
+    *_numbered("token_hash"),
+    *_required(String, "name"),
+    *_required(Word(Role), "role"),
+    *_required(Names, "scopes"),
+    *_required(MomentColumn, "created_at"),
+    *_optional(MomentColumn, "expires_at revoked_at last_used_at"),
 )
 
 kept_answers: Final = Table(
     "kept_answers",
     metadata,
-    Column("who", String, nullable=False),
-    Column("key", String, nullable=False),
-    Column("fingerprint", String, nullable=False),
+    _key("who"),
+    _key("key"),
+    *_required(String, "fingerprint"),
     Column("answered_at", MomentColumn, nullable=False, index=True),
-    Column("body", String, nullable=False),
-    PrimaryKeyConstraint("who", "key"),
+    *_required(String, "body"),
 )
 
 maintenances: Final = Table(
     "maintenances",
     metadata,
-    Column("sequence", WholeNumber, primary_key=True),
-    Column("maintenance_id", String, nullable=False, unique=True),
-    Column("event_type", Word(EventType), nullable=False),
-    Column("description", String, nullable=False),
-    Column("duration_in_seconds", WholeNumber),
-    Column("resources", Names, nullable=False),
-    Column("hosts", Names, nullable=False),
-    Column("is_paused", Boolean, nullable=False),
-    Column("is_aborted", Boolean, nullable=False),
+    *_numbered("maintenance_id"),
+    *_required(Word(EventType), "event_type"),
+    *_required(String, "description"),
+    *_optional(WholeNumber, "duration_in_seconds"),
+    *_required(Names, "resources hosts"),
+    *_required(Boolean, "is_paused is_aborted"),
     Column("finished_at", MomentColumn, index=True),
     Column("course", CourseColumn, nullable=False, server_default="{}"),
     Column("started_at", MomentColumn, nullable=False, server_default="0"),
-    Column("resumed_at", MomentColumn),
+    *_optional(MomentColumn, "resumed_at"),
     Column("schedule", String, nullable=False, server_default=""),
     Column("resolutions", Resolutions, nullable=False, server_default="{}"),
-    Column("outcome", Word(MaintenanceOutcome)),
+    *_optional(Word(MaintenanceOutcome), "outcome"),
 )
 
 host_operations: Final = Table(
     "host_operations",
     metadata,
-    Column("sequence", WholeNumber, primary_key=True),
-    Column("operation_id", String, nullable=False, unique=True),
+    *_numbered("operation_id"),
     Column("maintenance_id", String, nullable=False, index=True),
-    Column("event_type", Word(EventType), nullable=False),
-    Column("host", String, nullable=False),
-    Column("created_at", MomentColumn, nullable=False),
-    Column("phase", Word(HostPhase), nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("verify_at", MomentColumn),
-    Column("verify_by", MomentColumn),
-    Column("ended_at", MomentColumn),
-    Column("outcome", Word(OperationOutcome)),
-    Column("reason", String, nullable=False),
+    *_required(Word(EventType), "event_type"),
+    *_required(String, "host"),
+    *_required(MomentColumn, "created_at"),
+    *_required(Word(HostPhase), "phase"),
+    *_required(Integer, "attempt"),
+    *_optional(MomentColumn, "verify_at verify_by ended_at"),
+    *_optional(Word(OperationOutcome), "outcome"),
+    *_required(String, "reason"),
 )
 
 scenario_runs: Final = Table(
     "scenario_runs",
     metadata,
-    Column("sequence", WholeNumber, primary_key=True),
-    Column("run_id", String, nullable=False, unique=True),
-    Column("name", String, nullable=False),
-    Column("resources", Names, nullable=False),
-    Column("began_at", MomentColumn, nullable=False),
-    Column("speed", Float, nullable=False),
-    Column("steps", Timeline, nullable=False),
-    Column("steps_done", Integer, nullable=False),
-    Column("events", EventGroups, nullable=False),
-    Column("is_stopped", Boolean, nullable=False),
+    *_numbered("run_id"),
+    *_required(String, "name"),
+    *_required(Names, "resources"),
+    *_required(MomentColumn, "began_at"),
+    *_required(Float, "speed"),
+    *_required(Timeline, "steps"),
+    *_required(Integer, "steps_done"),
+    *_required(EventGroups, "events"),
+    *_required(Boolean, "is_stopped"),
     Column("finished_at", MomentColumn, index=True),
 )
 
 schedules: Final = Table(
     "schedules",
     metadata,
-    Column("sequence", WholeNumber, primary_key=True),
-    Column("name", String, nullable=False, unique=True),
-    Column("order", OrderColumn, nullable=False),
-    Column("every", RecurrenceColumn, nullable=False),
-    Column("from_date", Date, nullable=False),
-    Column("until_date", Date),
-    Column("created_at", MomentColumn, nullable=False),
-    Column("met_until", MomentColumn, nullable=False),
-    Column("is_paused", Boolean, nullable=False),
-    Column("maintenance_id", String),
-    Column("occurrences", Occurrences, nullable=False),
+    *_numbered("name"),
+    *_required(OrderColumn, "order"),
+    *_required(RecurrenceColumn, "every"),
+    *_required(Date, "from_date"),
+    *_optional(Date, "until_date"),
+    *_required(MomentColumn, "created_at met_until"),
+    *_required(Boolean, "is_paused"),
+    *_optional(String, "maintenance_id"),
+    *_required(Occurrences, "occurrences"),
 )
 
 # What people know of a Maintenance, so that they are told once.
 told: Final = Table(
     "told",
     metadata,
-    Column("maintenance_id", String, primary_key=True),
-    Column("stopped", Word(Phase)),
-    Column("gates", Names, nullable=False),
-    Column("places", Names, nullable=False),
+    _key("maintenance_id"),
+    *_optional(Word(Phase), "stopped"),
+    *_required(Names, "gates places"),
 )
 
 # Messages that wait, and for a while those that do not.
 outbox: Final = Table(
     "outbox",
     metadata,
-    Column("sequence", WholeNumber, primary_key=True),
-    Column("notification_id", String, nullable=False, unique=True),
-    Column("subject", String, nullable=False),
-    Column("phase", Word(Phase), nullable=False),
-    Column("target", String, nullable=False),
-    Column("data", JSON, nullable=False),
-    Column("created_at", MomentColumn, nullable=False),
-    Column("maintenance_time", MomentColumn, nullable=False),
-    Column("next_attempt_at", MomentColumn, nullable=False),
-    Column("status", Word(NotificationStatus), nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("ended_at", MomentColumn),
-    Column("problem", String, nullable=False),
+    *_numbered("notification_id"),
+    *_required(String, "subject"),
+    *_required(Word(Phase), "phase"),
+    *_required(String, "target"),
+    *_required(JSON, "data"),
+    *_required(MomentColumn, "created_at maintenance_time next_attempt_at"),
+    *_required(Word(NotificationStatus), "status"),
+    *_required(Integer, "attempts"),
+    *_optional(MomentColumn, "ended_at"),
+    *_required(String, "problem"),
     Index(None, "status", "target", "subject"),
     Index(None, "status", "ended_at"),
 )
@@ -369,11 +333,10 @@ outbox: Final = Table(
 simulated_impacts: Final = Table(
     "simulated_impacts",
     metadata,
-    Column("event_id", String, nullable=False),
-    Column("vm", String, nullable=False),
-    Column("ends_at", MomentColumn, nullable=False),
-    Column("failure", String, nullable=False),
-    PrimaryKeyConstraint("event_id", "vm"),
+    _key("event_id"),
+    _key("vm"),
+    *_required(MomentColumn, "ends_at"),
+    *_required(String, "failure"),
 )
 
 # What the leader was last told, in words of the domain; *kind* is the field of `Knowledge`. A row
@@ -381,16 +344,10 @@ simulated_impacts: Final = Table(
 knowledge: Final = Table(
     "knowledge",
     metadata,
-    Column("kind", String, nullable=False),
-    Column("about", String, nullable=False),
-    Column("said", JSON, nullable=False),
-    Column("epoch", WholeNumber, nullable=False),
-    PrimaryKeyConstraint("kind", "about"),
+    _key("kind"),
+    _key("about"),
+    *_required(JSON, "said"),
+    *_required(WholeNumber, "epoch"),
 )
 
-leases: Final = Table(
-    "leases",
-    metadata,
-    Column("name", String, primary_key=True),
-    Column("epoch", WholeNumber, nullable=False),
-)
+leases: Final = Table("leases", metadata, _key("name"), *_required(WholeNumber, "epoch"))

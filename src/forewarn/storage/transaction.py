@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
@@ -32,7 +32,7 @@ from forewarn.ports.fleet import PreparedTopology
 from forewarn.ports.store import SERVER_PAUSE, LeaseLostError
 from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire
-from forewarn.storage import statements
+from forewarn.storage import statements, tables
 from forewarn.storage.errors import DocumentIncarnationError
 from forewarn.storage.fleet import (
     StoredTopology,
@@ -43,7 +43,6 @@ from forewarn.storage.fleet import (
 )
 from forewarn.storage.knowledge import write_knowledge
 from forewarn.storage.reading import LEASE, SqlReading
-from forewarn.storage.statements import PreparedInsert
 
 
 @dataclass(slots=True)
@@ -105,37 +104,37 @@ class SqlTransaction(SqlReading):
 
     def put_event(self, event: ScheduledEvent) -> None:
         """Add *event*, or replace what is known of it."""
-        self._put_work(statements.PUT_EVENT, event)
+        self._put_work(tables.events, event)
 
     def put_maintenance(self, maintenance: Maintenance) -> None:
         """Add *maintenance*, or replace what is known of it."""
-        self._put_work(statements.PUT_MAINTENANCE, maintenance)
+        self._put_work(tables.maintenances, maintenance)
 
     def put_operation(self, operation: HostOperation) -> None:
         """Add *operation*, or replace what is known of it."""
-        self._put_work(statements.PUT_OPERATION, operation)
+        self._put_work(tables.host_operations, operation)
 
     def put_told(self, told: Told) -> None:
         """Remember what people know of a Maintenance."""
-        statements.PUT_TOLD.put(self._connection, told)
+        self._put(tables.told, told)
 
     def put_scenario_run(self, run: ScenarioRun) -> None:
         """Add *run*, or replace what is known of it."""
-        self._put_work(statements.PUT_SCENARIO_RUN, run)
+        self._put_work(tables.scenario_runs, run)
 
     def put_schedule(self, schedule: Schedule) -> None:
         """Add *schedule*, or replace what is known of it."""
-        self._put_work(statements.PUT_SCHEDULE, schedule)
+        self._put_work(tables.schedules, schedule)
 
     def remove_schedule(self, name: ScheduleName) -> None:
         """Forget a schedule; what it has begun stays."""
-        self._connection.execute(statements.REMOVE_SCHEDULE, {"gone_name": name})
+        self._remove(tables.schedules, [(name,)])
         self._note_work()
 
     def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None:
         """Publish *document*, which has to be newer than the scope's current one, or the same."""
         key = (scope_id, document.document_incarnation)
-        if statements.PUT_DOCUMENT.run(self._connection, *key, at, document, *key):
+        if statements.PUT[tables.documents].run(self._connection, *key, at, document, *key):
             self.changes.incarnations[scope_id] = document.document_incarnation
             self._record(at)
             return
@@ -150,41 +149,33 @@ class SqlTransaction(SqlReading):
 
     def remove_documents(self, documents: Iterable[DocumentKey]) -> None:
         """Forget documents that nobody can ask for any more."""
-        gone = [{"gone_scope_id": scope, "gone_incarnation": number} for scope, number in documents]
-        if gone:
-            self._connection.execute(statements.REMOVE_DOCUMENT, gone)
+        self._remove(tables.documents, documents)
 
     def put_memberships(self, memberships: Iterable[Membership]) -> None:
         """Remember who reads whose document from now on."""
-        put, joined = statements.PUT_MEMBERSHIP, tuple(memberships)
-        put.run_many(
-            self._connection,
-            (put.prepare((name_key(each.vm), each.since, each.scope_id)) for each in joined),
-        )
+        joined = tuple(memberships)
+        rows = ((name_key(each.vm), each.since, each.scope_id) for each in joined)
+        self._put_rows(tables.memberships, rows)
         for each in joined[:1]:
             self._record(each.since)
 
     def remove_memberships(self, memberships: Iterable[MembershipKey]) -> None:
         """Forget who read whose document at moments that nobody can ask for any more."""
-        gone = [{"gone_vm": name_key(vm), "gone_since": since} for vm, since in memberships]
-        if gone:
-            self._connection.execute(statements.REMOVE_MEMBERSHIP, gone)
+        self._remove(tables.memberships, ((name_key(vm), since) for vm, since in memberships))
 
     def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None:
         """Remember how 2017-03-01 is written from now on."""
-        statements.PUT_PREVIEW_WIRE.run(self._connection, at, wire)
+        statements.PUT[tables.preview_wires].run(self._connection, at, wire)
 
     def put_soak(self, scope_id: ScopeId, until: datetime, *, at: datetime) -> None:
         """Leave the scope alone until then; forget what is over by *at*."""
         self._connection.execute(statements.FORGET_SOAKS, {"at": at})
-        statements.PUT_SOAK.run(self._connection, scope_id, until)
+        statements.PUT[tables.soaks].run(self._connection, scope_id, until)
         self._note_work()
 
     def put_showings(self, showings: Iterable[Showing]) -> None:
         """Remember from when on what is recorded was really served."""
-        put = statements.PUT_SHOWING
-        rows = (put.prepare((each.recorded_at, each.shown_at)) for each in showings)
-        put.run_many(self._connection, rows)
+        self._put_rows(tables.showings, ((each.recorded_at, each.shown_at) for each in showings))
 
     def prune_showings(self, *, before: datetime) -> None:
         """Forget those that are over by then."""
@@ -192,37 +183,34 @@ class SqlTransaction(SqlReading):
 
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None:
         """Remember that the scope was polled."""
-        statements.PUT_POLL.run(self._connection, scope_id, at)
+        statements.PUT[tables.polls].run(self._connection, scope_id, at)
 
     def put_polls(self, polls: Mapping[VmName, datetime]) -> None:
         """Remember when virtual machines polled."""
-        put = statements.PUT_VM_POLL
-        put.run_many(
-            self._connection, (put.prepare((name_key(vm), at)) for vm, at in polls.items())
-        )
+        self._put_rows(tables.vm_polls, ((name_key(vm), at) for vm, at in polls.items()))
 
     def put_setting(self, name: str, value: str) -> None:
         """Put *value* under *name*."""
-        statements.PUT_SETTING.run(self._connection, name, value)
+        statements.PUT[tables.settings].run(self._connection, name, value)
         if name == SERVER_PAUSE:
             self._note_work()
 
     def put_token(self, token: Token) -> None:
         """Add *token*, or replace what is known of it."""
-        statements.PUT_TOKEN.put(self._connection, token)
+        self._put(tables.tokens, token)
 
     def append_ledger(self, entry: LedgerEntry) -> None:
         """Add a line to the life of an event."""
-        statements.APPEND_LEDGER.put(self._connection, entry)
+        self._put(tables.ledger, entry)
         self.changes.has_ledger_grown = True
 
     def append_audit(self, entry: AuditEntry) -> None:
         """Add a line to the audit."""
-        statements.APPEND_AUDIT.put(self._connection, entry)
+        self._put(tables.audit, entry)
 
     def put_notification(self, notification: Notification) -> None:
         """Put *notification* into the outbox, or replace what is known of it."""
-        statements.PUT_NOTIFICATION.put(self._connection, notification)
+        self._put(tables.outbox, notification)
         self.changes.has_outbox_grown = True
 
     def prune_notifications(self, status: NotificationStatus, *, ended_before: datetime) -> int:
@@ -232,7 +220,7 @@ class SqlTransaction(SqlReading):
 
     def put_answer(self, answer: KeptAnswer) -> None:
         """Keep *answer*, in place of what was kept for the same caller and key."""
-        statements.PUT_ANSWER.put(self._connection, answer)
+        self._put(tables.kept_answers, answer)
 
     def prune_answers(self, *, before: datetime) -> int:
         """Forget what was answered before then, and tell how many answers those were."""
@@ -240,25 +228,18 @@ class SqlTransaction(SqlReading):
 
     def put_simulated_impact(self, impact: SimulatedImpact) -> bool:
         """Remember *impact*, unless one is there already; tell whether it was remembered."""
-        return statements.PUT_SIMULATED_IMPACT.put(self._connection, impact) == 1
+        return self._put(tables.simulated_impacts, impact) == 1
 
     def put_knowledge(self, news: Knowledge, *, forget: Knowledge = NOTHING, epoch: int) -> None:
         """Write down what the leader of *epoch* was told, or that it is about to begin it."""
         self.check_epoch(epoch)
-        gone = [
-            {"gone_kind": kind, "gone_about": about} for kind, about, _ in write_knowledge(forget)
-        ]
-        if gone:
-            self._connection.execute(statements.FORGET_KNOWLEDGE, gone)
-        put = statements.PUT_KNOWLEDGE
-        put.run_many(
-            self._connection, (put.prepare((*row, epoch)) for row in write_knowledge(news))
-        )
+        self._remove(tables.knowledge, (row[:2] for row in write_knowledge(forget)))
+        self._put_rows(tables.knowledge, ((*row, epoch) for row in write_knowledge(news)))
 
     def next_epoch(self, *, ahead: int = 0) -> int:
         """Take over leadership: return a lease epoch nobody has had, *ahead* of the next one."""
         epoch = self.lease_epoch() + ahead + 1
-        statements.PUT_LEASE.run(self._connection, LEASE, epoch)
+        statements.PUT[tables.leases].run(self._connection, LEASE, epoch)
         return epoch
 
     def check_epoch(self, epoch: int) -> None:
@@ -268,9 +249,21 @@ class SqlTransaction(SqlReading):
             raise LeaseLostError(epoch, current)
         self._is_leaders = True
 
-    def _put_work(self, put: PreparedInsert, thing: object) -> None:
-        put.put(self._connection, thing)
+    def _put(self, table: Table, thing: object) -> int:
+        return statements.PUT[table].put(self._connection, thing)
+
+    def _put_work(self, table: Table, thing: object) -> None:
+        self._put(table, thing)
         self._note_work()
+
+    def _put_rows(self, table: Table, rows: Iterable[Iterable[object]]) -> None:
+        put = statements.PUT[table]
+        put.run_many(self._connection, map(put.prepare, rows))
+
+    def _remove(self, table: Table, keys: Iterable[Iterable[object]]) -> None:
+        names = statements.key_of(table)
+        if gone := [dict(zip(names, key, strict=True)) for key in keys]:
+            self._connection.execute(statements.REMOVE[table], gone)
 
     def _note_work(self) -> None:
         # The leader knows what it records itself, and would only look in vain.
