@@ -1,7 +1,7 @@
 """The work on hosts, as far as whoever does it has said."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -15,12 +15,11 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import OperationId
 from forewarn.operations.context import Context
 from forewarn.ports.host_worker import HostWorker
-from forewarn.ports.store import StoreError
-from forewarn.scheduler.reporting import report_task
+from forewarn.scheduler.asking import hear
+from forewarn.scheduler.reporting import report_impact
 
 log = structlog.get_logger()
 
-_ASK_AGAIN_AFTER_FAILURE: Final = timedelta(seconds=10)
 _NOBODY: Final = Impact(
     status=ImpactStatus.UNKNOWN, reason="the executor file no longer has work for this host"
 )
@@ -65,20 +64,19 @@ class HostTasks:
         """Begin a task or ask about it."""
         task = effect.task
         known = self._said.get(task)
-        try:
-            said = self._ask(effect)
-        except StoreError:
-            raise
-        except Exception as error:
-            # One host in trouble must not keep the others from their work.
-            if known is None or known.reason != str(error):
-                log.exception("host_worker_failed", host=task.host, task=task.kind)
-            said = Impact(
-                status=ImpactStatus.UNKNOWN,
-                reason=str(error),
-                ask_again_at=context.now + _ASK_AGAIN_AFTER_FAILURE,
-            )
-        report_task(self._reports, task, known, said)
+        complain = partial(log.exception, "host_worker_failed", host=task.host, task=task.kind)
+        said = hear(partial(self._ask, effect), known, context.now, complain)
+        report_impact(
+            self._reports,
+            "host_task_changed",
+            known,
+            said,
+            maintenance_id=task.maintenance_id,
+            host=task.host,
+            task=task.kind.value,
+            vm=task.vm,
+            attempt=task.attempt,
+        )
         self._said[task] = said
 
     def _ask(self, effect: InquireTask | BeginTask) -> Impact:

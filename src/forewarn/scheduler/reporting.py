@@ -6,10 +6,7 @@ from structlog.typing import FilteringBoundLogger
 
 from forewarn.domain.actions import ScheduleStep
 from forewarn.domain.gate import Answer, GateStatus, Question
-from forewarn.domain.host_work import HostTask
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.names import VmName
-from forewarn.protocol.vocabulary import EventId
 from forewarn.scheduler.tick import Turn
 
 _BAD: Final = frozenset({ImpactStatus.FAILED, ImpactStatus.UNKNOWN})
@@ -38,40 +35,13 @@ def report_steps(log: FilteringBoundLogger, turn: Turn) -> None:
 
 
 def report_impact(
-    log: FilteringBoundLogger,
-    key: tuple[EventId, VmName],
-    known: Impact | None,
-    impact: Impact,
+    log: FilteringBoundLogger, change: str, known: Impact | None, said: Impact, **about: object
 ) -> None:
-    """Log what an executor says of its work, unless it said the same before: it was *known*."""
-    event_id, vm = key
-    before = ImpactStatus.NOT_BEGUN if known is None else known.status
-    if impact.status is not before:
-        (log.warning if impact.status in _BAD else log.info)(
-            "impact_changed",
-            event_id=event_id,
-            vm=vm,
-            status=impact.status.value,
-            reason=impact.reason,
-        )
-
-
-def report_task(
-    log: FilteringBoundLogger, task: HostTask, known: Impact | None, said: Impact
-) -> None:
-    """Log what is said of work on a host, unless the same was said before: it was *known*."""
+    """Log what is said of work *about* something, unless the same was said before and *known*."""
     before = ImpactStatus.NOT_BEGUN if known is None else known.status
     if said.status is not before:
-        (log.warning if said.status in _BAD else log.info)(
-            "host_task_changed",
-            maintenance_id=task.maintenance_id,
-            host=task.host,
-            task=task.kind.value,
-            vm=task.vm,
-            attempt=task.attempt,
-            status=said.status.value,
-            reason=said.reason,
-        )
+        tell = log.warning if said.status in _BAD else log.info
+        tell(change, **about, status=said.status.value, reason=said.reason)
 
 
 def report_answer(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Final, assert_never
 
@@ -24,7 +25,7 @@ from forewarn.domain.actions import (
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.gate import GateStatus, Question
-from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.impact import Impact
 from forewarn.domain.knowledge import NOTHING, Knowledge, find_obsolete, find_unwritten
 from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.names import VmName
@@ -41,9 +42,9 @@ from forewarn.ports.executor import Executor
 from forewarn.ports.gate import Gates
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.metrics import Distribution
-from forewarn.ports.store import LeaseLostError, Reading, Store, StoreError, StoreUnavailableError
+from forewarn.ports.store import LeaseLostError, Reading, Store, StoreUnavailableError
 from forewarn.protocol.vocabulary import EventId
-from forewarn.scheduler.asking import Asking
+from forewarn.scheduler.asking import Asking, hear
 from forewarn.scheduler.host_tasks import HostTasks
 from forewarn.scheduler.maintenance_log import MaintenanceLog
 from forewarn.scheduler.reporting import report_impact, report_steps
@@ -53,7 +54,6 @@ log: Final[FilteringBoundLogger] = structlog.get_logger()
 
 _LONGEST_WAIT = 60.0
 _PAUSE_AFTER_FAILURE = 1.0
-_ASK_AGAIN_AFTER_FAILURE = timedelta(seconds=10)
 _LATENESS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 
 
@@ -102,7 +102,6 @@ class Scheduler:
     ) -> None:
         self._store = store
         self._executor = executor
-        self._host_worker = host_worker
         self._context = context
         self.epoch: Final = epoch
         self.performance: Final = performance or Performance()
@@ -300,24 +299,15 @@ class Scheduler:
     def _perform_impact(self, effect: InquireImpact | BeginImpact, event: ScheduledEvent) -> None:
         key = (effect.event_id, effect.vm)
         known = self._impacts.get(key)
-        try:
-            self._impacts[key] = (
-                self._executor.begin(event, effect.vm, epoch=self.epoch)
-                if isinstance(effect, BeginImpact)
-                else self._executor.inquire(*key)
-            )
-        except StoreError:
-            raise
-        except Exception as error:
-            # One executor in trouble must not keep the others from their work.
-            if known is None or known.reason != str(error):
-                log.exception("executor_failed", event_id=effect.event_id, vm=effect.vm)
-            self._impacts[key] = Impact(
-                status=ImpactStatus.UNKNOWN,
-                reason=str(error),
-                ask_again_at=self._context().now + _ASK_AGAIN_AFTER_FAILURE,
-            )
-        report_impact(self._reports, key, known, self._impacts[key])
+        about = {"event_id": effect.event_id, "vm": effect.vm}
+        ask = (
+            partial(self._executor.begin, event, effect.vm, epoch=self.epoch)
+            if isinstance(effect, BeginImpact)
+            else partial(self._executor.inquire, *key)
+        )
+        complain = partial(log.exception, "executor_failed", **about)
+        self._impacts[key] = said = hear(ask, known, self._context().now, complain)
+        report_impact(self._reports, "impact_changed", known, said, **about)
 
     def _note_pause(self, pause: ServerPause | None) -> None:
         if pause != self._pause:
