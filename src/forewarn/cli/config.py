@@ -1,14 +1,13 @@
 """`forewarn config`: what is set, and where that is from."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import reported_errors
 from forewarn.cli.options import switch
-from forewarn.cli.output import Columns, Output, OutputOption, print_answer, table_of
+from forewarn.cli.output import Columns, Output, OutputOption, Row, print_answer, table_of
 from forewarn.cli.serve import given, take_flags
 from forewarn.cli.settings import (
     CliSettings,
@@ -33,22 +32,6 @@ _COLUMNS: Final[Columns] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingView:
-    """One setting as it takes effect. *place* is the flag, the variable or the file it is from."""
-
-    name: str
-    value: object
-    origin: str
-    place: str
-    used_by: str
-
-
-@app.callback()
-def _group() -> None:
-    """Show settings, and where they come from."""
-
-
 def show(
     *,
     effective: Annotated[
@@ -67,26 +50,20 @@ def show(
     """
     with reported_errors("config show"):
         views = (*_of_server(given(flags), config), *_of_commands())
-        shown = [view for view in views if effective or view.origin != SettingOrigin.DEFAULT]
-        answer = {"settings": list(map(asdict, shown))}
-        print_answer(answer, output, table_of("settings", _COLUMNS))
+        shown = [view for view in views if effective or view["origin"] != SettingOrigin.DEFAULT]
+        print_answer({"settings": shown}, output, table_of("settings", _COLUMNS))
 
 
-def _of_server(flags: dict[str, object], config: Path | None) -> Iterator[SettingView]:
+def _of_server(flags: dict[str, object], config: Path | None) -> Iterator[Row]:
     from forewarn.settings import find_origins, load_settings  # noqa: PLC0415 - slow to load
 
     settings = load_settings(flags, config)
     for name, origin in find_origins(flags, config).items():
-        yield SettingView(
-            name=name,
-            value=_plain(settings, name),
-            origin=str(origin),
-            place=_place(name, origin, config or CONFIG_FILE),
-            used_by="serve",
-        )
+        place = _place(name, origin, config or CONFIG_FILE)
+        yield _view(name, _plain(settings, name), origin, place, "serve")
 
 
-def _of_commands() -> Iterator[SettingView]:
+def _of_commands() -> Iterator[Row]:
     settings = load_cli_settings()
     token = settings.find_token(settings.server)
     values = {
@@ -98,13 +75,7 @@ def _of_commands() -> Iterator[SettingView]:
         file = settings.token_file if name == "token" else CONFIG_FILE
         if name == "server" and find_control_url(settings.control_url_file):
             file = settings.control_url_file
-        yield SettingView(
-            name=name,
-            value=values[name],
-            origin=str(origin),
-            place=_place(known_as, origin, file),
-            used_by="commands",
-        )
+        yield _view(name, values[name], origin, _place(known_as, origin, file), "commands")
 
 
 def _find_origins(settings: CliSettings) -> dict[str, tuple[SettingOrigin, str]]:
@@ -120,6 +91,17 @@ def _find_origins(settings: CliSettings) -> dict[str, tuple[SettingOrigin, str]]
     }
     given = read_cli_variables()
     return found | {name: (SettingOrigin.ENVIRONMENT, name) for name in found if name in given}
+
+
+def _view(name: str, value: object, origin: str, place: str, used_by: str) -> Row:
+    """Return a setting as it takes effect; *place* is the flag, variable or file it is from."""
+    return {
+        "name": name,
+        "value": value,
+        "origin": str(origin),
+        "place": place,
+        "used_by": used_by,
+    }
 
 
 def _plain(settings: "Settings", name: str) -> object:

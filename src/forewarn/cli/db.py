@@ -15,11 +15,6 @@ app = noun("db")
 Database = Annotated[str | None, option("FILE", "The database (default: as set).")]
 
 
-@app.callback()
-def _group() -> None:
-    """Back up, check, restore and upgrade the database."""
-
-
 @app.command("backup")
 def backup(
     file: Annotated[Path, argument("FILE", "File to write.")],

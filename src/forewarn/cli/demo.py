@@ -91,13 +91,13 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
         DemoStage,
         perform_until_interrupted,
     )
-    from forewarn.cli.demonstration.screen import find_audience  # noqa: PLC0415
+    from forewarn.cli.demonstration.screen import Audience  # noqa: PLC0415
 
     (folder / _FLEET).write_text(fleet_file(), encoding="utf-8")
     metadata, control = (
         closing.enter_context(listen_locally(port)) for port in (METADATA_PORT, CONTROL_PORT)
     )
-    audience = find_audience()
+    audience = Audience()
     refusals: list[Exception] = []
 
     async def errand() -> None:

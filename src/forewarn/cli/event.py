@@ -9,12 +9,12 @@ from forewarn.cli.catalogue import noun
 from forewarn.cli.completing import AFFECTED, EventArgument, event_ids, vm_names
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.event_tables import (
+    EVENT_COLUMNS,
     HISTORY,
+    REHEARSED,
     one_line,
     print_event,
-    print_events,
     print_reasons,
-    print_rehearsed,
     say_how_split,
 )
 from forewarn.cli.following import follow
@@ -41,6 +41,7 @@ from forewarn.cli.output import (
     print_bytes,
     print_line,
     print_one_of_many,
+    print_table,
     table_of,
 )
 from forewarn.cli.session import Session, command
@@ -110,8 +111,8 @@ def show_events(session: Session, answer: Row) -> None:
     if session.wait and not session.dry_run:
         ended = wait_for_events(session, _events_of(answer))
         answer = {"events": ended} if "events" in answer else ended[0]
-    print_them = print_rehearsed if session.dry_run else print_events
-    session.show(answer, lambda got: print_them(_events_of(got)))
+    columns = REHEARSED if session.dry_run else EVENT_COLUMNS
+    session.show(answer, lambda got: print_table(_events_of(got), columns))
     if session.wait and not session.dry_run:
         require_success(_events_of(answer))
 

@@ -1,6 +1,6 @@
 """How events are printed: in tables, one by one, and line by line as things happen."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from forewarn.cli.output import Columns, Row, pick, print_fields, print_line, print_table, time_of
@@ -29,9 +29,10 @@ _FIELDS: Final[Columns] = {
 EVENT_COLUMNS: Final = pick(
     _FIELDS, "event id", "type", "status", "source", "not before", "resources"
 )
-_REHEARSED: Final = pick(
+REHEARSED: Final = pick(
     _FIELDS, "type", "status", "not before", "scope", "update domain", "resources"
 )
+"""For events of which none is there, and so none has an id."""
 HISTORY: Final = pick(
     _FIELDS, "event id", "type", "status", "outcome", "ended", "resources", "reason"
 )
@@ -42,16 +43,6 @@ _LEDGER: Final[Columns] = {
     "where": "where",
     "detail": "detail",
 }
-
-
-def print_events(events: Iterable[Row]) -> None:
-    """Print one line for each of *events*."""
-    print_table(events, EVENT_COLUMNS)
-
-
-def print_rehearsed(events: Iterable[Row]) -> None:
-    """Print one line for each of *events*, of which none is there; so they have no ids."""
-    print_table(events, _REHEARSED)
 
 
 def say_how_split(events: Sequence[Row]) -> None:

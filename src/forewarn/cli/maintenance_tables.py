@@ -3,9 +3,17 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from forewarn.cli.event_tables import print_events
+from forewarn.cli.event_tables import EVENT_COLUMNS
 from forewarn.cli.maintenance_options import COURSE
-from forewarn.cli.output import Columns, Row, print_fields, print_line, print_table, time_of
+from forewarn.cli.output import (
+    Columns,
+    Row,
+    print_fields,
+    print_line,
+    print_parts,
+    print_table,
+    time_of,
+)
 from forewarn.cli.place_tables import (
     Detail,
     describe_brake,
@@ -86,9 +94,7 @@ def print_maintenance(maintenance: Row, by: Detail = Detail.PLACE) -> None:
         return
     print_fields(maintenance, {**_FIELDS, **_COUNTS})
     columns, lines = status_lines(maintenance)
-    if lines:
-        print_line()
-        print_table(lines, columns)
+    print_parts((lines, columns))
 
 
 def print_blockers(found: Row, by: Detail = Detail.PLACE) -> None:
@@ -107,12 +113,8 @@ def count_names(names: Sequence[str], noun: str) -> str:
 
 def _print_by_vm(maintenance: Row) -> None:
     print_fields(maintenance, _FIELDS)
-    if maintenance["events"]:
-        print_line()
-        print_events(maintenance["events"])
-    if maintenance["remaining"]:
-        print_line()
-        print_table(_shares(maintenance["remaining"]), _REMAINING)
+    remaining = list(_shares(maintenance["remaining"]))
+    print_parts((maintenance["events"], EVENT_COLUMNS), (remaining, _REMAINING))
 
 
 def _each(blockers: Iterable[Row]) -> Iterator[str]:

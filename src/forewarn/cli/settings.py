@@ -141,13 +141,20 @@ def _find_state_dir(served: dict[str, Any]) -> Path:
 
 def find_control_url(path: Path) -> str | None:
     """Return the address that a running server has left at *path*; None if it runs no more."""
+    try:
+        return (read_left(path) or b"").decode("ascii").strip() or None
+    except ValueError:
+        return None
+
+
+def read_left(path: Path) -> bytes | None:
+    """Return what a process that still runs, and may be trusted, has left at *path*."""
     # In a directory that nobody has named, anybody may have left it.
     directory = None if path.parent == Path() else path.parent
     try:
-        if not is_trusted(path, directory=directory):
-            return None
-        with path.open("rb") as file:
-            url = file.read().decode("ascii").strip()
-            return url if url and is_locked(file) else None
-    except (OSError, ValueError):
-        return None
+        if is_trusted(path, directory=directory):
+            with path.open("rb") as file:
+                return file.read() if is_locked(file) else None
+    except OSError:
+        pass
+    return None

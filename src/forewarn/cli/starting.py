@@ -14,9 +14,8 @@ import typer
 
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.output import print_line, print_text
-from forewarn.cli.settings import find_control_url, is_locked, lock
+from forewarn.cli.settings import find_control_url, lock, read_left
 from forewarn.environment import CONTROL_URL_FILE
-from forewarn.private_files import is_trusted
 
 LOG_FILE: Final = "server.log"
 _STARTING_FILE: Final = "control.starting"
@@ -42,16 +41,7 @@ def marked_as_starting(directory: Path) -> Iterator[Callable[[], None]]:
 
 def is_starting(directory: Path) -> bool:
     """Tell whether a server is starting in *directory*; one that was killed is not."""
-    path = directory / _STARTING_FILE
-    # Anybody could keep us waiting in a directory that nobody has named.
-    named = None if directory == Path() else directory
-    try:
-        if not is_trusted(path, directory=named):
-            return False
-        with path.open("rb") as file:
-            return is_locked(file)
-    except OSError:
-        return False
+    return read_left(directory / _STARTING_FILE) is not None
 
 
 def await_start(directory: Path, seconds: float) -> None:

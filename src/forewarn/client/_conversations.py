@@ -60,7 +60,8 @@ class Conversations:
         """Request the start of *events*, all in one."""
         event_ids = tuple(dict.fromkeys(map(_event_id_of, events)))
         if event_ids:
-            yield from persist(partial(self._request_start, event_ids), self.conduct)
+            body = encode_start_requests(event_ids)
+            yield from persist(partial(self._post, self._scheduled_events(), body), self.conduct)
 
     def postpone(self, event: Event | str, not_before: datetime) -> Conversation[None]:
         """Ask for a later *not_before*; RefusedError if that is not offered or not granted."""
@@ -108,9 +109,6 @@ class Conversations:
     ) -> Conversation[tuple[Endpoint, Response]]:
         request = yield from self._get(self._scheduled_events(), timeout, headers)
         return request.endpoint, (yield from exchange(request))
-
-    def _request_start(self, event_ids: tuple[EventId, ...]) -> Conversation[None]:
-        yield from self._post(self._scheduled_events(), encode_start_requests(event_ids))
 
     def _request_postponement(
         self, identifier: EventId, not_before: datetime

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Final, TypeAlias
+from itertools import accumulate, product
+from typing import Final, TypeAlias, TypeVar
 
 import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -39,8 +39,9 @@ UNDER_WAY: Final = (
 )
 """Where a Maintenance can be that is not over."""
 
-Values: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
-Distributions: TypeAlias = Iterable[tuple[tuple[str, ...], Distribution]]
+Labels: TypeAlias = str | tuple[str, ...]
+"""What a value is told apart by: the one label there is, several, or none."""
+_L = TypeVar("_L", bound=Labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,65 +187,40 @@ class _Figures(Collector):
     def _of_memory(self) -> Iterator[Metric]:
         here = self._from
         topology, tally = here.topology(), here.tally
-        yield _by("forewarn_build_info", [((here.version,), 1)])
+        yield _by("forewarn_build_info", {here.version: 1})
         yield _values("forewarn_virtual_machines", len(topology.virtual_machines))
         yield _values("forewarn_delivery_scopes", len(topology.scopes))
-        yield _by("forewarn_polls_total", [((name,), n) for name, n in tally.polls.items()])
+        yield _by("forewarn_polls_total", tally.polls)
         yield _values("forewarn_parked_polls", here.parked())
         yield _values("forewarn_metadata_posts_total", tally.posts)
         known = {int(answer.status) for answer in ERROR_ANSWERS.values()}
         refusals = dict.fromkeys(sorted(known), 0) | dict(tally.refusals)
-        yield _by("forewarn_metadata_refusals_total", [((str(s),), n) for s, n in refusals.items()])
-        # A copy, made in one go: a kind may be seen for the first time meanwhile.
-        refused = dict(here.refused)
-        yield _by("forewarn_control_refusals_total", [((k,), n) for k, n in refused.items()])
+        yield _by("forewarn_metadata_refusals_total", {str(s): n for s, n in refusals.items()})
+        yield _by("forewarn_control_refusals_total", here.refused)
         yield _values("forewarn_event_watchers", here.watchers())
-        yield _distributions("forewarn_scheduler_lateness_seconds", [((), here.lateness)])
+        yield _distributions("forewarn_scheduler_lateness_seconds", {(): here.lateness})
         yield from self._of_maintenances()
-        failures = dict(here.loop_failures)
-        yield _by("forewarn_loop_failures_total", [((k,), n) for k, n in failures.items()])
+        yield _by("forewarn_loop_failures_total", here.loop_failures)
         yield _values("forewarn_clock_jumps_total", here.jumps())
         yield _values("forewarn_lease_epoch", here.epoch())
-        yield _distributions("forewarn_store_group_size", [((), here.store.commits)])
+        yield _distributions("forewarn_store_group_size", {(): here.store.commits})
         yield _values("forewarn_store_writable", here.store.is_writable())
         yield _values("forewarn_executors_usable", here.has_executors())
 
     def _of_maintenances(self) -> Iterator[Metric]:
         here = self._from
-        by_status = here.maintenances()
-        yield _by(
-            "forewarn_maintenances",
-            [((status,), by_status.get(status, 0)) for status in UNDER_WAY],
-        )
-        yield _by(
-            "forewarn_maintenances_ended_total",
-            [((ending,), here.endings.get(ending, 0)) for ending in MaintenanceOutcome],
-        )
-        yield _by(
-            "forewarn_schedule_occurrences_total",
-            [((outcome,), here.occurrences.get(outcome, 0)) for outcome in OccurrenceOutcome],
-        )
+        yield _each("forewarn_maintenances", UNDER_WAY, here.maintenances())
+        yield _each("forewarn_maintenances_ended_total", MaintenanceOutcome, here.endings)
+        yield _each("forewarn_schedule_occurrences_total", OccurrenceOutcome, here.occurrences)
         yield _values("forewarn_gates_shut", here.gates_shut())
 
     def _of_store(self, figures: Figures) -> Iterator[Metric]:
-        in_flight = figures.events_in_flight
-        yield _by(
-            "forewarn_events_in_flight",
-            [
-                ((kind, status), in_flight.get((kind, status), 0))
-                for kind in EventType
-                for status in EventStatus
-                if status.is_visible
-            ],
-        )
+        visible = [status for status in EventStatus if status.is_visible]
+        kinds = product(EventType, visible)
+        yield _each("forewarn_events_in_flight", kinds, figures.events_in_flight)
         yield _values("forewarn_events_overdue", figures.events_overdue)
-        yield _by(
-            "forewarn_outbox_messages",
-            [
-                ((status,), figures.notifications.get(status, 0))
-                for status in (NotificationStatus.WAITING, NotificationStatus.FAILED)
-            ],
-        )
+        undelivered = (NotificationStatus.WAITING, NotificationStatus.FAILED)
+        yield _each("forewarn_outbox_messages", undelivered, figures.notifications)
         since = figures.waiting_since
         age = 0.0 if since is None else (self._from.wall.now() - since).total_seconds()
         yield _values("forewarn_outbox_oldest_seconds", max(age, 0.0))
@@ -252,35 +228,41 @@ class _Figures(Collector):
 
     def _of_lives(self) -> Iterator[Metric]:
         lives = self._lives
-        ended = [((kind, end), lives.ended[kind, end]) for kind in EventType for end in ENDS]
-        yield _by("forewarn_events_ended_total", ended)
-        for name, by_type in (
-            ("forewarn_notice_promised_seconds", lives.promised),
-            ("forewarn_notice_given_seconds", lives.given),
-            ("forewarn_time_to_approve_seconds", lives.approving),
-        ):
-            yield _distributions(name, [((kind,), seen) for kind, seen in by_type.items()])
+        yield _each("forewarn_events_ended_total", product(EventType, ENDS), lives.ended)
+        yield _distributions("forewarn_notice_promised_seconds", lives.promised)
+        yield _distributions("forewarn_notice_given_seconds", lives.given)
+        yield _distributions("forewarn_time_to_approve_seconds", lives.approving)
 
 
 def _values(name: str, value: float) -> Metric:
-    return _by(name, [((), value)])
+    return _by(name, {(): value})
 
 
-def _by(name: str, values: Values) -> Metric:
+def _each(name: str, kinds: Iterable[_L], counts: Mapping[_L, int]) -> Metric:
+    """Return how many there are of each of *kinds*, also of those that nobody has counted."""
+    return _by(name, {kind: counts.get(kind, 0) for kind in kinds})
+
+
+def _by(name: str, values: Mapping[_L, float]) -> Metric:
     family = METRICS[name]
     make = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
     metric = make(name, family.help, labels=family.labels)
-    for labels, value in values:
-        metric.add_metric(labels, value)
+    # A copy, made in one go: a kind may be seen for the first time meanwhile.
+    for labels, value in dict(values).items():
+        metric.add_metric(_several(labels), value)
     return metric
 
 
-def _distributions(name: str, distributions: Distributions) -> Metric:
+def _distributions(name: str, distributions: Mapping[_L, Distribution]) -> Metric:
     family = METRICS[name]
     metric = HistogramMetricFamily(name, family.help, labels=family.labels)
-    for labels, seen in distributions:
+    for labels, seen in distributions.items():
         bounds = (*map(str, map(float, seen.bounds)), "+Inf")
         metric.add_metric(
-            labels, list(zip(bounds, accumulate(seen.counts), strict=True)), seen.total
+            _several(labels), list(zip(bounds, accumulate(seen.counts), strict=True)), seen.total
         )
     return metric
+
+
+def _several(labels: Labels) -> tuple[str, ...]:
+    return (labels,) if isinstance(labels, str) else labels

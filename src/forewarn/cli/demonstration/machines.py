@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from forewarn.cli.demonstration.fleet import Behaviour, DemoMachine
@@ -77,13 +77,11 @@ class Machine:
             return
         self.activities[event.event_id] = activity
         if activity.doing is Doing.DRAINING:
-            draining = self._drain_and_approve(client, event, self._drain)
+            draining = self._drain_and_approve(client, event)
             self._drains[event.event_id] = group.create_task(draining)
 
-    async def _drain_and_approve(
-        self, client: AsyncClient, event: Event, duration: timedelta
-    ) -> None:
-        await asyncio.sleep(duration.total_seconds())
+    async def _drain_and_approve(self, client: AsyncClient, event: Event) -> None:
+        await asyncio.sleep(self._drain.total_seconds())
         await client.approve(event)
         self.activities[event.event_id] = Activity(doing=Doing.APPROVED)
 

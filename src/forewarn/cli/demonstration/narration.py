@@ -77,8 +77,8 @@ def summarize(events: Iterable[ScheduledEvent], took: timedelta) -> str:
 
 
 def _tell_announcements(before: Picture, after: Picture) -> Iterator[Line]:
-    for event in _new(before, after):
-        if event.is_announced:
+    for event in after.events.values():
+        if event.is_announced and event.event_id not in before.events:
             who = _who_approves(event)
             said = f"{_subject(event)} is announced for {event.not_before:%H:%M:%S}; {who}"
             yield Line(at=event.created_at, text=said)
@@ -155,10 +155,6 @@ def _who_approves(event: ScheduledEvent) -> str:
     if len(event.resources) == 1:
         return "its approval starts it early"
     return _WHO_APPROVES[approval_of(event)].format(leader=event.resources[0])
-
-
-def _new(before: Picture, after: Picture) -> Iterator[ScheduledEvent]:
-    return (event for event in after.events.values() if event.event_id not in before.events)
 
 
 def _begun(before: Picture, after: Picture, doing: Doing) -> Iterator[VmName]:

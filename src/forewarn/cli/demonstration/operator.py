@@ -25,12 +25,12 @@ _UNDER_WAY: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollOut:
-    """Where a Maintenance is."""
+    """Where a Maintenance is; one without an id is still to be begun, and not under way."""
 
-    maintenance_id: str
-    status: MaintenanceStatus
-    events: tuple[ScheduledEvent, ...]
-    turns: tuple[DemoTurn, ...]
+    maintenance_id: str = ""
+    status: MaintenanceStatus = MaintenanceStatus.COMPLETED
+    events: tuple[ScheduledEvent, ...] = ()
+    turns: tuple[DemoTurn, ...] = ()
 
     @property
     def is_under_way(self) -> bool:

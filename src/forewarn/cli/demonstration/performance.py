@@ -75,7 +75,11 @@ async def _perform(stage: DemoStage, audience: Audience) -> None:
 
 
 async def _follow(stage: DemoStage, observer: "_Observer") -> None:
-    observer.say(*_introduce(stage))
+    fleet = f"{len(MEMBERS)} virtual machines on {len(HOSTS)} hosts"
+    observer.say(
+        f"{fleet} poll {stage.metadata} with the SDK.",
+        f"Speed {stage.speed:g}: a minute of notice, drain or impact is {60 / stage.speed:.3g} s.",
+    )
     await observer.look()
     await asyncio.sleep(min(_LONGEST_PAUSE, _PAUSE_MINUTES * 60 / stage.speed))
     began_at = observer.now()
@@ -84,22 +88,15 @@ async def _follow(stage: DemoStage, observer: "_Observer") -> None:
         + " ".join(f"--host {host}" for host in HOSTS)
     )
     await observer.begin_roll_out()
-    while observer.is_roll_out_under_way:
+    while observer.roll_out.is_under_way:
         await asyncio.sleep(_LOOK_EVERY)
         await observer.look()
-    observer.say(summarize(observer.roll_out_events, observer.now() - began_at))
+    observer.say(summarize(observer.roll_out.events, observer.now() - began_at))
     if observer.audience.stays:
         observer.audience.be_told(stage.suggestions)
         while True:
             await observer.look()
             await asyncio.sleep(_LOOK_EVERY)
-
-
-def _introduce(stage: DemoStage) -> Iterable[str]:
-    yield (
-        f"{len(MEMBERS)} virtual machines on {len(HOSTS)} hosts poll {stage.metadata} with the SDK."
-    )
-    yield f"Speed {stage.speed:g}: a minute of notice, drain or impact is {60 / stage.speed:.3g} s."
 
 
 class _Observer:
@@ -110,16 +107,8 @@ class _Observer:
         self.now = SystemClock().now
         self._operator = operator
         self._machines = machines
-        self._roll_out: RollOut | None = None
+        self.roll_out = RollOut()
         self._picture = Picture(now=self.now())
-
-    @property
-    def is_roll_out_under_way(self) -> bool:
-        return self._roll_out is not None and self._roll_out.is_under_way
-
-    @property
-    def roll_out_events(self) -> tuple[ScheduledEvent, ...]:
-        return self._roll_out.events if self._roll_out else ()
 
     def say(self, *texts: str) -> None:
         """Say what no picture shows."""
@@ -127,7 +116,7 @@ class _Observer:
 
     async def begin_roll_out(self) -> None:
         """Begin to maintain every host, as an operator would."""
-        self._roll_out = await self._operator.begin(_IMPACT, HOSTS)
+        self.roll_out = await self._operator.begin(_IMPACT, HOSTS)
 
     async def look(self) -> None:
         """Take a new picture, and show what is new in it."""
@@ -136,17 +125,17 @@ class _Observer:
         self.audience.see(self._picture)
 
     async def _take(self, known: Iterable[EventId]) -> Picture:
-        if self._roll_out is not None:
-            self._roll_out = await self._operator.follow(self._roll_out)
+        if self.roll_out.maintenance_id:
+            self.roll_out = await self._operator.follow(self.roll_out)
         found = {event.event_id: event for event in await self._operator.events_in_flight()}
-        found |= {event.event_id: event for event in self.roll_out_events}
+        found |= {event.event_id: event for event in self.roll_out.events}
         for event_id in known:
             if event_id not in found:
                 found[event_id] = await self._find(event_id)
         return Picture(
             now=self.now(),
             events=found,
-            turns=self._roll_out.turns if self._roll_out else (),
+            turns=self.roll_out.turns,
             activities={machine.member.name: {**machine.activities} for machine in self._machines},
             troubles={
                 machine.member.name: machine.trouble

@@ -3,7 +3,7 @@
 Everything that is shown, in words or as a table, follows from pictures and from nothing else.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -121,7 +121,9 @@ def blockers(picture: Picture) -> Mapping[HostName, tuple[str, ...]]:
     busy = {event.scope_id for event in picture.in_flight}
     blocked = {}
     for turn in picture.turns:
-        blocked[turn.host] = tuple(sorted(_scope_names(turn.scope_ids & busy)))
+        blocked[turn.host] = tuple(
+            sorted(scope_id.partition("/")[2] for scope_id in turn.scope_ids & busy)
+        )
         busy |= turn.scope_ids
     return blocked
 
@@ -136,7 +138,3 @@ def _missing_words(event: ScheduledEvent) -> tuple[str, ...]:
             return names
         case _:
             assert_never(approval)
-
-
-def _scope_names(scope_ids: Iterable[ScopeId]) -> Iterator[str]:
-    return (scope_id.partition("/")[2] for scope_id in scope_ids)

@@ -4,7 +4,8 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
@@ -35,101 +36,63 @@ _COLUMNS: Final = {
 """The columns with their least widths, so that nothing jumps; the last takes what is left."""
 
 
-class Audience(Protocol):
-    """Whoever is shown the demo, as long as *watching* is open.
+class Audience:
+    """Whoever is shown the demo on standard output, as long as *watching* is open.
 
-    *stays* says whether they want more after the roll-out.
+    At a terminal they see the fleet as a table, with the last of the story below, and *stay* for
+    more after the roll-out. A pipe gets the story, one plain line each. It needs no thread.
     """
 
-    stays: bool
-    watching: AbstractContextManager[object]
-
-    def hear(self, lines: Iterable[Line]) -> None:
-        """Take in what has happened."""
-
-    def see(self, picture: Picture) -> None:
-        """Take in how things are."""
-
-    def be_told(self, suggestions: Iterable[str]) -> None:
-        """Take in what to try next."""
-
-    def part(self) -> None:
-        """Take leave, when everything is over."""
-
-
-def find_audience() -> Audience:
-    """Return who watches standard output."""
-    console = Console()
-    if sys.stdout.isatty() and not console.is_dumb_terminal:
-        return Screen(console)
-    return Pipe()
-
-
-class Pipe:
-    """Hears the story, one plain line each."""
-
-    stays = False
-    watching: AbstractContextManager[object] = nullcontext()
-
-    def hear(self, lines: Iterable[Line]) -> None:
-        for line in lines:
-            print(printable(str(line)), flush=True)  # noqa: T201 - this is where the demo speaks
-
-    def see(self, picture: Picture) -> None:
-        """Lines say it all."""
-
-    def be_told(self, suggestions: Iterable[str]) -> None:
-        """Nobody is there to try anything."""
-
-    def part(self) -> None:
-        """Say nothing: the end was told already."""
-
-
-class Screen:
-    """Sees the fleet as a table, with the last of the story below. It needs no thread."""
-
-    stays = True
-
-    def __init__(self, console: Console) -> None:
+    def __init__(self) -> None:
+        console = Console()
+        self.stays = sys.stdout.isatty() and not console.is_dumb_terminal
         self._live = Live(console=console, screen=True, auto_refresh=False)
-        self.watching: AbstractContextManager[object] = self._live
+        self.watching: AbstractContextManager[object] = self._live if self.stays else nullcontext()
         self._lines: deque[Line] = deque(maxlen=100)
         self._suggestions: tuple[str, ...] = ()
         self._farewell = "Stopped in the middle of the roll-out."
 
     def hear(self, lines: Iterable[Line]) -> None:
-        self._lines.extend(lines)
+        """Take in what has happened."""
+        for line in lines:
+            self._lines.append(line)
+            if not self.stays:
+                print(printable(str(line)), flush=True)  # noqa: T201 - here the demo speaks
 
     def see(self, picture: Picture) -> None:
-        self._live.update(Scene(picture, tuple(self._lines), self._suggestions), refresh=True)
+        """Take in how things are, which lines say all of."""
+        if self.stays:
+            scene = Scene(picture, tuple(self._lines), self._suggestions)
+            self._live.update(scene, refresh=True)
 
     def be_told(self, suggestions: Iterable[str]) -> None:
+        """Take in what to try next, and that the story has come to its end."""
         self._suggestions = tuple(suggestions)
         self._farewell = self._lines[-1].text
 
     def part(self) -> None:
-        print(printable(self._farewell))  # noqa: T201 - the screen is gone
+        """Take leave, when everything is over; lines have told the end already."""
+        if self.stays:
+            print(printable(self._farewell))  # noqa: T201 - the screen is gone
 
 
+@dataclass(frozen=True, slots=True)
 class Scene:
     """One frame, made for whatever size the terminal has."""
 
-    def __init__(
-        self, picture: Picture, lines: tuple[Line, ...], suggestions: tuple[str, ...]
-    ) -> None:
-        self._picture = picture
-        self._lines = lines
-        self._suggestions = suggestions
+    picture: Picture
+    lines: tuple[Line, ...]
+    suggestions: tuple[str, ...]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
-        table = _draw_table(rows(self._picture), width)
-        said = self._suggestions or reasons(self._picture)[:_REASONS]
+        table = _draw_table(rows(self.picture), width)
+        said = self.suggestions or reasons(self.picture)[:_REASONS]
         below = [part for text in said for part in Text(text, style="cyan").wrap(console, width)]
         left = (options.height or console.height) - table.row_count - 2 - len(below)
         space = [Text()] if left > _SPACIOUS else []
-        story = _last_lines(self._lines, console, width, left - 2 * len(space))
-        yield Group(_draw_title(self._picture), table, *space, *below, *space, *story)
+        story = _last_lines(self.lines, console, width, left - 2 * len(space))
+        yield Group(_draw_title(self.picture), table, *space, *below, *space, *story)
 
 
 def _draw_table(lines: Iterable[Row], room: int) -> Table:
