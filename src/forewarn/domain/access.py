@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from forewarn.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError
+from forewarn.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, says
 from forewarn.domain.names import ScopeId, check_name, name_key
 from forewarn.domain.roles import Role
 from forewarn.domain.topology import Topology
@@ -36,14 +36,13 @@ class TokenRevokedError(AccessError):
         self.name = name
 
 
+@says("This needs the role {needed}; {name} has the role {role}.")
 class RoleTooLowError(AccessError):
     """A role that may not do this."""
 
-    def __init__(self, name: str, role: str, needed: str) -> None:
-        super().__init__(f"This needs the role {needed}; {name} has the role {role}.")
-        self.name = name
-        self.role = role
-        self.needed = needed
+    name: str
+    role: str
+    needed: str
 
 
 class OutsideScopesError(AccessError):
@@ -58,22 +57,18 @@ class OutsideScopesError(AccessError):
         self.vms = tuple(vms)
 
 
+@says("There is no active token called {name!r}.")
 class UnknownTokenError(NotFoundError):
     """A token nobody created, or revoked already."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no active token called {name!r}.")
-        self.name = name
+    name: str
 
 
+@says("A token called {name!r} already exists; revoke it, or choose another name.")
 class TokenNameTakenError(ConflictError):
     """Two live tokens of one name."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"A token called {name!r} already exists; revoke it, or choose another name."
-        )
-        self.name = name
+    name: str
 
 
 class TokenOrderError(InvalidError):

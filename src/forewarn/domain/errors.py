@@ -37,8 +37,10 @@ DomainError
 The first two are errors of the topology, too: a fleet may name what is not declared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import ClassVar, TypeVar, dataclass_transform
 
 from forewarn.domain.wording import say_length
 from forewarn.protocol.errors import ForewarnError
@@ -47,6 +49,26 @@ from forewarn.protocol.vocabulary import EventId, EventStatus
 
 class DomainError(ForewarnError):
     """A rule refuses what was asked."""
+
+    sentence: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Have an error that `says` something be said with its fields filled in."""
+        super().__init__(self.sentence.format_map(vars(self)))
+
+
+E = TypeVar("E", bound=DomainError)
+
+
+@dataclass_transform(eq_default=False)
+def says(sentence: str) -> Callable[[type[E]], type[E]]:
+    """Have an error take its fields as arguments, and fill them into *sentence*."""
+
+    def make(error: type[E]) -> type[E]:
+        error.sentence = sentence
+        return dataclass(eq=False, repr=False)(error)
+
+    return make
 
 
 class NotFoundError(DomainError):
@@ -65,37 +87,34 @@ class TopologyError(InvalidError):
     """The fleet cannot be as declared."""
 
 
+@says(
+    "{name!r} is not a valid name for a {noun}: use up to 128 letters, digits, '_', '-' "
+    "and '.', and begin with a letter, a digit or '_'."
+)
 class InvalidNameError(TopologyError):
     """A name with characters that do not travel."""
 
-    def __init__(self, noun: str, name: str) -> None:
-        super().__init__(
-            f"{name!r} is not a valid name for a {noun}: use up to 128 letters, digits, '_', '-' "
-            "and '.', and begin with a letter, a digit or '_'."
-        )
-        self.noun = noun
-        self.name = name
+    noun: str
+    name: str
 
 
+@says("More than one {noun} is called {name!r}; names are not case-sensitive.{advice}")
 class NameTakenError(TopologyError):
     """Two things of one name."""
 
-    def __init__(self, noun: str, name: str, advice: str = "") -> None:
-        super().__init__(
-            f"More than one {noun} is called {name!r}; names are not case-sensitive.{advice}"
-        )
-        self.noun = noun
-        self.name = name
+    noun: str
+    name: str
+    advice: str = ""
 
 
+@says("The address {address!r} of {vm} {problem}.")
 class AddressError(TopologyError):
     """No address, or one that somebody else has."""
 
-    def __init__(self, address: str, vm: str, problem: str) -> None:
-        super().__init__(f"The address {address!r} of {vm} {problem}.")
-        self.address = address
-        self.vm = vm
-        self.key = "addresses"
+    address: str
+    vm: str
+    problem: str
+    key: ClassVar = "addresses"
 
 
 class UnknownScopeError(TopologyError):
@@ -108,15 +127,11 @@ class UnknownScopeError(TopologyError):
         self.key = scope.partition("/")[0].replace("-", "_")
 
 
+@says("{vm} belongs to a cloud service and must be called ROLE_IN_NUMBER, such as FrontEnd_IN_0.")
 class RoleNameError(TopologyError):
     """A virtual machine of a cloud service not named by its role."""
 
-    def __init__(self, vm: str) -> None:
-        super().__init__(
-            f"{vm} belongs to a cloud service and must be called ROLE_IN_NUMBER, "
-            "such as FrontEnd_IN_0."
-        )
-        self.vm = vm
+    vm: str
 
 
 class DomainOutOfRangeError(TopologyError):
@@ -130,69 +145,63 @@ class DomainOutOfRangeError(TopologyError):
         self.domains = domains
 
 
+@says("{setting} of {scope} must be {bounds}.")
 class ScopeSettingError(TopologyError):
     """A number of domains or a notice out of bounds."""
 
-    def __init__(self, scope: str, setting: str, bounds: str) -> None:
-        super().__init__(f"{setting} of {scope} must be {bounds}.")
-        self.scope = scope
-        self.setting = setting
+    scope: str
+    setting: str
+    bounds: str
 
 
+@says("There is no virtual machine called {vm!r}.")
 class UnknownVirtualMachineError(NotFoundError, TopologyError):
     """A virtual machine nobody declared."""
 
-    def __init__(self, vm: str) -> None:
-        super().__init__(f"There is no virtual machine called {vm!r}.")
-        self.vm = vm
+    vm: str
 
 
+@says("There is no host called {host!r}.")
 class UnknownHostError(NotFoundError, TopologyError):
     """A host nobody declared and no virtual machine is on."""
 
-    def __init__(self, host: str) -> None:
-        super().__init__(f"There is no host called {host!r}.")
-        self.host = host
+    host: str
 
 
+@says("There is no event {event_id}.")
 class UnknownEventError(NotFoundError):
     """An event that never existed in this scope."""
 
-    def __init__(self, event_id: EventId) -> None:
-        super().__init__(f"There is no event {event_id}.")
-        self.event_id = event_id
+    event_id: EventId
 
 
+@says("Cannot {trigger} event {event_id}: it is {event_status}.")
 class IllegalTransitionError(ConflictError):
     """A trigger the event's status does not allow."""
 
-    def __init__(self, event_id: EventId, event_status: EventStatus, trigger: str) -> None:
-        super().__init__(f"Cannot {trigger} event {event_id}: it is {event_status}.")
-        self.event_id = event_id
-        self.event_status = event_status
-        self.trigger = trigger
+    event_id: EventId
+    event_status: EventStatus
+    trigger: str
 
 
+@says(
+    "A {event_type} cannot be announced for {not_before:%Y-%m-%d %H:%M:%S} GMT; "
+    "the earliest is {earliest:%Y-%m-%d %H:%M:%S} GMT."
+)
 class NoticeTooShortError(InvalidError):
     """A NotBefore closer than the minimum notice."""
 
-    def __init__(self, event_type: str, not_before: datetime, earliest: datetime) -> None:
-        super().__init__(
-            f"A {event_type} cannot be announced for {not_before:%Y-%m-%d %H:%M:%S} GMT; "
-            f"the earliest is {earliest:%Y-%m-%d %H:%M:%S} GMT."
-        )
-        self.event_type = event_type
-        self.not_before = not_before
-        self.earliest = earliest
+    event_type: str
+    not_before: datetime
+    earliest: datetime
 
 
+@says("Event {event_id} cannot be postponed: {problem}.")
 class PostponeRefusedError(ConflictError):
     """A postponement the policy does not allow."""
 
-    def __init__(self, event_id: EventId, problem: str) -> None:
-        super().__init__(f"Event {event_id} cannot be postponed: {problem}.")
-        self.event_id = event_id
-        self.problem = problem
+    event_id: EventId
+    problem: str
 
 
 class UserOperationError(ConflictError):
@@ -227,80 +236,76 @@ class UserOperationLimitError(UserOperationError):
         self.limit = limit
 
 
+@says("Maintenance {maintenance_id} {how}.")
 class MaintenanceOverError(ConflictError):
     """A Maintenance that has ended or was aborted."""
 
-    def __init__(self, maintenance_id: str, how: str = "is over; start another one") -> None:
-        super().__init__(f"Maintenance {maintenance_id} {how}.")
-        self.maintenance_id = maintenance_id
+    maintenance_id: str
+    how: str = "is over; start another one"
 
 
+@says("Scenario run {run_id} is over; there is nothing to stop.")
 class ScenarioOverError(ConflictError):
     """A run of a scenario that has ended or was stopped."""
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"Scenario run {run_id} is over; there is nothing to stop.")
-        self.run_id = run_id
+    run_id: str
 
 
 class CalendarError(InvalidError):
     """A window or blackout cannot be as it is written."""
 
 
+@says(
+    "{text!r} is not a valid window: {problem}. Write something like "
+    "'Sat,Sun 22:00-06:00 Europe/Berlin' or 'daily 02:00-04:00 UTC'."
+)
 class WindowError(CalendarError):
     """A weekly window that is none."""
 
-    def __init__(self, text: str, problem: str) -> None:
-        super().__init__(
-            f"{text!r} is not a valid window: {problem}. Write something like "
-            "'Sat,Sun 22:00-06:00 Europe/Berlin' or 'daily 02:00-04:00 UTC'."
-        )
-        self.text = text
+    text: str
+    problem: str
 
 
+@says(
+    "{text!r} is not a valid blackout: {problem}. Write something like "
+    "'2026-12-24..2027-01-02 Europe/Berlin' or '2026-12-31 UTC'."
+)
 class BlackoutError(CalendarError):
     """Dates to keep free that are none."""
 
-    def __init__(self, text: str, problem: str) -> None:
-        super().__init__(
-            f"{text!r} is not a valid blackout: {problem}. Write something like "
-            "'2026-12-24..2027-01-02 Europe/Berlin' or '2026-12-31 UTC'."
-        )
-        self.text = text
+    text: str
+    problem: str
 
 
+@says(
+    "There is no time zone called {zone!r}; write one such as Europe/Berlin or UTC, "
+    "with the same capital letters."
+)
 class UnknownZoneError(CalendarError):
     """A time zone nobody knows."""
 
-    def __init__(self, zone: str) -> None:
-        super().__init__(
-            f"There is no time zone called {zone!r}; write one such as Europe/Berlin or UTC, "
-            "with the same capital letters."
-        )
-        self.zone = zone
+    zone: str
 
 
 class PlanError(InvalidError):
     """A Maintenance that cannot be walked."""
 
 
+@says("The maintenance selects no virtual machine; there is nothing to do.")
 class EmptySelectionError(PlanError):
     """Nothing was selected."""
 
-    def __init__(self) -> None:
-        super().__init__("The maintenance selects no virtual machine; there is nothing to do.")
 
-
+@says(
+    "Update domain {update_domain} of {scope} takes too many at once: {problem}. "
+    "Lower --min-available, or give the scope more update domains."
+)
 class CapacityError(PlanError):
     """A step would leave too few of a scope."""
 
-    def __init__(self, scope: str, update_domain: int, problem: str) -> None:
-        super().__init__(
-            f"Update domain {update_domain} of {scope} takes too many at once: {problem}. "
-            "Lower --min-available, or give the scope more update domains."
-        )
-        self.scope = scope
-        self.update_domain = update_domain
+    scope: str
+    update_domain: int
+    problem: str
 
 
 class WindowTooShortError(PlanError):
@@ -329,12 +334,11 @@ class WindowTooShortError(PlanError):
         self.windows = tuple(windows)
 
 
+@says("The canary {canary!r} is not part of the selection.")
 class UnknownCanaryError(PlanError):
     """A canary that is not part of it."""
 
-    def __init__(self, canary: str) -> None:
-        super().__init__(f"The canary {canary!r} is not part of the selection.")
-        self.canary = canary
+    canary: str
 
 
 class SharedHostError(PlanError):

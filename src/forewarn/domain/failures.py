@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias, TypeVar, assert_never
 
-from forewarn.domain.errors import ConflictError, NotFoundError
+from forewarn.domain.errors import ConflictError, NotFoundError, says
 from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.host_operation import HostOperation, OperationOutcome
 from forewarn.domain.maintenance import (
@@ -62,13 +62,12 @@ class UnknownPlaceError(NotFoundError):
         self.near = near
 
 
+@says("{place} is still under way. Wait until its last event has ended.")
 class StillUnderWayError(ConflictError):
     """Something to retry or skip before it has ended."""
 
-    def __init__(self, maintenance_id: str, place: str) -> None:
-        super().__init__(f"{place} is still under way. Wait until its last event has ended.")
-        self.maintenance_id = maintenance_id
-        self.place = place
+    maintenance_id: str
+    place: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

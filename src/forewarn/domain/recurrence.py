@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from forewarn.domain.errors import CalendarError
+from forewarn.domain.errors import CalendarError, says
 from forewarn.domain.windows import (
     DAYS,
     Blackout,
@@ -32,15 +32,15 @@ MOST_WEEKS: Final = 52
 MOST_MONTHS: Final = 12
 
 
+@says(
+    "{text!r} is not a valid recurrence: {problem}. Write day, week, 2 weeks, month, "
+    "3 months, Tue, Mon-Fri, first Tue, last Sun, day 15 or last day."
+)
 class RecurrenceError(CalendarError):
     """A recurrence that cannot be as it is written."""
 
-    def __init__(self, text: str, problem: str) -> None:
-        super().__init__(
-            f"{text!r} is not a valid recurrence: {problem}. Write day, week, 2 weeks, month, "
-            "3 months, Tue, Mon-Fri, first Tue, last Sun, day 15 or last day."
-        )
-        self.text = text
+    text: str
+    problem: str
 
 
 class Period(StrEnum):

@@ -11,7 +11,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, Final
 
-from forewarn.domain.errors import InvalidError
+from forewarn.domain.errors import InvalidError, says
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy
 from forewarn.domain.profile import NO_PROFILE, PROFILE_KEYS, Profile, profile_mistakes
@@ -33,26 +33,18 @@ from forewarn.wording.durations import DurationError, parse_duration
 MOST_MISTAKES: Final = 100
 
 
+@says("{problem}")
 class FleetError(InvalidError):
     """A mistake in a declaration.
 
     *index* counts the entries of *table* from 0; *entry* is the name of the one that is wrong.
     """
 
-    def __init__(
-        self,
-        problem: str,
-        entry: str | None = None,
-        key: str | None = None,
-        *,
-        table: str | None = None,
-        index: int | None = None,
-    ) -> None:
-        super().__init__(problem)
-        self.entry = entry
-        self.key = key
-        self.table = table
-        self.index = index
+    problem: str
+    entry: str | None = None
+    key: str | None = None
+    table: str | None = None
+    index: int | None = None
 
 
 class FleetMistakesError(FleetError):

@@ -14,7 +14,7 @@ from dateutil.rrule import rrulestr
 from icalendar import Calendar, Event
 from icalendar.prop import vRecur
 
-from forewarn.domain.errors import CalendarError, InvalidError
+from forewarn.domain.errors import CalendarError, InvalidError, says
 from forewarn.domain.windows import Blackout, check_zone, make_blackout
 
 # The parser is slow, and its thread is one of those that answer operators. The calendars of public
@@ -31,14 +31,11 @@ _HORIZON: Final = timedelta(days=366 * YEARS_AHEAD)
 _LONGEST_NAME: Final = 100
 
 
+@says("No holidays can be read: {problem}. Give an iCalendar file, as calendars export it (.ics).")
 class HolidaysError(InvalidError):
     """A file that no holidays can be read from."""
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"No holidays can be read: {problem}. Give an iCalendar file, as calendars export it "
-            "(.ics)."
-        )
+    problem: str
 
 
 def read_holidays(text: str, *, zone: str, today: date) -> tuple[Blackout, ...]:

@@ -2,19 +2,18 @@
 
 from collections.abc import Iterable
 
-from forewarn.domain.errors import NotFoundError
+from forewarn.domain.errors import NotFoundError, says
 from forewarn.domain.names import name_key
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
 from forewarn.ports.store import Transaction
 
 
+@says("There is no gate called {gate!r} in the server's gate file.")
 class GateNotFoundError(NotFoundError):
     """A gate that is not in the server's gate file."""
 
-    def __init__(self, gate: str) -> None:
-        super().__init__(f"There is no gate called {gate!r} in the server's gate file.")
-        self.gate = gate
+    gate: str
 
 
 def prepare_gate_test(tx: Transaction, context: Context, gates: Iterable[str], name: str) -> str:

@@ -10,6 +10,7 @@ from forewarn.domain.errors import (
     PlanError,
     UnknownCanaryError,
     UnknownHostError,
+    says,
 )
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.failures import (
@@ -51,12 +52,11 @@ from forewarn.protocol.errors import ForewarnError
 Labelled = TypeVar("Labelled", VirtualMachine, Host)
 
 
+@says("There is no maintenance {maintenance_id!r}.")
 class UnknownMaintenanceError(NotFoundError):
     """A Maintenance nobody has started."""
 
-    def __init__(self, maintenance_id: str) -> None:
-        super().__init__(f"There is no maintenance {maintenance_id!r}.")
-        self.maintenance_id = maintenance_id
+    maintenance_id: str
 
 
 class UnknownLabelsError(NotFoundError):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from forewarn.domain.errors import ConflictError, NotFoundError
+from forewarn.domain.errors import ConflictError, NotFoundError, says
 from forewarn.domain.event import (
     Draft,
     Outcome,
@@ -50,12 +50,11 @@ KEPT: Final = {
 """How long a message is remembered after it has ended; one that waits stays."""
 
 
+@says("There is no notification {notification_id!r}.")
 class UnknownNotificationError(NotFoundError):
     """A message that is not, or no longer, in the outbox."""
 
-    def __init__(self, notification_id: str) -> None:
-        super().__init__(f"There is no notification {notification_id!r}.")
-        self.notification_id = notification_id
+    notification_id: str
 
 
 class NotificationNotFailedError(ConflictError):
@@ -69,12 +68,11 @@ class NotificationNotFailedError(ConflictError):
         self.notification_id = notification.notification_id
 
 
+@says("There is no notification target called {target!r}.")
 class UnknownTargetError(NotFoundError):
     """A target that is not in the file of notifications."""
 
-    def __init__(self, target: str) -> None:
-        super().__init__(f"There is no notification target called {target!r}.")
-        self.target = target
+    target: str
 
 
 def retry_notification(tx: Transaction, context: Context, notification_id: str) -> Notification:

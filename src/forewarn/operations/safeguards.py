@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from forewarn.domain.errors import ConflictError, DomainError
+from forewarn.domain.errors import ConflictError, DomainError, says
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.topology import (
@@ -35,36 +35,30 @@ class VirtualMachineBusyError(ConflictError):
         )
 
 
+@says("{host} is part of Maintenance {maintenance_id}; remove it when its turn there is over.")
 class HostBusyError(ConflictError):
     """A host that cannot be removed while a Maintenance is at it."""
 
-    def __init__(self, host: HostName, maintenance_id: MaintenanceId) -> None:
-        self.host = host
-        self.maintenance_id = maintenance_id
-        super().__init__(
-            f"{host} is part of Maintenance {maintenance_id}; "
-            "remove it when its turn there is over."
-        )
+    host: HostName
+    maintenance_id: MaintenanceId
 
 
+@says(
+    "This would remove {removals} of {machines} virtual machines; "
+    "allow at least {removals} removals to confirm it."
+)
 class TooManyRemovalsError(ConflictError):
     """A declaration that would remove more machines than were allowed."""
 
-    def __init__(self, removals: int, machines: int) -> None:
-        self.removals = removals
-        super().__init__(
-            f"This would remove {removals} of {machines} virtual machines; "
-            f"allow at least {removals} removals to confirm it."
-        )
+    removals: int
+    machines: int
 
 
+@says("The fleet declares no virtual machine; pruning never removes all {machines}.")
 class EmptyFleetError(ConflictError):
     """A declaration without a virtual machine that would remove all there are."""
 
-    def __init__(self, machines: int) -> None:
-        super().__init__(
-            f"The fleet declares no virtual machine; pruning never removes all {machines}."
-        )
+    machines: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from forewarn.domain.errors import NotFoundError
+from forewarn.domain.errors import NotFoundError, says
 from forewarn.domain.event import Happening, ScheduledEvent, cancel
 from forewarn.domain.limits import FASTEST
 from forewarn.domain.names import ScenarioRunId
@@ -17,20 +17,18 @@ from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventStatus
 
 
+@says("There is no scenario {scenario!r}.")
 class UnknownScenarioError(NotFoundError):
     """A scenario that is not built in."""
 
-    def __init__(self, scenario: str) -> None:
-        super().__init__(f"There is no scenario {scenario!r}.")
-        self.scenario = scenario
+    scenario: str
 
 
+@says("There is no scenario run {run_id!r}.")
 class UnknownScenarioRunError(NotFoundError):
     """A run nobody has started."""
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"There is no scenario run {run_id!r}.")
-        self.run_id = run_id
+    run_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
 from forewarn.domain.blockers import BrakeKind
-from forewarn.domain.errors import ConflictError, NotFoundError
+from forewarn.domain.errors import ConflictError, NotFoundError, says
 from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.names import ScheduleName, name_key
 from forewarn.domain.recurrence import Recurrence, describe_recurrence
@@ -32,23 +32,21 @@ from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.errors import ForewarnError
 
 
+@says("There is no schedule called {name!r}.")
 class UnknownScheduleError(NotFoundError):
     """A schedule that does not exist."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is no schedule called {name!r}.")
-        self.name = name
+    name: str
 
 
+@says(
+    "A schedule called {name!r} already exists; names are not case-sensitive. "
+    "Remove it first, or choose another name."
+)
 class ScheduleNameTakenError(ConflictError):
     """Two schedules of one name."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"A schedule called {name!r} already exists; names are not case-sensitive. "
-            "Remove it first, or choose another name."
-        )
-        self.name = name
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import takewhile
 
-from forewarn.domain.errors import ConflictError, InvalidError, UnknownVirtualMachineError
+from forewarn.domain.errors import ConflictError, InvalidError, UnknownVirtualMachineError, says
 from forewarn.domain.names import ScopeId
 from forewarn.operations.context import Context
 from forewarn.ports.entries import DocumentKey, MembershipKey, Showing
@@ -19,12 +19,12 @@ from forewarn.protocol.versions import PreviewWire, served_versions
 _FORGOTTEN_BEFORE = "documents_forgotten_before"
 
 
+@says("{problem}")
 class NotSeenError(ConflictError):
     """A moment at which what could be read is not known. *since* is from when on it is."""
 
-    def __init__(self, problem: str, since: datetime | None = None) -> None:
-        super().__init__(problem)
-        self.since = since
+    problem: str
+    since: datetime | None = None
 
 
 class UnknownApiVersionError(InvalidError):

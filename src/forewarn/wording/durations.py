@@ -3,18 +3,17 @@
 import re
 from datetime import timedelta
 
-from forewarn.domain.errors import InvalidError
+from forewarn.domain.errors import InvalidError, says
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds", "": "seconds"}
 _DURATION = re.compile(r"(?:[0-9]{1,9}[dhms])+|[0-9]{1,9}")
 
 
+@says("{text!r} is not a valid duration; write 30s, 15m or 1h30m.")
 class DurationError(InvalidError):
     """Something typed that is not a valid duration."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(f"{text!r} is not a valid duration; write 30s, 15m or 1h30m.")
-        self.text = text
+    text: str
 
 
 def parse_duration(text: str) -> timedelta:
