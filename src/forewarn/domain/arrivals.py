@@ -28,14 +28,6 @@ from forewarn.protocol.vocabulary import EventId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """A virtual machine that a change puts on a host: it is new, or was elsewhere."""
-
-    vm: VmName
-    host: HostName
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
     """Virtual machines of one update domain of one scope that come to a host in an operation."""
 
@@ -57,14 +49,14 @@ class HostUnderWayError(ConflictError):
         )
 
 
-def arrivals(before: Topology, after: Topology) -> tuple[Arrival, ...]:
-    """Return who comes to which host between *before* and *after*, in fleet order."""
+def arrivals(before: Topology, after: Topology) -> dict[HostName, list[VmName]]:
+    """Return who comes to each host between *before* and *after*: is new, or was elsewhere."""
     known = before.virtual_machines
-    return tuple(
-        Arrival(vm=name, host=vm.host)
-        for name, vm in after.virtual_machines.items()
-        if vm.host is not None and (name not in known or known[name].host != vm.host)
-    )
+    coming: dict[HostName, list[VmName]] = {}
+    for name, vm in after.virtual_machines.items():
+        if vm.host is not None and (name not in known or known[name].host != vm.host):
+            coming.setdefault(vm.host, []).append(name)
+    return coming
 
 
 def find_joining(snapshot: Snapshot, after: Topology) -> tuple[Joining, ...]:
@@ -74,10 +66,7 @@ def find_joining(snapshot: Snapshot, after: Topology) -> tuple[Joining, ...]:
         for operation in snapshot.operations.values()
         if not operation.is_over and not _is_withdrawn(operation, snapshot)
     }
-    coming: dict[HostName, list[VmName]] = {}
-    for arrival in arrivals(snapshot.topology, after) if operations else ():
-        if arrival.host in operations:
-            coming.setdefault(arrival.host, []).append(arrival.vm)
+    coming = arrivals(snapshot.topology, after) if operations else {}
     return tuple(
         Joining(
             operation=operations[host],
@@ -85,6 +74,7 @@ def find_joining(snapshot: Snapshot, after: Topology) -> tuple[Joining, ...]:
             share=share,
         )
         for host, vms in coming.items()
+        if host in operations
         for share in split_by_update_domain(after, vms)
     )
 

@@ -159,27 +159,16 @@ def end(
     return replace(operation, phase=HostPhase.OVER, outcome=outcome, ended_at=now, reason=reason)
 
 
-def _is_out_of_the_way(
-    event: ScheduledEvent, vm: VmName, impacts: Mapping[tuple[EventId, VmName], Impact]
-) -> bool:
-    """Tell whether nothing more is done to *vm* before its host is worked on.
+def waiting_guests(facts: OperationFacts) -> Iterator[VmName]:
+    """Yield the virtual machines that are not out of the way yet; the work on the host waits.
 
     An impact that is carried out by hand is the work on the host itself.
     """
-    if not event.is_in_flight:
-        return True
-    impact = impacts.get((event.event_id, vm))
-    return impact is not None and (impact.is_by_hand or impact.is_over)
-
-
-def waiting_guests(facts: OperationFacts) -> Iterator[VmName]:
-    """Yield the virtual machines that are not out of the way yet."""
-    return (
-        vm
-        for event in facts.events
-        for vm in event.resources
-        if not _is_out_of_the_way(event, vm, facts.impacts)
-    )
+    for event in facts.events:
+        for vm in event.resources if event.is_in_flight else ():
+            impact = facts.impacts.get((event.event_id, vm))
+            if impact is None or not (impact.is_by_hand or impact.is_over):
+                yield vm
 
 
 def _announced(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
@@ -194,11 +183,7 @@ def _announced(operation: HostOperation, facts: OperationFacts, now: datetime) -
 def _impact(operation: HostOperation, facts: OperationFacts, now: datetime) -> HostOperation:
     if facts.rule is None:
         return _end_with_events(operation, facts, now)
-    if not all(
-        _is_out_of_the_way(event, vm, facts.impacts)
-        for event in facts.events
-        for vm in event.resources
-    ):
+    if any(waiting_guests(facts)):
         return operation
     failures = (*_failed_impacts(facts), *_canceled(facts))
     if failures:

@@ -204,23 +204,15 @@ def _announce(
             yield schedule(draft, event_id=next(event_ids), now=now, notice=notice)
 
 
-def _approve(event: ScheduledEvent, why: str, now: datetime) -> ScheduledEvent:
-    return approve(event, Approval(approver=Approver.OPERATOR, name=why, approved_at=now))
-
-
-def _cancel(event: ScheduledEvent, why: str, now: datetime) -> ScheduledEvent:
-    return cancel(event, reason=why, now=now)
-
-
-def _complete(event: ScheduledEvent, why: str, now: datetime) -> ScheduledEvent:
-    return complete(event, outcome=Outcome.SUCCEEDED, reason=why, now=now)
-
-
 INTERVENTIONS: Final[
     Mapping[Trigger, Callable[[ScheduledEvent, str, datetime], ScheduledEvent]]
 ] = {
-    Trigger.APPROVE: _approve,
-    Trigger.CANCEL: _cancel,
-    Trigger.COMPLETE: _complete,
+    Trigger.APPROVE: lambda event, why, now: approve(
+        event, Approval(approver=Approver.OPERATOR, name=why, approved_at=now)
+    ),
+    Trigger.CANCEL: lambda event, why, now: cancel(event, reason=why, now=now),
+    Trigger.COMPLETE: lambda event, why, now: complete(
+        event, outcome=Outcome.SUCCEEDED, reason=why, now=now
+    ),
 }
 """What a step can do to an event that an earlier one has made."""

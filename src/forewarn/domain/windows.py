@@ -117,8 +117,8 @@ def check_zone(zone: str) -> str:
 def describe(part: Window | Blackout) -> str:
     """Return *part* as it would be typed."""
     if isinstance(part, Window):
-        hours = f"{part.opens:%H:%M}-{part.closes:%H:%M}"
-        return f"{_describe_window_days(part.days)} {hours} {part.zone}"
+        on = "daily" if len(part.days) == 7 else describe_days(part.days)
+        return f"{on} {part.opens:%H:%M}-{part.closes:%H:%M} {part.zone}"
     days = f"{part.first}" if part.first == part.last else f"{part.first}..{part.last}"
     return f"{days} {part.zone} {part.name}".rstrip()
 
@@ -210,10 +210,6 @@ def _read_date(text: str, day: str) -> date:
         return date.fromisoformat(day)
     except ValueError:
         raise BlackoutError(text, f"{day!r} is not a date") from None
-
-
-def _describe_window_days(days: frozenset[int]) -> str:
-    return "daily" if len(days) == 7 else describe_days(days)
 
 
 def describe_days(days: frozenset[int]) -> str:

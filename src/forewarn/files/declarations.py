@@ -17,6 +17,8 @@ SET_TABLES: Final[Mapping[ScopeKind, str]] = {
     ScopeKind.SCALE_SET: "scale_set",
 }
 """The table of a fleet file that declares scopes of each kind, except standalone machines."""
+VM_TEXTS: Final = ("vm_id", "zone", "location", "resource_group", "subscription_id")
+"""What a machine has that is a text, and empty where nobody has said it."""
 
 
 def declare_fleet(topology: Topology) -> dict[str, list[Entry]]:
@@ -64,11 +66,7 @@ def declare_vm(vm: VirtualMachine, scope: DeliveryScope) -> Entry:
         **place,
         "host": vm.host,
         "addresses": list(vm.addresses),
-        "vm_id": vm.vm_id,
-        "zone": vm.zone,
-        "location": vm.location,
-        "resource_group": vm.resource_group,
-        "subscription_id": vm.subscription_id,
+        **{key: getattr(vm, key) for key in VM_TEXTS},
         "tags": dict(vm.tags),
         "labels": dict(vm.labels),
         "profile": dict(vm.profile.known),

@@ -24,7 +24,7 @@ from forewarn.domain.topology import (
     make_scope_id,
     resource_names,
 )
-from forewarn.files.declarations import SET_TABLES
+from forewarn.files.declarations import SET_TABLES, VM_TEXTS
 from forewarn.files.toml import NotTomlError, decode
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import role_of
@@ -109,11 +109,7 @@ _VM_KEYS: Final = {
     "host": str,
     "role": str,
     "addresses": list,
-    "vm_id": str,
-    "zone": str,
-    "location": str,
-    "resource_group": str,
-    "subscription_id": str,
+    **dict.fromkeys(VM_TEXTS, str),
     "tags": dict,
     "labels": dict,
     "profile": dict,
@@ -279,11 +275,7 @@ def _read_vm(entry: _Entry) -> DeclaredVirtualMachine:
         fault_domain=values.get("fault_domain"),
         host=None if host is None else HostName(host),
         addresses=_addresses(entry),
-        vm_id=values.get("vm_id", ""),
-        zone=values.get("zone", ""),
-        location=values.get("location", ""),
-        resource_group=values.get("resource_group", ""),
-        subscription_id=values.get("subscription_id", ""),
+        **{key: values.get(key, "") for key in VM_TEXTS},
         tags=_texts(entry, "tags"),
         labels=_texts(entry, "labels"),
         profile=_read_profile(entry),

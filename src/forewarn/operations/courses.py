@@ -18,8 +18,8 @@ from forewarn.domain.names import ScopeId
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import calendar_errors
 from forewarn.operations.context import Context
-from forewarn.operations.gates import GateNotFoundError
-from forewarn.operations.maintenances import find_gates, find_maintenance
+from forewarn.operations.gates import find_gate
+from forewarn.operations.maintenances import find_maintenance
 from forewarn.operations.recording import record_audit
 from forewarn.operations.snapshots import look
 from forewarn.ports.store import Transaction
@@ -52,7 +52,8 @@ def change_course(
     if maintenance.hosts and course.at_once is None:
         course = replace(course, at_once=1)
     if course.gates != maintenance.course.gates:
-        course = replace(course, gates=_known_gates(gates, course))
+        found = (find_gate(gates, name) for name in course.gates)
+        course = replace(course, gates=tuple(dict.fromkeys(found)))
     changed = replace(maintenance, course=course)
     of_it = [maintenance.maintenance_id]
     snapshot = look(tx, context)
@@ -96,14 +97,6 @@ def _change_soaks(
     for scope_id, (old, new) in ends.items():
         if known.get(scope_id, old) <= max(old, new):
             tx.put_soak(scope_id, new, at=context.now)
-
-
-def _known_gates(gates: Collection[str], course: Course) -> tuple[str, ...]:
-    found = find_gates(gates, course.gates)
-    for name, gate in found.items():
-        if gate is None:
-            raise GateNotFoundError(name)
-    return tuple(dict.fromkeys(filter(None, found.values())))
 
 
 def _errors(

@@ -136,7 +136,8 @@ def draft_maintenance(
         hosts=_selected_hosts(topology, order),
     )
     canaries = _find_canaries(topology, order, remaining_steps(maintenance, topology, events=()))
-    found = find_gates(gates, order.course.gates)
+    known = {name_key(gate): gate for gate in gates}
+    found = {name: known.get(name_key(name)) for name in order.course.gates}
     course = replace(
         order.course,
         canary=tuple(dict.fromkeys(name for names in canaries.values() for name in names)),
@@ -283,12 +284,6 @@ def _left(
     if maintenance.finished_at and not maintenance.is_aborted:
         return ()
     return remaining_steps(maintenance, snapshot.topology, events, operations)
-
-
-def find_gates(gates: Collection[str], names: Iterable[str]) -> dict[str, str | None]:
-    """Return the gate that each of *names* stands for, in any case."""
-    known = {name_key(gate): gate for gate in gates}
-    return {wanted: known.get(name_key(wanted)) for wanted in names}
 
 
 def _report(

@@ -57,15 +57,12 @@ class UnknownNotificationError(NotFoundError):
     notification_id: str
 
 
+@says("Notification {notification_id} is {status}; only one that has failed can be tried again.")
 class NotificationNotFailedError(ConflictError):
     """A message that is still waiting or has arrived, and need not be tried again."""
 
-    def __init__(self, notification: Notification) -> None:
-        super().__init__(
-            f"Notification {notification.notification_id} is {notification.status}; "
-            "only one that has failed can be tried again."
-        )
-        self.notification_id = notification.notification_id
+    notification_id: str
+    status: NotificationStatus
 
 
 @says("There is no notification target called {target!r}.")
@@ -79,7 +76,7 @@ def retry_notification(tx: Transaction, context: Context, notification_id: str) 
     """Have a message that was given up tried again, at once and as often as a new one."""
     found = _find(tx, notification_id)
     if found.status is not NotificationStatus.FAILED:
-        raise NotificationNotFailedError(found)
+        raise NotificationNotFailedError(found.notification_id, found.status)
     find_target(context.rules.targets, found.target)
     again = try_again(found, now=context.at)
     tx.put_notification(again)

@@ -70,9 +70,7 @@ def tell_arrivals(
 def _refused_placements(
     reading: Reading, context: Context, before: Topology, after: Topology
 ) -> Iterator[HostClosedError | HostUnderWayError]:
-    coming: dict[HostName, list[VmName]] = {}
-    for arrival in arrivals(before, after):
-        coming.setdefault(arrival.host, []).append(arrival.vm)
+    coming = arrivals(before, after)
     for host, vms in coming.items():
         closure = after.hosts[host].closure
         if closure is not None:
