@@ -21,9 +21,10 @@ from tests.executors.conftest import (
     wait_for,
     wait_until,
 )
-from tests.executors.target import OrderTarget, Reply, say
+from tests.executors.target import Asked, OrderTarget, Reply, say
 
 from forewarn.domain.impact import Impact, ImpactStatus
+from forewarn.domain.names import VmName
 from forewarn.executors.impacts import ContractedExecutor
 from forewarn.executors.orders import Selection
 from forewarn.executors.targets import ImpactTarget
@@ -436,6 +437,54 @@ def test_closing_does_not_wait_for_a_target_that_hangs(target: OrderTarget, tmp_
     executor.close()
 
     assert time.monotonic() - began < 3.5
+
+
+def test_closing_waits_a_moment_for_what_a_target_is_taking(
+    target: OrderTarget, make: Maker
+) -> None:
+    target.delay = 0.3
+    executor = begin(make())
+    wait_until(lambda: bool(target.asked), "the target is not told")
+
+    executor.close()
+
+    target.delay = 0.0
+    wait_for(make(), lambda impact: impact.reason == "working")
+    assert [asked.method for asked in target.asked].count("POST") == 1
+
+
+def test_closed_executor_sends_nothing(target: OrderTarget, make: Maker) -> None:
+    executor = make()
+    executor.close()
+
+    impact = begin(executor).inquire(*KEY)
+
+    assert impact.status is ImpactStatus.NOT_BEGUN
+    wait_for(begin(make()), lambda impact: impact.reason == "working")
+    assert [asked.method for asked in target.asked].count("POST") == 1
+
+
+def test_order_that_runs_out_of_time_before_its_turn_is_not_sent(
+    target: OrderTarget, make: Maker
+) -> None:
+    release, at_once = threading.Event(), 32
+
+    def hang(_: Asked) -> None:
+        release.wait(20)
+
+    target.on_post = hang
+    executor = make(timeout=timedelta(seconds=1))
+    vms = [VmName(f"vm-{number}") for number in range(at_once + 8)]
+    for vm in vms:
+        executor.begin(EVENT, vm, epoch=7)
+    wait_until(lambda: len(target.asked) == at_once, "the target is not told")
+
+    failed = [wait_for(executor, is_over, (EVENT.event_id, vm)) for vm in vms]
+    release.set()
+    executor.close()
+
+    assert {impact.status for impact in failed} == {ImpactStatus.FAILED}
+    assert len(target.asked) == at_once
 
 
 def test_order_that_its_target_has_not_taken_is_not_sent_again_during_a_pause(

@@ -9,7 +9,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -38,6 +38,8 @@ log = structlog.get_logger()
 
 _AT_ONCE: Final = 32
 """How many requests are made to one target at the same time."""
+_LEAVE_SECONDS: Final = 2.0
+"""How long a target that is taking an order may need before it is left alone."""
 _FORGET_AFTER: Final = timedelta(minutes=10)
 _ENDINGS: Final = frozenset({ImpactStatus.DONE, ImpactStatus.FAILED})
 
@@ -89,6 +91,7 @@ class WebhookContractor:
         self._outbound = outbound
         self._errands: dict[OrderKey, _Errand] = {}
         self._changing = threading.Lock()
+        self._is_closed = False
         self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(_AT_ONCE)
         )
@@ -135,8 +138,15 @@ class WebhookContractor:
         return replace(errand.impact, ask_again_at=next_second(self._clock.now()))
 
     def close(self) -> None:
-        """Give up requests under way. Nothing that was begun is stopped by it."""
-        for request in list(self._requests):
+        """Send nothing more, and give up what takes long. Nothing that was begun is stopped by it.
+
+        What a target is taking now is waited for: unless that is written down, the next one to ask
+        would send the order again.
+        """
+        with self._changing:
+            self._is_closed = True
+            requests = list(self._requests)
+        for request in wait(requests, _LEAVE_SECONDS).not_done:
             request.cancel()
 
     def _begin(self, order: Order) -> None:
@@ -174,9 +184,10 @@ class WebhookContractor:
         return errand
 
     def _send_out(self, key: OrderKey, errand: _Errand) -> None:
-        with self._changing:
+        with self._changing, suppress(NoAnswerError):  # the server is about to stop
+            if self._is_closed:
+                return
             self._errands[key] = replace(errand, is_under_way=True)
-        with suppress(NoAnswerError):  # the server is about to stop
             request = self._outbound.begin(self._work(key, errand))
             self._requests.add(request)
             request.add_done_callback(self._requests.discard)
@@ -197,6 +208,8 @@ class WebhookContractor:
     async def _work(self, key: OrderKey, errand: _Errand) -> None:
         try:
             async with self._turns[errand.target.url]:
+                if self._is_closed or key not in self._errands:
+                    return  # it ended while it waited for its turn
                 answer = await self._ask(key, errand)
             # Records are files, and the loop is there for others, too.
             known = await asyncio.to_thread(self._conclude, key, errand, answer)
