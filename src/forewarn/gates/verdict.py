@@ -10,8 +10,15 @@ from forewarn.domain.gate import Question
 
 MOST_OUTPUT: Final = 2_000
 """How many characters of what a gate says are kept: the last ones."""
-_ESCAPES: Final = re.compile(r"\x1b(?:[]PX^_].*?(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[!-/]*[0-~])")
-"""What a terminal takes for a command: titles and such, colours, and the short ones."""
+_MOST_READ: Final = 20 * MOST_OUTPUT
+"""How many are looked at for them: some are not shown."""
+_ESCAPES: Final = re.compile(
+    r"\x1b(?:[]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[!-/]*[0-~])"
+)
+"""What a terminal takes for a command: titles and such, colours, and the short ones.
+
+None goes on past the next escape, so that each character is looked at once or twice.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +50,8 @@ def shut(output: str) -> GateVerdict:
 
 def tidy(output: str) -> str:
     """Return the last of *output*, without what a terminal would take for a command."""
-    lines = _ESCAPES.sub("", output).replace("\r\n", "\n").replace("\t", " ").split("\n")
+    read = _ESCAPES.sub("", output[-_MOST_READ:])
+    lines = read.replace("\r\n", "\n").replace("\t", " ").split("\n")
     clean = "\n".join("".join(filter(str.isprintable, line)).rstrip() for line in lines)
     return clean.strip()[-MOST_OUTPUT:]
 
