@@ -10,7 +10,7 @@ from tests.executors.conftest import NOW, ask_until, is_over
 from tests.executors.host_work import WORK
 from tests.web_site import OUTBOUND
 
-from forewarn.bootstrap.workforce import Workforce, choose_workforce
+from forewarn.bootstrap.workforce import ReloadableWorkforce, Workforce, choose_workforce
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
@@ -131,3 +131,24 @@ def test_hosts_are_not_worked_on_in_virtual_time(tmp_path: Path, file: Path) -> 
 
     with pytest.raises(TablesError, match=r"clock virtual; use the executor simulated\.$"):
         choose_workforce(settings, OUTBOUND)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("colour = 1\n", "{path}:1: colour: it is unknown."),
+        ("colour = 1\nsize = 2\nage = 3\n", "{path}:1: colour: it is unknown (and 2 more)."),
+    ],
+)
+def test_file_with_mistakes_is_a_reason_in_one_sentence(
+    tmp_path: Path, file: Path, text: str, reason: str
+) -> None:
+    file.write_text(text, encoding="utf-8")
+    settings = settings_of(tmp_path, executor_file=file)
+    store = open_sqlite(settings.database_path)
+
+    workforce = ReloadableWorkforce(settings, store, SystemClock(), OUTBOUND)
+
+    assert workforce.unknown().reason == reason.format(path=file)
+    assert len(workforce.problem.splitlines()) == len(text.splitlines())
+    store.close()

@@ -119,11 +119,12 @@ class ReloadableWorkforce:
             return self._current
 
     def unknown(self) -> Impact:
-        """Say that nothing can be known while the file is wrong."""
+        """Say that nothing can be known while the file is wrong, and its first mistake."""
+        first, *others = self.problem.splitlines()
         again = self._clock.now() + _ASK_AGAIN_AFTER
         return Impact(
             status=ImpactStatus.UNKNOWN,
-            reason=self.problem,
+            reason=f"{first.removesuffix('.')} (and {len(others)} more)." if others else first,
             ask_again_at=again,
             has_no_executor=True,
         )
