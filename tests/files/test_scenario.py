@@ -114,18 +114,18 @@ def test_scenario_is_read_with_its_defaults() -> None:
             6,
             "impact of step 1: .* is not a valid duration",
         ),
-        (f'{BEGINNING}duration = "5s"\n', 6, "duration of step 1: '5s' is not a whole number"),
-        (f"{BEGINNING}duration = true\n", 6, "true is not a whole number"),
-        (f"{BEGINNING}duration = -1\n", 6, "-1 is too low, the minimum is 0"),
+        (f'{BEGINNING}duration = "5s"\n', 6, "duration of step 1: it is not a whole number"),
+        (f"{BEGINNING}duration = true\n", 6, "it is not a whole number"),
+        (f"{BEGINNING}duration = -1\n", 6, "it is too low, the minimum is 0"),
         (f"{BEGINNING}duration = 31536001\n", 6, "too high, the maximum is 31536000"),
         (
             f'{BEGINNING}source = "Me"\n',
             6,
-            "source of step 1: 'Me' is not one of 'Platform' or 'User'",
+            "source of step 1: it is not one of 'Platform' or 'User'",
         ),
         (f'{BEGINNING}label = "a b"\n', 6, "'a b' is not a valid name for a label"),
         (f'{BEGINNING}description = "{"x" * 4097}"\n', 6, "more than 4096"),
-        (BEGINNING.replace("Freeze", "Nap"), 5, "'Nap' is not one of 'Freeze', 'Reboot'"),
+        (BEGINNING.replace("Freeze", "Nap"), 5, "it is not one of 'Freeze', 'Reboot'"),
         (
             f'{BEGINNING}[[step]]\nat = "4m"\ncancel = true\n',
             7,
@@ -178,6 +178,16 @@ def test_every_mistake_is_told_with_its_line() -> None:
 
     assert [each.line for each in refused.value.mistakes] == [6, 8, 9, 10]
     assert refused.value.line == 6
+
+
+def test_wrong_step_is_not_held_against_those_below() -> None:
+    wrong = f'{BEGINNING}label = "a b"\n[[step]]\nat = "4m"\nbegin = "Reboot"\n'
+    text = f'{wrong}[[step]]\nat = "6m"\napprove = true\n[[step]]\nat = "6m"\ncancel = "a b"\n'
+
+    with pytest.raises(ScenarioError) as refused:
+        read_scenario(text)
+
+    assert [each.line for each in refused.value.mistakes] == [6, 8]
 
 
 def test_line_is_found_below_text_that_looks_like_a_step() -> None:

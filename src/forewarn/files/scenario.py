@@ -127,10 +127,10 @@ def _read(file: TablesFile[ScenarioTable]) -> Scenario:
 
     def make(table: StepTable) -> None:
         verb = next(verbs)
-        if steps and table.at < steps[-1].at:
-            raise WrongKeyError("at", "it is before that of the step above")
         read = _read_intervention if verb in set(INTERVENTIONS) else _read_announcement
+        # Also a wrong one: those below may be right.
         steps.append(read(table, verb, steps))
+        _check(steps, verb)
 
     file.build("step", tables, make)
     return Scenario(
@@ -160,7 +160,7 @@ def _read_announcement(table: StepTable, verb: str, before: Sequence[ScenarioSte
         description = usual_description(event_type, table.source)
     return Announcement(
         at=table.at,
-        label=_label(table.label, before),
+        label=str(len(before) + 1) if table.label is None else table.label,
         event_type=event_type,
         event_source=table.source,
         description=description,
@@ -171,25 +171,36 @@ def _read_announcement(table: StepTable, verb: str, before: Sequence[ScenarioSte
 
 
 def _read_intervention(table: StepTable, verb: str, before: Sequence[ScenarioStep]) -> Intervention:
-    labels = [step.label for step in before if isinstance(step, Announcement)]
-    label = getattr(table, verb)
-    if not labels:
-        raise WrongKeyError(verb, f"there is nothing to {verb} yet; announce it in a step above")
-    if label is True:
+    label, labels = getattr(table, verb), _labels(before)
+    if label is True and labels:
         label = labels[-1]
-    if label not in labels:
-        problem = "write true, for what was announced last, or a label of a step above"
-        raise WrongKeyError(verb, f"{problem}: {', '.join(labels)}")
     return Intervention(at=table.at, label=label, trigger=Trigger(verb))
 
 
-def _label(given: str | None, before: Sequence[ScenarioStep]) -> str:
-    label = str(len(before) + 1) if given is None else given
+def _labels(steps: Sequence[ScenarioStep]) -> list[str]:
+    return [step.label for step in steps if isinstance(step, Announcement)]
+
+
+def _check(steps: Sequence[ScenarioStep], verb: str) -> None:
+    """Refuse the last of *steps* if it does not go with those above."""
+    *before, step = steps
+    labels = _labels(before)
+    if before and step.at < before[-1].at:
+        raise WrongKeyError("at", "it is before that of the step above")
+    if isinstance(step, Announcement):
+        _check_label(step.label, labels)
+    elif not labels:
+        raise WrongKeyError(verb, f"there is nothing to {verb} yet; announce it in a step above")
+    elif step.label not in labels:
+        problem = "write true, for what was announced last, or a label of a step above"
+        raise WrongKeyError(verb, f"{problem}: {', '.join(labels)}")
+
+
+def _check_label(label: str, taken: Sequence[str]) -> None:
     try:
         check_name(label, "label")
     except InvalidNameError as error:
         raise WrongKeyError("label", str(error)) from None
-    if any(step.label == label for step in before):
+    if label in taken:
         problem = f"there is a label {label!r} above already; give this step another"
         raise WrongKeyError("label", problem)
-    return label
