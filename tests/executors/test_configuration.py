@@ -103,7 +103,7 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
         (
             RUN + 'event_types = ["Nap"]\n',
             3,
-            "event_types of command 1: 'Nap' is not one of 'Freeze'",
+            "event_types of command 1: it is not one of 'Freeze'",
         ),
         (HOOK.replace("https", "ftp"), 2, "url of webhook 1: write a URL that begins"),
         (HOOK.replace("://", "://u:T0KEN/P@"), 2, "url of webhook 1: the host or port is invalid"),
@@ -112,7 +112,7 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
         (
             HOOK + "request_timeout = 61\n",
             3,
-            "request_timeout of webhook 1: 61 is too high, the maximum is 60",
+            "request_timeout of webhook 1: it is too high, the maximum is 60",
         ),
         (HOOK + "retries = 1\n", 3, "retries of webhook 1: it is unknown."),
         ('[host_work]\nrun = ["true"]\n', 1, "host_work: it is not a list; write [[host_work]]."),

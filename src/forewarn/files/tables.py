@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -59,7 +59,11 @@ class WrongKeyError(Exception):
 
 
 class Table(BaseModel):
-    """A table that takes no other keys. What was given is not repeated: it may be a secret."""
+    """A table that takes no other keys.
+
+    A value of a wrong type is not repeated: it may be a secret. Checks of our own may repeat what
+    never is one, such as a name or a duration.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -146,7 +150,7 @@ class TablesFile(Generic[M]):
         try:
             self.content = model.model_validate(content)
         except ValidationError as error:
-            found = [_read_mistake(each, content) for each in error.errors()]
+            found = [_read_mistake(each, content, model) for each in error.errors()]
             raise self._refusal(found) from None
 
     def build(self, table: str, entries: Sequence[T], make: Callable[[T], R]) -> tuple[R, ...]:
@@ -187,8 +191,8 @@ def read_tables(path: Path, model: type[M]) -> TablesFile[M]:
     return TablesFile(path, text, model)
 
 
-def _read_mistake(error: ErrorDetails, content: Mapping[str, Any]) -> _Mistake:
-    problem = say_invalid(error)
+def _read_mistake(error: ErrorDetails, content: Mapping[str, Any], model: type[Table]) -> _Mistake:
+    problem = say_invalid(error, repeats=False)
     # A place is ("webhook", 0, "url"), ("gate", 0, "http", "url") or, outside of tables, ("x",).
     table, number, *rest = (*error["loc"], "")
     if not isinstance(number, int):
@@ -198,8 +202,18 @@ def _read_mistake(error: ErrorDetails, content: Mapping[str, Any]) -> _Mistake:
     if rest and isinstance(entry, Mapping) and entry.get("kind") == rest[0]:
         # pydantic names the model that it chose by the kind.
         del rest[0]
+    if error["type"] == "union_tag_not_found":
+        *kinds, last = _kinds(model, str(table))
+        problem = f"write {', '.join(kinds)} or {last}"
     key = "kind" if error["type"].startswith("union_tag") else rest[0]
     return _Mistake(problem, str(key), str(table), number)
+
+
+def _kinds(model: type[Table], table: str) -> list[str]:
+    """Return the kinds that a [[table]] of several can be of: pydantic names them only if wrong."""
+    entry = get_args(model.model_fields[table].annotation)[0]
+    choice = get_args(get_args(entry)[0])
+    return [kind for each in choice for kind in get_args(each.model_fields["kind"].annotation)]
 
 
 def _check_address(url: str) -> str:

@@ -14,19 +14,23 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "bool_type": "{input!r} is neither true nor false",
     "enum": "{input!r} is not one of {expected}",
     "greater_than_equal": "{input} is too low, the minimum is {ge}",
+    "greater_than": "{input} is too low, write more than {gt}",
     "less_than_equal": "{input} is too high, the maximum is {le}",
     "path_type": "{input!r} is not a path",
     "string_type": "it is not text in quotes",
     "string_too_short": "it is empty",
     "too_short": "it is empty",
+    "string_pattern_mismatch": "it does not match the pattern {pattern}",
     "string_too_long": "it has more than {max_length} characters",
     "too_long": "it has more than {max_length} items",
     "tuple_type": "it is not a list",
     "model_type": "it is not a table",
+    "model_attributes_type": "it is not a table of keys and values",
+    "dict_type": "it is not a table of keys and values",
     "list_type": "it is not a list",
     "missing": "it is required",
     "extra_forbidden": "it is unknown",
-    "union_tag_invalid": "{tag!r} is not one of {expected_tags}",
+    "union_tag_invalid": "{input!r} is not one of {expected_tags}",
     "union_tag_not_found": "it is required",
 }
 
@@ -36,8 +40,20 @@ def say_wrong(kind: str, value: object, **bounds: object) -> str:
     return _SENTENCES[kind].format(input=value, **bounds)
 
 
-def say_invalid(error: Mapping[str, Any]) -> str:
-    """Return why a value was refused, from what pydantic says about it."""
-    if error.get("type") not in _SENTENCES:
+def say_invalid(error: Mapping[str, Any], *, repeats: bool = True) -> str:
+    """Return why a value was refused, from what pydantic says about it.
+
+    Unless it *repeats* the value, it is called "it".
+    """
+    kind, bounds = error["type"], dict(error.get("ctx", {}))
+    if kind not in _SENTENCES:
         return str(error["msg"]).removeprefix("Value error, ").rstrip(".")
-    return say_wrong(error["type"], error["input"], **error.get("ctx", {}))
+    value = bounds.pop("tag", error["input"])
+    return say_wrong(kind, value if repeats else _It(), **bounds)
+
+
+class _It:
+    """Stands for a value that may be a secret."""
+
+    def __repr__(self) -> str:
+        return "it"
