@@ -17,7 +17,6 @@ from forewarn.cli.event_tables import (
     print_reasons,
     say_how_split,
 )
-from forewarn.cli.following import follow
 from forewarn.cli.ids import complete_id
 from forewarn.cli.options import (
     BEGINS,
@@ -46,7 +45,7 @@ from forewarn.cli.output import (
 )
 from forewarn.cli.session import Session, command
 from forewarn.cli.times import ahead_option, duration_option, past_option, read_seconds
-from forewarn.cli.waiting import require_success, wait_for_events
+from forewarn.cli.waiting import follow, require_success, wait_for_events
 from forewarn.protocol.vocabulary import EventStatus
 
 app = noun("event")

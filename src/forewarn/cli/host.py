@@ -8,7 +8,6 @@ from forewarn.cli.event_tables import EVENT_COLUMNS
 from forewarn.cli.options import DRY_RUN, YES, Given, option, taking
 from forewarn.cli.output import (
     Columns,
-    Moment,
     Row,
     print_fields,
     print_line,
@@ -39,14 +38,10 @@ def _maintenances(host: Row) -> str:
     return ",".join(_cut(name, _WIDEST_MAINTENANCE) for name in host["maintenance_ids"])
 
 
-def _closed(host: Row) -> Moment | None:
-    return time_of(host["closed_at"])
-
-
 _COLUMNS: Final[Columns] = {
     "host": "name",
     "vms": lambda host: len(host["virtual_machines"]),
-    "closed": _closed,
+    "closed": lambda host: time_of(host["closed_at"]),
     "scheduled": lambda host: host["events_scheduled"] or "",
     "started": lambda host: host["events_started"] or "",
     "maintenance": _maintenances,
@@ -56,7 +51,7 @@ _FIELDS: Final[Columns] = {
     "host": "name",
     "labels": "labels",
     "virtual machines": lambda host: len(host["virtual_machines"]),
-    "closed": _closed,
+    "closed": lambda host: time_of(host["closed_at"]),
     "closed by": "closed_by",
     "reason": "closed_reason",
     "maintenance": "maintenance_ids",

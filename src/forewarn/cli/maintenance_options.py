@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -73,10 +74,6 @@ def _seconds(summary: str, key: str, default: str | None = None) -> Flag:
     return Flag(option=option, key=f"{key}_in_seconds", default=default, read=read_seconds)
 
 
-def _read_holidays(file: Path) -> str:
-    return read_text(file, command="maintenance start")
-
-
 _IN_ORDER: Final = "Never let a step overtake an earlier one."
 ORDER: Final = {
     "event_type": EVENT_TYPE,
@@ -118,7 +115,7 @@ ORDER: Final = {
     "holidays": Flag(
         kind=Path,
         option=option("FILE", "Never on the days of this calendar (.ics)."),
-        read=_read_holidays,
+        read=partial(read_text, command="maintenance start"),
     ),
     "holidays_zone": Flag(option=option("ZONE", "Time zone of these holidays."), default="UTC"),
     "hold_all": Flag(kind=bool, option=switch("Let one failure hold everything."), default=True),

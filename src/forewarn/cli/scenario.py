@@ -1,8 +1,6 @@
 """`forewarn scenario`: timelines of events, built in or from a file."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -91,12 +89,16 @@ def run(
     begun = _begin(session, scenario, order)
     narrator = _Narrator(is_silent=session.output is not Output.TABLE)
     narrator.say(f"Run {begun['run_id']} of {begun['name']} has begun.")
-    with _interruptible(begun["run_id"]):
+    try:
         # What falls due at once may have happened since it was begun.
         begun = session.get("scenario-runs", begun["run_id"])
         narrator.tell(begun)
         if not no_wait:
             begun = _follow(session, begun, narrator)
+    except KeyboardInterrupt:
+        message = "Stopped watching; the run is still under way."
+        hint = f"stop it with: forewarn scenario stop {begun['run_id']}"
+        raise CommandError(message, code=ExitCode.INTERRUPTED, hint=hint) from None
     if session.output is not Output.TABLE:
         session.show(begun, _print_one)
     if not no_wait:
@@ -180,17 +182,6 @@ def _require_end(run: Row) -> None:
         message = f"Run {run['run_id']} has not ended: the clock is virtual and stands still."
         hint = f"try: forewarn clock advance 15m, then forewarn scenario status {run['run_id']}"
         raise CommandError(message, code=ExitCode.TIMED_OUT, hint=hint)
-
-
-@contextmanager
-def _interruptible(run_id: str) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        hint = f"stop it with: forewarn scenario stop {run_id}"
-        raise CommandError(
-            "Stopped watching; the run is still under way.", code=ExitCode.INTERRUPTED, hint=hint
-        ) from None
 
 
 def _tell(run: Row, entry: Row) -> str:

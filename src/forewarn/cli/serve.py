@@ -78,12 +78,8 @@ def _flag(name: str, setting: Setting) -> inspect.Parameter:
         show_default=False,
         callback=check_duration if setting.metavar == DURATION else None,
     )
-    return keyword(name, Annotated[_flag_type(setting), declared])
-
-
-def _flag_type(setting: Setting) -> Any:
-    """Return what typer reads for *setting*."""
-    return list[str] | None if isinstance(setting.default, tuple) else setting.kind | None
+    kind: Any = list[str] if isinstance(setting.default, tuple) else setting.kind
+    return keyword(name, Annotated[kind | None, declared])
 
 
 def _say_default(setting: Setting) -> str:

@@ -65,12 +65,6 @@ _SETTABLE: Final = {
     "subscription_id": text("ID", "Its subscription."),
     "vm_id": text("UUID", "Its vm_id."),
 }
-
-
-def _last_poll(vm: Row) -> object:
-    return time_of(vm["last_polled_at"]) or "never"
-
-
 _FIELDS: Final[Columns] = {
     "name": "name",
     "scope": "scope_id",
@@ -87,7 +81,7 @@ _FIELDS: Final[Columns] = {
     "tags": "tags",
     "labels": "labels",
     "profile": "profile",
-    "last poll": _last_poll,
+    "last poll": lambda vm: time_of(vm["last_polled_at"]) or "never",
 }
 COLUMNS: Final = pick(
     _FIELDS, "name", "scope", "update domain", "fault domain", "host", "addresses", "last poll"

@@ -7,7 +7,7 @@ from tests.unit.demonstration.conftest import NOW, announced, approved, started
 
 from forewarn.cli.demonstration.fleet import MEMBERS
 from forewarn.cli.demonstration.picture import Activity, DemoTurn, Doing, Picture
-from forewarn.cli.demonstration.table import Row, reasons, rows
+from forewarn.cli.demonstration.screen import Row, reasons, rows
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, VmName
 

@@ -184,8 +184,9 @@ def _why_started(event: ScheduledEvent, picture: Picture) -> str:
         return f"{notice_left}: {_who_approved(event)}"
     if missing(event):
         return f": NotBefore has come without the approval of {' or '.join(missing(event))}"
-    together = [other for other in picture.events.values() if _starts_with(other, event)]
-    held_by = [vm for other in together for vm in missing(other)]
+    operation = event.operation_id
+    others = picture.events.values() if operation else ()
+    held_by = [vm for other in others if other.operation_id == operation for vm in missing(other)]
     return f" at NotBefore: {event.host} had to wait for {', '.join(held_by)}" if held_by else ""
 
 
@@ -197,10 +198,6 @@ def _who_approved(event: ScheduledEvent) -> str:
         last=event.approvals[-1].name,
         leader=event.resources[0],
     )
-
-
-def _starts_with(other: ScheduledEvent, event: ScheduledEvent) -> bool:
-    return event.operation_id is not None and other.operation_id == event.operation_id
 
 
 def _is_early(event: ScheduledEvent) -> bool:

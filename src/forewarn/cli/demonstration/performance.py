@@ -2,23 +2,26 @@
 
 import asyncio
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import httpx2
+from pydantic import TypeAdapter
 
 from forewarn.cli.demonstration.fleet import HOSTS, MEMBERS
 from forewarn.cli.demonstration.machines import Machine
 from forewarn.cli.demonstration.narration import Line, summarize, tell
-from forewarn.cli.demonstration.operator import Operator, RollOut
-from forewarn.cli.demonstration.picture import Picture
+from forewarn.cli.demonstration.picture import DemoTurn, Picture
 from forewarn.cli.demonstration.screen import Audience
+from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.signals import StopSignals
 from forewarn.clocks import SystemClock
 from forewarn.domain.event import ScheduledEvent
-from forewarn.protocol.vocabulary import EventId, EventType
+from forewarn.domain.names import HostName, ScopeId
+from forewarn.domain.standing import MaintenanceStatus
+from forewarn.protocol.vocabulary import EventType
 
 _IMPACT: Final = EventType.FREEZE
 _READY_WITHIN: Final = 10.0
@@ -26,6 +29,14 @@ _ANSWER_WITHIN: Final = 60.0
 _LOOK_EVERY: Final = 0.2
 _PAUSE_MINUTES: Final = 2
 _LONGEST_PAUSE: Final = 2.0
+_EVENT: Final = TypeAdapter(ScheduledEvent)
+_EVENTS: Final = TypeAdapter(tuple[ScheduledEvent, ...])
+_UNDER_WAY: Final = {
+    MaintenanceStatus.RUNNING,
+    MaintenanceStatus.WAITING,
+    MaintenanceStatus.PAUSED,
+    MaintenanceStatus.ABORTING,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +48,20 @@ class DemoStage:
     token: str
     speed: float
     suggestions: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollOut:
+    """Where a Maintenance is; one without an id is still to be begun, and not under way."""
+
+    maintenance_id: str = ""
+    status: MaintenanceStatus = MaintenanceStatus.COMPLETED
+    events: tuple[ScheduledEvent, ...] = ()
+    turns: tuple[DemoTurn, ...] = ()
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.status in _UNDER_WAY
 
 
 async def perform_until_interrupted(
@@ -68,46 +93,47 @@ async def _perform(stage: DemoStage, audience: Audience) -> None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_READY_WITHIN):
                     await asyncio.gather(*(machine.watching.wait() for machine in machines))
-            observer = _Observer(Operator(client), machines, audience)
-            await _follow(stage, observer)
+            await _follow(stage, _Operator(client, machines, audience))
             for life in living:
                 life.cancel()
 
 
-async def _follow(stage: DemoStage, observer: "_Observer") -> None:
+async def _follow(stage: DemoStage, operator: "_Operator") -> None:
     fleet = f"{len(MEMBERS)} virtual machines on {len(HOSTS)} hosts"
-    observer.say(
+    operator.say(
         f"{fleet} poll {stage.metadata} with the SDK.",
         f"Speed {stage.speed:g}: a minute of notice, drain or impact is {60 / stage.speed:.3g} s.",
     )
-    await observer.look()
+    await operator.look()
     await asyncio.sleep(min(_LONGEST_PAUSE, _PAUSE_MINUTES * 60 / stage.speed))
-    began_at = observer.now()
-    observer.say(
+    began_at = operator.now()
+    operator.say(
         f"An operator types: forewarn maintenance start --type {_IMPACT} "
         + " ".join(f"--host {host}" for host in HOSTS)
     )
-    await observer.begin_roll_out()
-    while observer.roll_out.is_under_way:
+    await operator.begin_roll_out()
+    while operator.roll_out.is_under_way:
         await asyncio.sleep(_LOOK_EVERY)
-        await observer.look()
-    observer.say(summarize(observer.roll_out.events, observer.now() - began_at))
-    if observer.audience.stays:
-        observer.audience.be_told(stage.suggestions)
+        await operator.look()
+    operator.say(summarize(operator.roll_out.events, operator.now() - began_at))
+    if operator.audience.stays:
+        operator.audience.be_told(stage.suggestions)
         while True:
-            await observer.look()
+            await operator.look()
             await asyncio.sleep(_LOOK_EVERY)
 
 
-class _Observer:
-    """Looks at the server and the machines again and again, and tells the audience."""
+class _Operator:
+    """Somebody with the admin token, who looks at everything, and tells the audience."""
 
-    def __init__(self, operator: Operator, machines: Sequence[Machine], audience: Audience) -> None:
+    def __init__(
+        self, client: httpx2.AsyncClient, machines: Sequence[Machine], audience: Audience
+    ) -> None:
         self.audience = audience
         self.now = SystemClock().now
-        self._operator = operator
-        self._machines = machines
         self.roll_out = RollOut()
+        self._client = client
+        self._machines = machines
         self._picture = Picture(now=self.now())
 
     def say(self, *texts: str) -> None:
@@ -115,23 +141,24 @@ class _Observer:
         self.audience.hear(Line(at=self.now(), text=text) for text in texts)
 
     async def begin_roll_out(self) -> None:
-        """Begin to maintain every host, as an operator would."""
-        self.roll_out = await self._operator.begin(_IMPACT, HOSTS)
+        """Begin to maintain every host."""
+        order = {"event_type": _IMPACT, "hosts": HOSTS, "at_once": len(HOSTS)}
+        self.roll_out = _read_roll_out(await self._ask("POST", "maintenances", json=order))
 
     async def look(self) -> None:
         """Take a new picture, and show what is new in it."""
-        before, self._picture = self._picture, await self._take(self._picture.events.keys())
+        before, self._picture = self._picture, await self._take_picture()
         self.audience.hear(tell(before, self._picture))
         self.audience.see(self._picture)
 
-    async def _take(self, known: Iterable[EventId]) -> Picture:
-        if self.roll_out.maintenance_id:
-            self.roll_out = await self._operator.follow(self.roll_out)
-        found = {event.event_id: event for event in await self._operator.events_in_flight()}
-        found |= {event.event_id: event for event in self.roll_out.events}
-        for event_id in known:
-            if event_id not in found:
-                found[event_id] = await self._find(event_id)
+    async def _take_picture(self) -> Picture:
+        if name := self.roll_out.maintenance_id:
+            self.roll_out = _read_roll_out(await self._ask("GET", f"maintenances/{name}"))
+        in_flight = _EVENTS.validate_python((await self._ask("GET", "events"))["events"])
+        found = {event.event_id: event for event in (*in_flight, *self.roll_out.events)}
+        for event in self._picture.events.values():
+            if event.event_id not in found:
+                found[event.event_id] = event if event.ended_at else await self._find(event)
         return Picture(
             now=self.now(),
             events=found,
@@ -144,6 +171,35 @@ class _Observer:
             },
         )
 
-    async def _find(self, event_id: EventId) -> ScheduledEvent:
-        known = self._picture.events[event_id]
-        return known if known.ended_at else await self._operator.find(event_id)
+    async def _find(self, event: ScheduledEvent) -> ScheduledEvent:
+        """Return *event*, whatever has become of it."""
+        found = await self._ask("GET", f"events/{event.event_id}")
+        return _EVENT.validate_python(found)
+
+    async def _ask(self, method: str, path: str, **request: Any) -> Any:
+        try:
+            answer = await self._client.request(method, f"/api/v1/{path}", **request)
+        except httpx2.TransportError as error:
+            message = f"The server of the demo does not answer: {error!r}."
+            raise CommandError(message, code=ExitCode.UNREACHABLE) from error
+        if answer.is_success:
+            return answer.json()
+        raise CommandError(
+            f"The server of the demo refuses: {answer.json().get('detail', answer.status_code)}",
+            code=ExitCode.FAILED,
+        )
+
+
+def _read_roll_out(answer: Any) -> RollOut:
+    return RollOut(
+        maintenance_id=answer["maintenance_id"],
+        status=MaintenanceStatus(answer["status"]),
+        events=_EVENTS.validate_python(answer["events"]),
+        turns=tuple(
+            DemoTurn(
+                host=HostName(step["host"]),
+                scope_ids=frozenset(ScopeId(share["scope_id"]) for share in step["shares"]),
+            )
+            for step in answer["remaining"]
+        ),
+    )

@@ -56,14 +56,10 @@ def print_findings(found: Iterable[Finding], output: Output) -> None:
     """Print what was *found*, and end with failed if anything is wrong."""
     findings = tuple(found)
     has_failed = any(finding.verdict is FindingVerdict.FAIL for finding in findings)
-    answer = {"is_well": not has_failed, "findings": [_plain(finding) for finding in findings]}
-    print_answer(answer, output, _print)
+    rows = [{**asdict(finding), "verdict": str(finding.verdict)} for finding in findings]
+    print_answer({"is_well": not has_failed, "findings": rows}, output, _print)
     if has_failed:
         raise typer.Exit(ExitCode.FAILED)
-
-
-def _plain(finding: Finding) -> Row:
-    return {**asdict(finding), "verdict": str(finding.verdict)}
 
 
 def _print(answer: Row) -> None:

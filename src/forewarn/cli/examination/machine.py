@@ -171,14 +171,12 @@ def _trusts_path(settings: Settings) -> bool:
 
 def _is_on_this_machine(address: str) -> bool:
     where = parse_address(address)
-    return isinstance(where, UnixAddress) or _is_loopback(where.host)
-
-
-def _is_loopback(host: str) -> bool:
+    if isinstance(where, UnixAddress):
+        return True
     try:
-        return ip_address(host).is_loopback
+        return ip_address(where.host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return where.host == "localhost"
 
 
 def _listener(check: str, address: str, *, is_ours: Callable[[TcpAddress], bool]) -> Finding:

@@ -36,10 +36,11 @@ def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
     yield _skew(answer.headers.get("date"), now)
     yield _token(session)
     try:
-        figures = _read_figures(session.fetch("metrics").text)
+        samples = _SAMPLE.finditer(session.fetch("metrics").text)
     except CommandError as error:
         yield wrong("metrics", str(error), error.hint)
         return
+    figures = {found[1]: float(found[2]) for found in samples}
     yield from _jumps(session, figures, now)
     yield _store(figures)
     yield _lease(figures, now)
@@ -167,10 +168,6 @@ def _overdue(figures: Mapping[str, float]) -> Finding:
         sentence = f"Events that take longer than announced: {overdue}."
         return doubtful("overdue events", sentence, "try: forewarn event list --status Started")
     return fine("overdue events", "There are none.")
-
-
-def _read_figures(text: str) -> dict[str, float]:
-    return {found[1]: float(found[2]) for found in _SAMPLE.finditer(text)}
 
 
 def _say(span: timedelta) -> str:
