@@ -15,6 +15,7 @@ import uvicorn
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
+from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
 from forewarn.desk.caller import authenticator
 from forewarn.desk.feed import Feed
@@ -23,7 +24,9 @@ from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.environment import environment_with
+from forewarn.gates.asking import AskedGates
 from forewarn.operations.context import Context, Rules
+from forewarn.outbound.client import Outbound
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
 from forewarn.storage.sqlite import open_sqlite
@@ -118,6 +121,9 @@ def server(store: Store, rules: Rules) -> Iterator[str]:
         finish_turn=lambda: None,
         feed=feed,
         scenarios=built_in_scenarios(),
+        gates=AskedGates(
+            {}, outbound=Outbound(), clock=clock, wall=SystemClock(), woken=lambda: None
+        ),
         metrics=bytes,
     )
     config = uvicorn.Config(create_app(services), lifespan="off", log_config=None)

@@ -12,9 +12,10 @@ from structlog.typing import FilteringBoundLogger
 from forewarn.bootstrap.leading import Leader, Leading
 from forewarn.bootstrap.starting import StartingPoint, make_rules, new_id
 from forewarn.bootstrap.supervision import Supervisor
-from forewarn.bootstrap.workforce import Employer
+from forewarn.bootstrap.workforce import Employer, Workforce
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.emulator.faults import MemoryFaults
+from forewarn.executors.manual import ManualExecutor
 from forewarn.gates.asking import AskedGates, KnownGate
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
@@ -51,11 +52,11 @@ SCHEDULER: Final = "scheduler"
 class Outside:
     """Whom a server talks to outside: executors and host workers, gates, and targets to notify.
 
-    Whoever makes *outbound* closes it.
+    Whoever makes *outbound* closes it. Without a *workforce*, operators do it all by hand.
     """
 
-    workforce: Employer
     outbound: Outbound
+    workforce: Employer = field(default_factory=lambda: Workforce(executor=ManualExecutor()))
     notifications: Notifications = field(default_factory=Notifications)
     gates: Mapping[str, KnownGate] = field(default_factory=dict)
 
@@ -87,7 +88,9 @@ def assemble(
         store=store, outside=outside, gates=gates, make_context=context, reports=reports
     )
     leading = Leading(leadership or FileLeadership(store), make, supervisor, reports=reports)
-    store.listen(leading.note)
+    event_log = EventLog(store)
+    for listener in (leading.note, event_log.note):
+        store.listen(listener)
     return Replica(
         settings=settings,
         store=store,
@@ -101,7 +104,7 @@ def assemble(
         polls=Polls(store, board, clock, is_eager=isinstance(clock, VirtualClock)),
         showings=showings,
         notifiers=outside.notifications.notifiers,
-        event_log=_make_event_log(store),
+        event_log=event_log,
         tally=Tally(board.versions),
         token=beginning.token,
         supervisor=supervisor or Supervisor(),
@@ -188,12 +191,6 @@ def _make_gates(outside: Outside, clock: Clock, *, woken: Callable[[], None]) ->
         woken=woken,
         waits=isinstance(clock, VirtualClock),
     )
-
-
-def _make_event_log(store: Store) -> EventLog:
-    event_log = EventLog(store)
-    store.listen(event_log.note)
-    return event_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

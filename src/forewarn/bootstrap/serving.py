@@ -4,9 +4,9 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -26,11 +26,9 @@ from forewarn.bootstrap.tls import check_control
 from forewarn.bootstrap.workforce import ReloadableWorkforce
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.environment import environment_with, notify_socket
-from forewarn.gates.asking import KnownGate
 from forewarn.gates.configuration import read_gates
 from forewarn.metadata.http import MetadataServer
 from forewarn.notifications.configuration import read_notifications
-from forewarn.notifications.outbox import Notifications
 from forewarn.outbound.client import Outbound
 from forewarn.protocol.errors import ForewarnError
 from forewarn.settings import Settings
@@ -79,18 +77,10 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """What the operator's files ask for, read and checked before anything is written."""
-
-    outbound: Outbound
-    notifications: Notifications
-    gates: Mapping[str, KnownGate]
-
-
-def _read_parts(settings: Settings) -> _Parts:
+def _read_parts(settings: Settings) -> Outside:
+    """Return what the operator's files ask for, read and checked before anything is written."""
     outbound = Outbound()
-    return _Parts(
+    return Outside(
         outbound=outbound,
         notifications=read_notifications(settings.notifications, outbound),
         gates=read_gates(settings.gates, environment_with({}), outbound),
@@ -99,7 +89,7 @@ def _read_parts(settings: Settings) -> _Parts:
 
 @contextmanager
 def _replica(
-    settings: Settings, fleet: FleetDeclaration | None, parts: _Parts
+    settings: Settings, fleet: FleetDeclaration | None, outside: Outside
 ) -> Iterator[Replica]:
     is_new = not settings.database_path.exists()
     store = open_sqlite(settings.database_path, migrate=settings.migrate)
@@ -111,14 +101,9 @@ def _replica(
             if is_new:
                 remove_files(settings.database_path)
             raise
-        made_workforce = ReloadableWorkforce(settings, store, beginning.clock, parts.outbound)
+        made_workforce = ReloadableWorkforce(settings, store, beginning.clock, outside.outbound)
         with closing(made_workforce) as workforce:
-            outside = Outside(
-                workforce=workforce,
-                outbound=parts.outbound,
-                notifications=parts.notifications,
-                gates=parts.gates,
-            )
+            outside = replace(outside, workforce=workforce)
             made = assemble(settings, store, beginning, outside, Supervisor())
             yield replace(
                 made,
@@ -128,7 +113,7 @@ def _replica(
     finally:
         store.close()
         # Last: a message that is canceled by it is not recorded as one that failed.
-        parts.outbound.close()
+        outside.outbound.close()
 
 
 def _run(

@@ -94,7 +94,12 @@ class FleetDeclaration:
 
     def blame(self, error: ForewarnError) -> StartError:
         """Return *error* with the place in the file it is about."""
-        return _blame(self.path, self.text, error)
+        lines = FleetLines(self.text)
+        mistakes = error.mistakes if isinstance(error, FleetMistakesError) else (error,)
+        placed = [(lines.find(subject_of(mistake)), mistake) for mistake in mistakes]
+        placed.sort(key=lambda each: each[0] or 0)
+        said = (f"{place(self.path, line)}: {mistake}" for line, mistake in placed)
+        return StartError("\n".join(said))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,11 +334,3 @@ def _listen(flag: str, address: str, mode: int = 0o660) -> socket.socket:
         problem = os.strerror(error.errno) if error.errno else str(error)
         hint = f" Choose another with {flag}." if error.errno == errno.EADDRINUSE else ""
         raise StartError(f"Cannot listen on {address}: {problem}.{hint}") from error
-
-
-def _blame(path: Path, text: str, error: ForewarnError) -> StartError:
-    lines = FleetLines(text)
-    mistakes = error.mistakes if isinstance(error, FleetMistakesError) else (error,)
-    placed = [(lines.find(subject_of(mistake)), mistake) for mistake in mistakes]
-    placed.sort(key=lambda each: each[0] or 0)
-    return StartError("\n".join(f"{place(path, line)}: {mistake}" for line, mistake in placed))

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
@@ -84,26 +85,20 @@ class Supervisor:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
 
+@dataclass(frozen=True, slots=True)
 class SupervisedThread:
     """A loop that runs, until it is told to stop."""
 
-    def __init__(
-        self,
-        thread: threading.Thread,
-        loop: Loop,
-        stopping: threading.Event,
-        patience: float | None,
-    ) -> None:
-        self._thread = thread
-        self._loop = loop
-        self._stopping = stopping
-        self._patience = patience
+    thread: threading.Thread
+    loop: Loop
+    stopping: threading.Event
+    patience: float | None
 
     def stop(self) -> None:
         """Let the loop end after what it is at, and do not start it again."""
-        self._stopping.set()
-        self._loop.stop()
+        self.stopping.set()
+        self.loop.stop()
 
     def join(self) -> None:
         """Wait until the loop has ended, or leave behind one that takes too long."""
-        self._thread.join(self._patience)
+        self.thread.join(self.patience)

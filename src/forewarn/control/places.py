@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.paging import LINKED, Paged, Paging
+from forewarn.control.paging import LINKED, Paged
 from forewarn.control.routes import CHANGES, Key, show, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import ScopePatch, View
@@ -59,40 +59,27 @@ class ScopeView(View):
     virtual_machines: tuple[str, ...]
 
 
-@router.get("/availability-sets", response_model=SetsView, responses=LINKED)
-def list_availability_sets(caller: Viewing, paging: Paged) -> Response:
-    """Return every availability set."""
-    return _list(caller, paging, ScopeKind.AVAILABILITY_SET)
+def _add_routes(kind: ScopeKind) -> None:
+    """Have the sets of *kind* listed and shown, at paths and under names of their own."""
+
+    def list_sets(caller: Viewing, paging: Paged) -> Response:
+        sets = _all_sets(caller, kind)
+        begin = 0 if paging.after is None else _find(sets, paging.after) + 1
+        return paging.first("sets", sets[begin:], lambda view: view, attrgetter("name"))
+
+    def show_set(caller: Viewing, name: str) -> SetView:
+        sets = _all_sets(caller, kind)
+        return sets[_find(sets, name)]
+
+    word = kind.replace("-", "_")
+    list_sets.__name__, list_sets.__doc__ = f"list_{word}s", f"Return every {kind.noun}."
+    show_set.__name__, show_set.__doc__ = f"show_{word}", f"Return one {kind.noun}."
+    router.get(f"/{kind}s", response_model=SetsView, responses=LINKED)(list_sets)
+    router.get(f"/{kind}s/{{name}}")(show_set)
 
 
-@router.get("/availability-sets/{name}")
-def show_availability_set(caller: Viewing, name: str) -> SetView:
-    """Return one availability set."""
-    return _show(caller, ScopeKind.AVAILABILITY_SET, name)
-
-
-@router.get("/cloud-services", response_model=SetsView, responses=LINKED)
-def list_cloud_services(caller: Viewing, paging: Paged) -> Response:
-    """Return every cloud service."""
-    return _list(caller, paging, ScopeKind.CLOUD_SERVICE)
-
-
-@router.get("/cloud-services/{name}")
-def show_cloud_service(caller: Viewing, name: str) -> SetView:
-    """Return one cloud service."""
-    return _show(caller, ScopeKind.CLOUD_SERVICE, name)
-
-
-@router.get("/scale-sets", response_model=SetsView, responses=LINKED)
-def list_scale_sets(caller: Viewing, paging: Paged) -> Response:
-    """Return every scale set."""
-    return _list(caller, paging, ScopeKind.SCALE_SET)
-
-
-@router.get("/scale-sets/{name}")
-def show_scale_set(caller: Viewing, name: str) -> SetView:
-    """Return one scale set."""
-    return _show(caller, ScopeKind.SCALE_SET, name)
+for _kind in (ScopeKind.AVAILABILITY_SET, ScopeKind.CLOUD_SERVICE, ScopeKind.SCALE_SET):
+    _add_routes(_kind)
 
 
 # The id of a scope has slashes in it.
@@ -112,17 +99,6 @@ def change_scope(caller: Administering, key: Key, name: str, request: ScopePatch
         lambda reading: _scope_view(reading, name),
         lambda tx, context: patch_scope(tx, context, name, patch),
     )
-
-
-def _list(caller: Caller, paging: Paging, kind: ScopeKind) -> Response:
-    sets = _all_sets(caller, kind)
-    begin = 0 if paging.after is None else _find(sets, paging.after) + 1
-    return paging.first("sets", sets[begin:], lambda view: view, attrgetter("name"))
-
-
-def _show(caller: Caller, kind: ScopeKind, name: str) -> SetView:
-    sets = _all_sets(caller, kind)
-    return sets[_find(sets, name)]
 
 
 def _find(views: Sequence[SetView], name: str) -> int:

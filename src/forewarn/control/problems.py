@@ -134,6 +134,13 @@ class Problem:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+_FAILURE: Final = Problem(
+    kind="internal",
+    status=HTTPStatus.INTERNAL_SERVER_ERROR,
+    detail="The server failed; its log says why.",
+)
+
+
 def status_of(error: type[ForewarnError]) -> HTTPStatus:
     """Return the status of *error*: that of the nearest of its bases that has one."""
     kinds = (kind for kind in error.__mro__ if kind in STATUSES)
@@ -196,25 +203,25 @@ def is_arm_path(path: str) -> bool:
 
 def handle_problems(app: FastAPI) -> None:
     """Have *app* answer every error with a problem document."""
-    app.add_exception_handler(ForewarnError, _refuse)
-    app.add_exception_handler(RequestValidationError, _refuse_request)
-    app.add_exception_handler(HTTPException, _refuse_path)
-    app.add_exception_handler(Exception, _fail)
+    for kind in (ForewarnError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _refuse)
 
 
 def _refuse(request: Request, error: Exception) -> Response:
-    if not isinstance(error, ForewarnError):
-        raise error
-    problem = problem_of(error)
+    match error:
+        case ForewarnError():
+            problem = problem_of(error)
+        case RequestValidationError():
+            problem = problem_of_request(error)
+        case HTTPException():
+            problem = _problem_of_path(request, error)
+        case _:
+            problem = _FAILURE
     if problem.status is HTTPStatus.INTERNAL_SERVER_ERROR:
-        return _fail(request, error)
-    return _answer(request, problem)
-
-
-def _refuse_request(request: Request, error: Exception) -> Response:
-    if not isinstance(error, RequestValidationError):
-        raise error
-    return _answer(request, problem_of_request(error))
+        _log.error("control_request_failed", path=redact(request.url.path), exc_info=error)
+        return respond(_FAILURE, request.url.path)
+    request.state.problem = problem  # for the audit
+    return respond(problem, request.url.path)
 
 
 def problem_of_request(error: RequestValidationError) -> Problem:
@@ -231,33 +238,15 @@ def problem_of_request(error: RequestValidationError) -> Problem:
     )
 
 
-def _refuse_path(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
+def _problem_of_path(request: Request, error: HTTPException) -> Problem:
     status = HTTPStatus(error.status_code)
     is_method = status is HTTPStatus.METHOD_NOT_ALLOWED
-    problem = Problem(
+    return Problem(
         kind=_HTTP_KINDS.get(status, "bad-request"),
         status=status,
         detail=_sentence(error.detail),
         headers={"Allow": ", ".join(methods_of(request))} if is_method else error.headers or {},
     )
-    return _answer(request, problem)
-
-
-def _answer(request: Request, problem: Problem) -> Response:
-    request.state.problem = problem  # for the audit
-    return respond(problem, request.url.path)
-
-
-def _fail(request: Request, error: Exception) -> Response:
-    _log.error("control_request_failed", path=redact(request.url.path), exc_info=error)
-    problem = Problem(
-        kind="internal",
-        status=HTTPStatus.INTERNAL_SERVER_ERROR,
-        detail="The server failed; its log says why.",
-    )
-    return respond(problem, request.url.path)
 
 
 def _location(found: Mapping[str, Any]) -> str:

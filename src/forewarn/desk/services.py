@@ -15,7 +15,6 @@ from forewarn.domain.gate import Answer
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
 from forewarn.operations.context import Context
-from forewarn.operations.gates import GateNotFoundError
 from forewarn.ports.clock import ClockJump
 from forewarn.ports.entries import Showing
 from forewarn.ports.faults import Fault, FaultKind
@@ -66,18 +65,6 @@ class GateControl(Protocol):
 
     def test(self, name: str) -> Answer:
         """Ask the gate of that *name* at once, and wait for the answer."""
-
-
-class NoGates:
-    """A server without a file of gates."""
-
-    def kinds(self) -> Mapping[str, str]:
-        """Return none."""
-        return {}
-
-    def test(self, name: str) -> Answer:
-        """Refuse: there is none to ask."""
-        raise GateNotFoundError(name)
 
 
 AT_ONCE: Final = 4
@@ -131,8 +118,8 @@ class Services:
     feed: Feed
     scenarios: Mapping[str, Scenario]
     metrics: Callable[[], bytes]
+    gates: GateControl
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
-    gates: GateControl = field(default_factory=NoGates)
     slow_verbs: SlowVerbs = field(default_factory=SlowVerbs)
     executor_problem: Callable[[], str] = lambda: ""
     """What is wrong with the executor file, if anything is."""

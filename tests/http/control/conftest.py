@@ -12,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
 from forewarn.desk.caller import authenticator
 from forewarn.desk.feed import Feed
@@ -21,7 +22,9 @@ from forewarn.domain.names import MaintenanceId, ScopeId, VmName
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
+from forewarn.gates.asking import AskedGates
 from forewarn.operations.context import Context
+from forewarn.outbound.client import Outbound
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventSource, EventType, event_id
@@ -159,6 +162,9 @@ def make_app(
             finish_turn=lambda: None,
             feed=feed,
             scenarios=built_in_scenarios(),
+            gates=AskedGates(
+                {}, outbound=Outbound(), clock=clock, wall=SystemClock(), woken=lambda: None
+            ),
             metrics=lambda: b"forewarn_events_overdue 0\n",
         )
     )
