@@ -21,29 +21,15 @@ from forewarn.domain.notification import Retrying
 from forewarn.domain.topology import Host
 from forewarn.environment import environment_with
 from forewarn.executors.command import Command, ScriptContractor
-from forewarn.executors.configuration import (
-    read_commands,
-    read_host_works,
-    read_targets,
-)
-from forewarn.executors.host_tasks import (
-    HOST_TASKS,
-    ContractedHostWorker,
-    HostWork,
-    find_for_host,
-)
+from forewarn.executors.configuration import read_commands, read_host_works, read_targets
+from forewarn.executors.host_tasks import HOST_TASKS, ContractedHostWorker, HostWork, find_for_host
 from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
 from forewarn.executors.orders import Contractor, OrderKind
 from forewarn.executors.records import OrderKey, Records
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
 from forewarn.files.tables import TablesError
-from forewarn.operations.lineage import (
-    continue_lineage,
-    is_in_doubt,
-    read_lineage,
-    record_lineage,
-)
+from forewarn.operations.lineage import continue_lineage, is_in_doubt, read_lineage, record_lineage
 from forewarn.operations.pausing import find_pause
 from forewarn.outbound.client import Outbound
 from forewarn.ports.clock import Clock

@@ -32,12 +32,7 @@ from forewarn.control import (
 )
 from forewarn.control.arm import add_arm_route
 from forewarn.control.auditing import Auditing
-from forewarn.control.authentication import (
-    API_PREFIX,
-    OPENAPI_PATH,
-    Authentication,
-    OriginCheck,
-)
+from forewarn.control.authentication import API_PREFIX, OPENAPI_PATH, Authentication, OriginCheck
 from forewarn.control.problems import handle_problems
 from forewarn.control.routes import refuse_unknown_parameters
 from forewarn.desk.refusals import Refusals

@@ -54,10 +54,7 @@ router = APIRouter(prefix="/maintenances", tags=["maintenances"])
 Steering: TypeAlias = Callable[[Transaction, Context, str], None]
 
 
-@mirrors(
-    Blocker,
-    "kind release sentence scope_ids hosts vms event_ids since until about places",
-)
+@mirrors(Blocker, "kind release sentence scope_ids hosts vms event_ids since until about places")
 class BlockerView(View):
     """One thing that holds a Maintenance, and how it goes away."""
 

@@ -17,11 +17,7 @@ from forewarn.control.fastapi_parts import methods_of
 from forewarn.control.origins import HostRefusedError, OriginRefusedError
 from forewarn.desk.caller import PreconditionFailedError
 from forewarn.desk.services import BusyError
-from forewarn.domain.access import (
-    AccessError,
-    TokenExpiredError,
-    TokenRevokedError,
-)
+from forewarn.domain.access import AccessError, TokenExpiredError, TokenRevokedError
 from forewarn.domain.errors import ConflictError, InvalidError, NotFoundError
 from forewarn.operations.access import redact
 from forewarn.ports.leadership import NotLeadingError

@@ -80,9 +80,5 @@ def _limit_blocker(blocker: Blocker, principal: Principal) -> Blocker:
     covered = tuple(filter(principal.covers, blocker.scope_ids))
     is_elsewhere = bool(blocker.scope_ids or blocker.hosts) and not covered
     if is_elsewhere or blocker.kind in NAMES_OTHERS:
-        return Blocker(
-            kind=BlockerKind.ELSEWHERE,
-            release=blocker.release,
-            until=blocker.until,
-        )
+        return Blocker(kind=BlockerKind.ELSEWHERE, release=blocker.release, until=blocker.until)
     return replace(blocker, scope_ids=covered, hosts=())

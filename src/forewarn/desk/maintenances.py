@@ -7,15 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from forewarn.desk.courses import CourseRequest, CourseView, course_change, describe_course
-from forewarn.desk.schemas import (
-    EventView,
-    Labels,
-    Names,
-    RequestModel,
-    Seconds,
-    Text,
-    View,
-)
+from forewarn.desk.schemas import EventView, Labels, Names, RequestModel, Seconds, Text, View
 from forewarn.desk.services import Services
 from forewarn.desk.shapes import fill, mirrors
 from forewarn.domain.course import Course

@@ -5,14 +5,7 @@ from typing import Final
 
 from forewarn.desk.schemas import View
 from forewarn.desk.shapes import fill, mirrors
-from forewarn.domain.planning import (
-    Capacity,
-    Forecast,
-    Plan,
-    PlannedShare,
-    PlannedStep,
-    summarise,
-)
+from forewarn.domain.planning import Capacity, Forecast, Plan, PlannedShare, PlannedStep, summarise
 from forewarn.domain.risks import Conflict, Exposure
 from forewarn.domain.timetable import Stretch
 from forewarn.protocol.errors import ForewarnError

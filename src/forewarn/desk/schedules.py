@@ -14,13 +14,7 @@ from forewarn.desk.services import Services
 from forewarn.desk.shapes import fill, mirrors
 from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.recurrence import Opening, describe_recurrence, read_recurrence
-from forewarn.domain.schedule import (
-    Occurrence,
-    Schedule,
-    ScheduleError,
-    explain_wait,
-    upcoming,
-)
+from forewarn.domain.schedule import Occurrence, Schedule, ScheduleError, explain_wait, upcoming
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.windows import Blackout, describe
 from forewarn.operations.pausing import find_pause

@@ -13,12 +13,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.knowledge import Knowledge
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
 from forewarn.domain.scenario import late_events
-from forewarn.domain.schedule import (
-    Occurrence,
-    OccurrenceOutcome,
-    PassOccurrence,
-    StartOccurrence,
-)
+from forewarn.domain.schedule import Occurrence, OccurrenceOutcome, PassOccurrence, StartOccurrence
 from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_audit, record_events

@@ -41,11 +41,7 @@ from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.storage import statements
-from forewarn.storage.fleet import (
-    StoredTopology,
-    TopologyCache,
-    prepare_topology,
-)
+from forewarn.storage.fleet import StoredTopology, TopologyCache, prepare_topology
 from forewarn.storage.knowledge import read_knowledge
 from forewarn.storage.tables import events, maintenances, outbox, scenario_runs
 

@@ -11,12 +11,7 @@ from sqlalchemy.dialects.sqlite import dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable, ExecutableDDLElement
 
-from forewarn.storage.connections import (
-    Connector,
-    driver_error,
-    is_damage,
-    outage,
-)
+from forewarn.storage.connections import Connector, driver_error, is_damage, outage
 from forewarn.storage.errors import (
     DatabaseDamagedError,
     DatabaseFileError,
