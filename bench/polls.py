@@ -27,7 +27,7 @@ from forewarn.domain.topology import VirtualMachine, build_topology, standalone
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
-from forewarn.metadata.http import make_server, open_listener
+from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.metadata.identity import Identifier
 from forewarn.protocol.document import Document, Event
 from forewarn.protocol.versions import PreviewWire, served_versions
@@ -189,7 +189,7 @@ def _serve() -> None:
     app = MetadataApp(
         board=board, identity=Identifier(board), verbs=_NoVerbs(), polled=_forget, faults=faults
     )
-    server = make_server(app, [open_listener("127.0.0.1", PORTS["forewarn"])])
+    server = MetadataServer(app, [open_listener("127.0.0.1", PORTS["forewarn"])])
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.run(server.run_until_stopped())
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import (
@@ -47,6 +47,8 @@ from forewarn.wording.addresses import (
 )
 from forewarn.wording.durations import DurationError, parse_duration
 from forewarn.wording.invalid_values import say_invalid
+
+T = TypeVar("T")
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 """How a URL begins; one letter alone is a drive."""
@@ -92,8 +94,11 @@ def _split(value: object) -> object:
 
 
 _Listener = Annotated[str, AfterValidator(_check_listener)]
+_Mode = Annotated[str, AfterValidator(check_mode)]
 _HostName = Annotated[str, AfterValidator(check_host_name)]
 _Network = Annotated[str, AfterValidator(check_network)]
+_Length = Annotated[str, AfterValidator(_check_duration)]
+_Several = Annotated[tuple[T, ...], NoDecode, BeforeValidator(_split)]
 
 
 def _setting(name: str, **bounds: Any) -> Any:
@@ -118,16 +123,10 @@ class Settings(BaseSettings):
     )
 
     database: Annotated[str, AfterValidator(_check_database)] = _setting("database")
-    metadata: Annotated[tuple[_Listener, ...], NoDecode, BeforeValidator(_split)] = _setting(
-        "metadata", min_length=1
-    )
-    metadata_socket_mode: Annotated[str, AfterValidator(check_mode)] = _setting(
-        "metadata_socket_mode"
-    )
+    metadata: _Several[_Listener] = _setting("metadata", min_length=1)
+    metadata_socket_mode: _Mode = _setting("metadata_socket_mode")
     control: Annotated[str, AfterValidator(_check_control)] = _setting("control")
-    control_host: Annotated[tuple[_HostName, ...], NoDecode, BeforeValidator(_split)] = _setting(
-        "control_host"
-    )
+    control_host: _Several[_HostName] = _setting("control_host")
     control_certificate: Path | None = _setting("control_certificate")
     control_key: Path | None = _setting("control_key")
     insecure_control: bool = _setting("insecure_control")
@@ -143,15 +142,11 @@ class Settings(BaseSettings):
     state_dir: Path | None = _setting("state_dir")
     preview_wire: PreviewWire = _setting("preview_wire")
     user_initiated_limit: int = _setting("user_initiated_limit", ge=1)
-    document_retention: Annotated[str, AfterValidator(_check_duration)] = _setting(
-        "document_retention"
-    )
+    document_retention: _Length = _setting("document_retention")
     proxy_secret: str | None = _setting("proxy_secret", min_length=1)
-    trusted_proxies: Annotated[tuple[_Network, ...], NoDecode, BeforeValidator(_split)] = _setting(
-        "trusted_proxies"
-    )
+    trusted_proxies: _Several[_Network] = _setting("trusted_proxies")
     notifications: Path | None = _setting("notifications")
-    overdue_after: Annotated[str, AfterValidator(_check_duration)] = _setting("overdue_after")
+    overdue_after: _Length = _setting("overdue_after")
     gates: Path | None = _setting("gates")
     migrate: bool = _setting("migrate")
     log_format: LogFormat = _setting("log_format")

@@ -19,7 +19,7 @@ from forewarn.executors.manual import ManualExecutor
 from forewarn.gates.asking import AskedGates, KnownGate
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
-from forewarn.metadata.http import MetadataServer, make_server
+from forewarn.metadata.http import MetadataServer
 from forewarn.metadata.identity import Identifier
 from forewarn.metadata.polls import Polls
 from forewarn.metadata.showings import Showings
@@ -165,7 +165,7 @@ class Replica:
             faults=self.faults,
             tally=self.tally,
         )
-        return make_server(app, listeners)
+        return MetadataServer(app, listeners)
 
 
 def _make_context(settings: Settings, clock: Clock, outside: Outside) -> Callable[[str], Context]:

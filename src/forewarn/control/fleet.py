@@ -138,16 +138,10 @@ def _encode_change(change: FleetChange) -> bytes:
     differences = (
         DifferenceView.model_validate(each).model_dump_json() for each in change.differences
     )
-    members = {
-        "added": _encode(change.added),
-        "changed_scopes": _encode(change.changed_scopes),
-        "changed": _encode(change.changed),
-        "removed": _encode(change.removed),
-        "skipped": _encode([asdict(each) for each in change.skipped]),
-        "needed_removals": _encode(change.needed_removals),
-        "undeclared_hosts": _encode(change.undeclared_hosts),
-        "differences": f"[{','.join(differences)}]",
-    }
+    told = {name: getattr(change, name) for name in FleetChangeView.model_fields}
+    told["skipped"] = [asdict(each) for each in change.skipped]
+    members = {key: _encode(value) for key, value in told.items() if key != "differences"}
+    members["differences"] = f"[{','.join(differences)}]"
     return f"{{{','.join(f'{_encode(key)}:{text}' for key, text in members.items())}}}".encode()
 
 

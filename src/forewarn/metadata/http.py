@@ -43,11 +43,16 @@ class App(Protocol):
 
 
 class MetadataServer(uvicorn.Server):
-    """Runs the metadata endpoint inside an event loop that somebody else runs."""
+    """Runs the metadata endpoint inside an event loop that somebody else runs.
 
-    def __init__(self, app: App, listeners: Iterable[socket.socket], limits: Limits) -> None:
-        super().__init__(_configure(app, limits))
-        self._limits = limits
+    Its *listeners* are open: IPv4, IPv6 and unix sockets.
+    """
+
+    def __init__(
+        self, app: App, listeners: Iterable[socket.socket], limits: Limits | None = None
+    ) -> None:
+        self._limits = limits or Limits()
+        super().__init__(_configure(app, self._limits))
         self._app = app
         self._listeners = list(listeners)
         self._stopping = asyncio.Event()
@@ -94,13 +99,6 @@ class MetadataServer(uvicorn.Server):
     def capture_signals(self) -> Generator[None, None, None]:
         """Leave the signals to whoever runs the event loop."""
         yield
-
-
-def make_server(
-    app: App, listeners: Iterable[socket.socket], limits: Limits | None = None
-) -> MetadataServer:
-    """Return a server of *app* on open *listeners*: IPv4, IPv6 and unix sockets."""
-    return MetadataServer(app, listeners, limits or Limits())
 
 
 def open_listener(host: str, port: int) -> socket.socket:

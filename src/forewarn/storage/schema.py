@@ -22,25 +22,7 @@ from forewarn.storage.errors import (
 )
 from forewarn.storage.tables import APPEND_ONLY, metadata
 
-REVISIONS: Final = (
-    "0001",
-    "0002",
-    "0003",
-    "0004",
-    "0005",
-    "0006",
-    "0007",
-    "0008",
-    "0009",
-    "0010",
-    "0011",
-    "0012",
-    "0013",
-    "0014",
-    "0015",
-    "0016",
-    "0017",
-)
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 18))
 """Every migration, oldest first; a test compares it with the scripts."""
 
 HEAD: Final = REVISIONS[-1]

@@ -198,15 +198,15 @@ REMOVE: Final = {
 """What removes the row of each table that has a key."""
 
 EVENT: Final = _by_key(events, "event_id")
-_IS_IN_FLIGHT: Final = events.c.event_status.in_(
+IS_IN_FLIGHT: Final = events.c.event_status.in_(
     [literal(status) for status in EventStatus if status.is_visible]
 )
 _UNFINISHED: Final = select(maintenances.c.maintenance_id).where(
     maintenances.c.finished_at.is_(None)
 )
-EVENTS_IN_FLIGHT: Final = _in_order(events).where(_IS_IN_FLIGHT)
+EVENTS_IN_FLIGHT: Final = _in_order(events).where(IS_IN_FLIGHT)
 EVENTS_UNDER_WAY: Final = _in_order(events).where(
-    or_(_IS_IN_FLIGHT, events.c.maintenance_id.in_(_UNFINISHED))
+    or_(IS_IN_FLIGHT, events.c.maintenance_id.in_(_UNFINISHED))
 )
 EVENTS_IN_FLIGHT_OF_SCOPE: Final = EVENTS_IN_FLIGHT.where(
     events.c.scope_id == bindparam("scope_id")

@@ -41,7 +41,7 @@ from forewarn.emulator.faults import MemoryFaults
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.extension import Verbs
-from forewarn.metadata.http import make_server, open_listener, open_unix_listener
+from forewarn.metadata.http import MetadataServer, open_listener, open_unix_listener
 from forewarn.metadata.identity import Identifier
 from forewarn.metadata.verbs import StoreVerbs
 from forewarn.operations.context import Context
@@ -187,7 +187,7 @@ class Service:
         self.unix_path = unix_path
         if unix_path is not None:
             listeners.append(open_unix_listener(unix_path))
-        self._server = make_server(self._app, listeners, limits)
+        self._server = MetadataServer(self._app, listeners, limits)
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

@@ -28,7 +28,7 @@ from forewarn.bootstrap.starting import open_listeners
 from forewarn.connections.crowd import Origin, origin_of
 from forewarn.connections.limits import Limits, connections_within_open_files
 from forewarn.metadata.asgi import HttpScope, Receive, Send
-from forewarn.metadata.http import make_server, open_listener, open_unix_listener
+from forewarn.metadata.http import MetadataServer, open_listener, open_unix_listener
 from forewarn.settings import make_settings
 
 GET = compose("GET", POLL, {"Metadata": "true"})
@@ -513,7 +513,7 @@ class StubbornApp:
 def test_stop_ends_what_does_not_end_by_itself() -> None:
     async def serve_and_stop() -> int:
         app, listener = StubbornApp(), open_listener("127.0.0.1", 0)
-        server = make_server(app, [listener], Limits(grace_seconds=0.1))
+        server = MetadataServer(app, [listener], Limits(grace_seconds=0.1))
         address = listener.getsockname()
         async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as group:
             group.create_task(server.run_until_stopped())
