@@ -176,6 +176,7 @@ async def _serve(
 def _start_loops(replica: Replica) -> Iterator[SupervisedThread]:
     start = replica.supervisor.start
     yield start("leadership", replica.leading)
+    yield start("board", replica.board)
     yield start("polls", replica.polls)
     yield start("showings", replica.showings)
     if not isinstance(replica.clock, VirtualClock):  # whose time is not that of the machine

@@ -6,10 +6,10 @@ sees the old document of its new scope. The board listens before it first reads,
 no commit; incarnations and the version of the topology keep it from putting anything up twice.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from threading import Lock
+from threading import Event, Lock
 from typing import Final, TypeAlias
 
 from forewarn.domain.names import ScopeId, VmName, name_key
@@ -22,6 +22,7 @@ from forewarn.domain.topology import (
     normalise_address,
 )
 from forewarn.metadata.asgi import CONTENT_TYPE_JSON, Header
+from forewarn.metadata.turns import take_turns
 from forewarn.metadata.waiting import Waiters
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.store import Reading, Store
@@ -54,6 +55,8 @@ class Board:
         self.waiters = Waiters()
         self._changing = Lock()
         self._is_behind = True
+        self._catch_up: Callable[[], None] = lambda: None
+        self._stopping = Event()
         self._first_pages = self._print(FIRST_DOCUMENT)
         self._documents: dict[ScopeId, Document] = {}
         self._pages: dict[ScopeId, Pages] = {}
@@ -64,6 +67,20 @@ class Board:
         """Put up all that *store* has, and from now on what it commits, before it is answered."""
         store.listen(partial(self._note, store))
         self._note(store, StoreChange())
+        self._catch_up = partial(self._note, store, StoreChange())
+
+    def run(self) -> None:
+        """Read again, once a second, what could not be read when it changed; until stopped."""
+        take_turns(self.catch_up, self._stopping)
+
+    def stop(self) -> None:
+        """Have `run` return."""
+        self._stopping.set()
+
+    def catch_up(self) -> None:
+        """Read what could not be read before, for there may be no other change for long."""
+        if self._is_behind:
+            self._catch_up()
 
     def put_up(
         self, documents: Mapping[ScopeId, Document], topology: Topology | None = None

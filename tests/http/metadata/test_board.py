@@ -1,5 +1,6 @@
 """The board by itself: what it shows, what it shares, and how it learns of what is committed."""
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
@@ -110,6 +111,25 @@ def test_what_could_not_be_read_is_put_up_with_the_next_change(store: UnluckySto
     store.write(lambda tx: tx.put_setting(SERVER_PAUSE, ""))
 
     assert (before, shown.page(VM, "2020-07-01").etag) == (b"1", b"2")
+
+
+def test_what_could_not_be_read_is_put_up_although_nothing_else_changes(
+    store: UnluckyStore,
+) -> None:
+    shown = board()
+    shown.follow(store)
+    store.is_readable = False
+    store.publish(2)
+    with pytest.raises(StoreUnavailableError):
+        shown.catch_up()
+    store.is_readable = True
+
+    thread = threading.Thread(target=shown.run)
+    shown.stop()
+    thread.start()
+    thread.join()
+
+    assert shown.page(VM, "2020-07-01").etag == b"2"
 
 
 def test_late_change_does_not_bring_back_an_older_document() -> None:
