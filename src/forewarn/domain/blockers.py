@@ -66,9 +66,35 @@ class BrakeKind(StrEnum):
     GATE = "gate"
 
 
+BRAKE_OF: Final[Mapping[BlockerKind | ReasonKind, BrakeKind]] = {
+    BlockerKind.SERVER_PAUSED: BrakeKind.SERVER_PAUSED,
+    BlockerKind.PAUSED: BrakeKind.PAUSED,
+    BlockerKind.SHARED_HOST: BrakeKind.SHARED_HOST,
+    BlockerKind.FAILURE: BrakeKind.FAILURE,
+    BlockerKind.FAILURE_HOLDS_ALL: BrakeKind.FAILURE,
+    BlockerKind.CANARY: BrakeKind.CANARY,
+    BlockerKind.CANARY_SOAK: BrakeKind.CANARY,
+    BlockerKind.CANARY_HELD: BrakeKind.CANARY,
+    BlockerKind.BUSY: BrakeKind.BUSY,
+    BlockerKind.BUSY_SOON: BrakeKind.BUSY,
+    BlockerKind.BUSY_HOST: BrakeKind.BUSY,
+    BlockerKind.CAPACITY: BrakeKind.CAPACITY,
+    BlockerKind.CAPACITY_NEVER: BrakeKind.CAPACITY,
+    BlockerKind.SOAK: BrakeKind.SOAK,
+    BlockerKind.CALENDAR: BrakeKind.CALENDAR,
+    BlockerKind.CALENDAR_NEVER: BrakeKind.CALENDAR,
+    BlockerKind.AT_ONCE: BrakeKind.AT_ONCE,
+    BlockerKind.GATE_ASKED: BrakeKind.GATE,
+    BlockerKind.GATE_SHUT: BrakeKind.GATE,
+    BlockerKind.GATE_HOLDS: BrakeKind.GATE,
+    BlockerKind.EARLIER_STEP: BrakeKind.EARLIER_STEP,
+}
+"""What each kind that holds a step is in short."""
+
+
 def kinds_of(*brakes: BrakeKind) -> frozenset[BlockerKind]:
-    """Return the kinds of blockers that say *brakes* in detail: their names begin with theirs."""
-    return frozenset(kind for kind in BlockerKind if kind.startswith(brakes))
+    """Return the kinds of blockers that say *brakes* in detail."""
+    return frozenset(kind for kind in BlockerKind if BRAKE_OF.get(kind) in brakes)
 
 
 class VerdictKind(StrEnum):
@@ -202,8 +228,8 @@ class Blocker:
 
     @property
     def brake(self) -> BrakeKind:
-        """What it is in short, if it holds a step: the kind with whose name its own begins."""
-        return next(kind for kind in BrakeKind if self.kind.startswith(kind))
+        """What it is in short. Only those that hold a step have one."""
+        return BRAKE_OF[self.kind]
 
     def remedies(self, maintenance_id: MaintenanceId) -> Remedies:
         """Return what somebody has to do about it."""

@@ -1,6 +1,7 @@
 """What each blocker is called in short, and what can be done about it."""
 
 from forewarn.domain.blockers import (
+    BRAKE_OF,
     SENTENCES,
     VERDICTS,
     Blocker,
@@ -28,6 +29,7 @@ def test_every_kind_that_holds_a_step_is_a_brake_in_short() -> None:
     brakes = {Blocker(kind=kind, release=Release.BY_HAND).brake for kind in of_steps}
 
     assert brakes == set(BrakeKind)
+    assert of_steps == BRAKE_OF.keys()
 
 
 def test_each_event_that_somebody_has_to_complete_is_completed_by_itself() -> None:
