@@ -53,7 +53,7 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def upkeep_forgets(self) -> None:
-        Upkeep(self.store, self.context).tidy_up()
+        Upkeep(self.store, self.context, epoch=0).tidy_up()
 
         before = kept_since(self.context())
         left = self.store.read(lambda reading: reading.superseded_documents(before, limit=1))

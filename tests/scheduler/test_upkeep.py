@@ -10,7 +10,7 @@ import pytest
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.operations.context import Context
 from forewarn.ports.entries import KeptAnswer, Membership
-from forewarn.ports.store import Reading, Store, StoreUnavailableError, Transaction
+from forewarn.ports.store import LeaseLostError, Reading, Store, StoreUnavailableError, Transaction
 from forewarn.protocol.document import Document
 from forewarn.protocol.vocabulary import event_id
 from forewarn.scheduler.upkeep import Upkeep
@@ -46,7 +46,7 @@ def publish(store: Store, number: int) -> None:
 def test_upkeep_forgets_in_batches_and_keeps_what_can_be_asked_for(store: Store) -> None:
     publish(store, 450)
 
-    Upkeep(store, context).tidy_up()
+    Upkeep(store, context, epoch=0).tidy_up()
 
     def look(reading: Reading) -> tuple[object, ...]:
         return (
@@ -71,7 +71,7 @@ def test_upkeep_forgets_where_machines_were_before_what_can_be_asked_for(store: 
     ]
     store.write(lambda tx: tx.put_memberships(moves))
 
-    Upkeep(store, context).tidy_up()
+    Upkeep(store, context, epoch=0).tidy_up()
 
     def look(reading: Reading) -> tuple[object, ...]:
         return (
@@ -89,10 +89,21 @@ def test_upkeep_forgets_answers_after_a_day_of_real_time(store: Store) -> None:
         answer = KeptAnswer(who="a", key=key, fingerprint="", answered_at=NOW - age, body="{}")
         store.write(lambda tx, answer=answer: tx.put_answer(answer))  # type: ignore[misc]
 
-    Upkeep(store, context).tidy_up()
+    Upkeep(store, context, epoch=0).tidy_up()
 
     assert store.read(lambda reading: reading.kept_answer("a", "old")) is None
     assert store.read(lambda reading: reading.kept_answer("a", "new")) is not None
+
+
+def test_upkeep_of_a_leader_that_was_replaced_forgets_nothing(store: Store) -> None:
+    publish(store, 3)
+    epoch = store.write(lambda tx: tx.next_epoch())
+    store.write(lambda tx: tx.next_epoch())
+
+    with pytest.raises(LeaseLostError):
+        Upkeep(store, context, epoch=epoch).tidy_up()
+
+    assert len(store.read(lambda reading: reading.superseded_documents(NOW, limit=10))) == 2
 
 
 def test_upkeep_goes_on_when_the_store_is_away_and_ends_when_told() -> None:
@@ -103,7 +114,7 @@ def test_upkeep_goes_on_when_the_store_is_away_and_ends_when_told() -> None:
             asked.set()
             raise StoreUnavailableError(f"{look} cannot be read now.")
 
-    upkeep = Upkeep(Away(), context)  # type: ignore[arg-type]
+    upkeep = Upkeep(Away(), context, epoch=0)  # type: ignore[arg-type]
     thread = threading.Thread(target=upkeep.run)
     thread.start()
     assert asked.wait(TIMEOUT), "the store was never asked"
@@ -115,7 +126,7 @@ def test_upkeep_goes_on_when_the_store_is_away_and_ends_when_told() -> None:
 
 def test_upkeep_that_is_stopped_ends_after_a_batch(store: Store) -> None:
     publish(store, 402)
-    upkeep = Upkeep(store, context)
+    upkeep = Upkeep(store, context, epoch=0)
     upkeep.stop()
 
     upkeep.tidy_up()

@@ -225,7 +225,7 @@ class _LeaderMaker:
             epoch=epoch,
             scheduler=scheduler,
             couriers=tuple(self._couriers(epoch)),
-            upkeep=Upkeep(self.store, self.context),
+            upkeep=Upkeep(self.store, self.context, epoch=epoch),
         )
 
     def _couriers(self, epoch: int) -> Iterator[Courier]:

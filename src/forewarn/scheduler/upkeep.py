@@ -23,10 +23,14 @@ _PAUSE: Final = 0.05
 
 
 class Upkeep:
-    """Forgets what is older than it is kept, in small batches with pauses between."""
+    """Forgets what is older than it is kept, in small batches with pauses between.
 
-    def __init__(self, store: Store, context: Callable[[], Context]) -> None:
+    It writes under the lease *epoch* only.
+    """
+
+    def __init__(self, store: Store, context: Callable[[], Context], *, epoch: int) -> None:
         self._store = store
+        self._epoch = epoch
         self._context = context
         self._stopping = threading.Event()
 
@@ -57,8 +61,15 @@ class Upkeep:
             lambda reading: reading.superseded_memberships(before, limit=_LOOK),
             lambda found, tx: forget(tx, memberships=found, before=before),
         )
-        self._store.write(lambda tx: tx.prune_answers(before=answers_kept_since(context)))
-        self._store.write(lambda tx: tx.prune_showings(before=before))
+        self._write(lambda tx: tx.prune_answers(before=answers_kept_since(context)))
+        self._write(lambda tx: tx.prune_showings(before=before))
+
+    def _write(self, work: Callable[[Transaction], object]) -> None:
+        def write(tx: Transaction) -> None:
+            tx.check_epoch(self._epoch)
+            work(tx)
+
+        self._store.write(write)
 
     def _forget(
         self,
@@ -70,7 +81,7 @@ class Upkeep:
         while found := self._store.read(find):
             for begin in range(0, len(found), _BATCH):
                 batch = found[begin : begin + _BATCH]
-                self._store.write(partial(remove, batch))
+                self._write(partial(remove, batch))
                 if self._stopping.wait(_PAUSE):
                     return
             _log.info("history_forgotten", what=what, number=len(found))
