@@ -20,6 +20,7 @@ NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 SAYS_ENOUGH = {
     "access": "its kinds have hints",
     "not-leading": "it says to try again",
+    "no-answer": "it says that the server is about to stop",
     "origin-refused": "only browsers are told so",
     "busy": "it says to try again",
     "topology": "it is about a file or a flag, and named",

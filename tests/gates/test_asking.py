@@ -14,12 +14,13 @@ import structlog
 from tests.gates.conftest import NOW, SOON, wait_for
 from tests.web_site import OUTBOUND
 
+from forewarn.control.problems import problem_of
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.gates.asking import AskedGates, KnownGate
 from forewarn.gates.command import CommandGate
 from forewarn.gates.verdict import GateVerdict
-from forewarn.outbound.client import Outbound
+from forewarn.outbound.client import NoAnswerError, Outbound
 
 EVERY = timedelta(seconds=30)
 SHUT = GateVerdict(is_open=False, output="not yet")
@@ -309,6 +310,34 @@ def test_test_asks_at_once_about_no_maintenance(bench: Bench) -> None:
     assert (answer.status, answer.output) == (GateStatus.OPEN, "go")
     (asked,) = bench.probe.asked
     assert (asked.gate, asked.maintenance_id, asked.scope_ids) == ("probe", "test", ())
+
+
+def test_test_ends_without_an_answer_when_the_server_stops() -> None:
+    outbound, clock, probe = Outbound(), HandClock(), Keeper()
+    gates = AskedGates(
+        {"probe": KnownGate(gate=probe, kind="http", every=EVERY)},
+        outbound=outbound,
+        clock=clock,
+        wall=clock,
+        woken=lambda: None,
+    )
+    probe.may_answer.clear()
+    refusals: list[NoAnswerError] = []
+
+    def test() -> None:
+        with pytest.raises(NoAnswerError, match="about to stop") as refused:
+            gates.test("probe")
+        refusals.append(refused.value)
+
+    testing = threading.Thread(target=test)
+    testing.start()
+    wait_for(lambda: bool(probe.asked), "nobody is asked")
+    outbound.close()
+    testing.join(SOON)
+    probe.close()
+    test()
+
+    assert [problem_of(each).status for each in refusals] == [503, 503]
 
 
 def test_gates_are_known_by_name_and_kind(bench: Bench) -> None:

@@ -20,6 +20,7 @@ from forewarn.desk.services import BusyError
 from forewarn.domain.access import AccessError, TokenExpiredError, TokenRevokedError
 from forewarn.domain.errors import ConflictError, InvalidError, NotFoundError
 from forewarn.operations.access import redact
+from forewarn.outbound.client import NoAnswerError
 from forewarn.ports.leadership import NotLeadingError
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.protocol.errors import ForewarnError
@@ -80,6 +81,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
     BusyError: HTTPStatus.TOO_MANY_REQUESTS,
     NotLeadingError: HTTPStatus.SERVICE_UNAVAILABLE,
     StoreUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
+    NoAnswerError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 """The status of each kind of error, and of those below it."""
 

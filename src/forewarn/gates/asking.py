@@ -100,7 +100,7 @@ class AskedGates:
         question = Question(
             gate=name, maintenance_id=MaintenanceId("test"), scope_ids=(), steps_done=0
         )
-        return self._read(name, self._outbound.begin(self._put(question)).result())
+        return self._read(name, self._outbound.finish(self._put(question)))
 
     def close(self) -> None:
         """End what is under way."""

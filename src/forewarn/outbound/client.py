@@ -112,8 +112,12 @@ class Outbound:
 
     def ask(self, request: OutboundRequest, *, now: datetime) -> Reply:
         """Send *request* and wait for the answer, in another thread than that of the loop."""
+        return self.finish(self.send(request, now=now))
+
+    def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have *work* done on the loop and wait for it, in another thread than that of the loop."""
         try:
-            return self.begin(self.send(request, now=now)).result()
+            return self.begin(work).result()
         except CancelledError:
             raise NoAnswerError("The server is about to stop.") from None
 
