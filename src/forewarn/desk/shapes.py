@@ -3,13 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from inspect import get_annotations
-from typing import Any, TypeAlias, TypeVar, get_type_hints
+from typing import Any, Final, TypeAlias, TypeVar, get_type_hints
 
 from pydantic import BaseModel, create_model
 
 M = TypeVar("M", bound=BaseModel)
 Fields: TypeAlias = Mapping[str, tuple[Any, Any]]
 """Names, each with its type and its default, which is ... if there is none."""
+
+
+_MADE: Final = frozenset({"_abc_impl", "model_config"})
+"""What pydantic gives every model."""
 
 
 def mirrors(kind: type, names: str = "") -> Callable[[type[M]], type[M]]:
@@ -28,9 +32,16 @@ def mirrors(kind: type, names: str = "") -> Callable[[type[M]], type[M]]:
 
 
 def with_fields(given: Fields) -> Callable[[type[M]], type[M]]:
-    """Give a model the *given* fields in their order; others that it declares come after."""
+    """Give a model the *given* fields in their order; others that it declares come after.
+
+    It is built anew for that, so it cannot have anything else of its own.
+    """
 
     def build(model: type[M]) -> type[M]:
+        if others := [
+            name for name in vars(model) if not name.startswith("__") and name not in _MADE
+        ]:
+            raise TypeError(f"{model.__name__} can only declare fields, not {', '.join(others)}.")
         known, bases = model.model_fields, model.__bases__
         declared = {name: (known[name].annotation, known[name]) for name in get_annotations(model)}
         definitions: dict[str, Any] = {**given, **declared}
@@ -47,7 +58,7 @@ def with_fields(given: Fields) -> Callable[[type[M]], type[M]]:
 
 
 def fill(view: type[M], *things: object, **further: object) -> M:
-    """Return *view* with what is *further*, and what the first of *things* has that has it."""
+    """Return *view* filled from *further*, and else from the first of *things* with the field."""
     for name in view.model_fields.keys() - further.keys():
         for thing in (each for each in reversed(things) if hasattr(each, name)):
             further[name] = getattr(thing, name)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from forewarn.cli.maintenance_options import COURSE, ORDER
 from forewarn.desk.courses import CoursePatch, CourseView, course_change, describe_course
@@ -48,6 +48,19 @@ def test_view_names_fields_and_properties_and_declares_others() -> None:
 def test_view_of_what_is_not_there_is_refused() -> None:
     with pytest.raises(AttributeError, match="nmae"):
         mirrors(Cat, "nmae")(BaseModel)
+
+
+def test_view_with_more_than_fields_is_refused() -> None:
+    class CatView(BaseModel):
+        colour: str
+
+        @field_validator("colour")
+        @classmethod
+        def _check(cls, colour: str) -> str:
+            return colour
+
+    with pytest.raises(TypeError, match=r"^CatView can only declare fields, not _check\.$"):
+        mirrors(Cat, "name")(CatView)
 
 
 def test_course_is_read_as_it_is_shown() -> None:
