@@ -120,7 +120,7 @@ class ReloadableWorkforce:
 
     def unknown(self) -> Impact:
         """Say that nothing can be known while the file is wrong, and its first mistake."""
-        first, *others = self.problem.splitlines()
+        first, *others = self.problem.splitlines() or [""]
         again = self._clock.now() + _ASK_AGAIN_AFTER
         return Impact(
             status=ImpactStatus.UNKNOWN,

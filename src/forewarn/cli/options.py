@@ -78,7 +78,7 @@ class Flag:
     """One flag of a table: its type, how it is declared, and what it says to the control API.
 
     Without a *default* nothing is said unless it is given. *read* turns what was typed into what
-    is sent under *key*, which is the name of the flag if it is not said.
+    is sent under *key*, which is the name of the flag unless it is given.
     """
 
     kind: Any = str

@@ -49,7 +49,7 @@ class ShareView(View):
 
 @mirrors(Brake)
 class BrakeView(View):
-    """What holds a step back, and how it lets go: at `until`, or by progress or by hand only."""
+    """What holds a step back, and when that ends: at `until`, or by progress or by hand only."""
 
 
 class StepView(View):

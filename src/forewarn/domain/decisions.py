@@ -1,4 +1,4 @@
-"""What is due. `decide` looks at a snapshot and says so; `recording.record` writes it into it.
+"""What is due. `decide` looks at a snapshot and says so; `aftermath.apply_actions` records it.
 
 Nothing here acts. The scheduler's loop takes a snapshot from the store, decides, records what was
 decided in one transaction, and only then has the effects performed. So a crash between any two of

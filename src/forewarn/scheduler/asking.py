@@ -28,7 +28,7 @@ def hear(
 ) -> Impact:
     """Return what whoever is asked says, or that it is unknown: one in trouble stops no other.
 
-    *complain* is called with each trouble that is not *known* yet.
+    *complain* is called, while the error is handled, unless the trouble is *known* already.
     """
     try:
         return ask()
