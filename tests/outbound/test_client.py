@@ -209,6 +209,8 @@ def test_request_does_not_show_what_is_secret() -> None:
         ("Mon, 05 Jan 2026 07:00:00 GMT", 0),
         ("soon", 0),
         ("", 0),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", 0),
+        ("Mon, 05 Jan 2026 08:00:00 +99999999999999999999", 0),
     ],
 )
 def test_answer_says_when_to_come_back(text: str, seconds: int) -> None:

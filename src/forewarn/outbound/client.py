@@ -69,7 +69,7 @@ class Reply:
         text = self.headers.get("Retry-After", "")
         try:
             seconds = int(text) if text.isdecimal() else _seconds_until(text, now)
-        except ValueError:
+        except (ValueError, OverflowError):  # the latter for years and time zones of many digits
             return timedelta(0)
         return timedelta(seconds=min(max(seconds, 0), _LONGEST_RETRY_AFTER))
 
