@@ -45,8 +45,8 @@ def say_invalid(error: Mapping[str, Any], *, repeats: bool = True) -> str:
 
     Unless it *repeats* the value, it is called "it".
     """
-    kind, bounds = error["type"], dict(error.get("ctx", {}))
-    if kind not in _SENTENCES:
+    kind, bounds = error.get("type"), dict(error.get("ctx", {}))
+    if kind is None or kind not in _SENTENCES:  # our own refusals have none
         return str(error["msg"]).removeprefix("Value error, ").rstrip(".")
     value = bounds.pop("tag", error["input"])
     return say_wrong(kind, value if repeats else _It(), **bounds)
