@@ -7,6 +7,7 @@ no commit; incarnations and the version of the topology keep it from putting any
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from threading import Event, Lock
@@ -25,7 +26,7 @@ from forewarn.metadata.asgi import CONTENT_TYPE_JSON, Header
 from forewarn.metadata.turns import take_turns
 from forewarn.metadata.waiting import Waiters
 from forewarn.ports.changes import StoreChange
-from forewarn.ports.store import Reading, Store
+from forewarn.ports.store import Reading, Store, StoreError
 from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.versions import NEWEST, ApiVersion
 
@@ -80,7 +81,8 @@ class Board:
     def catch_up(self) -> None:
         """Read what could not be read before, for there may be no other change for long."""
         if self._is_behind:
-            self._catch_up()
+            with suppress(StoreError):  # it was logged when it changed, and is tried again soon
+                self._catch_up()
 
     def put_up(
         self, documents: Mapping[ScopeId, Document], topology: Topology | None = None
