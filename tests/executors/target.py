@@ -94,6 +94,7 @@ def _first_of(headers: dict[str, str], names: tuple[str, ...]) -> str:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 128  # beyond that, connections are tried again after a second
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of senders that did not wait for the answer."""

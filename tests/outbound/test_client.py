@@ -15,13 +15,15 @@ from typing import Any
 
 import pytest
 from tests.ports import free_port
-from tests.web_site import OUTBOUND, Site
+from tests.web_site import Site
 
 from forewarn.outbound.client import NoAnswerError, Outbound, OutboundRequest, Reply
 from forewarn.outbound.transport import LARGEST_BODY, sign
 
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 SOON = 5.0
+OUTBOUND = Outbound()
+"""One of its own: what a thread does is traced only if it starts in a test that is."""
 
 
 @pytest.fixture

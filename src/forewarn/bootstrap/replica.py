@@ -79,8 +79,6 @@ def assemble(
     board.follow(store)
     showings = Showings(store, clock)
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
-    for listener in (showings.note, faults.note):  # after the board
-        store.listen(listener)
     # The gates are made before whoever asks them, and is woken by their answers.
     gates = _make_gates(outside, clock, woken=lambda: leading.wake())  # noqa: PLW0108
     reports = logger_above(settings.log_level)
@@ -89,7 +87,7 @@ def assemble(
     )
     leading = Leading(leadership or FileLeadership(store), make, supervisor, reports=reports)
     event_log = EventLog(store)
-    for listener in (leading.note, event_log.note):
+    for listener in (showings.note, faults.note, leading.note, event_log.note):  # after the board
         store.listen(listener)
     return Replica(
         settings=settings,
