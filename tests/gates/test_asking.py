@@ -19,7 +19,7 @@ from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
 from forewarn.gates.asking import AskedGates, KnownGate
 from forewarn.gates.command import CommandGate
-from forewarn.gates.verdict import GateVerdict
+from forewarn.gates.verdict import Gate, GateVerdict
 from forewarn.outbound.client import NoAnswerError, Outbound
 
 EVERY = timedelta(seconds=30)
@@ -57,6 +57,20 @@ class Keeper:
     def close(self) -> None:
         self.is_closed = True
         self.may_answer.set()
+
+
+def asking_only(
+    gate: Gate, clock: HandClock, outbound: Outbound = OUTBOUND, *, waits: bool = False
+) -> AskedGates:
+    """Return what asks *gate*, which is called probe, and wakes nobody."""
+    return AskedGates(
+        {"probe": KnownGate(gate=gate, kind="http", every=EVERY)},
+        outbound=outbound,
+        clock=clock,
+        wall=clock,
+        woken=lambda: None,
+        waits=waits,
+    )
 
 
 class Bench:
@@ -234,14 +248,7 @@ def test_mistake_of_ours_is_shut_and_logged(bench: Bench, question: Question) ->
     async def fail(*_: object, **__: object) -> GateVerdict:
         raise ZeroDivisionError
 
-    broken = AskedGates(
-        {"probe": KnownGate(gate=Broken(fail), kind="http", every=EVERY)},
-        outbound=OUTBOUND,
-        clock=bench.clock,
-        wall=bench.clock,
-        woken=lambda: None,
-        waits=True,
-    )
+    broken = asking_only(Broken(fail), bench.clock, waits=True)
     with structlog.testing.capture_logs() as logs:
         answer = broken.ask(question)
     broken.close()
@@ -288,15 +295,8 @@ def test_nobody_waits_for_a_server_that_is_closed(question: Question) -> None:
 def test_nobody_is_asked_when_the_server_is_about_to_stop(question: Question) -> None:
     outbound = Outbound()
     outbound.close()
-    clock, probe = HandClock(), Keeper()
-    gates = AskedGates(
-        {"probe": KnownGate(gate=probe, kind="http", every=EVERY)},
-        outbound=outbound,
-        clock=clock,
-        wall=clock,
-        woken=lambda: None,
-        waits=True,
-    )
+    probe = Keeper()
+    gates = asking_only(probe, HandClock(), outbound, waits=True)
 
     assert gates.ask(question).status is GateStatus.ASKING
     assert probe.asked == []
@@ -313,14 +313,8 @@ def test_test_asks_at_once_about_no_maintenance(bench: Bench) -> None:
 
 
 def test_test_ends_without_an_answer_when_the_server_stops() -> None:
-    outbound, clock, probe = Outbound(), HandClock(), Keeper()
-    gates = AskedGates(
-        {"probe": KnownGate(gate=probe, kind="http", every=EVERY)},
-        outbound=outbound,
-        clock=clock,
-        wall=clock,
-        woken=lambda: None,
-    )
+    outbound, probe = Outbound(), Keeper()
+    gates = asking_only(probe, HandClock(), outbound)
     probe.may_answer.clear()
     refusals: list[NoAnswerError] = []
 
@@ -358,18 +352,11 @@ def test_memory_is_bounded(question: Question) -> None:
 
 
 def test_closing_ends_programs_and_is_quick(question: Question, tmp_path: Path) -> None:
-    clock = HandClock()
     script = f"echo $$ > {tmp_path}/pid; exec sleep 60"
     slow = CommandGate(
         ("/bin/sh", "-c", script), timeout=timedelta(seconds=60), environment={"PATH": "/bin"}
     )
-    gates = AskedGates(
-        {"probe": KnownGate(gate=slow, kind="command", every=EVERY)},
-        outbound=OUTBOUND,
-        clock=clock,
-        wall=clock,
-        woken=lambda: None,
-    )
+    gates = asking_only(slow, HandClock())
     gates.ask(question)
     wait_for((tmp_path / "pid").exists, "nobody asks")
     begun = time.monotonic()

@@ -278,8 +278,8 @@ class BlackoutError(CalendarError):
 
 
 @says(
-    "There is no time zone called {zone!r}; write one such as Europe/Berlin or UTC, "
-    "with the same capital letters."
+    "There is no time zone called {zone!r}. Use a name such as Europe/Berlin or UTC; "
+    "capitalization matters."
 )
 class UnknownZoneError(CalendarError):
     """A time zone nobody knows."""

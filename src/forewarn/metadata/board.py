@@ -56,7 +56,7 @@ class Board:
         self.waiters = Waiters()
         self._changing = Lock()
         self._is_behind = True
-        self._catch_up: Callable[[], None] = lambda: None
+        self._read_again: Callable[[], None] = lambda: None
         self._stopping = Event()
         self._first_pages = self._print(FIRST_DOCUMENT)
         self._documents: dict[ScopeId, Document] = {}
@@ -66,9 +66,9 @@ class Board:
 
     def follow(self, store: Store) -> None:
         """Put up all that *store* has, and from now on what it commits, before it is answered."""
+        self._read_again = partial(self._note, store, StoreChange())
         store.listen(partial(self._note, store))
-        self._note(store, StoreChange())
-        self._catch_up = partial(self._note, store, StoreChange())
+        self._read_again()
 
     def run(self) -> None:
         """Read again, once a second, what could not be read when it changed; until stopped."""
@@ -82,7 +82,7 @@ class Board:
         """Read what could not be read before, for there may be no other change for long."""
         if self._is_behind:
             with suppress(StoreError):  # it was logged when it changed, and is tried again soon
-                self._catch_up()
+                self._read_again()
 
     def put_up(
         self, documents: Mapping[ScopeId, Document], topology: Topology | None = None
