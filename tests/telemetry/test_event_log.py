@@ -1,7 +1,7 @@
 """The log lines about events, read from the ledger of a real store."""
 
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from forewarn.operations.events import (
     start_event,
 )
 from forewarn.operations.inventory import apply_fleet
-from forewarn.ports.store import Store, Transaction
+from forewarn.ports.store import Reading, Store, StoreUnavailableError, Transaction
 from forewarn.protocol.vocabulary import EventId, EventType, event_id
 from forewarn.storage.sqlite import open_sqlite
 from forewarn.telemetry.event_log import EventLog
@@ -151,12 +151,15 @@ def test_many_changes_at_once_are_all_logged_in_order(store: Store, operator: Co
 
 
 def test_store_that_cannot_be_read_does_not_keep_the_server_from_stopping(
-    store: Store, operator: Context
+    store: Store, operator: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event_log = EventLog(store)
     announce(store, operator)
-    store.close()
 
+    def refuse(look: Callable[[Reading], object]) -> None:
+        raise StoreUnavailableError(f"{look} cannot be read now.")
+
+    monkeypatch.setattr(store, "read", refuse)
     with capture_logs() as lines:
         event_log.stop()
         event_log.run()

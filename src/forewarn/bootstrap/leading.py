@@ -1,6 +1,5 @@
 """What only one replica does at a time, as long as it holds the lease."""
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from forewarn.domain.standing import MaintenanceStatus
 from forewarn.notifications.outbox import Courier
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.leadership import Leadership, NotLeadingError
-from forewarn.ports.store import StoreError
+from forewarn.rounds import Rounds
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.scheduler.upkeep import Upkeep
 
@@ -56,8 +55,7 @@ class Leading:
         self._reports = reports
         self._leader: Leader | None = None
         self._threads: tuple[SupervisedThread, ...] = ()
-        self._awake = threading.Event()
-        self._is_stopping = False
+        self._rounds = Rounds("leadership")
 
     @property
     def epoch(self) -> int:
@@ -113,39 +111,29 @@ class Leading:
 
     def run(self) -> None:
         """Campaign, and hold on to what was gained, until stopped."""
-        trouble = ""
-        while not self._is_stopping:
-            self._awake.clear()
-            try:
-                self._look()
-                trouble = ""
-            except StoreError as error:
-                if trouble != str(error):
-                    log.warning("leadership_waits_for_store", error=str(error))
-                trouble = str(error)
-            self._awake.wait(_RENEW_SECONDS)
+        self._rounds.run(self._look)
         if leader := self._leader:
             self._drop()
             self._leadership.resign(leader.epoch)
 
     def stop(self) -> None:
         """Let the Leader's loops end after what they are at, and campaign no more."""
-        self._is_stopping = True
-        self._awake.set()
+        self._rounds.stop()
         for thread in self._threads:
             thread.stop()
 
-    def _look(self) -> None:
+    def _look(self) -> float:
         leader = self._leader
         if leader is not None and not self._leadership.renew(leader.epoch):
             self._reports.warning("lease_lost", epoch=leader.epoch)
             self._drop()
-        if self._leader is None and not self._is_stopping:
+        if self._leader is None and not self._rounds.is_stopping:
             self.campaign()
+        return _RENEW_SECONDS
 
     def _start(self, leader: Leader, supervisor: Supervisor) -> Iterator[SupervisedThread]:
         # Whoever finds out that the lease is over ends, and has it looked at here at once.
-        over = self._awake.set
+        over = self._rounds.wake
         yield supervisor.start("scheduler", leader.scheduler, ended=over)
         yield supervisor.start("upkeep", leader.upkeep, ended=over)
         for courier in leader.couriers:

@@ -1,7 +1,8 @@
 """From the outbox to the targets: one courier for each, so that none waits for another."""
 
-import threading
+import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -19,14 +20,13 @@ from forewarn.operations.notifications import prune_outbox, record_attempt
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.clock import WallClock
 from forewarn.ports.notifier import Notifier
-from forewarn.ports.store import LeaseLostError, Store, StoreError, Transaction
+from forewarn.ports.store import LeaseLostError, Store, Transaction
+from forewarn.rounds import Rounds
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
 
-_LONGEST_WAIT: Final = 60.0
-_PAUSE_AFTER_FAILURE: Final = 1.0
 _PRUNE_EVERY: Final = timedelta(hours=1)
 
 
@@ -64,36 +64,22 @@ class Courier:
         self._retrying = retrying
         self._chance = chance
         self._epoch = epoch
-        self._awake = threading.Event()
-        self._stopping = threading.Event()
+        self._rounds = Rounds("courier", target=target)
         self._prune_at: datetime | None = None
 
     def note(self, change: StoreChange) -> None:
         """Look again, if the outbox has grown."""
         if change.has_outbox_grown:
-            self._awake.set()
+            self._rounds.wake()
 
     def stop(self) -> None:
         """Leave the loop after the attempt it is in."""
-        self._stopping.set()
-        self._awake.set()
+        self._rounds.stop()
 
     def run(self) -> None:
         """Go on until stopped or the lease is lost."""
-        trouble = ""
-        while not self._stopping.is_set():
-            self._awake.clear()
-            wait = _PAUSE_AFTER_FAILURE
-            try:
-                wait = self._turn()
-                trouble = ""
-            except LeaseLostError:
-                return
-            except StoreError as error:
-                if trouble != str(error):
-                    log.warning("courier_waits_for_store", target=self.target, error=str(error))
-                trouble = str(error)
-            self._awake.wait(wait)
+        with suppress(LeaseLostError):
+            self._rounds.run(self._turn)
 
     def _turn(self) -> float:
         """Deliver what is due, and return for how many seconds nothing will be."""
@@ -102,12 +88,12 @@ class Courier:
         now = self._wall.now()
         due = [notification for notification in heads if notification.next_attempt_at <= now]
         for notification in due:
-            if self._stopping.is_set():
+            if self._rounds.is_stopping:
                 break
             self._attempt(notification)
         if due or not heads:
-            return 0.0 if due else _LONGEST_WAIT
-        return min((heads[0].next_attempt_at - now).total_seconds(), _LONGEST_WAIT)
+            return 0.0 if due else math.inf
+        return (heads[0].next_attempt_at - now).total_seconds()
 
     def _attempt(self, notification: Notification) -> None:
         delivery = self._deliver(notification)
@@ -137,18 +123,7 @@ class Courier:
             tx.check_epoch(self._epoch)
             return work(tx)
 
-        trouble = ""
-        while True:
-            try:
-                return self._store.write(work_as_leader)
-            except LeaseLostError:
-                raise
-            except StoreError as error:
-                if trouble != str(error):
-                    log.warning("courier_waits_for_store", target=self.target, error=str(error))
-                trouble = str(error)
-            if self._stopping.wait(_PAUSE_AFTER_FAILURE):
-                return None
+        return self._rounds.insist(lambda: self._store.write(work_as_leader))
 
     def _prune(self) -> None:
         now = self._wall.now()

@@ -1,9 +1,11 @@
 """The loop itself. It decides nothing; `domain.decisions` does."""
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -42,8 +44,9 @@ from forewarn.ports.executor import Executor
 from forewarn.ports.gate import Gates
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.metrics import Distribution
-from forewarn.ports.store import LeaseLostError, Reading, Store, StoreUnavailableError
+from forewarn.ports.store import LeaseLostError, Reading, Store
 from forewarn.protocol.vocabulary import EventId
+from forewarn.rounds import Rounds
 from forewarn.scheduler.asking import Asking, hear
 from forewarn.scheduler.host_tasks import HostTasks
 from forewarn.scheduler.maintenance_log import MaintenanceLog
@@ -52,8 +55,6 @@ from forewarn.scheduler.tick import Turn, decide_and_record, look_and_tell
 
 log: Final[FilteringBoundLogger] = structlog.get_logger()
 
-_LONGEST_WAIT = 60.0
-_PAUSE_AFTER_FAILURE = 1.0
 _LATENESS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60)
 
 
@@ -117,8 +118,7 @@ class Scheduler:
         self._pause: ServerPause | None = None
         self._turn = threading.RLock()
         self._reports = reports
-        self._awake = threading.Event()
-        self._stopping = False
+        self._rounds = Rounds("scheduler")
 
     @property
     def known(self) -> Knowledge:
@@ -156,7 +156,7 @@ class Scheduler:
 
     def wake(self) -> None:
         """Look again: there is news from outside of the store."""
-        self._awake.set()
+        self._rounds.wake()
 
     def finish_turn(self) -> None:
         """Return when nothing is done any more that was decided before the last commit."""
@@ -165,27 +165,12 @@ class Scheduler:
 
     def stop(self) -> None:
         """Leave the loop after the turn it is in."""
-        self._stopping = True
-        self._awake.set()
+        self._rounds.stop()
 
     def run(self) -> None:
         """Go on until stopped or the lease is lost."""
-        trouble = ""
-        while not self._stopping:
-            self._awake.clear()
-            wait = _PAUSE_AFTER_FAILURE
-            try:
-                wait = self._seconds_to_wait(self.settle())
-                if trouble:
-                    log.info("scheduler_recovered")
-                trouble = ""
-            except LeaseLostError:
-                return
-            except StoreUnavailableError as error:
-                if trouble != str(error):
-                    log.warning("scheduler_waits_for_store", error=str(error))
-                trouble = str(error)
-            self._awake.wait(wait)
+        with suppress(LeaseLostError):
+            self._rounds.run(lambda: self._seconds_to_wait(self.settle()))
 
     def settle(self) -> Lull:
         """Do everything that is due."""
@@ -326,9 +311,8 @@ class Scheduler:
     def _seconds_to_wait(self, lull: Lull) -> float:
         self.deadline = moment = lull.ends_at
         if moment is None:
-            return _LONGEST_WAIT
-        seconds = (moment - self._context().now).total_seconds()
-        return min(max(seconds, 0.0), _LONGEST_WAIT)
+            return math.inf
+        return (moment - self._context().now).total_seconds()
 
 
 def _log_occurrences(turn: Turn) -> None:

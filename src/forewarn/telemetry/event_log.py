@@ -4,7 +4,7 @@ They are read from the ledger, where every change ends up whoever made it, and n
 commit. What was committed before the server started is not logged again.
 """
 
-import threading
+import math
 from typing import Final
 
 import structlog
@@ -12,12 +12,12 @@ import structlog
 from forewarn.domain.event import Happening, Outcome
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import LedgerLine
-from forewarn.ports.store import Store, StoreError
+from forewarn.ports.store import Store
+from forewarn.rounds import Rounds
 
 log = structlog.get_logger()
 
 _PAGE: Final = 256
-_PAUSE_AFTER_FAILURE: Final = 1.0
 
 
 class EventLog:
@@ -26,45 +26,31 @@ class EventLog:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._last = store.read(lambda reading: reading.last_sequence())
-        self._awake = threading.Event()
-        self._awake.set()  # for what was committed before anybody could note it
-        self._stopping = threading.Event()
+        self._rounds = Rounds("event_log")
 
     def note(self, change: StoreChange) -> None:
         """Look again, if the ledger has grown."""
         if change.has_ledger_grown:
-            self._awake.set()
+            self._rounds.wake()
 
     def stop(self) -> None:
         """Leave the loop once everything committed so far is logged."""
-        self._stopping.set()
-        self._awake.set()
+        self._rounds.stop()
 
     def run(self) -> None:
         """Log what is new until stopped."""
-        trouble = ""
-        is_last = False
-        while not is_last:
-            self._awake.wait()
-            self._awake.clear()
-            is_last = self._stopping.is_set()
-            try:
-                self._catch_up()
-                trouble = ""
-            except StoreError as error:
-                if trouble != str(error):
-                    log.warning("event_log_waits_for_store", error=str(error))
-                trouble = str(error)
-                self._awake.set()
-                self._stopping.wait(_PAUSE_AFTER_FAILURE)
+        self._rounds.run(self._catch_up)
+        with self._rounds.patience():
+            self._catch_up()
 
-    def _catch_up(self) -> None:
+    def _catch_up(self) -> float:
         while lines := self._store.read(
             lambda reading: reading.ledger_after(self._last, limit=_PAGE)
         ):
             for line in lines:
                 _write(line)
             self._last = lines[-1].sequence
+        return math.inf
 
 
 def _write(line: LedgerLine) -> None:
