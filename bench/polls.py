@@ -20,7 +20,7 @@ from statistics import median
 from time import sleep
 from urllib.request import Request, urlopen
 
-from forewarn.bootstrap.serving import fastest_loop
+from forewarn.bootstrap.server import fastest_loop
 from forewarn.clocks import SystemClock
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.topology import VirtualMachine, build_topology, standalone

@@ -24,7 +24,7 @@ from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.environment import environment_with
-from forewarn.gates.asking import AskedGates
+from forewarn.gates.asked_gates import AskedGates
 from forewarn.operations.context import Context, Rules
 from forewarn.outbound.client import Outbound
 from forewarn.ports.store import Store

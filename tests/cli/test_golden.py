@@ -20,8 +20,8 @@ from tests.cli.test_help import commands
 from tests.receiver import Receiver
 from typer.testing import CliRunner
 
-from forewarn.bootstrap.serving import serve_during
-from forewarn.bootstrap.starting import Listeners
+from forewarn.bootstrap.server import serve_during
+from forewarn.bootstrap.start import Listeners
 from forewarn.cli.app import app
 from forewarn.clocks import SystemClock
 from forewarn.domain.notification import give_up

@@ -20,7 +20,7 @@ from forewarn.domain.windows import (
     read_window,
 )
 from forewarn.files.holidays import LARGEST_FILE, MOST_HOLIDAYS, YEARS_AHEAD
-from forewarn.gates import asking
+from forewarn.gates import asked_gates
 from forewarn.gates.configuration import (
     KINDS,
     LONGEST_EVERY,
@@ -97,7 +97,7 @@ def test_kinds_and_limits_of_gates_are_in_the_reference() -> None:
     assert f"1s to {format_duration(LONGEST_EVERY)}" in GATES
     assert f"1s to {format_duration(LONGEST_TIMEOUT)}" in GATES
     assert f"last {MOST_OUTPUT:,} characters" in GATES
-    assert f"asked {asking.LANES} questions at once" in GATES
+    assert f"asked {asked_gates.LANES} questions at once" in GATES
 
 
 def test_question_of_the_reference_is_what_is_asked() -> None:

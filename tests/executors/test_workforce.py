@@ -115,12 +115,12 @@ def test_simulated_executor_works_on_no_host_but_takes_the_time(file: Path) -> N
         with choose_workforce(replica.settings, OUTBOUND)(store, clock) as workforce:
             worker = workforce.host_worker
             assert worker is not None
-            begun = worker.begin(failing, epoch=replica.leading.epoch)
+            begun = worker.begin(failing, epoch=replica.candidate.epoch)
             assert begun.ask_again_at is not None
             clock.move_to(begun.ask_again_at)
             assert worker.inquire(failing) == FAILED
             verify = replace(failing, kind=HostTaskKind.VERIFY)
-            done = worker.begin(verify, epoch=replica.leading.epoch)
+            done = worker.begin(verify, epoch=replica.candidate.epoch)
             assert done == Impact(status=ImpactStatus.DONE)
     finally:
         engine.close()

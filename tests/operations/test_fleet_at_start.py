@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.operations.conftest import FLEET
 
-from forewarn.bootstrap.starting import begin
+from forewarn.bootstrap.start import begin
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events

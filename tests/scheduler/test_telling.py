@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.scheduler.test_asking import MINUTE, STEP, Rollout
+from tests.scheduler.test_answers import MINUTE, STEP, Rollout
 
 from forewarn.domain.course import Course
 from forewarn.domain.maintenance import MaintenanceOrder

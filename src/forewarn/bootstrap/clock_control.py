@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from forewarn.bootstrap.leading import Leading
+from forewarn.bootstrap.leader import Candidate
 from forewarn.clocks import VirtualClock
 from forewarn.desk.services import ClockControl, ClockError
 from forewarn.ports.clock import Clock
 from forewarn.ports.store import Store
 
 
-def clock_control(clock: Clock, store: Store, leading: Leading) -> ClockControl:
+def clock_control(clock: Clock, store: Store, candidate: Candidate) -> ClockControl:
     """Return what fits *clock*."""
     if isinstance(clock, VirtualClock):
-        return _VirtualClockControl(clock, store, leading)
+        return _VirtualClockControl(clock, store, candidate)
     return _RealClockControl(clock)
 
 
@@ -33,14 +33,14 @@ class _RealClockControl:
 class _VirtualClockControl:
     clock: VirtualClock
     store: Store
-    leading: Leading
+    candidate: Candidate
     kind: str = "virtual"
 
     def now(self) -> datetime:
         return self.clock.now()
 
     def advance(self, duration: timedelta) -> datetime:
-        return self.leading.scheduler.advance(duration, move_to=self._move_to)
+        return self.candidate.scheduler.advance(duration, move_to=self._move_to)
 
     def _move_to(self, moment: datetime) -> None:
         # Written first: after a restart time goes on from here, and never back.

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 
-from forewarn.bootstrap.starting import StartError
+from forewarn.bootstrap.start import StartError
 from forewarn.bootstrap.workforce import ExecutorMaker, HostWorkerMaker
 from forewarn.clocks import SystemClock
 from forewarn.domain.names import HostName, VmName
@@ -46,7 +46,7 @@ _ASKING: Final = Retrying(first=timedelta(seconds=1), longest=timedelta(minutes=
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Contracting:
+class _Agency:
     """What the contractors for one kind of orders have in common."""
 
     kind: OrderKind
@@ -85,9 +85,7 @@ def contracted_executor(settings: Settings, outbound: Outbound) -> ExecutorMaker
             return vm.host if vm else None
 
         records = _records(settings, store, "impacts", _event_made_at)
-        contractor = hire(
-            _Contracting(kind=IMPACTS, records=records, clock=clock, outbound=outbound)
-        )
+        contractor = hire(_Agency(kind=IMPACTS, records=records, clock=clock, outbound=outbound))
         return stack.enter_context(closing(ContractedExecutor(contractor, host_of=host_of)))
 
     return make
@@ -106,19 +104,19 @@ def contracted_host_worker(settings: Settings, outbound: Outbound) -> HostWorker
         if not works:
             return None
         records = _records(settings, store, "host-work", _operation_made_at)
-        contracting = _Contracting(kind=HOST_TASKS, records=records, clock=clock, outbound=outbound)
-        contractors = _contractors(works, contracting, store)
+        agency = _Agency(kind=HOST_TASKS, records=records, clock=clock, outbound=outbound)
+        contractors = _contractors(works, agency, store)
         return stack.enter_context(closing(ContractedHostWorker(works, contractors)))
 
     return make
 
 
-def _choose_contractor(settings: Settings) -> Callable[[_Contracting], Contractor]:
+def _choose_contractor(settings: Settings) -> Callable[[_Agency], Contractor]:
     if settings.executor is ExecutorKind.COMMAND:
         commands = find_among(read_commands(settings.executor_file, _search_path()))
-        return lambda contracting: contracting.scripts(commands)
+        return lambda agency: agency.scripts(commands)
     targets = find_among(read_targets(settings.executor_file))
-    return lambda contracting: contracting.webhooks(targets)
+    return lambda agency: agency.webhooks(targets)
 
 
 def _records(
@@ -171,9 +169,7 @@ def _operation_made_at(reading: Reading, key: OrderKey) -> datetime | None:
     return next((each.created_at for each in under_way if each.operation_id == key[0]), None)
 
 
-def _contractors(
-    works: Sequence[HostWork], contracting: _Contracting, store: Store
-) -> Sequence[Contractor]:
+def _contractors(works: Sequence[HostWork], agency: _Agency, store: Store) -> Sequence[Contractor]:
     """Return the contractors that *works* need: those for webhooks have threads of their own."""
 
     def host_of(name: HostName) -> Host:
@@ -183,9 +179,9 @@ def _contractors(
     needed = {type(means) for work in works for means in work.means.values()}
     contractors = []
     if Command in needed:
-        contractors.append(contracting.scripts(find_for_host(works, host_of, Command)))
+        contractors.append(agency.scripts(find_for_host(works, host_of, Command)))
     if ImpactTarget in needed:
-        contractors.append(contracting.webhooks(find_for_host(works, host_of, ImpactTarget)))
+        contractors.append(agency.webhooks(find_for_host(works, host_of, ImpactTarget)))
     return contractors
 
 

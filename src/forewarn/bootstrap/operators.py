@@ -9,7 +9,7 @@ import uvicorn
 import forewarn
 from forewarn.bootstrap.clock_control import clock_control
 from forewarn.bootstrap.replica import Replica
-from forewarn.bootstrap.starting import ADMIN, AdminToken
+from forewarn.bootstrap.start import ADMIN, AdminToken
 from forewarn.bootstrap.tls import Certificate, find_certificate
 from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
@@ -92,7 +92,7 @@ def _make_services(
     return Services(
         store=replica.store,
         context=replica.context,
-        clock=clock_control(replica.clock, replica.store, replica.leading),
+        clock=clock_control(replica.clock, replica.store, replica.candidate),
         faults=replica.faults,
         authenticate=authenticator(
             replica.store,
@@ -102,7 +102,7 @@ def _make_services(
         ),
         is_ready=is_ready,
         settle=replica.settle,
-        finish_turn=replica.leading.finish_turn,
+        finish_turn=replica.candidate.finish_turn,
         executor_problem=replica.executor_problem,
         feed=feed,
         scenarios=built_in_scenarios(),
@@ -126,13 +126,13 @@ def _sources(replica: Replica, feed: Feed, refused: Mapping[str, int]) -> Figure
         parked=lambda: len(replica.board.waiters),
         watchers=lambda: feed.watchers,
         lateness=replica.performance.lateness,
-        epoch=lambda: replica.leading.epoch,
+        epoch=lambda: replica.candidate.epoch,
         is_paused=lambda: replica.store.read(find_pause) is not None,
         has_executors=lambda: not replica.executor_problem(),
-        maintenances=replica.leading.count_maintenances,
+        maintenances=replica.candidate.count_maintenances,
         endings=replica.performance.endings,
         occurrences=replica.performance.occurrences,
-        gates_shut=lambda: replica.leading.shut_gates,
+        gates_shut=lambda: replica.candidate.shut_gates,
         loop_failures=replica.supervisor.failures,
         jumps=lambda: replica.clock_watch.number,
         refused=refused,

@@ -9,14 +9,14 @@ from typing import Final
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from forewarn.bootstrap.leading import Leader, Leading
-from forewarn.bootstrap.starting import StartingPoint, make_rules, new_id
+from forewarn.bootstrap.leader import Candidate, Leader
+from forewarn.bootstrap.start import StartingPoint, make_rules, new_id
 from forewarn.bootstrap.supervision import Supervisor
 from forewarn.bootstrap.workforce import Employer, Workforce
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.executors.manual import ManualExecutor
-from forewarn.gates.asking import AskedGates, KnownGate
+from forewarn.gates.asked_gates import AskedGates, KnownGate
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board
 from forewarn.metadata.http import MetadataServer
@@ -80,14 +80,14 @@ def assemble(
     showings = Showings(store, clock)
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     # The gates are made before whoever asks them, and is woken by their answers.
-    gates = _make_gates(outside, clock, woken=lambda: leading.wake())  # noqa: PLW0108
+    gates = _make_gates(outside, clock, woken=lambda: candidate.wake())  # noqa: PLW0108
     reports = logger_above(settings.log_level)
     make = _LeaderMaker(
         store=store, outside=outside, gates=gates, make_context=context, reports=reports
     )
-    leading = Leading(leadership or FileLeadership(store), make, supervisor, reports=reports)
+    candidate = Candidate(leadership or FileLeadership(store), make, supervisor, reports=reports)
     event_log = EventLog(store)
-    for listener in (showings.note, faults.note, leading.note, event_log.note):  # after the board
+    for listener in (showings.note, faults.note, candidate.note, event_log.note):  # after the board
         store.listen(listener)
     return Replica(
         settings=settings,
@@ -95,7 +95,7 @@ def assemble(
         board=board,
         clock=clock,
         faults=faults,
-        leading=leading,
+        candidate=candidate,
         performance=make.performance,
         gates=gates,
         context=context,
@@ -121,7 +121,7 @@ class Replica:
     board: Board
     clock: Clock
     faults: MemoryFaults
-    leading: Leading
+    candidate: Candidate
     performance: Performance
     gates: AskedGates
     context: Callable[[str], Context]
@@ -142,7 +142,7 @@ class Replica:
         Under the real clock the scheduler does it by itself: it hears of every commit.
         """
         if isinstance(self.clock, VirtualClock):
-            self.leading.scheduler.settle()
+            self.candidate.scheduler.settle()
 
     def metadata_server(self, listeners: Iterable[socket.socket]) -> MetadataServer:
         """Return the server that answers virtual machines on *listeners*."""

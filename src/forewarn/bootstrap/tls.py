@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from forewarn.bootstrap.starting import StartError
+from forewarn.bootstrap.start import StartError
 from forewarn.domain.topology import normalise_address
 from forewarn.settings import Settings
 

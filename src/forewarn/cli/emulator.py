@@ -100,8 +100,8 @@ def _run(
     environment: Mapping[str, str],
     signals: StopSignals,
 ) -> int:
-    from forewarn.bootstrap.serving import serve_during  # noqa: PLC0415 - needs the server install
-    from forewarn.bootstrap.starting import Listeners, read_fleet_declaration  # noqa: PLC0415
+    from forewarn.bootstrap.server import serve_during  # noqa: PLC0415 - needs the server install
+    from forewarn.bootstrap.start import Listeners, read_fleet_declaration  # noqa: PLC0415
     from forewarn.emulator.netns import METADATA_ADDRESS, enter_network_namespace  # noqa: PLC0415
     from forewarn.metadata.http import open_listener  # noqa: PLC0415
 

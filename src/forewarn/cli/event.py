@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.arguments import AFFECTED, EventArgument, event_ids, vm_names
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import AFFECTED, EventArgument, event_ids, vm_names
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.event_tables import (
     EVENT_COLUMNS,
@@ -43,9 +43,9 @@ from forewarn.cli.output import (
     print_table,
     table_of,
 )
+from forewarn.cli.patience import follow, require_success, wait_for_events
 from forewarn.cli.session import Session, command
 from forewarn.cli.times import ahead_option, duration_option, past_option, read_seconds
-from forewarn.cli.waiting import follow, require_success, wait_for_events
 from forewarn.protocol.vocabulary import EventStatus
 
 app = noun("event")

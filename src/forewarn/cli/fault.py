@@ -4,8 +4,8 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.arguments import vm_names
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import vm_names
 from forewarn.cli.options import Flag, Given, argument, option, taking, text
 from forewarn.cli.output import Columns, print_table, table_of
 from forewarn.cli.session import Session, command

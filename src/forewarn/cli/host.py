@@ -2,8 +2,8 @@
 
 from typing import Annotated, Final
 
+from forewarn.cli.arguments import HostArgument
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import HostArgument
 from forewarn.cli.event_tables import EVENT_COLUMNS
 from forewarn.cli.options import DRY_RUN, YES, Given, option, taking
 from forewarn.cli.output import (

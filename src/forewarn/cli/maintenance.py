@@ -4,21 +4,21 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.arguments import MaintenanceArgument
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import MaintenanceArgument
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.ids import complete_id
 from forewarn.cli.maintenance_options import CHANGES, ORDER
+from forewarn.cli.maintenance_progress import (
+    require_walked,
+    wait_for_maintenance,
+    watch_maintenance,
+)
 from forewarn.cli.maintenance_tables import (
     count_names,
     print_blockers,
     print_maintenance,
     print_plan,
-)
-from forewarn.cli.maintenance_waiting import (
-    require_walked,
-    wait_for_maintenance,
-    watch_maintenance,
 )
 from forewarn.cli.options import BEGINS, DRY_RUN, TIMEOUT, YES, Given, argument, taking
 from forewarn.cli.output import Columns, Row, print_line, table_of

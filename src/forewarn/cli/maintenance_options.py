@@ -10,7 +10,7 @@ from typing import Final
 
 import typer
 
-from forewarn.cli.completing import vm_names
+from forewarn.cli.arguments import vm_names
 from forewarn.cli.files import read_text
 from forewarn.cli.options import EVENT_TYPE, Flag, option, some, switch, text, toggle
 from forewarn.cli.output import Columns

@@ -6,15 +6,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+from forewarn.cli.arguments import AFFECTED
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import AFFECTED
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.failures import ServerRefusedError
 from forewarn.cli.files import read_text, refuse_lines
 from forewarn.cli.options import Flag, Given, argument, option, switch, taking
 from forewarn.cli.output import Columns, Output, Row, print_fields, print_line, table_of, time_of
+from forewarn.cli.patience import ASK_EVERY
 from forewarn.cli.session import Session, command
-from forewarn.cli.waiting import ASK_EVERY
 from forewarn.domain.limits import FASTEST
 from forewarn.wording.durations import format_duration
 

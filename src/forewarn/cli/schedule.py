@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 import typer
 
+from forewarn.cli.arguments import ScheduleArgument
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import ScheduleArgument
 from forewarn.cli.maintenance_options import CHANGES, COURSE, ORDER, check_written
 from forewarn.cli.options import DRY_RUN, REQUIRED, YES, Flag, Given, argument, option, taking, text
 from forewarn.cli.output import (

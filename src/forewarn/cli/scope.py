@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from forewarn.cli.arguments import ScopeArgument
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import ScopeArgument
 from forewarn.cli.options import DRY_RUN, Flag, Given, switch, taking, text
 from forewarn.cli.output import Columns, fields_of
 from forewarn.cli.patches import make_patch

@@ -10,7 +10,7 @@ import typer
 from forewarn.cli.catalogue import alone
 from forewarn.cli.errors import reported_errors
 from forewarn.cli.options import keyword, option, switch
-from forewarn.cli.starting import detach, marked_as_starting
+from forewarn.cli.server_start import detach, marked_as_starting
 from forewarn.cli.times import DURATION, check_duration
 from forewarn.settings_table import SETTINGS, Setting
 
@@ -47,7 +47,7 @@ def serve(
 def _run(settings: "Settings", tell: Callable[[], None]) -> None:
     """Run a server, and *tell* when it is ready."""
     with marked_as_starting(settings.state_directory) as remove_mark:
-        from forewarn.bootstrap.serving import serve as run  # noqa: PLC0415 - needs the server install
+        from forewarn.bootstrap.server import serve as run  # noqa: PLC0415 - needs the server install
 
         def ready() -> None:
             remove_mark()

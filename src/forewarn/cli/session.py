@@ -27,8 +27,8 @@ from forewarn.cli.failures import (
 from forewarn.cli.ids import complete_path
 from forewarn.cli.options import keyword, option, switch
 from forewarn.cli.output import Output, OutputOption, Row, print_answer, print_line, told_from
+from forewarn.cli.server_start import await_start, is_starting
 from forewarn.cli.settings import is_loopback, load_cli_settings, url_of
-from forewarn.cli.starting import await_start, is_starting
 from forewarn.cli.transport import (
     BrokenReplyError,
     ServerReply,

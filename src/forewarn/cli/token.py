@@ -97,7 +97,7 @@ def renew_admin(
     Example: forewarn token renew-admin --state-dir /var/lib/forewarn
     """
     with reported_errors("token renew-admin"):
-        from forewarn.bootstrap.starting import renew_admin_token  # noqa: PLC0415 - server install
+        from forewarn.bootstrap.start import renew_admin_token  # noqa: PLC0415 - server install
         from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
 
         settings = load_settings({"state_dir": state_dir, "database": database}, config)

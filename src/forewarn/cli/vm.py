@@ -2,8 +2,8 @@
 
 from typing import Annotated, Final
 
+from forewarn.cli.arguments import VmArgument, host_names
 from forewarn.cli.catalogue import noun
-from forewarn.cli.completing import VmArgument, host_names
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.event import show_events
 from forewarn.cli.options import (

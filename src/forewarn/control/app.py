@@ -31,9 +31,9 @@ from forewarn.control import (
     watching,
 )
 from forewarn.control.arm import add_arm_route
-from forewarn.control.auditing import Auditing
 from forewarn.control.authentication import API_PREFIX, OPENAPI_PATH, Authentication, OriginCheck
 from forewarn.control.problems import handle_problems
+from forewarn.control.refusal_audit import RefusalAudit
 from forewarn.control.routes import refuse_unknown_parameters
 from forewarn.desk.refusals import Refusals
 from forewarn.desk.schemas import ProblemDocument
@@ -92,7 +92,7 @@ def create_app(services: Services, names: Iterable[str] = (), *, own_host: str =
     app.add_middleware(OriginCheck, names=names, own_host=own_host)
     # Around them, because a caller without a token is refused too.
     app.state.refusals = Refusals(services)
-    app.add_middleware(Auditing, refusals=app.state.refusals, routes=(*api_routes(), arm_route))
+    app.add_middleware(RefusalAudit, refusals=app.state.refusals, routes=(*api_routes(), arm_route))
     handle_problems(app)
     return app
 

@@ -21,7 +21,7 @@ from forewarn.files.tables import (
     find_command,
     read_tables,
 )
-from forewarn.gates.asking import KnownGate
+from forewarn.gates.asked_gates import KnownGate
 from forewarn.gates.command import CommandGate
 from forewarn.gates.http import http_gate, webhook_gate
 from forewarn.gates.prometheus import ExpectationError, prometheus_gate, read_expectation

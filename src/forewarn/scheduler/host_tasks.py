@@ -15,7 +15,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import OperationId
 from forewarn.operations.context import Context
 from forewarn.ports.host_worker import HostWorker
-from forewarn.scheduler.asking import hear
+from forewarn.scheduler.answers import hear
 from forewarn.scheduler.reporting import report_impact
 
 log = structlog.get_logger()

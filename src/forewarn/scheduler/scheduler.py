@@ -47,7 +47,7 @@ from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import LeaseLostError, Reading, Store
 from forewarn.protocol.vocabulary import EventId
 from forewarn.rounds import Rounds
-from forewarn.scheduler.asking import Asking, hear
+from forewarn.scheduler.answers import GateAnswers, hear
 from forewarn.scheduler.host_tasks import HostTasks
 from forewarn.scheduler.maintenance_log import MaintenanceLog
 from forewarn.scheduler.reporting import report_impact, report_steps
@@ -112,7 +112,7 @@ class Scheduler:
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._written = store.read(lambda reading: reading.knowledge())
         self._reserved = NOTHING
-        self._asking = Asking(gates, reports, self._written.answers)
+        self._gates = GateAnswers(gates, reports, self._written.answers)
         self._hosts = HostTasks(host_worker, reports, epoch=epoch)
         self._maintenances = MaintenanceLog(store, reports)
         self._pause: ServerPause | None = None
@@ -126,7 +126,7 @@ class Scheduler:
         return Knowledge(
             impacts=MappingProxyType(self._impacts),
             tasks=self._hosts.tasks,
-            answers=self._asking.answers,
+            answers=self._gates.answers,
         )
 
     @property
@@ -135,7 +135,7 @@ class Scheduler:
         return len(
             {
                 (question.maintenance_id, question.gate)
-                for question, answer in list(self._asking.answers.items())
+                for question, answer in list(self._gates.answers.items())
                 if answer.status is GateStatus.SHUT
             }
         )
@@ -177,7 +177,7 @@ class Scheduler:
         with self._turn:
             context = self._context()
             self._reserved = NOTHING  # whatever begins is reserved in the turn it begins in
-            self._asking.expect_news(context.now)
+            self._gates.expect_news(context.now)
             self._hosts.follow(context.rules.host_works)
             seen = self._store.read(self._look)
             self._note_pause(seen.server_pause)
@@ -218,7 +218,7 @@ class Scheduler:
 
     def _decide(self, seen: Snapshot, now: datetime) -> Decisions:
         due = decide(seen, now)
-        self._asking.keep(due.questions)
+        self._gates.keep(due.questions)
         return due
 
     def _act(self, seen: Snapshot, due: Decisions) -> Snapshot:
@@ -273,7 +273,7 @@ class Scheduler:
     def _perform(self, effect: Effect, events: Mapping[EventId, ScheduledEvent]) -> None:
         match effect:
             case AskGate():
-                self._asking.ask(effect.question, self._context().now)
+                self._gates.ask(effect.question, self._context().now)
             case InquireTask() | BeginTask():
                 self._hosts.perform(effect, self._context())
             case InquireImpact() | BeginImpact():

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, Self, TypeVar
 
 from forewarn.bootstrap.replica import Outside, Replica, assemble
-from forewarn.bootstrap.starting import ADMIN, begin
+from forewarn.bootstrap.start import ADMIN, begin
 from forewarn.bootstrap.workforce import choose_workforce
 from forewarn.files.fleet import Fleet
 from forewarn.metadata.http import MetadataServer, open_listener
@@ -140,7 +140,7 @@ def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -
         workforce = closing.enter_context(make(store, beginning.clock))
         outside = Outside(workforce=workforce, outbound=outbound)
         replica = assemble(chosen, store, beginning, outside)
-        replica.leading.campaign()
+        replica.candidate.campaign()
         listener = closing.enter_context(open_listener(_LOCALHOST, 0))
         background = closing.enter_context(_Background())
         metadata = replica.metadata_server([listener])

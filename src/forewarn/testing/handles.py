@@ -94,7 +94,7 @@ class EmulatedClock:
         span += timedelta(hours=hours, minutes=minutes, seconds=seconds)
         if span < timedelta():
             raise ValueError(f"Time does not go back: {span}.")
-        return clock_control(replica.clock, replica.store, replica.leading).advance(span)
+        return clock_control(replica.clock, replica.store, replica.candidate).advance(span)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from forewarn.domain.names import MaintenanceId, ScopeId, VmName
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.emulator.faults import MemoryFaults
-from forewarn.gates.asking import AskedGates
+from forewarn.gates.asked_gates import AskedGates
 from forewarn.operations.context import Context
 from forewarn.outbound.client import Outbound
 from forewarn.ports.changes import StoreChange

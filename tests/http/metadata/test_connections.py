@@ -24,7 +24,7 @@ from tests.http.metadata.conftest import (
     wait_until,
 )
 
-from forewarn.bootstrap.starting import open_listeners
+from forewarn.bootstrap.start import open_listeners
 from forewarn.connections.crowd import Origin, origin_of
 from forewarn.connections.limits import Limits, connections_within_open_files
 from forewarn.metadata.asgi import HttpScope, Receive, Send

@@ -1,4 +1,4 @@
-"""Waiting for what a command has begun, and following it, across restarts of the server.
+"""How long a command waits for what it has begun, and follows it, across restarts of the server.
 
 Whoever stops waiting stops nothing else.
 """

@@ -17,7 +17,7 @@ from tests.web_site import OUTBOUND
 from forewarn.control.problems import problem_of
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
-from forewarn.gates.asking import AskedGates, KnownGate
+from forewarn.gates.asked_gates import AskedGates, KnownGate
 from forewarn.gates.command import CommandGate
 from forewarn.gates.verdict import Gate, GateVerdict
 from forewarn.outbound.client import NoAnswerError, Outbound

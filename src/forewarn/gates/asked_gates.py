@@ -1,4 +1,4 @@
-"""Asking gates without waiting for them.
+"""Gates that are asked without waiting for them.
 
 An answer is for one question and for as long as the gate says: then it is asked again, also if it
 was open, because a step may wait for something else meanwhile.

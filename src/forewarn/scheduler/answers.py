@@ -41,7 +41,7 @@ def hear(
         return Impact(status=ImpactStatus.UNKNOWN, reason=str(error), ask_again_at=again)
 
 
-class Asking:
+class GateAnswers:
     """Puts questions to gates, and keeps the answers while the questions matter."""
 
     def __init__(

@@ -34,7 +34,7 @@ class Leader:
     upkeep: Upkeep
 
 
-class Leading:
+class Candidate:
     """Makes a Leader whenever this replica gains the lease, and drops it when that is lost.
 
     Without a *supervisor* the Leader's loops do not run by themselves: under virtual time, in

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.web_site import OUTBOUND
 
-from forewarn.bootstrap import leading
+from forewarn.bootstrap import leader
 from forewarn.bootstrap.replica import Outside, Replica, assemble
-from forewarn.bootstrap.starting import ADMIN, begin
+from forewarn.bootstrap.start import ADMIN, begin
 from forewarn.bootstrap.supervision import Supervisor
 from forewarn.bootstrap.workforce import choose_workforce
 from forewarn.clocks import SystemClock
@@ -94,7 +94,7 @@ def replica(
     leadership: ContestedLeadership,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Replica]:
-    monkeypatch.setattr(leading, "_RENEW_SECONDS", 0.02)
+    monkeypatch.setattr(leader, "_RENEW_SECONDS", 0.02)
     beginning = begin(store, settings, read_fleet_file(FLEET), SystemClock().now())
     with choose_workforce(settings, OUTBOUND)(store, beginning.clock) as workforce:
         outside, supervisor = (
@@ -102,7 +102,7 @@ def replica(
             Supervisor(first_pause=0.1),
         )
         made = assemble(settings, store, beginning, outside, supervisor, leadership)
-        thread = supervisor.start("leadership", made.leading)
+        thread = supervisor.start("leadership", made.candidate)
         yield made
         thread.stop()
         thread.join()
@@ -119,11 +119,11 @@ def test_lease_is_lost_and_gained_ten_times_in_the_middle_of_an_impact(
     for name in NAMES:
         until(partial(has_begun, begun, name))
         leadership.take_away()
-        until(lambda: replica.leading.epoch == 0)
+        until(lambda: replica.candidate.epoch == 0)
         (tmp_path / f"go-{name}").touch()
         leadership.give_back()
-        until(lambda: replica.leading.epoch > 0)
-        epochs.append(replica.leading.epoch)
+        until(lambda: replica.candidate.epoch > 0)
+        epochs.append(replica.candidate.epoch)
 
     until(lambda: outcome(replica, maintenance_id) is not None)
     assert outcome(replica, maintenance_id) is MaintenanceOutcome.SUCCEEDED
@@ -134,17 +134,17 @@ def test_lease_is_lost_and_gained_ten_times_in_the_middle_of_an_impact(
 def test_replica_that_does_not_lead_does_nothing_that_a_leader_does(
     replica: Replica, leadership: ContestedLeadership
 ) -> None:
-    until(lambda: replica.leading.epoch > 0)
+    until(lambda: replica.candidate.epoch > 0)
     leadership.take_away()
-    until(lambda: replica.leading.epoch == 0)
+    until(lambda: replica.candidate.epoch == 0)
 
-    replica.leading.wake()
-    replica.leading.finish_turn()
+    replica.candidate.wake()
+    replica.candidate.finish_turn()
 
-    assert replica.leading.shut_gates == 0
-    assert not replica.leading.count_maintenances()
+    assert replica.candidate.shut_gates == 0
+    assert not replica.candidate.count_maintenances()
     with pytest.raises(NotLeadingError, match="does not lead"):
-        _ = replica.leading.scheduler
+        _ = replica.candidate.scheduler
 
 
 def has_begun(begun: Path, name: str) -> bool:

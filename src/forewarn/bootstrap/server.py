@@ -14,7 +14,7 @@ import structlog
 from forewarn.bootstrap.address import leave_address
 from forewarn.bootstrap.operators import ControlServer, control_server
 from forewarn.bootstrap.replica import Outside, Replica, assemble
-from forewarn.bootstrap.starting import (
+from forewarn.bootstrap.start import (
     FleetDeclaration,
     Listeners,
     begin_as_declared,
@@ -146,7 +146,7 @@ async def _serve(
     )
     # What is there now stays. To look through it for garbage took 0.2 s, with everybody waiting.
     gc.freeze()
-    replica.leading.campaign()
+    replica.candidate.campaign()
     threads = tuple(_start_loops(replica))
     log.info("serving", metadata=replica.settings.metadata, control=replica.settings.control)
     try:
@@ -175,7 +175,7 @@ async def _serve(
 
 def _start_loops(replica: Replica) -> Iterator[SupervisedThread]:
     start = replica.supervisor.start
-    yield start("leadership", replica.leading)
+    yield start("leadership", replica.candidate)
     yield start("board", replica.board)
     yield start("polls", replica.polls)
     yield start("showings", replica.showings)
@@ -225,7 +225,7 @@ def _reload(replica: Replica, control: ControlServer) -> None:
         replica.reload_executors()
     except Exception:  # a server goes on without what cannot be reloaded
         log.exception("reload_failed")
-    replica.leading.wake()
+    replica.candidate.wake()
 
 
 async def _until_signalled() -> None:

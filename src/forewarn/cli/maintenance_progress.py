@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, ExitStack
 
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import Row, print_line, print_one_of_many, time_of
+from forewarn.cli.patience import ASK_EVERY, Patience, persist, say_because
 from forewarn.cli.place_tables import Line, changed_lines, say_not_done, say_standings
 from forewarn.cli.session import Session
-from forewarn.cli.waiting import ASK_EVERY, Patience, persist, say_because
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.wording import count_of
 

@@ -15,7 +15,7 @@ from forewarn.ports.entries import AuditEntry
 _CHANGES_NOTHING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class Auditing:
+class RefusalAudit:
     """ASGI middleware that has every refused change written down before it is answered."""
 
     def __init__(self, app: ASGIApp, refusals: Refusals, routes: Iterable[APIRoute]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import Result
 
 from forewarn.cli.errors import CommandError
-from forewarn.cli.maintenance_waiting import require_walked, say_progress
+from forewarn.cli.maintenance_progress import require_walked, say_progress
 
 Run = Callable[..., Result]
 FOREWARN = Path(sys.executable).with_name("forewarn")

@@ -13,13 +13,13 @@ import pytest
 from tests.ports import free_port
 from typer.testing import Result
 
-from forewarn.cli.starting import await_start, is_starting, marked_as_starting
+from forewarn.cli.server_start import await_start, is_starting, marked_as_starting
 
 Run = Callable[..., Result]
 DETACHED = """
 import os, sys, time
 from pathlib import Path
-from forewarn.cli.starting import detach
+from forewarn.cli.server_start import detach
 
 def run(tell):
     os.write(int(sys.argv[2]), b"%d" % os.getpid())

@@ -1,4 +1,6 @@
-"""Names that a command line is completed with: asked of the server, and none if it is not there.
+"""Arguments that name things, and the names a command line is completed with.
+
+The server is asked for them; if it is not there, there are none.
 
 Shells insert names unquoted, and zsh evaluates them with what is said about them. Who answers may
 not be our server, so nothing gets there that a shell could take for more than a word.
