@@ -13,6 +13,7 @@ from typer.main import get_command
 import forewarn
 from forewarn.cli.app import app
 from forewarn.cli.errors import HINTS
+from forewarn.cli.output import OPTIONS
 from forewarn.control.problems import STATUSES
 from forewarn.protocol.errors import ForewarnError
 
@@ -73,6 +74,10 @@ def test_command_that_is_told_exists_with_its_flags() -> None:
 @pytest.mark.parametrize("kind", HINTS)
 def test_flag_in_a_hint_exists_somewhere(kind: str) -> None:
     assert set(FLAG.findall(HINTS[kind])) <= every_flag()
+
+
+def test_every_option_of_a_field_exists_somewhere() -> None:
+    assert set(FLAG.findall(" ".join(OPTIONS.values()))) <= every_flag()
 
 
 def test_every_hint_is_of_a_problem_there_is() -> None:

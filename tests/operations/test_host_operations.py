@@ -736,7 +736,7 @@ def test_nothing_is_placed_on_a_host_that_has_started_but_a_fact_is_told(cluster
 
     with pytest.raises(HostUnderWayError, match="it has started") as refusal:
         cluster.apply(NEW)
-    assert "--as-is" in str(refusal.value)
+    assert "`as_is`" in str(refusal.value)
     assert "new" not in cluster.in_flight()
 
     cluster.apply(NEW, as_is=True)
@@ -858,6 +858,7 @@ def test_one_event_of_a_host_is_not_canceled_alone(cluster: Cluster) -> None:
     with pytest.raises(SharedOperationError) as refusal:
         cancel(events["db"].event_id, operation=False)
     assert f"{events['web-0'].event_id} (web-0)" in str(refusal.value)
+    assert str(refusal.value).endswith("Cancel them all with `operation`.")
     assert cluster.in_flight() == events
 
     cancel(events["db"].event_id, operation=True)

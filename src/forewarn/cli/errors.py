@@ -89,6 +89,7 @@ HINTS: Final[Mapping[str, str]] = {
     "unknown-failure": "try: forewarn maintenance status {maintenance_id}",
     "unknown-place": "try: forewarn maintenance status {maintenance_id}",
     "still-under-way": "try: forewarn maintenance explain {maintenance_id}",
+    "host-closed": "try: forewarn host open {host}",
     "host-under-way": "try: forewarn maintenance explain {maintenance_id}",
     "unknown-scenario": "try: forewarn scenario list",
     "unknown-scenario-run": "try: forewarn scenario status",

@@ -145,8 +145,8 @@ def _with_lines(refusal: ServerRefusedError, file: Path, text: str) -> CommandEr
     mistakes = refusal.problem.get("mistakes") or [refusal.problem]
     placed = [(lines.find(mistake), str(mistake["detail"])) for mistake in mistakes]
     can_be_skipped = str(refusal.problem.get("type")).endswith(_SKIPPED)
-    hint = "try: --skip-busy, which leaves it as it is" if can_be_skipped else refusal.hint
-    return refuse_lines(file, placed, refusal.code, hint)
+    more = ", or --skip-busy, which leaves it as it is" if can_be_skipped else ""
+    return refuse_lines(file, placed, refusal.code, refusal.hint + more)
 
 
 def _print_change(change: Row) -> None:

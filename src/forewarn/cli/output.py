@@ -52,6 +52,18 @@ class Moment:
         return f"in {distance}" if seconds > 0 else f"{distance} ago"
 
 
+OPTIONS: Final = {
+    "as_is": "--as-is",
+    "at_once": "--at-once",
+    "clock virtual": "--clock virtual",
+    "expires": "--expires",
+    "hold_all: false": "--no-hold-all",
+    "min_available": "--min-available",
+    "operation": "--operation",
+    "windows": "--window",
+}
+"""How people type the fields that sentences of the server name in backticks."""
+_FIELD: Final = re.compile("`([^`]+)`")
 _UNITS: Final[tuple[tuple[int, str], ...]] = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 """The seconds of each unit; used from two of it on, so that little is rounded away."""
 _ID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -107,7 +119,11 @@ def print_yaml(answer: object) -> None:
 
 def print_line(text: str = "", *, err: bool = False) -> None:
     """Print one line, whatever is in *text*."""
-    typer.echo(printable(text), err=err)
+    typer.echo(_readable(text), err=err)
+
+
+def _readable(text: str) -> str:
+    return printable(_FIELD.sub(lambda field: OPTIONS.get(field[1], field[0]), text))
 
 
 def print_text(text: str, *, err: bool = False) -> None:
@@ -171,7 +187,7 @@ def _print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 def print_lines(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     """Print *lines* below *titles*; on a terminal that is too narrow, field by field."""
-    lines = [tuple(map(printable, line)) for line in lines]
+    lines = [tuple(map(_readable, line)) for line in lines]
     room = None
     if lines and sys.stdout.isatty():
         lines = shorten_ids(lines)

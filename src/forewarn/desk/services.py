@@ -27,7 +27,7 @@ class ClockError(ConflictError):
     """The clock cannot be set: it is the real one."""
 
     def __init__(self) -> None:
-        super().__init__("The clock is real and passes by itself; serve with --clock virtual.")
+        super().__init__("The clock is real and passes by itself; serve with `clock virtual`.")
 
 
 class ClockControl(Protocol):

@@ -142,7 +142,7 @@ def check_token(token: Token) -> None:
     if name_key(token.name) in RESERVED_NAMES:
         raise TokenOrderError(f"{token.name} is a name the server uses itself; take another.")
     if token.expires_at is not None and token.expires_at <= token.created_at:
-        raise TokenOrderError("A token cannot expire before it is created; write --expires 30d.")
+        raise TokenOrderError("A token cannot expire before it is created; set `expires` to 30d.")
     if token.role is Role.ADMIN and token.scopes:
         # An admin changes the fleet, and with it what is in which scope.
         raise TokenOrderError("An admin cannot be limited to scopes; make it an operator.")

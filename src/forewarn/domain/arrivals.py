@@ -45,7 +45,7 @@ class HostUnderWayError(ConflictError):
         self.maintenance_id = joining.maintenance.maintenance_id
         super().__init__(
             f"{self.host} is in maintenance {self.maintenance_id}: {reason}. Choose another host "
-            f"for {say_names(self.vms)}, wait until it is over, or state it as a fact with --as-is."
+            f"for {say_names(self.vms)}, wait until it is over, or state it as a fact with `as_is`."
         )
 
 

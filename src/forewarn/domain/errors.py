@@ -298,7 +298,7 @@ class EmptySelectionError(PlanError):
 
 @says(
     "Update domain {update_domain} of {scope} takes too many at once: {problem}. "
-    "Lower --min-available, or give the scope more update domains."
+    "Lower `min_available`, or give the scope more update domains."
 )
 class CapacityError(PlanError):
     """A step would leave too few of a scope."""

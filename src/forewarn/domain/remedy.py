@@ -18,8 +18,6 @@ class Verb(StrEnum):
     ABORT = "maintenance abort"
     START = "event start"
     COMPLETE = "event complete"
-    CANCEL_OPERATION = "event cancel"
-    OPEN_HOST = "host open"
     MOVE_AWAY = "move away"
     CORRECT_EXECUTORS = "correct executors"
     ASK_OTHERS = "ask others"

@@ -78,15 +78,15 @@ def find_warnings(
     if whole:
         yield f"Some steps take a whole set down: {say_names(whole)}."
     if exposure.out * 100 > exposure.fleet * RISKY_PERCENT:
-        advice = " Lower it with --at-once." if exposure.places > 1 else ""
+        advice = " Lower it with `at_once`." if exposure.places > 1 else ""
         yield f"More than {RISKY_PERCENT} % of the fleet may be out at once.{advice}"
     if not course.hold_all:
         place = "host" if exposure.is_by_host else "scope"
-        yield f"A failure holds only its own {place}; the others continue (--no-hold-all)."
+        yield f"A failure holds only its own {place}; the others continue (`hold_all: false`)."
     if exposure.is_by_host and exposure.places > 1 and not course.min_available:
         yield (
             f"{exposure.places} hosts may be out at once without a minimum for each set. "
-            "Set one with --min-available."
+            "Set one with `min_available`."
         )
 
 

@@ -128,7 +128,7 @@ def check_schedule(schedule: Schedule) -> None:
     if not windows:
         raise ScheduleError(
             "A schedule needs a window: it starts when one opens. "
-            "Write something like --window 'Tue 22:00-04:00 Europe/Berlin'."
+            "Set `windows` to something like 'Tue 22:00-04:00 Europe/Berlin'."
         )
     zones = sorted({window.zone for window in windows})
     if len(zones) > 1:

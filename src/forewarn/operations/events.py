@@ -30,7 +30,6 @@ from forewarn.domain.policy import (
     postpone,
     usual_notice,
 )
-from forewarn.domain.remedy import Verb
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.domain.wording import say_names
 from forewarn.operations.context import Context
@@ -39,7 +38,6 @@ from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.ports.events import EventReading
 from forewarn.ports.store import Reading, Transaction
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
-from forewarn.wording.command_lines import command_for
 
 _USER_VERBS = {EventType.REBOOT: "restart", EventType.REDEPLOY: "redeploy"}
 
@@ -58,7 +56,7 @@ class SharedOperationError(ConflictError):
             + (
                 "Some have started, so they can no longer be canceled together."
                 if has_begun
-                else f"Cancel them all with: {command_for(Verb.CANCEL_OPERATION, event.event_id)}"
+                else "Cancel them all with `operation`."
             )
         )
 

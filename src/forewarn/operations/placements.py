@@ -10,14 +10,12 @@ from forewarn.domain.arrivals import HostUnderWayError, arrivals, find_joining, 
 from forewarn.domain.errors import ConflictError
 from forewarn.domain.event import Happening, ScheduledEvent
 from forewarn.domain.names import HostName, VmName
-from forewarn.domain.remedy import Verb
 from forewarn.domain.topology import Closure, Topology
 from forewarn.domain.wording import say_moment, say_names
 from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_events
 from forewarn.operations.snapshots import look
 from forewarn.ports.store import Reading, Transaction
-from forewarn.wording.command_lines import command_for
 
 
 class HostClosedError(ConflictError):
@@ -32,8 +30,7 @@ class HostClosedError(ConflictError):
         super().__init__(
             f"{host} is closed to new virtual machines since "
             f"{say_moment(closure.closed_at)}{reason}. Choose another host for "
-            f"{say_names(self.vms)}, open it with: {command_for(Verb.OPEN_HOST, host)}, "
-            "or state it as a fact with --as-is."
+            f"{say_names(self.vms)}, open it, or state it as a fact with `as_is`."
         )
 
 

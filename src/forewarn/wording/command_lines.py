@@ -21,8 +21,6 @@ COMMANDS: Final[Mapping[Verb, str]] = {
     Verb.ABORT: "forewarn maintenance abort {}",
     Verb.START: "forewarn event start {}",
     Verb.COMPLETE: "forewarn event complete {}",
-    Verb.CANCEL_OPERATION: "forewarn event cancel {} --operation",
-    Verb.OPEN_HOST: "forewarn host open {}",
     Verb.MOVE_AWAY: "move virtual machines to another host",
     Verb.CORRECT_EXECUTORS: "correct the executor file and send the server a SIGHUP",
     Verb.ASK_OTHERS: "ask whoever is in charge of the other scopes",

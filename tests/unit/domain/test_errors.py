@@ -116,7 +116,7 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     (
         CapacityError("availability-set/web", 2, "6 of 9 would stay up, but at least 7 must"),
         {"scope": "availability-set/web", "update_domain": 2},
-        ["Update domain 2 of availability-set/web", "6 of 9", "--min-available"],
+        ["Update domain 2 of availability-set/web", "6 of 9", "`min_available`"],
     ),
     (
         WindowTooShortError(

@@ -413,7 +413,7 @@ def test_step_that_takes_more_than_may_be_missing_is_an_error(fleet: Topology) -
     assert isinstance(error, CapacityError)
     assert str(error) == (
         "Update domain 0 of availability-set/web takes too many at once: 1 of 3 would stay up, "
-        "but at least 2 must. Lower --min-available, or give the scope more update domains."
+        "but at least 2 must. Lower `min_available`, or give the scope more update domains."
     )
 
 

@@ -85,7 +85,7 @@ def test_more_than_a_tenth_of_the_fleet_is_warned_of(fleet: Topology) -> None:
 
 def test_the_way_to_less_at_once_is_said_where_there_is_one(fleet: Topology) -> None:
     assert warnings_of(BY_SCOPE, fleet) == [
-        "More than 10 % of the fleet may be out at once. Lower it with --at-once."
+        "More than 10 % of the fleet may be out at once. Lower it with `at_once`."
     ]
 
 
@@ -108,7 +108,7 @@ def test_failures_that_do_not_hold_all_are_warned_of(
     eager = replace(maintenance, course=Course(at_once=1, hold_all=False))
 
     assert warnings_of(eager, crowded(fleet, 50)) == [
-        f"A failure holds only its own {place}; the others continue (--no-hold-all)."
+        f"A failure holds only its own {place}; the others continue (`hold_all: false`)."
     ]
 
 
@@ -117,6 +117,6 @@ def test_several_hosts_at_once_without_a_minimum_are_warned_of(fleet: Topology) 
     bounded = replace(BY_HOST, course=Course(at_once=9, min_available=50))
 
     assert warnings_of(wide, crowded(fleet, 90)) == [
-        "3 hosts may be out at once without a minimum for each set. Set one with --min-available."
+        "3 hosts may be out at once without a minimum for each set. Set one with `min_available`."
     ]
     assert warnings_of(bounded, crowded(fleet, 90)) == []
