@@ -20,9 +20,8 @@ def literals(part: str) -> Iterator[tuple[str, str]]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
-            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-            if is_text and id(node) not in told:
-                yield f"{part}/{path.name}:{node.lineno}", node.value
+            if isinstance(node, ast.Constant) and id(node) not in told:
+                yield f"{part}/{path.name}:{node.lineno}", str(node.value)
 
 
 @pytest.mark.parametrize("part", PARTS)

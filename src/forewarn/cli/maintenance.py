@@ -25,7 +25,7 @@ from forewarn.cli.output import Columns, Row, print_line, table_of
 from forewarn.cli.patches import make_patch
 from forewarn.cli.place_tables import By, Detail, say_standings
 from forewarn.cli.session import Session, command
-from forewarn.domain.wording import count_of, say_names
+from forewarn.domain.phrases import count_of, say_names
 
 app = noun("maintenance")
 

@@ -10,8 +10,8 @@ from forewarn.cli.output import Row, print_line, print_one_of_many, time_of
 from forewarn.cli.patience import ASK_EVERY, Patience, persist, say_because
 from forewarn.cli.place_tables import Line, changed_lines, say_not_done, say_standings
 from forewarn.cli.session import Session
+from forewarn.domain.phrases import count_of
 from forewarn.domain.standing import MaintenanceStatus
-from forewarn.domain.wording import count_of
 
 
 def wait_for_maintenance(session: Session, name: str) -> Row:

@@ -22,8 +22,8 @@ from forewarn.cli.place_tables import (
     say_standings,
     status_lines,
 )
+from forewarn.domain.phrases import count_of
 from forewarn.domain.reasons import OF_HOST, ReasonKind
-from forewarn.domain.wording import count_of
 
 _COLUMNS: Final[Columns] = {
     "step": "number",

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from forewarn.cli.options import switch
 from forewarn.cli.output import Columns, Row, time_of
+from forewarn.domain.phrases import count_of, say_names
 from forewarn.domain.standing import NOT_DONE, MaintenanceStatus, Standing
-from forewarn.domain.wording import count_of, say_names
 
 Line: TypeAlias = dict[str, Any]
 """One line: a place, or several that say the same."""

@@ -9,11 +9,11 @@ from icalendar import Calendar, Event
 from forewarn.control.caller import Viewing
 from forewarn.domain.event import ScheduledEvent, Share
 from forewarn.domain.names import names_place
+from forewarn.domain.phrases import say_moment, say_names
 from forewarn.domain.planning import ForeseenStep
 from forewarn.domain.recurrence import Opening
 from forewarn.domain.schedule import Schedule, upcoming
 from forewarn.domain.windows import describe
-from forewarn.domain.wording import say_moment, say_names
 from forewarn.operations.context import Context
 from forewarn.operations.planning import foresee_steps
 from forewarn.operations.scopes import find_scopes

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
 from forewarn.control.paging import LINKED, Paged, Paging
-from forewarn.control.routes import CAN_BE_DRY, CHANGES, Key, creates, show, shows
+from forewarn.control.routes import CAN_BE_DRY, CHANGES, Key, answer_seen, creates, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.explanations import explain_event_to
 from forewarn.desk.schemas import (
@@ -165,7 +165,7 @@ def complete_all(caller: Operating, key: Key) -> EventsView:
 @router.get("/{event_id}", **shows(EventDetailView))
 def show_event(caller: Viewing, event_id: EventIdPath) -> Response:
     """Return one event and what has happened to it."""
-    return show(caller, lambda reading: _detail(reading, event_id))
+    return answer_seen(caller, lambda reading: _detail(reading, event_id))
 
 
 @router.post("/{event_id}/approve", name="event approve", dependencies=CHANGES)

@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from forewarn.control.bulk import ImportStep, Progress, calmly, follow, let_go, read_declaration
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.problems import Problem, problem_document, problem_of, problem_of_request
-from forewarn.control.routes import TAKES_IF_MATCH, show, shows
+from forewarn.control.routes import TAKES_IF_MATCH, answer_seen, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import DifferenceView, FleetChangeView, FleetRequest
 from forewarn.files.declarations import declare_fleet
@@ -59,7 +59,7 @@ _ANSWER: Final[dict[int | str, dict[str, Any]]] = {
 @router.get("", **shows(dict[str, JsonValue]))
 def show_fleet(caller: Viewing) -> Response:
     """Return the whole fleet; applied again, it changes nothing."""
-    return show(caller, _shown)
+    return answer_seen(caller, _shown)
 
 
 @router.post(

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Operating, Viewing
 from forewarn.control.paging import LINKED, Paged
-from forewarn.control.routes import CHANGES, Key, show, shows
+from forewarn.control.routes import CHANGES, Key, answer_seen, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import CloseRequest, EventView, HostPatch, View
 from forewarn.desk.shapes import mirrors
@@ -82,7 +82,7 @@ def list_hosts(caller: Viewing, paging: Paged) -> Response:
 @router.get("/{name}", **shows(HostDetailView))
 def show_host(caller: Viewing, name: str) -> Response:
     """Return one host."""
-    return show(caller, lambda reading: _view(reading, name))
+    return answer_seen(caller, lambda reading: _view(reading, name))
 
 
 @router.patch("/{name}", name="host set", dependencies=CHANGES)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from forewarn.control.caller import Operating, Viewing
 from forewarn.control.paging import LINKED, Paged
 from forewarn.control.problems import problem_of
-from forewarn.control.routes import CHANGES, Key, creates, show, shows
+from forewarn.control.routes import CHANGES, Key, answer_seen, creates, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.courses import CoursePatch, patch_course
 from forewarn.desk.explanations import explain_maintenance_to
@@ -140,7 +140,7 @@ def start(caller: Operating, key: Key, request: MaintenanceOrderRequest) -> Begu
 @router.get("/{maintenance_id}", **shows(MaintenanceView))
 def show_maintenance(caller: Viewing, maintenance_id: str) -> Response:
     """Return one Maintenance: what it has done, what remains and what holds it."""
-    return show(caller, lambda reading: _view(caller, reading, maintenance_id.lower()))
+    return answer_seen(caller, lambda reading: _view(caller, reading, maintenance_id.lower()))
 
 
 @router.patch("/{maintenance_id}", name="maintenance set", dependencies=CHANGES)

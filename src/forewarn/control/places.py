@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.paging import LINKED, Paged
-from forewarn.control.routes import CHANGES, Key, show, shows
+from forewarn.control.routes import CHANGES, Key, answer_seen, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import ScopePatch, View
 from forewarn.desk.shapes import fill
@@ -86,7 +86,7 @@ for _kind in (ScopeKind.AVAILABILITY_SET, ScopeKind.CLOUD_SERVICE, ScopeKind.SCA
 @router.get("/scopes/{name:path}", **shows(ScopeView))
 def show_scope(caller: Viewing, name: str) -> Response:
     """Return the settings of one scope."""
-    return show(caller, lambda reading: _scope_view(reading, name))
+    return answer_seen(caller, lambda reading: _scope_view(reading, name))
 
 
 @router.patch("/scopes/{name:path}", name="scope set", dependencies=CHANGES)

@@ -113,7 +113,7 @@ class _Route(TypedDict, total=False):
 
 
 def shows(view: object) -> _Route:
-    """Return how a route is declared that answers with *view* and its tag, by `show`."""
+    """Return how a route is declared that answers with *view* and its tag, by `answer_seen`."""
     known = {"description": "It is what the caller has already.", "headers": _TAG}
     return {
         "response_model": view,
@@ -132,7 +132,7 @@ def creates(view: type[BaseModel], dependencies: Sequence[params.Depends] = CAN_
     }
 
 
-def show(caller: Caller, look: Callable[[Reading], Shown]) -> Response:
+def answer_seen(caller: Caller, look: Callable[[Reading], Shown]) -> Response:
     """Answer with what *look* sees, unless the caller has it already."""
     return answer_with_tag(caller.read(look), caller.if_none_match)
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
 from forewarn.control.paging import LINKED, Paged
-from forewarn.control.routes import CHANGES, Key, creates, show, shows
+from forewarn.control.routes import CHANGES, Key, answer_seen, creates, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.schedules import (
     UPCOMING,
@@ -84,7 +84,7 @@ def show_schedule(
     ] = UPCOMING,
 ) -> Response:
     """Return one schedule with its next dates, and what became of the last ones."""
-    return show(caller, lambda reading: _show(caller, reading, name, upcoming))
+    return answer_seen(caller, lambda reading: _show(caller, reading, name, upcoming))
 
 
 @router.patch("/{name}", name="schedule set", dependencies=CHANGES)

@@ -7,9 +7,9 @@ from typing import Final
 
 from forewarn.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, says
 from forewarn.domain.names import ScopeId, check_name, name_key
+from forewarn.domain.phrases import say_moment
 from forewarn.domain.roles import Role
 from forewarn.domain.topology import Topology
-from forewarn.domain.wording import say_moment
 
 
 class AccessError(DomainError):

@@ -20,10 +20,10 @@ from forewarn.domain.maintenance import (
     set_sizes,
 )
 from forewarn.domain.names import HostName, VmName
+from forewarn.domain.phrases import say_names
 from forewarn.domain.policy import usual_notice
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Topology, split_by_update_domain
-from forewarn.domain.wording import say_names
 from forewarn.protocol.vocabulary import EventId
 
 

@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId
+from forewarn.domain.phrases import say_count, say_moment, say_names
 from forewarn.domain.reasons import OF_HOST, ReasonKind
 from forewarn.domain.remedy import OF_EVENTS, OF_MAINTENANCES, Remedies, Remedy, Verb
-from forewarn.domain.wording import say_count, say_moment, say_names
 from forewarn.protocol.vocabulary import EventId
 
 

@@ -29,10 +29,10 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
+from forewarn.domain.phrases import say_moment
 from forewarn.domain.precedence import StartedOn, needing_somebody, started_on
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.windows import ALWAYS
-from forewarn.domain.wording import say_moment
 from forewarn.protocol.vocabulary import EventId
 
 _CANARIES: Final = {
@@ -96,10 +96,10 @@ class Facts:
         """Go by what is so at a later moment."""
         self.now = now
         self._openings.clear()
-        self.__dict__.pop("canary_brake", None)
+        self.__dict__.pop("canary_blocker", None)
 
     @cached_property
-    def canary_brake(self) -> Blocker | None:
+    def canary_blocker(self) -> Blocker | None:
         """What holds everybody but the canaries, which all come first."""
         if self.canaries_ahead:
             is_stuck = any(self.canaries_ahead)
@@ -234,8 +234,8 @@ def _failure(facts: Facts, step: Step) -> Iterator[Blocker]:
 
 
 def _canary(facts: Facts, step: Step) -> Iterator[Blocker]:
-    if facts.course.canary and not is_canary(facts.course, step) and facts.canary_brake:
-        yield facts.canary_brake
+    if facts.course.canary and not is_canary(facts.course, step) and facts.canary_blocker:
+        yield facts.canary_blocker
 
 
 def _busy(facts: Facts, step: Step) -> Iterator[Blocker]:
@@ -318,7 +318,7 @@ BRAKES: Final[tuple[Callable[[Facts, Step], Iterator[Blocker]], ...]] = (
 """What may hold the next step of a scope. Gates are asked when none of these does."""
 
 
-def find_brakes(facts: Facts, step: Step) -> tuple[Blocker, ...]:
+def find_blockers(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     """Return all that these rules find to hold *step*."""
     return tuple(blocker for rule in BRAKES for blocker in rule(facts, step))
 

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar, TypeVar, dataclass_transform
 
-from forewarn.domain.wording import say_length
+from forewarn.domain.phrases import say_length
 from forewarn.protocol.errors import ForewarnError
 from forewarn.protocol.vocabulary import EventId, EventStatus
 

@@ -30,8 +30,8 @@ from forewarn.domain.names import (
     nearest_names,
     plain_name,
 )
+from forewarn.domain.phrases import say_names
 from forewarn.domain.standing import Standing
-from forewarn.domain.wording import say_names
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 

@@ -16,8 +16,8 @@ from forewarn.domain.event import Outcome, ScheduledEvent
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
+from forewarn.domain.phrases import say_moment, say_names
 from forewarn.domain.server_pause import ServerPause
-from forewarn.domain.wording import say_moment, say_names
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 
 

@@ -16,6 +16,7 @@ from forewarn.domain.host_work import work_for
 from forewarn.domain.maintenance import Maintenance, Step, is_in_the_way
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.openings import expected_impact
+from forewarn.domain.phrases import count_of, say_length, say_moment, say_names
 from forewarn.domain.policy import usual_notice
 from forewarn.domain.risks import Conflict, Exposure, find_conflicts, find_exposure, find_warnings
 from forewarn.domain.scenario import USUAL_IMPACT
@@ -33,7 +34,6 @@ from forewarn.domain.timetable import (
 )
 from forewarn.domain.topology import ScopeKind, Topology
 from forewarn.domain.windows import ALWAYS
-from forewarn.domain.wording import count_of, say_length, say_moment, say_names
 from forewarn.protocol.errors import ForewarnError
 
 

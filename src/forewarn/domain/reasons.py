@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 from forewarn.domain.names import VmName
+from forewarn.domain.phrases import say_moment
 from forewarn.domain.remedy import Remedy, Verb
-from forewarn.domain.wording import say_moment
 from forewarn.protocol.vocabulary import EventId
 
 

@@ -11,13 +11,13 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from forewarn.domain.maintenance import Maintenance, Step, set_sizes
+from forewarn.domain.phrases import count_of, say_moment, say_names
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.timetable import Stretch
 from forewarn.domain.topology import Topology
 from forewarn.domain.walk import status
 from forewarn.domain.windows import Blackout, Calendar, closes_at, describe
-from forewarn.domain.wording import count_of, say_moment, say_names
 
 RISKY_PERCENT: Final = 10
 """More of the fleet than this, out at once, is worth a warning."""

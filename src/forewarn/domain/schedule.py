@@ -15,6 +15,7 @@ from typing import Final
 from forewarn.domain.errors import InvalidError
 from forewarn.domain.maintenance import MaintenanceOrder
 from forewarn.domain.names import MaintenanceId, ScheduleName, check_name
+from forewarn.domain.phrases import say_moment
 from forewarn.domain.recurrence import (
     Opening,
     Recurrence,
@@ -25,7 +26,6 @@ from forewarn.domain.recurrence import (
 )
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.windows import describe
-from forewarn.domain.wording import say_moment
 
 KEPT_OCCURRENCES: Final = 50
 """How many past occurrences a schedule remembers; the audit has them all."""

@@ -34,11 +34,11 @@ from forewarn.domain.maintenance import (
 )
 from forewarn.domain.names import HostName, ScopeId
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
+from forewarn.domain.phrases import say_moment
 from forewarn.domain.precedence import needing_somebody
 from forewarn.domain.reasons import OF_HOST, Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Stage, walk_all
-from forewarn.domain.wording import say_moment
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 _APPROVALS: Final = frozenset(

@@ -18,7 +18,7 @@ from math import ceil
 from typing import Final, TypeAlias
 
 from forewarn.domain.blockers import Blocker, BlockerKind, Release
-from forewarn.domain.brakes import Facts, find_brakes, keeps_its_place
+from forewarn.domain.brakes import Facts, find_blockers, keeps_its_place
 from forewarn.domain.event import Outcome, ScheduledEvent, complete, schedule, start
 from forewarn.domain.maintenance import Maintenance, Step, draft_events, is_canary
 from forewarn.domain.names import ScopeId
@@ -205,26 +205,26 @@ class _Timetable:
                 if self._maintenance.course.in_order:
                     kept |= step.scope_ids
                 continue
-            brakes = find_brakes(self._facts, step)
-            if any(brake.kind is BlockerKind.AT_ONCE for brake in brakes):
+            blockers = find_blockers(self._facts, step)
+            if any(blocker.kind is BlockerKind.AT_ONCE for blocker in blockers):
                 break  # and so it is for all that follow
-            if not brakes:
+            if not blockers:
                 begun.add(number)
                 self._begin(number, step)
                 continue
-            self._note_wait(number, brakes)
-            if keeps_its_place(self._maintenance.course, brakes):
+            self._note_wait(number, blockers)
+            if keeps_its_place(self._maintenance.course, blockers):
                 kept |= step.scope_ids
         if begun:
             self._remaining = [number for number in self._remaining if number not in begun]
 
-    def _note_wait(self, number: int, brakes: Sequence[Blocker]) -> None:
-        """Come back to a step when the first of *brakes* lets go, if they all do so by time."""
+    def _note_wait(self, number: int, blockers: Sequence[Blocker]) -> None:
+        """Come back to a step when the first of *blockers* lets go, if they all do so by time."""
         # Others let go when a step ends, and then all that remain are looked at again anyway.
-        if any(brake.release is not Release.BY_TIME for brake in brakes):
+        if any(blocker.release is not Release.BY_TIME for blocker in blockers):
             return
-        moments = [brake.until for brake in brakes if brake.until]
-        if brakes[0].kind is BlockerKind.CALENDAR:
+        moments = [blocker.until for blocker in blockers if blocker.until]
+        if blockers[0].kind is BlockerKind.CALENDAR:
             self._waits.setdefault(number, (self._facts.now, moments[0]))
         moment = min(moments)
         if moment not in self._woken_at:  # thousands of steps may wait for the same opening

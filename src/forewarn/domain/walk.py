@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from forewarn.domain.blockers import Blocker, BlockerKind, BrakeKind, Release, kinds_of
-from forewarn.domain.brakes import Facts, earlier_step, find_brakes, keeps_its_place
+from forewarn.domain.brakes import Facts, earlier_step, find_blockers, keeps_its_place
 from forewarn.domain.errors import WindowTooShortError
 from forewarn.domain.failures import find_failures
 from forewarn.domain.gate import Answer, GateStatus, Question
@@ -36,7 +36,7 @@ from forewarn.protocol.vocabulary import EventId, EventStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brake:
-    """All blockers of one kind on a step, in short.
+    """A brake that is on: all blockers that it yields for a step, in short.
 
     BY_TIME it lets go at *until*, whatever happens. BY_PROGRESS it does when something has ended
     that is under way, comes first or is asked for again at *until*. BY_HAND it never does, unless
@@ -233,12 +233,12 @@ def is_under_way(maintenance: Maintenance, snapshot: Snapshot) -> bool:
 
 def _reach(facts: Facts, step: Step) -> Stage:
     earlier = tuple(earlier_step(facts, step)) if facts.ahead else ()
-    blockers = facts.server_pause + (earlier or _brakes(facts, step))
+    blockers = facts.server_pause + (earlier or _step_blockers(facts, step))
     questions = () if blockers else _gate_questions(facts, step)
     awaited = _awaited_question(facts, questions)
     stage = Stage(
         step=step,
-        blockers=blockers or _gate_brakes(facts, awaited),
+        blockers=blockers or _gate_blockers(facts, awaited),
         questions=questions,
         awaited=awaited,
         answer=facts.snapshot.answers.get(awaited) if awaited else None,
@@ -258,11 +258,11 @@ _OF_SCOPES: Final = kinds_of(BrakeKind.FAILURE, BrakeKind.BUSY, BrakeKind.SOAK)
 """What holds every step in the same scopes."""
 
 
-def _brakes(facts: Facts, step: Step) -> tuple[Blocker, ...]:
+def _step_blockers(facts: Facts, step: Step) -> tuple[Blocker, ...]:
     if step.host is None and step.scope_ids in facts.held:
         # Asked once for each scope: there may be many steps, and many scopes.
         return facts.held[step.scope_ids]
-    found = find_brakes(facts, step)
+    found = find_blockers(facts, step)
     held = tuple(each for each in found if each.kind in _OF_SCOPES)
     if step.host is None and held:
         facts.held[step.scope_ids] = held
@@ -306,7 +306,7 @@ def _awaited_question(facts: Facts, questions: tuple[Question, ...]) -> Question
     return None
 
 
-def _gate_brakes(facts: Facts, question: Question | None) -> tuple[Blocker, ...]:
+def _gate_blockers(facts: Facts, question: Question | None) -> tuple[Blocker, ...]:
     """Return what holds a step that waits for the answer to *question*."""
     if question is None:
         return ()

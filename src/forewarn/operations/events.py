@@ -22,6 +22,7 @@ from forewarn.domain.event import (
     usual_description,
 )
 from forewarn.domain.notice import is_enabled, minimum_notice
+from forewarn.domain.phrases import say_names
 from forewarn.domain.policy import (
     Beginning,
     Policy,
@@ -31,7 +32,6 @@ from forewarn.domain.policy import (
     usual_notice,
 )
 from forewarn.domain.topology import split_by_update_domain
-from forewarn.domain.wording import say_names
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import find_vm, find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events

@@ -7,9 +7,9 @@ from forewarn.domain.errors import ConflictError, UnknownHostError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance, remaining_steps
 from forewarn.domain.names import HostName, VmName, name_key
+from forewarn.domain.phrases import say_names
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.topology import Closure, Host, Topology
-from forewarn.domain.wording import say_names
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
 from forewarn.operations.safeguards import HostBusyError, find_busy

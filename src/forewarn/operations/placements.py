@@ -10,8 +10,8 @@ from forewarn.domain.arrivals import HostUnderWayError, arrivals, find_joining, 
 from forewarn.domain.errors import ConflictError
 from forewarn.domain.event import Happening, ScheduledEvent
 from forewarn.domain.names import HostName, VmName
+from forewarn.domain.phrases import say_moment, say_names
 from forewarn.domain.topology import Closure, Topology
-from forewarn.domain.wording import say_moment, say_names
 from forewarn.operations.context import Context
 from forewarn.operations.recording import Deed, record_events
 from forewarn.operations.snapshots import look

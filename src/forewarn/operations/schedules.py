@@ -9,6 +9,7 @@ from forewarn.domain.blockers import BrakeKind
 from forewarn.domain.errors import ConflictError, NotFoundError, says
 from forewarn.domain.maintenance import Maintenance, MaintenanceOrder
 from forewarn.domain.names import ScheduleName, name_key
+from forewarn.domain.phrases import say_moment
 from forewarn.domain.recurrence import Recurrence, describe_recurrence
 from forewarn.domain.schedule import (
     Occurrence,
@@ -21,7 +22,6 @@ from forewarn.domain.schedule import (
 )
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.walk import Stage, walk
-from forewarn.domain.wording import say_moment
 from forewarn.operations.context import Context
 from forewarn.operations.courses import describe_course_change
 from forewarn.operations.maintenances import draft_maintenance
