@@ -265,6 +265,13 @@ def draft_event(
     )
 
 
+def set_course(maintenance: Maintenance, course: Course) -> Maintenance:
+    """Have it go by *course*; unless that says how many, it takes one host at a time."""
+    if maintenance.hosts and course.at_once is None:
+        course = replace(course, at_once=1)
+    return replace(maintenance, course=course)
+
+
 def pause(maintenance: Maintenance) -> Maintenance:
     """Begin no further step. What is announced takes its course."""
     check_under_way(maintenance)

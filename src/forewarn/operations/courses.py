@@ -12,6 +12,7 @@ from forewarn.domain.maintenance import (
     check_under_way,
     plan_errors,
     remaining_steps,
+    set_course,
     soaks_until,
 )
 from forewarn.domain.names import ScopeId
@@ -49,12 +50,10 @@ def change_course(
     maintenance = find_maintenance(tx, maintenance_id)
     check_under_way(maintenance)
     course = change(maintenance.course)
-    if maintenance.hosts and course.at_once is None:
-        course = replace(course, at_once=1)
     if course.gates != maintenance.course.gates:
         found = (find_gate(gates, name) for name in course.gates)
         course = replace(course, gates=tuple(dict.fromkeys(found)))
-    changed = replace(maintenance, course=course)
+    changed = set_course(maintenance, course)
     of_it = [maintenance.maintenance_id]
     snapshot = look(tx, context)
     steps = remaining_steps(
@@ -65,7 +64,7 @@ def change_course(
     for error in _errors(changed, steps, snapshot, context):
         if str(error) not in known:
             raise error
-    said = describe_course_change(maintenance.course, course)
+    said = describe_course_change(maintenance.course, changed.course)
     if said:
         tx.put_maintenance(changed)
         _change_soaks(tx, context, maintenance, changed)

@@ -34,6 +34,7 @@ from forewarn.domain.maintenance import (
     plan_errors,
     remaining_steps,
     resume,
+    set_course,
 )
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name_key
 from forewarn.domain.snapshot import Snapshot
@@ -143,9 +144,7 @@ def draft_maintenance(
         canary=tuple(dict.fromkeys(name for names in canaries.values() for name in names)),
         gates=tuple(dict.fromkeys(filter(None, found.values()))),
     )
-    if maintenance.hosts and course.at_once is None:
-        course = replace(course, at_once=1)
-    maintenance = replace(maintenance, course=course)
+    maintenance = set_course(maintenance, course)
     steps = remaining_steps(maintenance, topology, events=())
     errors: list[ForewarnError] = [] if steps else [EmptySelectionError()]
     errors += [GateNotFoundError(name) for name, gate in found.items() if gate is None]
