@@ -24,7 +24,7 @@ from forewarn.ports.leadership import NotLeadingError
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventType
 from forewarn.settings import Settings, make_settings
-from forewarn.storage.leadership import FileLeadership
+from forewarn.storage.lock import FileLeadership
 from forewarn.storage.sqlite import open_sqlite
 
 TIMES = 10

@@ -38,7 +38,7 @@ from forewarn.protocol.versions import served_versions
 from forewarn.scheduler.scheduler import Performance, Scheduler
 from forewarn.scheduler.upkeep import Upkeep
 from forewarn.settings import Settings
-from forewarn.storage.leadership import FileLeadership
+from forewarn.storage.lock import FileLeadership
 from forewarn.telemetry.clock_watch import ClockWatch
 from forewarn.telemetry.event_log import EventLog
 from forewarn.telemetry.logs import logger_above

@@ -1,4 +1,4 @@
-"""The lock file beside a database: one server per file."""
+"""The lock file beside a database: one server per file, and whoever has it leads."""
 
 import os
 import sys
@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from forewarn.ports.store import Store
 from forewarn.storage.errors import DatabaseInUseError, DatabaseUnusableError
 
 if sys.platform == "win32":
@@ -49,3 +50,21 @@ class DatabaseLock:
     def release(self) -> None:
         """Let another server have the database."""
         self._file.close()
+
+
+class FileLeadership:
+    """A lease that nobody else can have while this process has the store open."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def campaign(self) -> int | None:
+        """Return the next epoch: the lock was taken when the store was opened."""
+        return self._store.write(lambda tx: tx.next_epoch())
+
+    def renew(self, epoch: int) -> bool:
+        """Tell whether *epoch* is the last one that was given."""
+        return self._store.read(lambda reading: reading.lease_epoch()) == epoch
+
+    def resign(self, epoch: int) -> None:
+        """Do nothing: the lock goes when the store is closed."""
