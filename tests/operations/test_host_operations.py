@@ -776,7 +776,8 @@ def test_machine_that_comes_during_the_work_is_told_and_has_no_impact_of_its_own
     cluster.apply(NEW, as_is=True)
 
     told = cluster.in_flight()["new"]
-    said = cluster.scheduler.known.impacts[told.event_id, told.resources[0]]
+    known = cluster.store.read(lambda reading: reading.knowledge())
+    said = known.impacts[told.event_id, told.resources[0]]
     assert (told.event_status, said.status) == (EventStatus.STARTED, ImpactStatus.NOT_BEGUN)
     cluster.crew.says.clear()
     cluster.lead().settle()

@@ -92,8 +92,6 @@ class WebhookGateTable(_AddressTable, SecretTable):
 
 AnyTable: TypeAlias = HttpTable | CommandGateTable | PrometheusTable | WebhookGateTable
 
-KINDS: Final = ("http", "command", "prometheus", "webhook")
-
 
 class GatesFile(Table):
     """All of the file."""

@@ -121,15 +121,6 @@ class Scheduler:
         self._rounds = Rounds("scheduler")
 
     @property
-    def known(self) -> Knowledge:
-        """What executors, gates and hosts last said; to be looked up in, from any thread."""
-        return Knowledge(
-            impacts=MappingProxyType(self._impacts),
-            tasks=self._hosts.tasks,
-            answers=self._gates.answers,
-        )
-
-    @property
     def shut_gates(self) -> int:
         """How many gates hold a Maintenance back, each counted once for each of these."""
         return len(
@@ -209,7 +200,7 @@ class Scheduler:
         # When nothing is due: only then is it plain that a Maintenance is held.
         if not seen.maintenances:
             return
-        context, known = self._context(), self.known
+        context, known = self._context(), self._known
         if self._store.read(lambda reading: has_news(reading, context, seen)):
             tidings = self._store.write(
                 lambda tx: look_and_tell(tx, context, known, epoch=self.epoch)
@@ -226,7 +217,7 @@ class Scheduler:
         events, after = seen.events, seen
         if due.actions or due.occurrences or not self._may_begin(due.effects):
             turn = self._store.write(
-                lambda tx: decide_and_record(tx, self._context(), self.known, epoch=self.epoch)
+                lambda tx: decide_and_record(tx, self._context(), self._known, epoch=self.epoch)
             )
             events, due, after = turn.before.events, turn.decisions, turn.after
             self._note_lateness()
@@ -246,8 +237,17 @@ class Scheduler:
         self._hosts.keep(after.operations)
         for effect in due.effects:
             self._perform(effect, events)
-        known = self.known
+        known = self._known
         return replace(after, impacts=known.impacts, tasks=known.tasks, answers=known.answers)
+
+    @property
+    def _known(self) -> Knowledge:
+        """What executors, gates and hosts last said."""
+        return Knowledge(
+            impacts=MappingProxyType(self._impacts),
+            tasks=self._hosts.tasks,
+            answers=self._gates.answers,
+        )
 
     def _may_begin(self, effects: Iterable[Effect]) -> bool:
         """Tell whether whatever *effects* begin is reserved in the store, under this lease."""
@@ -261,14 +261,14 @@ class Scheduler:
 
     def _write_down(self, seen: Snapshot, questions: AbstractSet[Question]) -> None:
         """Let everybody else know what was said, once nothing more is due."""
-        news = find_unwritten(self.known, self._written)
+        news = find_unwritten(self._known, self._written)
         over = find_obsolete(self._written, seen, questions)
         if news or over:
             self._store.write(lambda tx: tx.put_knowledge(news, forget=over, epoch=self.epoch))
             self._written = self._written - over | news
 
     def _look(self, reading: Reading) -> Snapshot:
-        return look(reading, self._context(), self.known)
+        return look(reading, self._context(), self._known)
 
     def _perform(self, effect: Effect, events: Mapping[EventId, ScheduledEvent]) -> None:
         match effect:
