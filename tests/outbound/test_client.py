@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -274,6 +275,29 @@ def test_work_of_another_kind_is_done_beside_the_loop() -> None:
     assert outbound.begin(asyncio.to_thread(pow, 2, 3)).result(SOON) == 8
     with pytest.raises(ZeroDivisionError):
         outbound.begin(asyncio.to_thread(divmod, 1, 0)).result(SOON)
+    outbound.close()
+
+
+def test_lookups_that_hang_take_64_threads_and_hold_up_nobody_later(site: Site) -> None:
+    answering, port = threading.Event(), int(site.url.rpartition(":")[2])
+
+    def look_up(host: str, *more: Any, **kind: Any) -> list[Any]:
+        assert answering.wait(60), f"nobody lets {host} be found"
+        return socket.getaddrinfo("127.0.0.1", *more, **kind)
+
+    outbound, before = Outbound(look_up), threading.active_count()
+    requests = [
+        OutboundRequest(method="GET", url=f"http://host-{number}.example:{port}/", timeout=0.5)
+        for number in range(500)
+    ]
+
+    hanging = [outbound.begin(outbound.send(each, now=NOW)) for each in requests]
+
+    said = {str(each.exception(30)) for each in hanging}
+    assert said == {"No answer within 0.5 seconds."}
+    assert threading.active_count() - before <= 64 + 1, "one more is the loop"
+    answering.set()
+    assert outbound.ask(replace(requests[-1], timeout=SOON), now=NOW).is_success
     outbound.close()
 
 

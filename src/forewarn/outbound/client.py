@@ -5,20 +5,25 @@ deadline be one for all of a request: those of a blocking client begin anew with
 """
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from forewarn.protocol.errors import ForewarnError
 
 _LONGEST_RETRY_AFTER: Final = 86_400
+_MOST_LOOKUPS: Final = 64
 
 P = ParamSpec("P")
 T = TypeVar("T")
+LookUp: TypeAlias = Callable[..., list[Any]]
+"""What finds the addresses of a name, as `socket.getaddrinfo` does."""
 
 
 class NoAnswerError(ForewarnError):
@@ -87,7 +92,8 @@ class _Transport(Protocol):
 class Outbound:
     """Sends requests, from any thread; closing it ends whatever still waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, look_up: LookUp = socket.getaddrinfo) -> None:
+        self._look_up = look_up
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -101,8 +107,7 @@ class Outbound:
                 work.close()
                 raise NoAnswerError("The server is about to stop.")
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._loop.set_default_executor(_Daemons())
+                self._loop = _Loop(self._look_up)
                 # A daemon: who waits for a slow answer must not keep the process from ending.
                 self._thread = threading.Thread(
                     target=self._loop.run_forever, name="outbound", daemon=True
@@ -156,8 +161,31 @@ def _seconds_until(text: str, now: datetime) -> float:
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds()
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop that looks up so many names at once at most; the others wait for their turn."""
+
+    def __init__(self, look_up: LookUp) -> None:
+        super().__init__()
+        self._look_up = look_up
+        self._daemons = _Daemons()
+        self._turns = asyncio.Semaphore(_MOST_LOOKUPS)
+        self.set_default_executor(self._daemons)
+
+    async def getaddrinfo(self, *name: Any, **kind: Any) -> list[Any]:
+        """Return the addresses of *name*, of that *kind*."""
+        await self._turns.acquire()
+        lookup = self._daemons.submit(self._look_up, *name, **kind)
+        # Not when nobody waits any more: the thread is there until it has an answer.
+        lookup.add_done_callback(self._end_turn)
+        return await asyncio.wrap_future(lookup, loop=self)
+
+    def _end_turn(self, _: object) -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            self.call_soon_threadsafe(self._turns.release)
+
+
 class _Daemons(ThreadPoolExecutor):
-    """Where names are looked up and files written: on daemons, for which nobody waits.
+    """Where names are looked up and commands run: on daemons, for which nobody waits.
 
     A loop closes only when the threads of its usual executor have ended, and a lookup can take
     much longer than the request that needs it.
@@ -174,5 +202,8 @@ class _Daemons(ThreadPoolExecutor):
 
         # From here on it cannot be canceled, only left alone.
         done.set_running_or_notify_cancel()
-        threading.Thread(target=run, name="outbound-work", daemon=True).start()
+        try:
+            threading.Thread(target=run, name="outbound-work", daemon=True).start()
+        except RuntimeError as error:  # there can be no more threads
+            done.set_exception(error)
         return done
