@@ -128,7 +128,11 @@ class _Scopes:
         return replace(maintenance, resources=vms, hosts=hosts, course=course)
 
     def whole_maintenance(self, maintenance: Maintenance | None) -> Maintenance | None:
-        return maintenance if self.maintenance(maintenance) else None
+        if maintenance is None or self.maintenance(maintenance) is None:
+            return None
+        if names := self.outside_maintenance(maintenance):
+            raise OutsideScopesError(self.principal.name, names)
+        return maintenance
 
     def run(self, run: ScenarioRun | None) -> ScenarioRun | None:
         if run is None:
@@ -317,7 +321,7 @@ class LimitedReading:
 class LimitedTransaction(LimitedReading):
     """A look that may also change what is in the scopes, and nothing else."""
 
-    # What is changed and put back is whole.
+    # What is changed and put back is whole, and so is what is answered about it.
     maintenance = _part(Reading.maintenance, _Scopes.whole_maintenance)
 
     put_event = _inside(Transaction.put_event, _Scopes.outside_event)

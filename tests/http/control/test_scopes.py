@@ -205,6 +205,27 @@ def test_of_a_maintenance_of_all_its_own_part_is_shown(
         assert secret not in shown.text
 
 
+@pytest.mark.parametrize("selection", [{"scopes": ["web", "db"]}, {"hosts": ["kvm-0", "kvm-9"]}])
+def test_maintenance_of_others_as_well_is_not_steered_even_to_no_effect(
+    admin: httpx2.Client, web: httpx2.Client, selection: dict[str, list[str]]
+) -> None:
+    """What changes nothing would else be answered with all of it, those of others included."""
+    order = {"event_type": "Freeze", **selection}
+    one = f"maintenances/{admin.post('maintenances', json=order).json()['maintenance_id']}"
+
+    answers = [
+        web.patch(one, json={}),
+        web.patch(one, json={}, params={"dry_run": True}),
+        web.post(f"{one}/retry", json={"places": ["nowhere"]}),
+        web.post(f"{one}/skip", json={"places": ["nowhere"]}),
+        web.post(f"{one}/pause"),
+    ]
+
+    kinds = [(answer.status_code, answer.json()["type"]) for answer in answers]
+    assert kinds == [(403, "urn:forewarn:problem:outside-scopes")] * 5
+    assert web.get(one).status_code == 200
+
+
 def test_of_a_run_of_all_its_own_part_is_shown(admin: httpx2.Client, web: httpx2.Client) -> None:
     order = {"name": "spot-eviction", "virtual_machines": ["web-0", "solo"]}
     run = admin.post("scenario-runs", json=order).json()["run_id"]
