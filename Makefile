@@ -62,7 +62,7 @@ docs: .venv/.dev  ## build the documentation into site/
 
 lock: .venv/.dev  ## pin the newest dependencies
 	@$(COMPILE) --extra server pyproject.toml --output-file requirements/runtime.txt
-	@$(COMPILE) --extra server --group dev pyproject.toml --output-file requirements/dev.txt
+	@$(COMPILE) --extra server --extra postgres --group dev pyproject.toml --output-file requirements/dev.txt
 	@echo hatchling | $(COMPILE) - --output-file requirements/build.txt
 	@echo uv | $(COMPILE) - --output-file requirements/uv.txt
 	@echo ai4s-jobq | $(COMPILE) - --output-file tests/conformance/clients/ai4s-jobq.txt

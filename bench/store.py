@@ -198,10 +198,14 @@ def _write_plainly(peer: sqlite3.Connection, number: int) -> None:
     text = ("Host server is undergoing maintenance.", None, None, None)
     rest = (at, at, at, 1, 1, "[]", None, None, None, "", None, None, None)
     peer.execute("BEGIN IMMEDIATE")
-    peer.execute(PUT[events].text, (event_id, *kind, scope_id, 0, f'["{vm}"]', *text, *rest))
-    peer.execute(PUT[documents].text, (scope_id, number, at, BODY, scope_id, number))
-    peer.execute(PUT[ledger].text, (event_id, at, "scheduled", "ada", "", ""))
-    peer.execute(PUT[audit].text, (at, at, "ada", "create", event_id, "done", "", "", "operator"))
+    peer.execute(
+        PUT[events].texts["sqlite"], (event_id, *kind, scope_id, 0, f'["{vm}"]', *text, *rest)
+    )
+    peer.execute(PUT[documents].texts["sqlite"], (scope_id, number, at, BODY, scope_id, number))
+    peer.execute(PUT[ledger].texts["sqlite"], (event_id, at, "scheduled", "ada", "", ""))
+    peer.execute(
+        PUT[audit].texts["sqlite"], (at, at, "ada", "create", event_id, "done", "", "", "operator")
+    )
     peer.execute("COMMIT")
 
 

@@ -22,6 +22,7 @@ from forewarn.domain.recurrence import describe_recurrence, read_recurrence
 from forewarn.domain.scenario import ScenarioStep
 from forewarn.domain.schedule import Occurrence
 from forewarn.domain.windows import Calendar
+from forewarn.ports.changes import StoreChange
 from forewarn.protocol.document import Document, decode_document, encode_document
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId
@@ -180,6 +181,7 @@ Timeline: Final = in_json(tuple[ScenarioStep, ...])
 EventGroups: Final = in_json(dict[str, tuple[EventId, ...]])
 """Events by what they are called."""
 OrderColumn: Final = in_json(MaintenanceOrder)
+HintColumn: Final = in_json(StoreChange)
 Occurrences: Final = in_json(tuple[Occurrence, ...])
 RecurrenceColumn: Final = Kept(String(), describe_recurrence, read_recurrence)
 """How often a schedule comes round, kept as it would be typed."""

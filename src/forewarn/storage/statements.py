@@ -1,17 +1,19 @@
-"""The statements, built once, as SQLite writes them."""
+"""The statements, built once, as both engines write them."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from json import JSONEncoder
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import (
     JSON,
+    Boolean,
     Column,
     ColumnElement,
     Connection,
+    Dialect,
     Insert,
     Select,
     Table,
@@ -23,8 +25,12 @@ from sqlalchemy import (
     or_,
     select,
 )
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql.psycopg import dialect as postgresql_dialect
 from sqlalchemy.dialects.sqlite.pysqlite import dialect as sqlite_dialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import GenericFunction
 
 from forewarn.domain.notification import NotificationStatus
 from forewarn.protocol.vocabulary import EventSource, EventStatus
@@ -58,26 +64,53 @@ from forewarn.storage.tables import (
 T = TypeVar("T")
 
 _CHUNK: Final = 1000
-_DIALECT: Final = sqlite_dialect(
+_SQLITE: Final = sqlite_dialect(
     dbapi=sqlite3, json_serializer=JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 )
+_POSTGRESQL: Final = postgresql_dialect(paramstyle="format")
+_ENGINES: Final[Mapping[str, tuple[Dialect, Callable[[Table], Any]]]] = {
+    _SQLITE.name: (_SQLITE, sqlite.insert),
+    _POSTGRESQL.name: (_POSTGRESQL, postgresql.insert),
+}
+"""How each engine writes, and begins a statement that adds a row, by its name."""
+
+InsertMaker: TypeAlias = Callable[[Any], Insert]
+"""Makes a statement that writes one row of what begins it, in the words of either engine."""
+
+
+class json_items(GenericFunction[str]):  # noqa: N801 - it is the name of the function
+    """The rows of a JSON list of strings, in a column called value."""
+
+    inherit_cache = True
+
+
+@compiles(json_items)
+def _write_json_items(element: json_items, compiler: SQLCompiler, **options: Any) -> str:
+    names = {_SQLITE.name: "json_each", _POSTGRESQL.name: "json_array_elements_text"}
+    return names[compiler.dialect.name] + compiler.function_argspec(element, **options)
 
 
 class PreparedInsert:
     """A statement that writes one row, compiled once and given to the driver as it is.
 
-    Every acknowledged write runs some of these. The engine would need more time to look one up in
+    Every acknowledged write runs some of these. SQLAlchemy would need more time to look one up in
     its cache, and to wrap up the result that it does not have, than SQLite needs to run it.
     """
 
-    def __init__(self, statement: Insert) -> None:
-        compiled = statement.compile(dialect=_DIALECT, column_keys=_given_columns(statement.table))
-        self.text = str(compiled)
-        self.names = tuple(compiled.positiontup or ())
+    def __init__(self, table: Table, make: InsertMaker) -> None:
+        compiled = {
+            name: make(insert(table)).compile(dialect=dialect, column_keys=_given_columns(table))
+            for name, (dialect, insert) in _ENGINES.items()
+        }
+        self.texts = {name: str(each) for name, each in compiled.items()}
+        """What it says, by engine."""
+        own = compiled[_SQLITE.name]
+        self.names = tuple(own.positiontup or ())
         """What it takes, in this order."""
+        kinds = (own.binds[name].type.dialect_impl(_SQLITE) for name in self.names)
+        # What SQLite is given PostgreSQL understands as well, but for numbers in place of truths.
         processors: list[Callable[[Any], Any] | None] = [
-            compiled.binds[name].type.dialect_impl(_DIALECT).bind_processor(_DIALECT)
-            for name in self.names
+            None if isinstance(kind, Boolean) else kind.bind_processor(_SQLITE) for kind in kinds
         ]
         self._values_of = attrgetter(*self.names)
         self._processors = [(place, each) for place, each in enumerate(processors) if each]
@@ -89,14 +122,14 @@ class PreparedInsert:
     def run(self, connection: Connection, *values: object) -> int:
         """Write the row of *values*, and return how many rows that were: one, or none."""
         cursor = connection.connection.cursor()
-        cursor.execute(self.text, self.prepare(values))
+        cursor.execute(self.texts[connection.dialect.name], self.prepare(values))
         return cursor.rowcount
 
     def run_many(self, connection: Connection, rows: Iterable[Sequence[object]]) -> None:
         """Write *rows*, which are prepared, in chunks that nobody has to wait for."""
         cursor = connection.connection.cursor()
         for chunk in in_chunks(rows):
-            cursor.executemany(self.text, chunk)
+            cursor.executemany(self.texts[connection.dialect.name], chunk)
 
     def prepare(self, values: Iterable[object]) -> list[object]:
         """Return *values* as the driver takes them."""
@@ -112,11 +145,13 @@ def key_of(table: Table) -> list[str]:
     return own or [column.name for column in table.primary_key]
 
 
-def upsert(table: Table) -> Insert:
-    """Return the statement that adds a row, or replaces what has its key, except its place."""
-    statement, key = insert(table), key_of(table)
+def upsert(statement: Any) -> Insert:
+    """Return *statement* so that it adds a row, or replaces what has its key, except its place."""
+    table = statement.table
+    key = key_of(table)
     changed = {name: statement.excluded[name] for name in _given_columns(table) if name not in key}
-    return statement.on_conflict_do_update(index_elements=key, set_=changed)
+    replacing: Insert = statement.on_conflict_do_update(index_elements=key, set_=changed)
+    return replacing
 
 
 def in_chunks(rows: Iterable[T]) -> Iterator[list[T]]:
@@ -170,25 +205,25 @@ def _given_columns(table: Any) -> list[str]:
     return [column.name for column in table.columns if column.name != "sequence"]
 
 
-def _next_document() -> Insert:
+def _next_document(statement: Insert) -> Insert:
     # One statement both for the row and for the rule that incarnations only ever go up.
     row = {column.name: bindparam(column.name, type_=column.type) for column in documents.columns}
     is_behind = exists().where(
         documents.c.scope_id == row["scope_id"],
         documents.c.document_incarnation >= row["document_incarnation"],
     )
-    return insert(documents).from_select(list(row), select(*row.values()).where(~is_behind))
+    return statement.from_select(list(row), select(*row.values()).where(~is_behind))
 
 
+_WAYS: Final[Mapping[Table, InsertMaker]] = {
+    documents: _next_document,
+    ledger: lambda statement: statement,
+    audit: lambda statement: statement,
+    simulated_impacts: lambda statement: statement.on_conflict_do_nothing(),
+}
+"""How rows are added to tables in which nothing is replaced."""
 PUT: Final = {
-    table: PreparedInsert(statement)
-    for table, statement in {
-        **{table: upsert(table) for table in metadata.tables.values()},
-        documents: _next_document(),
-        ledger: insert(ledger),
-        audit: insert(audit),
-        simulated_impacts: insert(simulated_impacts).on_conflict_do_nothing(),
-    }.items()
+    table: PreparedInsert(table, _WAYS.get(table, upsert)) for table in metadata.tables.values()
 }
 """What writes a row of each table."""
 REMOVE: Final = {
@@ -221,7 +256,7 @@ EVENTS_OF_MAINTENANCES: Final = _in_order(events).where(
     events.c.maintenance_id.in_(bindparam("maintenance_ids", expanding=True))
 )
 EVENTS: Final = columns_select(events)
-_RESOURCE: Final = func.json_each(events.c.resources).table_valued("value", name="resource")
+_RESOURCE: Final = json_items(events.c.resources).table_valued("value", name="resource")
 EVENT_FILTERS: Final = {
     "status": events.c.event_status.in_(bindparam("status", expanding=True)),
     "vm": exists().select_from(_RESOURCE).where(_RESOURCE.c.value == bindparam("vm")),
@@ -294,7 +329,7 @@ def _documents_of(scope_id: ColumnElement[Any]) -> Select[Any]:
 
 
 DOCUMENTS: Final = _documents_of(delivery_scopes.c.scope_id).order_by(delivery_scopes.c.position)
-_WANTED: Final = func.json_each(bindparam("scope_ids", type_=JSON)).table_valued("value")
+_WANTED: Final = json_items(bindparam("scope_ids", type_=JSON)).table_valued("value")
 DOCUMENTS_OF: Final = _documents_of(_WANTED.c.value)
 
 _NEWER: Final = documents.alias("newer")

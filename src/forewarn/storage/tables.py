@@ -32,6 +32,7 @@ from forewarn.storage.columns import (
     CourseColumn,
     Duration,
     EventGroups,
+    HintColumn,
     Labels,
     MomentColumn,
     Names,
@@ -348,6 +349,35 @@ knowledge: Final = Table(
     _key("about"),
     *_required(JSON, "said"),
     *_required(WholeNumber, "epoch"),
+    Column("holder", String, nullable=False, server_default=""),
 )
 
-leases: Final = Table("leases", metadata, _key("name"), *_required(WholeNumber, "epoch"))
+# Who leads, and until when by the clock of the database, where replicas share one. *holder* is
+# empty where a file lock says so.
+leases: Final = Table(
+    "leases",
+    metadata,
+    _key("name"),
+    *_required(WholeNumber, "epoch"),
+    Column("holder", String, nullable=False, server_default=""),
+    *_optional(MomentColumn, "expires_at"),
+)
+
+# Where replicas share a database: the one row that whoever writes has locked, and the number of
+# the last change; the last changes, for those who did not make them; and who is there.
+write_lock: Final = Table(
+    "write_lock", metadata, _key("name"), *_required(WholeNumber, "last_change")
+)
+
+changes: Final = Table(
+    "changes", metadata, _key("number", WholeNumber), *_required(HintColumn, "hint")
+)
+
+replicas: Final = Table(
+    "replicas",
+    metadata,
+    _key("replica_id"),
+    *_required(String, "name address version"),
+    *_required(MomentColumn, "started_at seen_at"),
+    *_required(WholeNumber, "last_change"),
+)
