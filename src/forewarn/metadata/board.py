@@ -135,7 +135,7 @@ class Board:
     def _note(self, store: Store, change: StoreChange) -> None:
         with self._changing:
             # Everything is read at first, and again after something could not be.
-            is_behind, self._is_behind = self._is_behind, True
+            is_behind, self._is_behind = self._is_behind or change.is_gap, True
             news = [
                 scope
                 for scope, number in change.incarnations.items()

@@ -27,6 +27,8 @@ class StoreChange:
     has_outbox_grown: bool = False
     recorded_at: datetime | None = field(default=None, compare=False)
     """The moment from which on its documents are recorded as shown, and who reads them."""
+    is_gap: bool = False
+    """Whether nobody knows any more what changed, so that everything has to be read."""
 
 
 ChangeListener: TypeAlias = Callable[[StoreChange], None]

@@ -1,13 +1,16 @@
 """Connections to an SQLite file, and what SQLite's errors mean."""
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine
 from sqlalchemy.exc import DBAPIError
+
+from forewarn.ports.changes import StoreChange
+from forewarn.storage.transaction import Changes
 
 BUSY_TIMEOUT: Final = 5.0
 """Seconds to wait for another program, such as a backup, that has the database locked."""
@@ -27,6 +30,55 @@ class SqliteConnection:
     def close(self) -> None:
         """Roll back and close."""
         self.sql.close()
+
+
+class SqliteSession:
+    """The writer's connection to an SQLite file, which nobody else writes to."""
+
+    def __init__(self, connection: SqliteConnection) -> None:
+        self.sql = connection.sql
+        self._driver = connection.driver
+        self._last = 0
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        # IMMEDIATE, or a work that reads first could find at its first write that it may not.
+        self._driver.execute("BEGIN IMMEDIATE")
+
+    def commit(self, changes: Changes) -> Sequence[StoreChange]:
+        """Commit, and return the change, if there is one."""
+        self._driver.execute("COMMIT")
+        hint = changes.hint(self._last + 1)
+        if hint is None:
+            return ()
+        self._last = hint.sequence
+        return (hint,)
+
+    def roll_back(self) -> None:
+        """Undo all of the transaction, if there still is one."""
+        if self._driver.in_transaction:
+            self._driver.rollback()
+
+    def set_mark(self) -> None:
+        """Remember what was done so far."""
+        self._driver.execute("SAVEPOINT work")
+
+    def undo(self) -> None:
+        """Take back what was done since the mark."""
+        self._driver.execute("ROLLBACK TO work")
+
+    def forget_mark(self) -> None:
+        """Keep what was done since the mark."""
+        self._driver.execute("RELEASE work")
+
+    @property
+    def total_changes(self) -> int:
+        """How many rows were ever changed."""
+        return self._driver.total_changes
+
+    def outage(self, error: BaseException) -> str | None:
+        """Say what is wrong with disk, file or lock, if that is what *error* tells."""
+        return outage(error)
 
 
 class Connector:

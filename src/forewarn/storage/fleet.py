@@ -229,7 +229,9 @@ class _Part:
 
     def load(self, connection: Connection) -> tuple[dict[Any, Any], dict[str, int]]:
         """Return everything in the table and its places, by key, in fleet order."""
-        rows = [row._asdict() for row in connection.execute(self._select)]
+        # In chunks: a transaction that stands still for seconds would be taken for one that hangs.
+        found = connection.execute(self._select, execution_options={"yield_per": 1000})
+        rows = [row._asdict() for row in found]
         return (
             {row[self.key]: self._read(row) for row in rows},
             {row[self.key]: row["position"] for row in rows},

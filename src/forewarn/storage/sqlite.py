@@ -15,7 +15,14 @@ from forewarn.ports.changes import ChangeListener
 from forewarn.ports.entries import Figures
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import Reading, StoreUnavailableError, Transaction
-from forewarn.storage.connections import BUSY_TIMEOUT, Connector, SqliteConnection, outage
+from forewarn.storage.changes import Audience
+from forewarn.storage.connections import (
+    BUSY_TIMEOUT,
+    Connector,
+    SqliteConnection,
+    SqliteSession,
+    outage,
+)
 from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError, StoreClosedError
 from forewarn.storage.figures import count_figures
 from forewarn.storage.fleet import TopologyCache
@@ -111,7 +118,9 @@ class SqliteStore:
         self._cache = TopologyCache()
         self._idle: LifoQueue[SqliteConnection] = LifoQueue(_IDLE_READERS)
         self._is_closed = False
-        self._writer = Writer(path, self._writing, self._cache)
+        self._audience = Audience()
+        session = SqliteSession(self._writing)
+        self._writer = Writer(str(path), session, self._cache, self._audience)
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """Have *work* done in a transaction; the future is resolved after commit and listeners."""
@@ -119,9 +128,7 @@ class SqliteStore:
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Do *work* in a transaction and return its result, after commit and listeners."""
-        if self._writer.is_current_thread():
-            raise RuntimeError("write() waits for the thread it was called on; use submit().")
-        return self._writer.submit(work).result()
+        return self._writer.write(work)
 
     def read(self, look: Callable[[Reading], T]) -> T:
         """Return what *look* sees in one consistent snapshot."""
@@ -138,7 +145,7 @@ class SqliteStore:
 
     def listen(self, listener: ChangeListener) -> None:
         """Call *listener* after each commit that changed any of what a `StoreChange` tells."""
-        self._writer.listen(listener)
+        self._audience.add(listener)
 
     def is_writable(self) -> bool:
         """Tell whether the last attempt to write did not fail for want of disk or permission."""

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Select,
     Table,
     bindparam,
+    create_mock_engine,
     delete,
     exists,
     func,
@@ -26,7 +27,6 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.dialects.postgresql.psycopg import dialect as postgresql_dialect
 from sqlalchemy.dialects.sqlite.pysqlite import dialect as sqlite_dialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -67,7 +67,9 @@ _CHUNK: Final = 1000
 _SQLITE: Final = sqlite_dialect(
     dbapi=sqlite3, json_serializer=JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 )
-_POSTGRESQL: Final = postgresql_dialect(paramstyle="format")
+_POSTGRESQL: Final = create_mock_engine(
+    "postgresql+psycopg://", lambda *_: None, paramstyle="format"
+).dialect
 _ENGINES: Final[Mapping[str, tuple[Dialect, Callable[[Table], Any]]]] = {
     _SQLITE.name: (_SQLITE, sqlite.insert),
     _POSTGRESQL.name: (_POSTGRESQL, postgresql.insert),

@@ -341,7 +341,7 @@ simulated_impacts: Final = Table(
 )
 
 # What the leader was last told, in words of the domain; *kind* is the field of `Knowledge`. A row
-# of what has not begun reserves it for the leader of that epoch.
+# of what has not begun reserves it for the leader of that epoch, which has its files on *node*.
 knowledge: Final = Table(
     "knowledge",
     metadata,
@@ -349,7 +349,7 @@ knowledge: Final = Table(
     _key("about"),
     *_required(JSON, "said"),
     *_required(WholeNumber, "epoch"),
-    Column("holder", String, nullable=False, server_default=""),
+    Column("node", String, nullable=False, server_default=""),
 )
 
 # Who leads, and until when by the clock of the database, where replicas share one. *holder* is

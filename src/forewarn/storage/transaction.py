@@ -83,9 +83,15 @@ class SqlTransaction(SqlReading):
     """A look that may also change things, and remembers what listeners have to be told."""
 
     def __init__(
-        self, connection: Connection, cache: TopologyCache, stored: StoredTopology | None = None
+        self,
+        connection: Connection,
+        cache: TopologyCache,
+        stored: StoredTopology | None = None,
+        *,
+        node: str = "",
     ) -> None:
         super().__init__(connection, cache)
+        self._node = node
         # What an earlier work of the same group has written, which the cache may not know yet.
         self._stored = stored
         self._is_leaders = False
@@ -234,12 +240,13 @@ class SqlTransaction(SqlReading):
         """Write down what the leader of *epoch* was told, or that it is about to begin it."""
         self.check_epoch(epoch)
         self._remove(tables.knowledge, (row[:2] for row in write_knowledge(forget)))
-        self._put_rows(tables.knowledge, ((*row, epoch) for row in write_knowledge(news)))
+        rows = ((*row, epoch, self._node) for row in write_knowledge(news))
+        self._put_rows(tables.knowledge, rows)
 
     def next_epoch(self, *, ahead: int = 0) -> int:
         """Take over leadership: return a lease epoch nobody has had, *ahead* of the next one."""
         epoch = self.lease_epoch() + ahead + 1
-        statements.PUT[tables.leases].run(self._connection, LEASE, epoch)
+        statements.PUT[tables.leases].run(self._connection, LEASE, epoch, "", None)
         return epoch
 
     def check_epoch(self, epoch: int) -> None:

@@ -7,17 +7,17 @@ writer takes all that is queued, runs each work in a savepoint of its own, and c
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import structlog
+from sqlalchemy import Connection
 
-from forewarn.ports.changes import ChangeListener, StoreChange
+from forewarn.ports.changes import StoreChange
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import StoreUnavailableError, Transaction
-from forewarn.storage.connections import SqliteConnection, outage
+from forewarn.storage.changes import Audience
 from forewarn.storage.errors import StoreClosedError
 from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.transaction import Changes, SqlTransaction
@@ -33,6 +33,10 @@ T = TypeVar("T")
 Work: TypeAlias = Callable[[Transaction], T]
 
 
+class UncertainCommitError(Exception):
+    """The database went away while it committed; what it did is not known. Its cause says why."""
+
+
 @dataclass(slots=True)
 class _Job:
     """A work, and what became of it before the commit."""
@@ -43,22 +47,65 @@ class _Job:
     error: BaseException | None = None
 
 
-class Writer:
-    """A thread with a connection, a queue and listeners."""
+class WritingSession(Protocol):
+    """The connection that the writer has to itself, and how its engine does what both can."""
 
-    def __init__(self, path: Path, connection: SqliteConnection, cache: TopologyCache) -> None:
-        self._path = path
-        self._sql = connection.sql
-        self._driver = connection.driver
+    @property
+    def sql(self) -> Connection:
+        """What statements run on."""
+
+    def begin(self) -> None:
+        """Begin a transaction; nobody else writes until it ends."""
+
+    def commit(self, changes: Changes) -> Sequence[StoreChange]:
+        """Commit, and return what listeners may not know yet, the new changes last."""
+
+    def roll_back(self) -> None:
+        """Undo all of the transaction, if there still is one."""
+
+    def set_mark(self) -> None:
+        """Remember what was done so far."""
+
+    def undo(self) -> None:
+        """Take back what was done since the mark."""
+
+    def forget_mark(self) -> None:
+        """Keep what was done since the mark."""
+
+    @property
+    def total_changes(self) -> int:
+        """How many rows were ever changed."""
+
+    def outage(self, error: BaseException) -> str | None:
+        """Say what is wrong with the database, if that is what *error* tells."""
+
+
+class Writer:
+    """A thread with a connection, a queue and an audience; *database* is how people know it.
+
+    *node* is where this server keeps its files, if others share the database.
+    """
+
+    def __init__(
+        self,
+        database: str,
+        session: WritingSession,
+        cache: TopologyCache,
+        audience: Audience,
+        *,
+        node: str = "",
+    ) -> None:
+        self._database = database
+        self._session = session
         self._cache = cache
-        self._listeners: tuple[ChangeListener, ...] = ()
+        self._audience = audience
+        self._node = node
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._closing = Lock()
         self._is_closed = False
-        self._told = 0
         self.is_writable = True
         self.commits = Distribution(_GROUP_SIZES)
-        # A daemon, so that a program that forgot to close can end; SQLite survives that.
+        # A daemon, so that a program that forgot to close can end; databases survive that.
         self._thread = Thread(target=self._run, name="forewarn-writer", daemon=True)
         self._thread.start()
 
@@ -71,14 +118,11 @@ class Writer:
             self._queue.put(_Job(work, future))
         return future
 
-    def is_current_thread(self) -> bool:
-        """Tell whether the caller is a work or a listener, for which nobody could do the work."""
-        return current_thread() is self._thread
-
-    def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit that changed any of what a `StoreChange` tells."""
-        with self._closing:  # a new tuple, for the thread may be at the middle of the old one
-            self._listeners = (*self._listeners, listener)
+    def write(self, work: Work[T]) -> T:
+        """Queue *work* and wait for it."""
+        if current_thread() is self._thread:
+            raise RuntimeError("write() waits for the thread it was called on; use submit().")
+        return self.submit(work).result()
 
     def close(self) -> None:
         """Finish what was submitted and take no more."""
@@ -113,75 +157,68 @@ class Writer:
 
     def _serve(self, jobs: Sequence[_Job]) -> None:
         try:
-            change = self._commit(jobs)
+            news = self._commit(jobs)
         except Exception as error:  # noqa: BLE001 - the writer goes on, and the callers are told
             self._refuse(jobs, error)
             return
         # Listeners first: whoever is told that it is done finds it on the board already.
-        if change is not None:
-            self._told = change.sequence
-            self._tell(change)
+        self._audience.tell(news)
         for job in jobs:
             if job.error is None:
                 job.future.set_result(job.result)
             else:
                 job.future.set_exception(job.error)
 
-    def _commit(self, jobs: Sequence[_Job]) -> StoreChange | None:
+    def _commit(self, jobs: Sequence[_Job]) -> Sequence[StoreChange]:
         changes = Changes()
-        before = self._driver.total_changes
-        # IMMEDIATE, or a work that reads first could find at its first write that it may not.
-        self._driver.execute("BEGIN IMMEDIATE")
+        before = self._session.total_changes
+        self._session.begin()
         for job in jobs:
             self._attempt(job, changes)
-        self._driver.execute("COMMIT")
+        news = self._session.commit(changes)
         self.commits.observe(len(jobs))
         if changes.topology is not None:
             self._cache.keep(changes.topology)
         # A commit without changes says nothing about the disk.
-        if self._driver.total_changes != before:
+        if self._session.total_changes != before:
             self._note_writable(None)
-        return changes.hint(self._told + 1)
+        return news
 
     def _attempt(self, job: _Job, changes: Changes) -> None:
         # What fails takes back its own statements, and not those of its neighbours.
-        self._driver.execute("SAVEPOINT work")
-        transaction = SqlTransaction(self._sql, self._cache, changes.topology)
+        self._session.set_mark()
+        transaction = SqlTransaction(
+            self._session.sql, self._cache, changes.topology, node=self._node
+        )
         try:
             job.result = job.work(transaction)
         except BaseException as error:  # whatever it is, it is the caller's, and not the writer's
             # With the disk full SQLite may have rolled back everything, neighbours included.
-            if outage(error) is not None:
+            if self._session.outage(error) is not None:
                 raise
             job.error = error
-            self._driver.execute("ROLLBACK TO work")
+            self._session.undo()
         else:
             changes.add(transaction.changes)
-        self._driver.execute("RELEASE work")
+        self._session.forget_mark()
 
     def _refuse(self, jobs: Iterable[_Job], error: Exception) -> None:
-        if self._driver.in_transaction:
-            self._driver.rollback()
-        reason = outage(error)
+        self._session.roll_back()
+        reason = self._session.outage(error)
         if reason is None:
             _log.error("commit_failed", exc_info=error)
             reason = f"the transaction failed ({error})"
         self._note_writable(reason)
-        sentence = f"Nothing was written, because {self._path} cannot be written now: {reason}."
+        sentence = f"Nothing was written, because {self._database} cannot be written now: {reason}."
+        if isinstance(error, UncertainCommitError):
+            sentence = f"Nobody knows whether {self._database} has written it: {reason}."
         for job in jobs:
             job.future.set_exception(StoreUnavailableError(sentence))
-
-    def _tell(self, change: StoreChange) -> None:
-        for listener in self._listeners:
-            try:
-                listener(change)
-            except Exception:  # noqa: BLE001 - the commit stands; the next listener has to know
-                _log.exception("listener_failed", listener=repr(listener))
 
     def _note_writable(self, reason: str | None) -> None:
         is_writable = reason is None
         if is_writable and not self.is_writable:
-            _log.info("database_writable_again", database=str(self._path))
+            _log.info("database_writable_again", database=self._database)
         elif not is_writable and self.is_writable:
-            _log.error("database_not_writable", database=str(self._path), reason=reason)
+            _log.error("database_not_writable", database=self._database, reason=reason)
         self.is_writable = is_writable

@@ -1,0 +1,57 @@
+"""Who is told what changed: in the order of commitment, each change once."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from threading import Lock
+
+import structlog
+
+from forewarn.ports.changes import ChangeListener, StoreChange
+
+_log = structlog.get_logger(__name__)
+
+
+class Audience:
+    """Listeners, and the number of the last change that they were told of."""
+
+    def __init__(self, last: int = 0) -> None:
+        self.last = last
+        self._telling = Lock()
+        self._listeners: tuple[ChangeListener, ...] = ()
+
+    def add(self, listener: ChangeListener) -> None:
+        """Tell *listener* of every change from now on."""
+        # A new tuple, for somebody may be in the middle of the old one.
+        self._listeners = (*self._listeners, listener)
+
+    def tell(self, changes: Iterable[StoreChange]) -> None:
+        """Tell of those of *changes* that are news, as one."""
+        with self._telling:
+            news = [change for change in changes if change.sequence > self.last or change.is_gap]
+            if not news:
+                return
+            change = news[0] if len(news) == 1 else merge(news)
+            self.last = change.sequence
+            for listener in self._listeners:
+                try:
+                    listener(change)
+                except Exception:  # noqa: BLE001 - the commit stands; the next listener has to know
+                    _log.exception("listener_failed", listener=repr(listener))
+
+
+def merge(changes: Iterable[StoreChange]) -> StoreChange:
+    """Return one hint at all that *changes* hint at, which are in their order."""
+    merged = StoreChange()
+    for each in changes:
+        moments = [moment for moment in (merged.recorded_at, each.recorded_at) if moment]
+        merged = replace(
+            each,
+            incarnations={**merged.incarnations, **each.incarnations},
+            topology_version=each.topology_version or merged.topology_version,
+            has_work=merged.has_work or each.has_work,
+            has_ledger_grown=merged.has_ledger_grown or each.has_ledger_grown,
+            has_outbox_grown=merged.has_outbox_grown or each.has_outbox_grown,
+            recorded_at=min(moments, default=None),
+            is_gap=merged.is_gap or each.is_gap,
+        )
+    return merged

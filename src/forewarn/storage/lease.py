@@ -1,0 +1,86 @@
+"""Who leads where replicas share a database: whoever has the lease, by the clock of the database.
+
+A lease is renewed every second and lasts three. To take it, a replica waits for its turn to write:
+so no transaction of the leader before can be committed afterwards.
+"""
+
+from contextlib import suppress
+from threading import Lock
+from typing import Any, Final
+
+import psycopg
+
+from forewarn.ports.store import StoreUnavailableError
+from forewarn.storage.postgres_session import LOCK, PostgresAddress, outage
+from forewarn.storage.reading import LEASE
+
+_LEASE_SECONDS: Final = 3.0
+"""How long a leader is taken for alive that does not say so."""
+
+_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
+_END: Final = f"({_NOW} + %(seconds)s * 1000000)::BIGINT"
+_IS_HELD: Final = f"SELECT FROM leases WHERE name = %(lease)s AND expires_at > {_NOW}"
+_TAKE: Final = f"""
+WITH turn AS (SELECT FROM write_lock WHERE name = %(lock)s FOR UPDATE)
+INSERT INTO leases AS held (name, epoch, holder, expires_at)
+SELECT %(lease)s, 1, %(holder)s, {_END} FROM turn
+ON CONFLICT (name) DO UPDATE
+SET epoch = held.epoch + 1, holder = excluded.holder, expires_at = excluded.expires_at
+WHERE coalesce(held.expires_at, 0) <= {_NOW}
+RETURNING epoch
+"""  # noqa: S608
+_IS_OURS: Final = "name = %(lease)s AND epoch = %(epoch)s AND holder = %(holder)s"
+_RENEW: Final = f"UPDATE leases SET expires_at = {_END} WHERE {_IS_OURS}"  # noqa: S608
+_RESIGN: Final = f"UPDATE leases SET expires_at = 0 WHERE {_IS_OURS}"  # noqa: S608
+
+
+class DatabaseLeadership:
+    """The Leadership port on a row that all replicas want; *holder* is the name of this one.
+
+    Its connection is its own: a lease is renewed however long others write.
+    """
+
+    def __init__(
+        self, address: PostgresAddress, holder: str, *, seconds: float = _LEASE_SECONDS
+    ) -> None:
+        self._address = address
+        self._values = {"lease": LEASE, "lock": LOCK, "holder": holder, "seconds": seconds}
+        self._turn = Lock()
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def campaign(self) -> int | None:
+        """Return a new epoch if the lease is this replica's now, and none while others hold it."""
+        if self._run(_IS_HELD).rowcount:
+            return None
+        row = self._run(_TAKE).fetchone()
+        return int(row[0]) if row else None
+
+    def renew(self, epoch: int) -> bool:
+        """Hold on to the lease of *epoch*; tell whether it is still this replica's."""
+        return self._run(_RENEW, epoch=epoch).rowcount == 1
+
+    def resign(self, epoch: int) -> None:
+        """Let others have the lease of *epoch* at once, if it is still this replica's."""
+        # Those who cannot be told wait until it is over.
+        with suppress(StoreUnavailableError):
+            self._run(_RESIGN, epoch=epoch)
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _run(self, statement: str, **values: object) -> psycopg.Cursor[Any]:
+        with self._turn:
+            try:
+                if self._connection is None:
+                    self._connection = self._address.connect()
+                return self._connection.execute(statement, {**self._values, **values})
+            except psycopg.Error as error:
+                self.close()
+                reason = outage(error)
+                if reason is None:
+                    raise
+                sentence = f"The lease in {self._address} cannot be seen to: {reason}."
+                raise StoreUnavailableError(sentence) from error

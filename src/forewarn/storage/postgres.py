@@ -1,0 +1,109 @@
+"""The store in a PostgreSQL database that any number of replicas share."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+import psycopg
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from forewarn.ports.changes import ChangeListener
+from forewarn.ports.entries import Figures
+from forewarn.ports.metrics import Distribution
+from forewarn.ports.store import Reading, StoreUnavailableError, Transaction
+from forewarn.storage.changes import Audience
+from forewarn.storage.errors import StoreClosedError
+from forewarn.storage.figures import count_figures
+from forewarn.storage.fleet import TopologyCache
+from forewarn.storage.follower import ChangeFollower
+from forewarn.storage.postgres_session import (
+    PostgresAddress,
+    PostgresSession,
+    last_change,
+    outage,
+)
+from forewarn.storage.reading import SqlReading
+from forewarn.storage.writer import Writer
+
+T = TypeVar("T")
+
+
+class PostgresStore:
+    """The Store port on a database that has the schema already; `open_postgres` sees to that.
+
+    *node* is where this server keeps its files.
+    """
+
+    def __init__(self, address: PostgresAddress, *, node: str = "") -> None:
+        with address.connect() as connection:
+            self._audience = Audience(last_change(connection))
+        self.address = address
+        self._reading = address.reading_engine()
+        self._cache = TopologyCache()
+        self._is_closed = False
+        self._session = PostgresSession(address, told=lambda: self._audience.last)
+        self._writer = Writer(str(address), self._session, self._cache, self._audience, node=node)
+        self._follower = ChangeFollower(address, self._audience)
+
+    def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
+        """Have *work* done in a transaction; the future is resolved after commit and listeners."""
+        return self._writer.submit(work)
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Do *work* in a transaction and return its result, after commit and listeners."""
+        return self._writer.write(work)
+
+    def read(self, look: Callable[[Reading], T]) -> T:
+        """Return what *look* sees in one consistent snapshot."""
+        return self._look(lambda connection: look(SqlReading(connection, self._cache)))
+
+    def figures(self) -> Figures:
+        """Count what there is."""
+        return self._look(count_figures)
+
+    @property
+    def commits(self) -> Distribution:
+        """How many works each commit had."""
+        return self._writer.commits
+
+    def listen(self, listener: ChangeListener) -> None:
+        """Call *listener* after each commit, by whichever replica, that has a `StoreChange`."""
+        self._audience.add(listener)
+
+    def is_writable(self) -> bool:
+        """Tell whether the last attempt to write did not fail for want of the database."""
+        return self._writer.is_writable
+
+    def close(self) -> None:
+        """Finish what was submitted, then let go of the connections."""
+        if self._is_closed:
+            return
+        self._writer.close()
+        self._is_closed = True
+        self._follower.close()
+        self._session.close()
+        self._reading.dispose()
+
+    def _look(self, look: Callable[[Connection], T]) -> T:
+        if self._is_closed:
+            raise StoreClosedError
+        try:
+            try:
+                return self._look_once(look)
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+                # The connection had been idle, and the database is another since.
+                return self._look_once(look)
+        except (psycopg.Error, DBAPIError, PoolTimeoutError) as error:
+            reason = outage(error)
+            if reason is None:
+                raise
+            sentence = f"{self.address} cannot be read now: {reason}."
+            raise StoreUnavailableError(sentence) from error
+
+    def _look_once(self, look: Callable[[Connection], T]) -> T:
+        with self._reading.connect() as connection:
+            return look(connection)

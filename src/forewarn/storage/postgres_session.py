@@ -1,0 +1,286 @@
+"""Connections to a PostgreSQL database, the one that writes, and what its errors mean.
+
+Only the libpq under psycopg reads the address, so whatever it understands is understood: several
+hosts, TLS, a password file, a service. What it says in errors is cleared of passwords.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, Self
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from forewarn.ports.changes import StoreChange
+from forewarn.storage.columns import HintColumn
+from forewarn.storage.errors import DatabaseUrlError
+from forewarn.storage.transaction import Changes
+from forewarn.storage.writer import UncertainCommitError
+
+CHANNEL: Final = "forewarn_changes"
+CHANGES_KEPT: Final = 1000
+"""How many changes a replica may be behind before it has to read everything."""
+LOCK: Final = "writer"
+"""The row that whoever writes has locked."""
+
+# A replica that has lost the database, or the other way round, finds out within seconds.
+_PARAMETERS: Final[Mapping[str, object]] = {
+    "application_name": "forewarn",
+    "client_encoding": "utf8",
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+    "target_session_attrs": "read-write",
+}
+_LIMITS: Final = "SET lock_timeout = '10s'; SET TimeZone = 'UTC'"
+# A replica that stands still in the middle of a transaction would have all others wait for it.
+_WRITER_LIMITS: Final = "SET idle_in_transaction_session_timeout = '5s'"
+_READERS: Final = 8
+_READERS_MORE: Final = 4
+_READER_SECONDS: Final = 10.0
+
+_TAKE_TURN: Final = "SELECT last_change FROM write_lock WHERE name = %s FOR UPDATE"
+_LAST_CHANGE: Final = "SELECT last_change FROM write_lock WHERE name = %s"
+_CHANGES_AFTER: Final = "SELECT number, hint FROM changes WHERE number > %s ORDER BY number"
+_RECORD_CHANGE: Final = """
+WITH added AS (INSERT INTO changes (number, hint) VALUES (%(number)s, %(hint)s::JSON)),
+  removed AS (DELETE FROM changes WHERE number <= %(number)s - %(kept)s),
+  moved AS (UPDATE write_lock SET last_change = %(number)s WHERE name = %(lock)s)
+SELECT pg_notify(%(channel)s, %(number)s::TEXT)
+"""
+
+
+class _Cursor(psycopg.Cursor[Any]):
+    """Has the symbol for NUL in place of NUL, the one character that PostgreSQL cannot keep."""
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        try:
+            return super().execute(query, params, **options)
+        except psycopg.DataError:  # by the driver, before anything was sent
+            cleaned = _without_nul(params)
+            if cleaned == params:
+                raise
+            return super().execute(query, cleaned, **options)
+
+    def executemany(self, query: Any, params_seq: Iterable[Any], **options: Any) -> None:
+        rows = list(params_seq)
+        try:
+            super().executemany(query, rows, **options)
+        except psycopg.DataError:
+            cleaned = [_without_nul(row) for row in rows]
+            if cleaned == rows:
+                raise
+            super().executemany(query, cleaned, **options)
+
+
+def _without_nul(params: Any) -> Any:
+    if isinstance(params, str):
+        return params.replace("\0", "␀")
+    if isinstance(params, Mapping):
+        return {key: _without_nul(each) for key, each in params.items()}
+    return [_without_nul(each) for each in params] if isinstance(params, list | tuple) else params
+
+
+class PostgresAddress:
+    """Where a database is, as libpq reads it; `str` of it has no secret in it."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._given = conninfo_to_dict(url)
+        except psycopg.ProgrammingError:
+            raise DatabaseUrlError(url.partition("://")[0] + "://…") from None
+
+    def __str__(self) -> str:
+        host = str(self._given.get("host") or self._given.get("hostaddr") or "localhost")
+        port = f":{port}" if (port := self._given.get("port")) else ""
+        return f"postgresql://{host}{port}/{self._given.get('dbname') or ''}"
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Open a connection that begins nothing by itself."""
+        whole: dict[str, Any] = {**_PARAMETERS, **self._given}
+        conninfo = make_conninfo("", **whole)
+        connection = psycopg.connect(conninfo, autocommit=True, cursor_factory=_Cursor)
+        connection.execute(_LIMITS)
+        return connection
+
+    def writing_engine(self) -> Engine:
+        """Return what makes connections on which the store says when a transaction begins."""
+        return create_engine(
+            "postgresql+psycopg://",
+            creator=self.connect,
+            poolclass=NullPool,
+            isolation_level="AUTOCOMMIT",
+        )
+
+    def reading_engine(self) -> Engine:
+        """Return what looks, each time at one moment."""
+        return create_engine(
+            "postgresql+psycopg://",
+            creator=self.connect,
+            poolclass=QueuePool,
+            pool_size=_READERS,
+            max_overflow=_READERS_MORE,
+            pool_timeout=_READER_SECONDS,
+            isolation_level="REPEATABLE READ",
+            execution_options={"postgresql_readonly": True},
+        )
+
+
+class PostgresSession:
+    """The writer's connection, which is opened again when it was lost.
+
+    Whoever has locked the row of `write_lock` writes, over all replicas. So changes are numbered
+    in the order in which they are committed, and each work sees all that came before it.
+    """
+
+    def __init__(self, address: PostgresAddress, told: Callable[[], int]) -> None:
+        self._engine = address.writing_engine()
+        self._told = told
+        self._sql: Connection | None = None
+        self._last = 0
+        self._missed: tuple[StoreChange, ...] = ()
+        self.total_changes = 0
+
+    @property
+    def sql(self) -> Connection:
+        """What statements run on."""
+        if self._sql is None:
+            self._sql = self._engine.connect()
+            self._sql.begin()
+            self._driver.execute(_WRITER_LIMITS)
+        return self._sql
+
+    def begin(self) -> None:
+        """Begin a transaction, after all those of other replicas that came before."""
+        try:
+            self._take_turn()
+        except (psycopg.Error, DBAPIError):
+            if self._sql is not None and not self._driver.broken:
+                raise
+            # It was lost since the last transaction: nothing is lost with it.
+            self.close()
+            self._take_turn()
+
+    def commit(self, changes: Changes) -> Sequence[StoreChange]:
+        """Commit; return what other replicas changed since this one was told, and the change."""
+        hint = changes.hint(self._last + 1)
+        if hint is not None:
+            self._record(hint)
+        try:
+            self._driver.execute("COMMIT")
+        except psycopg.Error as error:
+            if self._driver.broken:
+                raise UncertainCommitError from error
+            raise
+        self.total_changes += 1
+        return self._missed if hint is None else (*self._missed, hint)
+
+    def roll_back(self) -> None:
+        """Undo all of the transaction, if there still is one."""
+        if self._sql is None:
+            return
+        with suppress(psycopg.Error):
+            self._driver.execute("ROLLBACK")
+        if self._driver.broken:
+            self.close()
+
+    def set_mark(self) -> None:
+        """Remember what was done so far."""
+        self._driver.execute("SAVEPOINT work")
+
+    def undo(self) -> None:
+        """Take back what was done since the mark."""
+        self._driver.execute("ROLLBACK TO work")
+
+    def forget_mark(self) -> None:
+        """Keep what was done since the mark."""
+        self._driver.execute("RELEASE work")
+
+    def outage(self, error: BaseException) -> str | None:
+        """Say what is wrong with the database or the way to it, if that is what *error* tells."""
+        return outage(error)
+
+    def close(self) -> None:
+        """Close the connection; the next transaction opens another."""
+        if self._sql is not None:
+            self._sql.invalidate()
+            self._sql.close()
+            self._sql = None
+
+    @property
+    def _driver(self) -> psycopg.Connection[Any]:
+        driver = self.sql.connection.driver_connection
+        if not isinstance(driver, psycopg.Connection):
+            raise TypeError(driver)
+        return driver
+
+    def _take_turn(self) -> None:
+        self._driver.execute("BEGIN")
+        row = self._driver.execute(_TAKE_TURN, [LOCK]).fetchone()
+        self._last = row[0] if row else 0
+        told = self._told()
+        self._missed = () if told == self._last else read_changes(self._driver, told, self._last)
+
+    def _record(self, hint: StoreChange) -> None:
+        values = {
+            "number": hint.sequence,
+            "hint": json.dumps(HintColumn.write(hint)),
+            "kept": CHANGES_KEPT,
+            "lock": LOCK,
+            "channel": CHANNEL,
+        }
+        self._driver.execute(_RECORD_CHANGE, values)
+
+
+def read_changes(driver: psycopg.Connection[Any], told: int, last: int) -> tuple[StoreChange, ...]:
+    """Return the changes after *told*, up to the *last*; a gap, if they are not kept any more."""
+    rows = driver.execute(_CHANGES_AFTER, [told]).fetchall()
+    if [number for number, _ in rows] != [*range(told + 1, last + 1)]:
+        # Also if the database was replaced by an older one.
+        return (replace(_EVERYTHING, sequence=last),)
+    return tuple(change for _, hint in rows if (change := HintColumn.read(hint)))
+
+
+def last_change(driver: psycopg.Connection[Any]) -> int:
+    """Return the number of the last change, over all replicas."""
+    row = driver.execute(_LAST_CHANGE, [LOCK]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def outage(error: BaseException) -> str | None:
+    """Say what is wrong with the database or the way to it, if that is what *error* tells.
+
+    None for anything else, such as a row that breaks a constraint.
+    """
+    cause = error.__cause__ if isinstance(error, UncertainCommitError) else error
+    origin = cause.orig if isinstance(cause, DBAPIError) else cause
+    if isinstance(origin, PoolTimeoutError):
+        return "all its connections are busy; try again"
+    for kind, sentence in _OUTAGES.items():
+        if isinstance(origin, kind):
+            return sentence.format(said=str(origin).strip().partition("\n")[0])
+    return None
+
+
+_OUTAGES: Final[Mapping[type[psycopg.Error], str]] = {
+    errors.DiskFull: "its disk is full; free some space",
+    errors.ReadOnlySqlTransaction: "it is read-only, as a standby is; connect to the primary",
+    errors.TooManyConnections: "it takes no more connections; raise its max_connections",
+    errors.LockNotAvailable: "another replica has been writing for too long; try again",
+    errors.IdleInTransactionSessionTimeout: "this server stood still while it was writing",
+    errors.InsufficientPrivilege: "its user has no permission ({said})",
+    psycopg.OperationalError: "it cannot be reached or used ({said})",
+    psycopg.InterfaceError: "the connection to it was lost ({said})",
+}
+"""What is wrong, the first that fits."""
+_EVERYTHING: Final = StoreChange(
+    has_work=True, has_ledger_grown=True, has_outbox_grown=True, is_gap=True
+)
