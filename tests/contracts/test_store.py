@@ -800,7 +800,7 @@ def test_work_sees_what_its_predecessors_in_the_queue_did(store: Store) -> None:
 def test_row_that_breaks_a_rule_is_the_error_of_its_work_alone(store: Store) -> None:
     broken = replace(_fleet("web-0"), scopes={})
 
-    with pytest.raises(Exception, match="(?i)foreign key"):
+    with pytest.raises(Exception, match=r"(?i)foreign key"):
         store.write(_apply(broken))
 
     assert store.is_writable()
