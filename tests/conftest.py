@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from tests.postgres import Cluster, run_cluster
 
 _TESTS = Path(__file__).parent
 
@@ -62,6 +63,21 @@ def _logs_of_its_own() -> Generator[None]:
     """Let no module log where a server of the one before has: that stream may be closed."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[Cluster]:
+    """A PostgreSQL server that tests share; whoever stops one runs a cluster of its own."""
+    with run_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def postgres_url(postgres: Cluster) -> Generator[str]:
+    """The URL of a new PostgreSQL database that has the schema."""
+    url = postgres.new_database()
+    yield url
+    postgres.drop(url)
 
 
 @pytest.hookimpl(wrapper=True)

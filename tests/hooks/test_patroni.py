@@ -13,8 +13,8 @@ from urllib.request import urlopen
 import pytest
 from tests.e2e.conftest import wait_until
 from tests.hooks.conftest import FAILED, NOT_YET, READY, InstalledMaker, need
-from tests.hooks.databases import ENVIRONMENT, as_user, find_binaries, make_folder, run
 from tests.ports import free_port
+from tests.postgres import ENVIRONMENT, as_user, find_binaries, make_folder, run
 
 SECONDS = 60.0
 

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 from tests.hooks.conftest import FAILED, READY, InstalledMaker, need
-from tests.hooks.databases import USER, find_binaries, make_folder, run
+from tests.postgres import OWNER, USER, Cluster, run, run_cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    folder: Path
+    cluster: Cluster
 
     @property
     def command(self) -> Sequence[str]:
-        return ("psql", "--no-psqlrc", "--quiet", "--host", str(self.folder), "postgres")
+        host, port = str(self.cluster.folder), str(self.cluster.port)
+        place = ("--host", host, "--port", port, "--username", OWNER)
+        return ("psql", "--no-psqlrc", "--quiet", *place, "postgres")
 
     def ask(self, statement: str) -> str:
         return run(*self.command, "--no-align", "--tuples-only", "--command", statement).strip()
@@ -33,17 +35,9 @@ class Server:
 
 @pytest.fixture
 def server() -> Generator[Server]:
-    binaries = find_binaries()
-    with make_folder() as folder:
-        data = str(folder / "data")
-        options = f"-k {folder} -c listen_addresses='' -c fsync=off -c checkpoint_timeout=1h"
-        control = (f"{binaries}/pg_ctl", "--pgdata", data, "--silent", "--wait")
-        run(f"{binaries}/initdb", "-D", data, "-A", "trust", "--no-sync")
-        run(*control, "--log", f"{folder}/log", "--options", options, "start")
-        try:
-            yield Server(folder)
-        finally:
-            run(*control, "--mode", "immediate", "stop")
+    need("psql", "runuser")
+    with run_cluster(checkpoint_timeout="1h") as cluster:
+        yield Server(cluster)
 
 
 def test_checkpoint_is_made_when_an_event_is_announced(

@@ -1,9 +1,26 @@
 """What the storage refuses; the tree is drawn in the package's docstring."""
 
 from pathlib import Path
+from typing import Final, TypeAlias
+
+from sqlalchemy import URL
 
 from forewarn.domain.names import ScopeId
 from forewarn.ports.store import StoreError
+
+Place: TypeAlias = Path | URL
+"""Where a database is: a file, or a database of a server."""
+
+_SECRETS: Final = ("password", "sslpassword")
+
+
+def describe_place(place: Place) -> str:
+    """Return how people know the database, without passwords."""
+    if isinstance(place, Path):
+        return str(place)
+    # libpq takes passwords from the query of a URL as well.
+    public = place.difference_update_query(_SECRETS).set(drivername=place.get_backend_name())
+    return public.render_as_string(hide_password=True)
 
 
 class DocumentIncarnationError(StoreError):
@@ -38,70 +55,65 @@ class DatabaseUrlError(DatabaseError):
         self.url = url
 
 
-class DatabaseFileError(DatabaseError):
-    """The database in a file cannot be used as it is; nothing was changed."""
+class DatabasePlaceError(DatabaseError):
+    """The database at this place cannot be used as it is; nothing was changed."""
 
-    def __init__(self, path: Path, sentence: str) -> None:
-        super().__init__(sentence)
-        self.path = path
+    def __init__(self, place: Place, problem: str) -> None:
+        super().__init__(f"{describe_place(place)} {problem}.")
+        self.place = place
 
 
-class DatabaseInUseError(DatabaseFileError):
+class DatabaseInUseError(DatabasePlaceError):
     """Another server has it open."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(
-            path, f"{path} is in use by another forewarn server; stop it, or use another file."
-        )
+        problem = "is in use by another forewarn server; stop it, or use another file"
+        super().__init__(path, problem)
 
 
-class DatabaseUnusableError(DatabaseFileError):
+class DatabaseUnusableError(DatabasePlaceError):
     """A directory, no permission, no space."""
 
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(path, f"{path} cannot be used: {problem}.")
+    def __init__(self, place: Place, problem: str) -> None:
+        super().__init__(place, f"cannot be used: {problem}")
         self.problem = problem
 
 
-class NotADatabaseError(DatabaseFileError):
-    """Something else is in the file."""
+class NotADatabaseError(DatabasePlaceError):
+    """Something else is in it."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, f"{path} is not a forewarn database; use another file.")
+    def __init__(self, place: Place) -> None:
+        kind = "file" if isinstance(place, Path) else "database"
+        super().__init__(place, f"is not a forewarn database; use another {kind}")
 
 
-class DatabaseDamagedError(DatabaseFileError):
+class DatabaseDamagedError(DatabasePlaceError):
     """It was a database once."""
 
     def __init__(self, path: Path, finding: str) -> None:
-        super().__init__(path, f"{path} is damaged ({finding}); restore it from a backup.")
+        super().__init__(path, f"is damaged ({finding}); restore it from a backup")
         self.finding = finding
 
 
-class BackupRefusedError(DatabaseFileError):
+class BackupRefusedError(DatabasePlaceError):
     """A copy that would replace what it must not."""
 
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(path, f"{path} {problem}.")
 
-
-class DatabaseOutdatedError(DatabaseFileError):
+class DatabaseOutdatedError(DatabasePlaceError):
     """An older release made it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, place: Place) -> None:
+        problem = "does not have the schema of this release; run `forewarn db upgrade` first"
+        super().__init__(place, problem)
+
+
+class DatabaseTooNewError(DatabasePlaceError):
+    """A newer release made it, and no longer works beside this one."""
+
+    def __init__(self, place: Place, revision: str) -> None:
         super().__init__(
-            path,
-            f"{path} does not have the schema of this release; run `forewarn db upgrade` first.",
-        )
-
-
-class DatabaseTooNewError(DatabaseFileError):
-    """A newer release made it."""
-
-    def __init__(self, path: Path, revision: str) -> None:
-        super().__init__(
-            path,
-            f"{path} has schema {revision}, which this release does not know; "
-            "use the release that made it, or a newer one.",
+            place,
+            f"has schema {revision}, which this release does not know; "
+            "use the release that made it, or a newer one",
         )
         self.revision = revision

@@ -1,6 +1,6 @@
 """Every table, declared once. The columns are the fields of the domain, under the same names."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -58,8 +58,9 @@ metadata: Final = MetaData(
 
 
 def _key(name: str, kind: Any = String) -> Column[Any]:
-    """Return a column that is in the primary key."""
-    return Column(name, kind, primary_key=True)
+    """Return a column that is in the primary key; the database numbers only sequences."""
+    numbering: Any = "auto" if name == "sequence" else False
+    return Column(name, kind, primary_key=True, autoincrement=numbering)
 
 
 def _numbered(key: str) -> Iterator[Column[Any]]:
@@ -211,13 +212,25 @@ audit: Final = Table(
     Column("actor", Word(Actor), nullable=False, server_default=Actor.UNKNOWN.value),
 )
 
-APPEND_ONLY: Final = tuple(
-    f"CREATE TRIGGER {table.name}_refuses_{verb} BEFORE {verb} ON {table.name} "
-    f"BEGIN SELECT RAISE(ABORT, '{table.name} is append-only'); END"
-    for table in (ledger, audit)
-    for verb in ("update", "delete")
-)
-"""What keeps the records as they were written, whoever has the database open."""
+APPEND_ONLY: Final[Mapping[str, tuple[str, ...]]] = {
+    "sqlite": tuple(
+        f"CREATE TRIGGER {table.name}_refuses_{verb} BEFORE {verb} ON {table.name} "
+        f"BEGIN SELECT RAISE(ABORT, '{table.name} is append-only'); END"
+        for table in (ledger, audit)
+        for verb in ("update", "delete")
+    ),
+    "postgresql": (
+        """CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE restrict_violation USING MESSAGE = TG_TABLE_NAME || ' is append-only';
+        END $$""",
+        *(
+            f"CREATE TRIGGER {table.name}_refuses_change "
+            f"BEFORE UPDATE OR DELETE OR TRUNCATE ON {table.name} EXECUTE FUNCTION refuse_change()"
+            for table in (ledger, audit)
+        ),
+    ),
+}
+"""What keeps the records as they were written, whoever has the database open, by engine."""
 
 # A token that was revoked or has expired stays, so that whoever shows it is told which.
 tokens: Final = Table(

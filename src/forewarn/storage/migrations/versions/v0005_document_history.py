@@ -39,7 +39,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "preview_wires",
-        sa.Column("since", _WHOLE_NUMBER, nullable=False),
+        sa.Column("since", _WHOLE_NUMBER, autoincrement=False, nullable=False),
         sa.Column("preview_wire", sa.String(), nullable=False),
         sa.PrimaryKeyConstraint("since", name="preview_wires_key"),
     )

@@ -15,7 +15,7 @@ def upgrade() -> None:
     """Add a table; what was served before is known as closely as it was."""
     op.create_table(
         "showings",
-        sa.Column("recorded_at", _WHOLE_NUMBER, nullable=False),
+        sa.Column("recorded_at", _WHOLE_NUMBER, autoincrement=False, nullable=False),
         sa.Column("shown_at", _WHOLE_NUMBER, nullable=False),
         sa.PrimaryKeyConstraint("recorded_at", name="showings_key"),
     )

@@ -16,15 +16,16 @@ def upgrade() -> None:
     for table, name in (("knowledge", "node"), ("leases", "holder")):
         op.add_column(table, sa.Column(name, sa.String(), server_default="", nullable=False))
     op.add_column("leases", sa.Column("expires_at", _WHOLE_NUMBER, nullable=True))
-    op.create_table(
+    lock = op.create_table(
         "write_lock",
         sa.Column("name", sa.String(), nullable=False),
         sa.Column("last_change", _WHOLE_NUMBER, nullable=False),
         sa.PrimaryKeyConstraint("name", name="write_lock_key"),
     )
+    op.bulk_insert(lock, [{"name": "writer", "last_change": 0}])
     op.create_table(
         "changes",
-        sa.Column("number", _WHOLE_NUMBER, nullable=False),
+        sa.Column("number", _WHOLE_NUMBER, autoincrement=False, nullable=False),
         sa.Column("hint", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("number", name="changes_key"),
     )
