@@ -17,6 +17,7 @@ ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file, no
 
 CONTROL_ADDRESS: Final = "127.0.0.1:8170"
 SQLITE: Final = "sqlite:///"
+POSTGRESQL: Final = "postgresql://"
 """How the URL of a database begins."""
 PREFIX: Final = "FOREWARN_"
 """How every variable of ours begins, in any case."""

@@ -24,6 +24,7 @@ from forewarn.domain.limits import FASTEST
 from forewarn.domain.notice import NoticeMode
 from forewarn.environment import (
     CONFIG_FILE,
+    POSTGRESQL,
     PREFIX,
     SQLITE,
     SettingsError,
@@ -67,12 +68,13 @@ def _check_control(text: str) -> str:
 
 
 def _check_database(url: str) -> str:
-    if url.startswith(("postgres:", "postgresql:", "postgresql+")):
-        raise ValueError("PostgreSQL is not supported yet, write PATH or sqlite:///PATH")
+    if url.startswith((POSTGRESQL, "postgres://")):
+        return f"{POSTGRESQL}{url.partition('://')[2]}"
     if url and _SCHEME.match(url) is None:
         return f"{SQLITE}{url}"
     if not url.startswith(SQLITE) or len(url) == len(SQLITE):
-        raise ValueError(f"{url!r} names no SQLite file, write PATH or sqlite:///PATH")
+        # Not repeated: there may be a password in it.
+        raise ValueError("it names no database, write PATH, sqlite:///PATH or postgresql://HOST/DB")
     return url
 
 
@@ -158,6 +160,11 @@ class Settings(BaseSettings):
         return Path(self.database.removeprefix(SQLITE))
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other replicas may be on the same database."""
+        return self.database.startswith(POSTGRESQL)
+
+    @property
     def socket_mode(self) -> int:
         """The mode of unix sockets that virtual machines poll."""
         return int(self.metadata_socket_mode, 8)
@@ -170,12 +177,14 @@ class Settings(BaseSettings):
     @property
     def state_directory(self) -> Path:
         """Where the admin token and what executors remember are kept."""
-        return self.state_dir or self.database_path.parent
+        return self.state_dir or (Path() if self.is_shared else self.database_path.parent)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.clock is ClockKind.VIRTUAL and self.speed != 1:
             raise ValueError("The setting speed cannot be used with clock virtual.")
+        if self.clock is ClockKind.VIRTUAL and self.is_shared:
+            raise ValueError("The clock virtual needs a database in a file, not PostgreSQL.")
         if self.executor.is_real and self.clock is ClockKind.VIRTUAL:
             raise ValueError(f"The executor {self.executor} cannot be used with clock virtual.")
         if self.executor.is_real and self.executor_file is None:

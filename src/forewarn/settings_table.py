@@ -85,7 +85,9 @@ def _choice(summary: str, default: StrEnum) -> Setting:
 
 SETTINGS: Final[Mapping[str, Setting]] = {
     "database": Setting(
-        "The database file: PATH or sqlite:///PATH.", "sqlite:///forewarn.db", "FILE"
+        "The database: PATH, sqlite:///PATH or postgresql://HOST/DB.",
+        "sqlite:///forewarn.db",
+        "URL",
     ),
     "metadata": Setting(
         "Where virtual machines poll: HOST:PORT, [::1]:PORT or unix:PATH.",
@@ -117,7 +119,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "trust_path": _switch("Trust the path prefix /vm/NAME to say who calls."),
     "state_dir": _path(
         "Where the admin token and what executors remember are kept; "
-        "beside the database unless given.",
+        "beside the database file unless given.",
         "DIR",
     ),
     "preview_wire": _choice(

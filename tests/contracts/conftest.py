@@ -8,6 +8,7 @@ from typing import TypeAlias
 import pytest
 
 from forewarn.ports.store import Store
+from forewarn.storage.postgres import open_postgres
 from forewarn.storage.sqlite import open_sqlite, upgrade
 
 OpenStore: TypeAlias = Callable[[], Store]
@@ -20,9 +21,12 @@ def fresh_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=["sqlite"])
-def open_store(tmp_path: Path, fresh_database: Path) -> OpenStore:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: Path) -> OpenStore:
     """Open the same database each time; what differs between adapters ends here."""
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+        return lambda: open_postgres(url)
     copy(fresh_database, tmp_path)
     return lambda: open_sqlite(tmp_path / "forewarn.db", busy_timeout=0.05)
 

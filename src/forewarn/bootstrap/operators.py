@@ -98,7 +98,9 @@ def _make_services(
             replica.store,
             now=SystemClock().now,
             admin=ADMIN,
-            admin_secret=AdminToken(replica.settings.state_directory, replica.token),
+            admin_secret=None
+            if replica.settings.is_shared
+            else AdminToken(replica.settings.state_directory, replica.token),
         ),
         is_ready=is_ready,
         settle=replica.settle,

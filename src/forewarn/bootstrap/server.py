@@ -4,6 +4,7 @@ import asyncio
 import gc
 import signal
 import sys
+import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Final
 import structlog
 
 from forewarn.bootstrap.address import leave_address
+from forewarn.bootstrap.database import open_database
 from forewarn.bootstrap.operators import ControlServer, control_server
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.start import (
@@ -32,8 +34,6 @@ from forewarn.notifications.configuration import read_notifications
 from forewarn.outbound.client import Outbound
 from forewarn.protocol.errors import ForewarnError
 from forewarn.settings import Settings
-from forewarn.storage.schema import remove_files
-from forewarn.storage.sqlite import open_sqlite
 from forewarn.systemd import SystemdNotifier
 from forewarn.telemetry.logs import configure_logging
 
@@ -91,29 +91,23 @@ def _read_parts(settings: Settings) -> Outside:
 def _replica(
     settings: Settings, fleet: FleetDeclaration | None, outside: Outside
 ) -> Iterator[Replica]:
-    is_new = not settings.database_path.exists()
-    store = open_sqlite(settings.database_path, migrate=settings.migrate)
-    try:
+    with ExitStack() as stack:
+        # Last: a message that is canceled by it is not recorded as one that failed.
+        stack.callback(outside.outbound.close)
+        database = stack.enter_context(open_database(settings, replica_id=uuid.uuid4().hex))
+        store = database.store
         try:
             beginning = begin_as_declared(store, settings, fleet, SystemClock().now())
         except BaseException:
-            store.close()
-            if is_new:
-                remove_files(settings.database_path)
+            database.discard()
             raise
         made_workforce = ReloadableWorkforce(settings, store, beginning.clock, outside.outbound)
-        with closing(made_workforce) as workforce:
-            outside = replace(outside, workforce=workforce)
-            made = assemble(settings, store, beginning, outside, Supervisor())
-            yield replace(
-                made,
-                executor_problem=lambda: workforce.problem,
-                reload_executors=workforce.reload,
-            )
-    finally:
-        store.close()
-        # Last: a message that is canceled by it is not recorded as one that failed.
-        outside.outbound.close()
+        workforce = stack.enter_context(closing(made_workforce))
+        outside = replace(outside, workforce=workforce)
+        made = assemble(settings, store, beginning, outside, Supervisor(), database.leadership)
+        yield replace(
+            made, executor_problem=lambda: workforce.problem, reload_executors=workforce.reload
+        )
 
 
 def _run(

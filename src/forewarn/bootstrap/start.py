@@ -28,7 +28,7 @@ from forewarn.files.fleet import (
 from forewarn.files.fleet_lines import FleetLines, subject_of
 from forewarn.files.toml import NotTomlError, decode, place
 from forewarn.metadata.http import open_listener, open_unix_listener
-from forewarn.operations.access import new_secret
+from forewarn.operations.access import grant_admin, new_secret
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.differences import Difference
 from forewarn.operations.inventory import FleetChange, apply_fleet, find_vm
@@ -51,6 +51,8 @@ from forewarn.wording.durations import parse_duration
 log = structlog.get_logger()
 
 ADMIN: Final = "admin"
+_ADMIN_TOKEN_PLACE: Final = "admin_token_place"  # noqa: S105 - where it is, not what it is
+"""The setting that says where the replica that made the admin token has left it."""
 _MOST_LINES: Final = 50
 """How many changes by the fleet file are logged one by one."""
 
@@ -171,6 +173,7 @@ def make_rules(settings: Settings) -> Rules:
         overdue_after=settings.longest_delay,
         is_simulated=settings.executor is ExecutorKind.SIMULATED,
         document_retention=parse_duration(settings.document_retention),
+        is_shared=settings.is_shared,
     )
 
 
@@ -201,7 +204,9 @@ def _begin(
     if is_restored:
         tx.next_epoch(ahead=AHEAD)
     # Last, because it is not part of the transaction.
-    token = _admin_token(settings.state_directory)
+    directory = settings.state_directory
+    share = settings.is_shared
+    token = _share_admin_token(tx, context, directory) if share else _admin_token(directory)
     return StartingPoint(clock=clock, token=token, change=change)
 
 
@@ -280,11 +285,29 @@ def _admin_token(directory: Path) -> str:
         raise StartError(f"The admin token {path} cannot be kept: {error}.") from error
 
 
+def _share_admin_token(tx: Transaction, context: Context, directory: Path) -> str:
+    """Make the admin token of all replicas, unless another has; return it only if it is here."""
+    if any(token.name == ADMIN and token.is_live(context.at) for token in tx.tokens()):
+        log.info("admin_token_elsewhere", place=tx.setting(_ADMIN_TOKEN_PLACE))
+        return ""
+    secret = new_secret()
+    _keep_admin_token(directory, secret)
+    grant_admin(tx, context, ADMIN, secret)
+    where = f"{(directory / ADMIN_TOKEN_FILE).absolute()} on {socket.gethostname()}"
+    tx.put_setting(_ADMIN_TOKEN_PLACE, where)
+    return secret
+
+
 def renew_admin_token(directory: Path) -> Path:
     """Put a new admin token into the state *directory*; a running server takes it from there."""
+    return _keep_admin_token(directory, new_secret())
+
+
+def _keep_admin_token(directory: Path, secret: str) -> Path:
     path = directory / ADMIN_TOKEN_FILE
     try:
-        write_secret(path, new_secret())
+        directory.mkdir(parents=True, exist_ok=True)
+        write_secret(path, secret)
     except OSError as error:
         raise StartError(f"The admin token {path} cannot be written: {error.strerror}.") from error
     return path

@@ -38,15 +38,20 @@ class PreconditionFailedError(ForewarnError):
 
 
 def authenticator(
-    store: Store, *, now: Callable[[], datetime], admin: str, admin_secret: Callable[[], str]
+    store: Store,
+    *,
+    now: Callable[[], datetime],
+    admin: str,
+    admin_secret: Callable[[], str] | None,
 ) -> Callable[[str], Principal | None]:
     """Return what tells whose token it is: the one of *admin*, or one that *store* has.
 
-    None for a token nobody has; one that has ended is refused with the reason.
+    Without an *admin_secret* the store has that one, too. None for a token nobody has; one that
+    has ended is refused with the reason.
     """
 
     def authenticate(secret: str) -> Principal | None:
-        if is_secret(admin_secret(), secret):
+        if admin_secret is not None and is_secret(admin_secret(), secret):
             return Principal(name=admin, role=Role.ADMIN)
         at = now()
         token = store.read(lambda reading: find_token(reading, secret, at))

@@ -71,6 +71,16 @@ def create_token(tx: Transaction, context: Context, order: TokenOrder, secret: s
     return token
 
 
+def grant_admin(tx: AccessWriting, context: Context, name: str, secret: str) -> None:
+    """Have *secret* grant everything, on all replicas of a shared database, and no other so."""
+    for token in tx.tokens():
+        if token.name == name and token.revoked_at is None:
+            tx.put_token(replace(token, revoked_at=context.at))
+    made_at = context.at
+    tx.put_token(Token(name=name, token_hash=_hash(secret), role=Role.ADMIN, created_at=made_at))
+    record_audit(tx, context, "token create", name, detail=Role.ADMIN.value)
+
+
 def revoke_token(tx: AccessWriting, context: Context, name: str) -> Token:
     """Take back the token called *name*; from now on it grants nothing."""
     key = name_key(name)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from forewarn.domain.errors import ConflictError, says
 from forewarn.domain.host_work import HostWorkRule
 from forewarn.domain.limits import DOCUMENT_RETENTION, USER_INITIATED_LIMIT
 from forewarn.domain.notice import NoticeMode
@@ -17,7 +18,8 @@ class Rules:
     """What the operator has set for the whole server.
 
     Impact that *is_simulated* takes as long as usual; how long any other takes, nobody knows.
-    *gates* are the names of those there are.
+    *gates* are the names of those there are. With *is_shared*, other replicas are on the same
+    database.
     """
 
     notice: NoticeMode = NoticeMode.ALWAYS
@@ -29,6 +31,14 @@ class Rules:
     host_works: tuple[HostWorkRule, ...] = ()
     gates: tuple[str, ...] = ()
     document_retention: timedelta = DOCUMENT_RETENTION
+    is_shared: bool = False
+
+
+@says("{what} need a server with a database file of its own; this one shares PostgreSQL.")
+class SharedDatabaseError(ConflictError):
+    """Something that is in one process only, where others are on the same database."""
+
+    what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

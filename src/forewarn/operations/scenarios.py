@@ -9,7 +9,7 @@ from forewarn.domain.limits import FASTEST
 from forewarn.domain.names import ScenarioRunId
 from forewarn.domain.scenario import Scenario, ScenarioRun, stop
 from forewarn.files.scenario import ScenarioError
-from forewarn.operations.context import Context
+from forewarn.operations.context import Context, SharedDatabaseError
 from forewarn.operations.inventory import find_vms
 from forewarn.operations.recording import Deed, record_audit, record_events
 from forewarn.ports.entries import LedgerEntry
@@ -55,6 +55,8 @@ def start_scenario(
 
     The speed of the server is in it too, so that all of the timeline keeps its proportions.
     """
+    if context.rules.is_shared:
+        raise SharedDatabaseError("Scenarios")
     resources = tuple(dict.fromkeys(vm.name for vm in find_vms(tx.topology(), vms)))
     if not resources:
         raise ScenarioError("A scenario needs a virtual machine to happen to.")

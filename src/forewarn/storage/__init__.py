@@ -6,7 +6,8 @@ StoreError                        (declared by the port)
 ├ DocumentIncarnationError        an incarnation that was shown with other content, or an old one
 ├ StoreClosedError                it was closed
 └ DatabaseError                   the database cannot be used as it is; nothing was changed
-  ├ DatabaseUrlError              no SQLite file is meant
+  ├ DatabaseUrlError              no database is meant
+  ├ PostgresMissingError          psycopg is not installed
   ├ DatabaseInUseError            another server has it open
   ├ DatabaseUnusableError         a directory, no permission, no space
   ├ NotADatabaseError             something else is in the file

@@ -48,11 +48,20 @@ class DatabaseError(StoreError):
 
 
 class DatabaseUrlError(DatabaseError):
-    """No SQLite file is meant."""
+    """No database is meant."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(f"{url} names no SQLite file; write sqlite:///forewarn.db.")
+        super().__init__(
+            f"{url} names no database; write sqlite:///forewarn.db or postgresql://HOST/DB."
+        )
         self.url = url
+
+
+class PostgresMissingError(DatabaseError):
+    """An install that cannot speak to PostgreSQL."""
+
+    def __init__(self) -> None:
+        super().__init__("PostgreSQL needs psycopg; run: pip install forewarn[postgres]")
 
 
 class DatabasePlaceError(DatabaseError):

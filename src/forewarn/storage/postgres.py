@@ -14,7 +14,7 @@ from forewarn.ports.entries import Figures
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import Reading, StoreUnavailableError, Transaction
 from forewarn.storage.changes import Audience
-from forewarn.storage.errors import StoreClosedError
+from forewarn.storage.errors import DatabaseUnusableError, StoreClosedError
 from forewarn.storage.figures import count_figures
 from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.follower import ChangeFollower
@@ -23,11 +23,35 @@ from forewarn.storage.postgres_session import (
     PostgresSession,
     last_change,
     outage,
+    will_pass,
 )
 from forewarn.storage.reading import SqlReading
+from forewarn.storage.schema import prepare_database
 from forewarn.storage.writer import Writer
 
 T = TypeVar("T")
+
+
+def open_postgres(url: str, *, migrate: bool = True, node: str = "") -> "PostgresStore":
+    """Open the store in a database; create or upgrade its schema if *migrate*.
+
+    Whatever is wrong with it is refused with a DatabaseError. While it is away, or starting, that
+    is a StoreUnavailableError: it may be worth the wait.
+    """
+    address = PostgresAddress(url)
+    engine = address.writing_engine()
+    try:
+        prepare_database(engine, migrate=migrate)
+        return PostgresStore(address, node=node)
+    except (psycopg.Error, DBAPIError) as error:
+        reason = outage(error)
+        if reason is None:
+            raise
+        if not will_pass(error):
+            raise DatabaseUnusableError(address.place, reason) from error
+        raise StoreUnavailableError(f"{address} cannot be used now: {reason}.") from error
+    finally:
+        engine.dispose()
 
 
 class PostgresStore:

@@ -13,13 +13,13 @@ from typing import Any, Final, Self
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine
+from sqlalchemy import URL, Connection, Engine, NullPool, QueuePool, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from forewarn.ports.changes import StoreChange
 from forewarn.storage.columns import HintColumn
-from forewarn.storage.errors import DatabaseUrlError
+from forewarn.storage.errors import DatabaseUrlError, describe_place
 from forewarn.storage.transaction import Changes
 from forewarn.storage.writer import UncertainCommitError
 
@@ -99,9 +99,19 @@ class PostgresAddress:
             raise DatabaseUrlError(url.partition("://")[0] + "://…") from None
 
     def __str__(self) -> str:
-        host = str(self._given.get("host") or self._given.get("hostaddr") or "localhost")
-        port = f":{port}" if (port := self._given.get("port")) else ""
-        return f"postgresql://{host}{port}/{self._given.get('dbname') or ''}"
+        return describe_place(self.place)
+
+    @property
+    def place(self) -> URL:
+        """Where it is, for people."""
+        hosts = str(self._given.get("host") or self._given.get("hostaddr") or "localhost")
+        ports = str(self._given.get("port") or "")
+        return URL.create(
+            "postgresql+psycopg",
+            host=hosts,
+            port=int(ports) if ports.isdecimal() else None,
+            database=str(self._given.get("dbname") or self._given.get("service") or ""),
+        )
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open a connection that begins nothing by itself."""
@@ -114,7 +124,7 @@ class PostgresAddress:
     def writing_engine(self) -> Engine:
         """Return what makes connections on which the store says when a transaction begins."""
         return create_engine(
-            "postgresql+psycopg://",
+            self.place,
             creator=self.connect,
             poolclass=NullPool,
             isolation_level="AUTOCOMMIT",
@@ -123,7 +133,7 @@ class PostgresAddress:
     def reading_engine(self) -> Engine:
         """Return what looks, each time at one moment."""
         return create_engine(
-            "postgresql+psycopg://",
+            self.place,
             creator=self.connect,
             poolclass=QueuePool,
             pool_size=_READERS,
@@ -253,6 +263,19 @@ def last_change(driver: psycopg.Connection[Any]) -> int:
     """Return the number of the last change, over all replicas."""
     row = driver.execute(_LAST_CHANGE, [LOCK]).fetchone()
     return int(row[0]) if row else 0
+
+
+def will_pass(error: Exception) -> bool:
+    """Tell whether a connection that failed with *error* may succeed later, with nothing changed.
+
+    libpq says why in words only.
+    """
+    said = str(error)
+    return not any(words in said for words in _LASTING) or any(words in said for words in _PASSING)
+
+
+_LASTING: Final = ("FATAL:", "SSL", "certificate", "invalid", "could not translate host name")
+_PASSING: Final = ("starting up", "shutting down", "recovery", "too many", "connection slots")
 
 
 def outage(error: BaseException) -> str | None:
