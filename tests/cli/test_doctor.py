@@ -263,10 +263,12 @@ def damage(path: Path) -> None:
     path.write_bytes(content)
 
 
-def say_version(version: str) -> Callable[[Path], None]:
+def say_version(version: str, works_with: str) -> Callable[[Path], None]:
     def change(path: Path) -> None:
         with sqlite3.connect(path) as connection:
             connection.execute("UPDATE alembic_version SET version_num = ?", [version])
+            change = "UPDATE settings SET value = ? WHERE name = 'schema_works_with'"
+            connection.execute(change, [works_with])
         connection.close()
 
     return change
@@ -277,11 +279,12 @@ def say_version(version: str) -> Callable[[Path], None]:
     [
         (damage, "fail", "is damaged"),
         (lambda path: path.write_text("notes"), "fail", "is not a forewarn database"),
-        (say_version("9999"), "fail", "has schema 9999"),
-        (say_version("0001"), "warn", "of an older release"),
+        (say_version("9999", "9999"), "fail", "has schema 9999, which this release does not"),
+        (say_version("9999", "0018"), "ok", "has schema 9999, which this release can use"),
+        (say_version("0001", "0001"), "warn", "of an older release"),
     ],
 )
-def test_database_that_cannot_be_served_is_told(
+def test_whether_the_database_can_be_served_is_told(
     database: Path, change: Callable[[Path], object], verdict: str, said: str
 ) -> None:
     change(database)

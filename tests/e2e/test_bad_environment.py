@@ -139,6 +139,7 @@ def _make_a_directory(file: Path) -> None:
 def _make_newer(file: Path) -> None:
     with contextlib.closing(sqlite3.connect(file)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
+        database.execute("DELETE FROM settings WHERE name = 'schema_works_with'")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from sqlalchemy import Engine, create_engine, inspect, make_url, select
 from sqlalchemy.exc import OperationalError
 from tests.e2e.conftest import wait_until
 from tests.postgres import Cluster, find_binaries
+from tests.upgrade.conftest import migrate
 
 from forewarn.storage.errors import (
     DatabaseOutdatedError,
@@ -30,8 +31,10 @@ TIMEOUT = 30.0
 @contextmanager
 def engine_of(url: str) -> Iterator[Engine]:
     engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
-    yield engine
-    engine.dispose()
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def run_sql(url: str, *statements: str) -> None:
@@ -70,7 +73,11 @@ def test_nobody_rewrites_the_records(postgres_url: str, table: str, statement: s
     [
         ("DROP TABLE alembic_version", NotADatabaseError, "is not a forewarn database; use an"),
         ("DROP TABLE ledger", NotADatabaseError, "is not a forewarn database; use another databa"),
-        ("UPDATE alembic_version SET version_num = '9999'", DatabaseTooNewError, "schema 9999"),
+        (
+            "UPDATE alembic_version SET version_num = '9999'; DELETE FROM settings",
+            DatabaseTooNewError,
+            "has schema 9999, which this release does not know",
+        ),
         ("UPDATE alembic_version SET version_num = '0017'", DatabaseOutdatedError, "db upgrade"),
     ],
 )
@@ -119,6 +126,20 @@ def test_replicas_that_start_at_once_create_one_schema(postgres: Cluster) -> Non
 
         postgres.drop(url)
         assert sorted(results) == [False, False, True]
+
+
+def test_replicas_that_start_at_once_upgrade_once(postgres: Cluster) -> None:
+    url = postgres.empty_database()
+    with engine_of(url) as engine:
+        migrate(engine, "0017")
+
+    results = at_once(prepare, url)
+
+    with engine_of(url) as engine, engine.connect() as connection:
+        locks = connection.execute(select(write_lock)).all()
+    postgres.drop(url)
+    assert sorted(results) == [False, False, True]
+    assert locks == [("writer", 0)]
 
 
 def prepare(url: str) -> bool:

@@ -138,17 +138,22 @@ def _truncated(path: Path) -> None:
 
 
 def _newer_release(path: Path) -> None:
-    _another_schema(path, "UPDATE alembic_version SET version_num = '9999'")
+    _another_schema(
+        path,
+        "UPDATE alembic_version SET version_num = '9999'",
+        "UPDATE settings SET value = '9999' WHERE name = 'schema_works_with'",
+    )
 
 
 def _another_program(path: Path) -> None:
     _another_schema(path, "DROP TABLE alembic_version")
 
 
-def _another_schema(path: Path, statement: str) -> None:
+def _another_schema(path: Path, *statements: str) -> None:
     open_sqlite(path).close()
     connection = sqlite3.connect(path)
-    connection.execute(statement)
+    for statement in statements:
+        connection.execute(statement)
     connection.commit()
     connection.execute("PRAGMA journal_mode=DELETE")
     connection.close()

@@ -10,8 +10,8 @@ StoreError                        (declared by the port)
   ├ PostgresMissingError          psycopg is not installed
   ├ DatabaseInUseError            another server has it open
   ├ DatabaseUnusableError         a directory, no permission, no space
-  ├ NotADatabaseError             something else is in the file
+  ├ NotADatabaseError             something else is in it
   ├ DatabaseDamagedError          it was a database once
   ├ DatabaseOutdatedError         an older release made it
-  └ DatabaseTooNewError           a newer release made it
+  └ DatabaseTooNewError           a newer release made it, and no longer works beside this one
 """

@@ -17,15 +17,14 @@ from forewarn.storage.connections import Connector
 from forewarn.storage.errors import (
     BackupRefusedError,
     DatabaseDamagedError,
-    DatabaseTooNewError,
     DatabaseUnusableError,
 )
 from forewarn.storage.lock import DatabaseLock
 from forewarn.storage.schema import (
-    REVISIONS,
+    SchemaState,
     check_file,
     explain_failure,
-    find_revision,
+    find_schema,
     require_database,
 )
 
@@ -40,7 +39,7 @@ class DatabaseState:
     """What a database says of itself. *damage* is what an examination of every page found."""
 
     damage: tuple[str, ...]
-    revision: str
+    schema: SchemaState
     clock: str | None
     backup_taken_at: str | None
 
@@ -66,7 +65,7 @@ def examine(path: Path) -> DatabaseState:
     """Look at every page of the database; refuse what is not one."""
     require_database(path)
     try:
-        revision = find_revision(path)
+        schema = find_schema(path)
         with closing(Connector(path, mode="ro").connect()) as connection:
             driver = connection.driver
             found = [str(row[0]) for row in driver.execute("PRAGMA integrity_check(10)")]
@@ -78,7 +77,7 @@ def examine(path: Path) -> DatabaseState:
         found.append(f"{broken} rows refer to rows that do not exist")
     return DatabaseState(
         damage=tuple(each for each in found if each != "ok"),
-        revision=str(revision),
+        schema=schema,
         clock=told.get("clock"),
         backup_taken_at=told.get(BACKUP_TAKEN_AT) or None,
     )
@@ -87,14 +86,13 @@ def examine(path: Path) -> DatabaseState:
 def restore(backup: Path, target: Path, *, at: datetime) -> Path | None:
     """Put *backup* in the place of *target*, and return where the old file is kept, if any.
 
-    Refused, with nothing changed, if the backup is damaged or not a database of this release or an
-    older one, or if a server uses the target.
+    Refused, with nothing changed, if the backup is damaged or not a database that this release can
+    use or upgrade, or if a server uses the target.
     """
     state = examine(backup)
     if state.damage:
         raise DatabaseDamagedError(backup, state.damage[0])
-    if state.revision not in REVISIONS:
-        raise DatabaseTooNewError(backup, state.revision)
+    state.schema.require_usable(backup)
     if target.exists() and target.samefile(backup):
         raise BackupRefusedError(backup, "is the database itself; name a backup of it")
     _check_place(target)

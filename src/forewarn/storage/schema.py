@@ -4,6 +4,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import Path
@@ -18,6 +19,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    delete,
     insert,
     inspect,
     select,
@@ -37,12 +39,19 @@ from forewarn.storage.errors import (
     NotADatabaseError,
     Place,
 )
-from forewarn.storage.tables import APPEND_ONLY, ledger, metadata, write_lock
+from forewarn.storage.tables import APPEND_ONLY, ledger, metadata, settings, write_lock
 
 REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 19))
 """Every migration, oldest first; a test compares it with the scripts."""
 
 HEAD: Final = REVISIONS[-1]
+
+WORKS_WITH: Final = "0018"
+"""The oldest release, by its newest migration, that can use a database of this one.
+
+Every database says so, that replicas of both can share it during an upgrade. A migration which
+takes away something that releases still use raises it to the first that does without.
+"""
 
 _MAGIC: Final = b"SQLite format 3\x00"
 _VERSIONS: Final = Table(
@@ -51,15 +60,43 @@ _VERSIONS: Final = Table(
     Column("version_num", String(32), nullable=False),
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
-_OURS: Final = {_VERSIONS.name, ledger.name}
+_OURS: Final = {_VERSIONS.name, ledger.name, settings.name}
 """Tables that tell a database of ours from one of others, which may use Alembic as well."""
 _DIALECTS: Final = {"sqlite": sqlite.dialect, "postgresql": postgresql.dialect}
+_WORKS_WITH: Final = "schema_works_with"
 _ATTEMPTS: Final = 4
 _RACES: Final = frozenset({"23505", "40P01", "42P07", "42710", "42723"})
 """The errors of PostgreSQL for those who come second: something exists by now, or a deadlock."""
 
 Begin: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 """Begins a transaction that is committed at its end, unless there is an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaState:
+    """Which schema a database has; no *revision* for none. *works_with* is what it says of it."""
+
+    revision: str | None
+    works_with: str | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this release has nothing to do: its own, or a newer one that works with it."""
+        return self.revision == HEAD or (self._is_newer and self.works_with in REVISIONS)
+
+    @property
+    def is_too_new(self) -> bool:
+        """Whether this release cannot use it."""
+        return self._is_newer and not self.is_current
+
+    def require_usable(self, place: Place) -> None:
+        """Refuse the database at *place* if this release can neither use nor upgrade it."""
+        if self.is_too_new:
+            raise DatabaseTooNewError(place, str(self.revision))
+
+    @property
+    def _is_newer(self) -> bool:
+        return self.revision not in {None, *REVISIONS}
 
 
 def prepare_database(engine: Engine, *, migrate: bool) -> bool:
@@ -73,8 +110,8 @@ def prepare_database(engine: Engine, *, migrate: bool) -> bool:
     for is_last in (*repeat(False, _ATTEMPTS - 1), True):
         try:
             with begin() as connection:
-                revision = _read_revision(connection, engine.url)
-            return _bring_up_to_date(revision, begin, engine.url, migrate=migrate)
+                state = _read_state(connection, engine.url)
+            return _bring_up_to_date(state, begin, engine.url, migrate=migrate)
         except DBAPIError as error:
             if is_last or getattr(error.orig, "sqlstate", None) not in _RACES:
                 raise _explain_refusal(engine.url, error) from error
@@ -87,25 +124,28 @@ def bring_up_to_date(path: Path, *, migrate: bool) -> bool:
     All or nothing: whatever goes wrong, the file is as it was. The caller holds its lock.
     """
     is_new = not path.exists()
+    state = SchemaState(revision=None) if is_new else find_schema(path)
     try:
-        revision = None if is_new else find_revision(path)
-        return _bring_up_to_date(revision, partial(_begin, path), path, migrate=migrate)
+        return _bring_up_to_date(state, partial(_begin, path), path, migrate=migrate)
     except (sqlite3.Error, DBAPIError) as error:
         if is_new:
             remove_files(path)
         raise explain_failure(path, error) from error
 
 
-def find_revision(path: Path) -> str | None:
-    """Return the revision of the schema; None for an empty file, refused if it is not ours."""
-    connection = Connector(path, mode="rw").connect()
+def find_schema(path: Path) -> SchemaState:
+    """Return which schema the database in a file has; refused if it is damaged or not ours."""
     try:
-        finding = connection.driver.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if finding != "ok":
-            raise DatabaseDamagedError(path, str(finding))
-        return _read_revision(connection.sql, path)
-    finally:
-        connection.close()
+        connection = Connector(path, mode="rw").connect()
+        try:
+            finding = connection.driver.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if finding != "ok":
+                raise DatabaseDamagedError(path, str(finding))
+            return _read_state(connection.sql, path)
+        finally:
+            connection.close()
+    except (sqlite3.Error, DBAPIError) as error:
+        raise explain_failure(path, error) from error
 
 
 def check_file(path: Path) -> None:
@@ -184,36 +224,37 @@ def _explain_refusal(url: URL, error: DBAPIError) -> Exception:
     return DatabaseUnusableError(url, str(error.orig).partition("\n")[0])
 
 
-def _read_revision(connection: Connection, place: Place) -> str | None:
+def _read_state(connection: Connection, place: Place) -> SchemaState:
     names = set(inspect(connection).get_table_names())
     if not names:
-        return None
+        return SchemaState(revision=None)
     if not names >= _OURS:
         raise NotADatabaseError(place)
-    return connection.scalar(select(_VERSIONS.c.version_num))
+    return SchemaState(
+        revision=connection.scalar(select(_VERSIONS.c.version_num)),
+        works_with=connection.scalar(
+            select(settings.c.value).where(settings.c.name == _WORKS_WITH)
+        ),
+    )
 
 
-def _bring_up_to_date(revision: str | None, begin: Begin, place: Place, *, migrate: bool) -> bool:
-    if not _is_outdated(revision, place):
+def _bring_up_to_date(state: SchemaState, begin: Begin, place: Place, *, migrate: bool) -> bool:
+    state.require_usable(place)
+    if state.is_current:
         return False
     if not migrate:
         raise DatabaseOutdatedError(place)
     with begin() as connection:
-        if revision is None:
+        if state.revision is None:
             _create(connection)
             return True
         _lock_out_others(connection)
-        # Another replica may have been quicker.
-        is_outdated = _is_outdated(_read_revision(connection, place), place)
-        if is_outdated:
+        # Another replica may have been quicker, and of a newer release.
+        found = _read_state(connection, place)
+        found.require_usable(place)
+        if not found.is_current:
             _upgrade(connection)
-        return is_outdated
-
-
-def _is_outdated(revision: str | None, place: Place) -> bool:
-    if revision not in {None, *REVISIONS}:
-        raise DatabaseTooNewError(place, str(revision))
-    return revision != HEAD
+        return not found.is_current
 
 
 def _create(connection: Connection) -> None:
@@ -222,6 +263,7 @@ def _create(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
     connection.execute(insert(_VERSIONS).values(version_num=HEAD))
     connection.execute(insert(write_lock).values(name="writer", last_change=0))
+    _say_works_with(connection)
 
 
 @lru_cache
@@ -251,3 +293,9 @@ def _upgrade(connection: Connection) -> None:
     config.attributes["connection"] = connection
     # Both engines change their schema inside transactions like anything else.
     command.upgrade(config, "head")
+    _say_works_with(connection)
+
+
+def _say_works_with(connection: Connection) -> None:
+    connection.execute(delete(settings).where(settings.c.name == _WORKS_WITH))
+    connection.execute(insert(settings).values(name=_WORKS_WITH, value=WORKS_WITH))

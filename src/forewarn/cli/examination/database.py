@@ -7,7 +7,7 @@ from forewarn.cli.examination.findings import Finding, doubtful, fine, is_open_t
 from forewarn.settings import Settings
 from forewarn.storage.backups import DatabaseState, examine
 from forewarn.storage.errors import DatabaseError
-from forewarn.storage.schema import HEAD, REVISIONS
+from forewarn.storage.schema import HEAD
 
 
 def examine_database(settings: Settings) -> Iterator[Finding]:
@@ -33,14 +33,16 @@ def _integrity(path: Path, state: DatabaseState) -> Finding:
 
 
 def _schema(settings: Settings, state: DatabaseState) -> Finding:
-    if state.revision == HEAD:
+    schema = state.schema
+    if schema.revision == HEAD:
         return fine("schema", "It has the schema of this version.")
-    if state.revision in REVISIONS:
-        sentence = f"It has schema {state.revision}; this version has {HEAD}."
-        hint = f"try: forewarn db upgrade --database {settings.database}"
-        return doubtful("schema", sentence, hint)
-    sentence = f"It has schema {state.revision}, which this version does not know."
-    return wrong("schema", sentence, "use the version that made it, or a newer one")
+    if schema.is_current:
+        return fine("schema", f"It has schema {schema.revision}, which this version can use.")
+    if schema.is_too_new:
+        sentence = f"It has schema {schema.revision}, which this version does not know."
+        return wrong("schema", sentence, "use the version that made it, or a newer one")
+    sentence = f"It has schema {schema.revision}; this version has {HEAD}."
+    return doubtful("schema", sentence, f"try: forewarn db upgrade --database {settings.database}")
 
 
 def _clock(settings: Settings, state: DatabaseState) -> Finding:

@@ -104,27 +104,27 @@ def _space(directory: Path) -> Finding:
 
 
 def _database(settings: Settings) -> Finding:
-    from forewarn.storage.errors import (  # noqa: PLC0415 - needs the server install
-        DatabaseError,
-        DatabaseOutdatedError,
-    )
-    from forewarn.storage.schema import HEAD, bring_up_to_date, check_file  # noqa: PLC0415
+    # They need the server install.
+    from forewarn.storage.errors import DatabaseError  # noqa: PLC0415
+    from forewarn.storage.schema import HEAD, check_file, find_schema  # noqa: PLC0415
 
     check, path = "database", settings.database_path
     if not path.exists():
         return fine(check, f"{path} does not exist yet; serve makes it.")
     try:
         check_file(path)
-        bring_up_to_date(path, migrate=False)
-    except DatabaseOutdatedError:
-        sentence = f"{path} is sound, and of an older release."
-        return doubtful(check, sentence, f"try: forewarn db upgrade --database {settings.database}")
+        schema = find_schema(path)
+        schema.require_usable(path)
     except DatabaseError as error:
         return wrong(check, str(error), "try: forewarn config show --effective")
+    if not schema.is_current:
+        sentence = f"{path} is sound, and of an older release."
+        return doubtful(check, sentence, f"try: forewarn db upgrade --database {settings.database}")
     if is_open_to_others(path):
         sentence = f"{path} is sound, and others on this machine can read it."
         return doubtful(check, sentence, f"try: chmod 600 {path}*")
-    return fine(check, f"{path} is sound and has schema {HEAD}, that of this release.")
+    origin = "that of this release" if schema.revision == HEAD else "which this release can use"
+    return fine(check, f"{path} is sound and has schema {schema.revision}, {origin}.")
 
 
 def _metadata_address(address: str) -> Iterator[Finding]:

@@ -10,17 +10,21 @@ down_revision: Final = "0004"
 
 _WHOLE_NUMBER: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-# Where machines were before this is not known, and cannot be told from the documents. Maintenance
-# time is the virtual one where there is one. SQLite folds the case of ASCII, which names are.
+_VIRTUAL_NOW: Final = "(SELECT value FROM settings WHERE name = 'virtual_now')"
+_SECONDS: Final = {
+    "sqlite": f"CAST(strftime('%s', coalesce({_VIRTUAL_NOW}, 'now')) AS INTEGER)",
+    "postgresql": (
+        "CAST(floor(extract(epoch FROM "
+        f"coalesce(CAST({_VIRTUAL_NOW} AS timestamptz), clock_timestamp()))) AS bigint)"
+    ),
+}
+"""Maintenance time, which is the virtual one where there is one, as seconds since 1970."""
+
+# Where machines were before this is not known, and cannot be told from the documents. SQLite folds
+# the case of ASCII, which names are.
 _FIRST_MEMBERSHIPS: Final = """
 INSERT INTO memberships (vm, since, scope_id)
-SELECT
-    lower(name),
-    1000000 * CAST(strftime(
-        '%s', coalesce((SELECT value FROM settings WHERE name = 'virtual_now'), 'now')
-    ) AS INTEGER),
-    scope_id
-FROM virtual_machines
+SELECT lower(name), 1000000 * {seconds}, scope_id FROM virtual_machines
 """
 _FIRST_PREVIEW_WIRE: Final = """
 INSERT INTO preview_wires (since, preview_wire)
@@ -43,5 +47,6 @@ def upgrade() -> None:
         sa.Column("preview_wire", sa.String(), nullable=False),
         sa.PrimaryKeyConstraint("since", name="preview_wires_key"),
     )
-    op.execute(_FIRST_MEMBERSHIPS)
+    seconds = _SECONDS[op.get_context().dialect.name]
+    op.execute(_FIRST_MEMBERSHIPS.format(seconds=seconds))
     op.execute(_FIRST_PREVIEW_WIRE)

@@ -10,14 +10,31 @@ down_revision: Final = "0006"
 
 _WHOLE_NUMBER: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-_CARRY_OVER: Final = """
-UPDATE maintenances SET
-    course = CASE WHEN hold_all THEN '{"hold_all": true}' ELSE '{}' END,
-    started_at = coalesce((
-        SELECT maintenance_time FROM audit
-        WHERE action = 'maintenance start' AND subject = maintenance_id
-    ), 0)
-"""
+_MAINTENANCES: Final = sa.table(
+    "maintenances",
+    sa.column("maintenance_id"),
+    sa.column("hold_all", sa.Boolean()),
+    sa.column("course", sa.JSON()),
+    sa.column("started_at", _WHOLE_NUMBER),
+)
+_AUDIT: Final = sa.table(
+    "audit", *map(sa.column, ("sequence", "maintenance_time", "action", "subject"))
+)
+_BEGAN: Final = (
+    sa.select(_AUDIT.c.maintenance_time)
+    .where(_AUDIT.c.action == "maintenance start")
+    .where(_AUDIT.c.subject == _MAINTENANCES.c.maintenance_id)
+    .order_by(_AUDIT.c.sequence)
+    .limit(1)
+    .scalar_subquery()
+)
+_CARRY_OVER: Final = _MAINTENANCES.update().values(
+    course=sa.case(
+        (_MAINTENANCES.c.hold_all, sa.literal({"hold_all": True}, sa.JSON())),
+        else_=sa.literal({}, sa.JSON()),
+    ),
+    started_at=sa.func.coalesce(_BEGAN, 0),
+)
 
 
 def upgrade() -> None:

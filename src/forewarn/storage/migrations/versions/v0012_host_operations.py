@@ -1,7 +1,6 @@
 """Keep host operations, what was decided about failures, and how Maintenances ended."""
 
-import json
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,17 +14,23 @@ _WHOLE_NUMBER: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _OPERATIONS: Final = """
 INSERT INTO host_operations (operation_id, maintenance_id, event_type, host, created_at, phase,
     attempt, ended_at, outcome, reason)
-SELECT maintenance_id || '/' || host, maintenance_id, min(event_type), host, min(created_at),
-    CASE WHEN sum(event_status = 'Started') THEN 'impact'
-         WHEN sum(event_status = 'Scheduled') THEN 'announced' ELSE 'over' END,
+SELECT maintenance_id || '/' || host, maintenance_id, event_type, host, created_at,
+    CASE WHEN started > 0 THEN 'impact' WHEN scheduled > 0 THEN 'announced' ELSE 'over' END,
     1,
-    CASE WHEN sum(event_status IN ('Scheduled', 'Started')) THEN NULL ELSE max(ended_at) END,
-    CASE WHEN sum(event_status IN ('Scheduled', 'Started')) THEN NULL
-         WHEN sum(outcome = 'failed') THEN 'failed'
-         WHEN sum(event_status = 'Canceled') THEN 'canceled' ELSE 'succeeded' END,
+    CASE WHEN started + scheduled = 0 THEN ended_at END,
+    CASE WHEN started + scheduled > 0 THEN NULL
+         WHEN failed > 0 THEN 'failed' WHEN canceled > 0 THEN 'canceled' ELSE 'succeeded' END,
     ''
-FROM events WHERE maintenance_id IS NOT NULL AND host IS NOT NULL
-GROUP BY maintenance_id, host ORDER BY min(sequence)
+FROM (
+    SELECT maintenance_id, host, min(event_type) AS event_type, min(sequence) AS first,
+        min(created_at) AS created_at, max(ended_at) AS ended_at,
+        count(*) FILTER (WHERE event_status = 'Scheduled') AS scheduled,
+        count(*) FILTER (WHERE event_status = 'Started') AS started,
+        count(*) FILTER (WHERE event_status = 'Canceled') AS canceled,
+        count(*) FILTER (WHERE outcome = 'failed') AS failed
+    FROM events WHERE maintenance_id IS NOT NULL AND host IS NOT NULL
+    GROUP BY maintenance_id, host
+) AS turns ORDER BY first
 """
 _OF_OPERATIONS: Final = """
 UPDATE events SET operation_id = maintenance_id || '/' || host
@@ -41,6 +46,14 @@ UPDATE maintenances SET outcome = CASE
     ELSE 'succeeded' END
 WHERE finished_at IS NOT NULL
 """
+_MAINTENANCES: Final = sa.table(
+    "maintenances",
+    sa.column("maintenance_id", sa.String()),
+    sa.column("released", sa.JSON()),
+    sa.column("resolutions", sa.JSON()),
+)
+_RELEASED: Final = sa.select(_MAINTENANCES.c.maintenance_id, _MAINTENANCES.c.released)
+_EVENTS: Final = sa.table("events", *map(sa.column, ("operation_id", "event_id")))
 
 
 def upgrade() -> None:
@@ -77,17 +90,10 @@ def upgrade() -> None:
 
 
 def _carry_over_releases(connection: sa.Connection) -> None:
-    rows = connection.exec_driver_sql("SELECT maintenance_id, released FROM maintenances").all()
-    for maintenance_id, released in rows:
-        wanted: list[Any] = json.loads(released)
-        if wanted:
-            keys = connection.execute(
-                sa.text(
-                    "SELECT coalesce(operation_id, event_id) FROM events WHERE event_id IN :ids"
-                ).bindparams(sa.bindparam("ids", expanding=True)),
-                {"ids": wanted},
-            ).scalars()
-            connection.execute(
-                sa.text("UPDATE maintenances SET resolutions = :kept WHERE maintenance_id = :id"),
-                {"kept": json.dumps(dict.fromkeys(keys, "skip")), "id": maintenance_id},
-            )
+    key = sa.func.coalesce(_EVENTS.c.operation_id, _EVENTS.c.event_id)
+    for maintenance_id, released in connection.execute(_RELEASED).all():
+        if released:
+            wanted = sa.select(key).where(_EVENTS.c.event_id.in_(released))
+            kept = dict.fromkeys(connection.scalars(wanted), "skip")
+            own = _MAINTENANCES.c.maintenance_id == maintenance_id
+            connection.execute(_MAINTENANCES.update().where(own).values(resolutions=kept))
