@@ -11,7 +11,7 @@ from forewarn.ports.changes import ChangeListener, StoreChange
 _log = structlog.get_logger(__name__)
 
 
-class Audience:
+class ChangeListeners:
     """Listeners, and the number of the last change that they were told of."""
 
     def __init__(self, last: int = 0) -> None:

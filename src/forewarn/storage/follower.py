@@ -8,7 +8,7 @@ from typing import Any, Final
 import psycopg
 import structlog
 
-from forewarn.storage.changes import Audience
+from forewarn.storage.changes import ChangeListeners
 from forewarn.storage.postgres_session import CHANNEL, PostgresAddress, last_change, read_changes
 
 _log = structlog.get_logger(__name__)
@@ -18,15 +18,15 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class ChangeFollower:
-    """A thread that tells the audience what others have committed.
+    """A thread that tells the listeners what others have committed.
 
     It looks whenever it is notified, connects again, or has heard nothing for a second. So what is
     missed in between, it finds then.
     """
 
-    def __init__(self, address: PostgresAddress, audience: Audience) -> None:
+    def __init__(self, address: PostgresAddress, listeners: ChangeListeners) -> None:
         self._address = address
-        self._audience = audience
+        self._listeners = listeners
         self._waker, self._alarm = socket.socketpair()
         self._is_stopping = False
         self.is_following = False
@@ -55,8 +55,8 @@ class ChangeFollower:
         connection.execute(f"LISTEN {CHANNEL}")
         while not self._is_stopping:
             last = last_change(connection)
-            if last != self._audience.last:
-                self._audience.tell(read_changes(connection, self._audience.last, last))
+            if last != self._listeners.last:
+                self._listeners.tell(read_changes(connection, self._listeners.last, last))
             self._note(None)
             # What was notified meanwhile has come with the answers, and would wake nobody.
             if not any(connection.notifies(timeout=0)):

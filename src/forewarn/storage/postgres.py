@@ -13,7 +13,7 @@ from forewarn.ports.changes import ChangeListener
 from forewarn.ports.entries import Figures
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import Reading, StoreUnavailableError, Transaction
-from forewarn.storage.changes import Audience
+from forewarn.storage.changes import ChangeListeners
 from forewarn.storage.errors import DatabaseUnusableError, StoreClosedError
 from forewarn.storage.figures import count_figures
 from forewarn.storage.fleet import TopologyCache
@@ -62,14 +62,14 @@ class PostgresStore:
 
     def __init__(self, address: PostgresAddress, *, node: str = "") -> None:
         with address.connect() as connection:
-            self._audience = Audience(last_change(connection))
+            self._listeners = ChangeListeners(last_change(connection))
         self.address = address
         self._reading = address.reading_engine()
         self._cache = TopologyCache()
         self._is_closed = False
-        self._session = PostgresSession(address, told=lambda: self._audience.last)
-        self._writer = Writer(str(address), self._session, self._cache, self._audience, node=node)
-        self._follower = ChangeFollower(address, self._audience)
+        self._session = PostgresSession(address, told=lambda: self._listeners.last)
+        self._writer = Writer(str(address), self._session, self._cache, self._listeners, node=node)
+        self._follower = ChangeFollower(address, self._listeners)
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """Have *work* done in a transaction; the future is resolved after commit and listeners."""
@@ -94,7 +94,7 @@ class PostgresStore:
 
     def listen(self, listener: ChangeListener) -> None:
         """Call *listener* after each commit, by whichever replica, that has a `StoreChange`."""
-        self._audience.add(listener)
+        self._listeners.add(listener)
 
     def is_writable(self) -> bool:
         """Tell whether the last attempt to write did not fail for want of the database."""

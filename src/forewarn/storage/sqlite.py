@@ -15,7 +15,7 @@ from forewarn.ports.changes import ChangeListener
 from forewarn.ports.entries import Figures
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import Reading, StoreUnavailableError, Transaction
-from forewarn.storage.changes import Audience
+from forewarn.storage.changes import ChangeListeners
 from forewarn.storage.connections import (
     BUSY_TIMEOUT,
     Connector,
@@ -118,9 +118,9 @@ class SqliteStore:
         self._cache = TopologyCache()
         self._idle: LifoQueue[SqliteConnection] = LifoQueue(_IDLE_READERS)
         self._is_closed = False
-        self._audience = Audience()
+        self._listeners = ChangeListeners()
         session = SqliteSession(self._writing)
-        self._writer = Writer(str(path), session, self._cache, self._audience)
+        self._writer = Writer(str(path), session, self._cache, self._listeners)
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """Have *work* done in a transaction; the future is resolved after commit and listeners."""
@@ -145,7 +145,7 @@ class SqliteStore:
 
     def listen(self, listener: ChangeListener) -> None:
         """Call *listener* after each commit that changed any of what a `StoreChange` tells."""
-        self._audience.add(listener)
+        self._listeners.add(listener)
 
     def is_writable(self) -> bool:
         """Tell whether the last attempt to write did not fail for want of disk or permission."""

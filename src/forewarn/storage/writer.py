@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import StoreUnavailableError, Transaction
-from forewarn.storage.changes import Audience
+from forewarn.storage.changes import ChangeListeners
 from forewarn.storage.errors import StoreClosedError
 from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.transaction import Changes, SqlTransaction
@@ -81,7 +81,7 @@ class WritingSession(Protocol):
 
 
 class Writer:
-    """A thread with a connection, a queue and an audience; *database* is how people know it.
+    """A thread with a connection, a queue and listeners; *database* is how people know it.
 
     *node* is where this server keeps its files, if others share the database.
     """
@@ -91,14 +91,14 @@ class Writer:
         database: str,
         session: WritingSession,
         cache: TopologyCache,
-        audience: Audience,
+        listeners: ChangeListeners,
         *,
         node: str = "",
     ) -> None:
         self._database = database
         self._session = session
         self._cache = cache
-        self._audience = audience
+        self._listeners = listeners
         self._node = node
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._closing = Lock()
@@ -162,7 +162,7 @@ class Writer:
             self._refuse(jobs, error)
             return
         # Listeners first: whoever is told that it is done finds it on the board already.
-        self._audience.tell(news)
+        self._listeners.tell(news)
         for job in jobs:
             if job.error is None:
                 job.future.set_result(job.result)
