@@ -19,7 +19,7 @@ from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome
 from forewarn.domain.host_work import HostTask, HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.knowledge import Knowledge
+from forewarn.domain.knowledge import NOTHING, Beginning, Knowledge
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome, Resolution
 from forewarn.domain.names import (
     HostName,
@@ -121,6 +121,16 @@ ENDED = _event(
     outcome=Outcome.FAILED,
     reason="web-1: did not come back",
     simulated_duration=timedelta(seconds=1, microseconds=5),
+)
+
+IMPACT = (ENDED.event_id, VmName("web-0"))
+TASK = HostTask(
+    operation_id=OperationId("a"),
+    maintenance_id=MaintenanceId("m"),
+    event_type=EventType.FREEZE,
+    host=HostName("kvm-1"),
+    kind=HostTaskKind.RETURN,
+    vm=VmName("東京"),
 )
 
 
@@ -981,21 +991,12 @@ def test_what_the_leader_was_told_is_read_as_it_was_put(store: Store) -> None:
     impact = Impact(
         status=ImpactStatus.UNKNOWN, reason="Größe", ask_again_at=NOW, has_no_executor=True
     )
-    key = (ENDED.event_id, VmName("web-0"))
-    task = HostTask(
-        operation_id=OperationId("a"),
-        maintenance_id=MaintenanceId("m"),
-        event_type=EventType.FREEZE,
-        host=HostName("kvm-1"),
-        kind=HostTaskKind.RETURN,
-        vm=VmName("東京"),
-    )
     question = Question(
         gate="smoke", maintenance_id=MaintenanceId("m"), scope_ids=(WEB,), steps_done=3
     )
     answer = Answer(status=GateStatus.SHUT, output="no", ask_again_at=NOW, asked_since=NOW)
-    told = Knowledge(impacts={key: impact}, tasks={task: impact}, answers={question: answer})
-    done = Knowledge(impacts={key: Impact(status=ImpactStatus.DONE)})
+    told = Knowledge(impacts={IMPACT: impact}, tasks={TASK: impact}, answers={question: answer})
+    done = Knowledge(impacts={IMPACT: Impact(status=ImpactStatus.DONE)})
 
     store.write(lambda tx: tx.put_knowledge(told, epoch=epoch))
     first = store.read(lambda reading: reading.knowledge())
@@ -1006,6 +1007,39 @@ def test_what_the_leader_was_told_is_read_as_it_was_put(store: Store) -> None:
     assert store.read(lambda reading: reading.knowledge()) == done
     with pytest.raises(LeaseLostError):
         store.write(lambda tx: tx.put_knowledge(told, epoch=epoch - 1))
+
+
+@pytest.mark.parametrize("about", [IMPACT, TASK])
+def test_reservation_stays_with_its_node_whatever_is_said_later(
+    store: Store, about: Beginning
+) -> None:
+    def know(status: ImpactStatus) -> Knowledge:
+        said = Impact(status=status)
+        return (
+            Knowledge(tasks={about: said})
+            if isinstance(about, HostTask)
+            else Knowledge(impacts={about: said})
+        )
+
+    def node() -> str | None:
+        return store.read(lambda reading: reading.reserved_on(about))
+
+    epoch = store.write(lambda tx: tx.next_epoch())
+    not_begun, unknown = know(ImpactStatus.NOT_BEGUN), know(ImpactStatus.UNKNOWN)
+    before = node()
+
+    store.write(lambda tx: tx.put_knowledge(unknown, epoch=epoch))
+    only_said = node()
+    store.write(lambda tx: tx.reserve(not_begun, epoch=epoch))
+    reserved = node()
+    store.write(lambda tx: tx.put_knowledge(unknown, epoch=epoch))
+    said_later = node()
+    store.write(lambda tx: tx.put_knowledge(NOTHING, forget=unknown, epoch=epoch))
+
+    assert (before, only_said, reserved, said_later) == (None, None, store.node, store.node)
+    assert node() is None
+    with pytest.raises(LeaseLostError):
+        store.write(lambda tx: tx.reserve(not_begun, epoch=epoch - 1))
 
 
 def test_simulated_impact_is_remembered_once(store: Store) -> None:

@@ -315,7 +315,7 @@ class LimitedReading:
 
     audit = token = tokens = ledger_after = superseded_documents = _refused
     superseded_memberships = prepare_topology = _refused
-    next_notifications = targets_waited_for = told = _refused
+    next_notifications = targets_waited_for = told = reserved_on = _refused
 
 
 class LimitedTransaction(LimitedReading):
@@ -339,4 +339,4 @@ class LimitedTransaction(LimitedReading):
     put_polls = put_showings = prune_showings = _refused
     put_polled_at = put_simulated_impact = next_epoch = check_epoch = _refused
     remove_memberships = remove_documents = put_memberships = put_preview_wire = _refused
-    prune_notifications = prune_answers = put_knowledge = _refused
+    prune_notifications = prune_answers = put_knowledge = reserve = _refused

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_work import HostTask
@@ -16,6 +16,9 @@ from forewarn.domain.impact import Impact
 from forewarn.domain.names import VmName
 from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId
+
+Beginning: TypeAlias = tuple[EventId, VmName] | HostTask
+"""What is begun at most once: the impact of an event on a virtual machine, or a task on a host."""
 
 K = TypeVar("K")
 V = TypeVar("V", bound=Impact | Answer)

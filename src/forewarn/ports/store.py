@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, Protocol, TypeVar
 
-from forewarn.domain.knowledge import NOTHING, Knowledge
+from forewarn.domain.knowledge import NOTHING, Beginning, Knowledge
 from forewarn.ports.access import AccessReading, AccessWriting
 from forewarn.ports.changes import ChangeListener
 from forewarn.ports.documents import DocumentReading, DocumentWriting
@@ -56,6 +56,12 @@ class Reading(
     def knowledge(self) -> Knowledge:
         """Return what the leader has written down of what it was told."""
 
+    def reserved_on(self, about: Beginning) -> str | None:
+        """Return the node on which *about* was reserved, and so may have begun; None if it was not.
+
+        The name of the node is empty if it was reserved by a server with a store of its own.
+        """
+
     def setting(self, name: str) -> str | None: ...
 
 
@@ -74,7 +80,13 @@ class Transaction(
     def put_setting(self, name: str, value: str) -> None: ...
 
     def put_knowledge(self, news: Knowledge, *, forget: Knowledge = NOTHING, epoch: int) -> None:
-        """Write down what the leader of *epoch* was told, or that it is about to begin it.
+        """Write down what the leader of *epoch* was told.
+
+        It is refused as by `check_epoch`.
+        """
+
+    def reserve(self, beginnings: Knowledge, *, epoch: int) -> None:
+        """Write down what the leader of *epoch* is about to begin, on the node of this store.
 
         It is refused as by `check_epoch`.
         """
@@ -96,6 +108,10 @@ class Store(Protocol):
     those before it did, and sequences, ledger and incarnations are in the order of commitment.
     Readers wait for nobody and see whole commits only.
     """
+
+    @property
+    def node(self) -> str:
+        """Where this replica keeps its files, by a name of its own; empty if there is no other."""
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """Have *work* done in a transaction; the future is resolved after commit and listeners.

@@ -67,7 +67,7 @@ def decide_and_record(tx: Transaction, context: Context, known: Knowledge, *, ep
     before = look(tx, context, known)
     decisions = decide(before, context.now)
     reserved = _beginnings(before, decisions)
-    tx.put_knowledge(reserved, epoch=epoch)
+    tx.reserve(reserved, epoch=epoch)
     met = meet_occurrences(tx, context, before, decisions.occurrences)
     after = apply_actions(
         met,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from forewarn.domain.gate import Answer, Question
 from forewarn.domain.host_work import HostTask
 from forewarn.domain.impact import Impact
-from forewarn.domain.knowledge import Knowledge
+from forewarn.domain.knowledge import Beginning, Knowledge
 from forewarn.storage.columns import json_reader, write_json
 
 _READERS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
@@ -22,7 +22,16 @@ def write_knowledge(known: Knowledge) -> Iterator[tuple[str, str, object]]:
     """Yield kind, about and said of each row."""
     for kind in _READERS:
         for about, said in getattr(known, kind).items():
-            yield kind, json.dumps(write_json(about), ensure_ascii=False), write_json(said)
+            yield kind, _write_key(about), write_json(said)
+
+
+def knowledge_key(about: Beginning) -> tuple[str, str]:
+    """Return kind and about of the row of something that begins."""
+    return "tasks" if isinstance(about, HostTask) else "impacts", _write_key(about)
+
+
+def _write_key(about: object) -> str:
+    return json.dumps(write_json(about), ensure_ascii=False)
 
 
 def read_knowledge(rows: Iterable[tuple[str, str, Any]]) -> Knowledge:

@@ -57,13 +57,14 @@ def open_postgres(url: str, *, migrate: bool = True, node: str = "") -> "Postgre
 class PostgresStore:
     """The Store port on a database that has the schema already; `open_postgres` sees to that.
 
-    *node* is where this server keeps its files.
+    *node* is where this replica keeps its files, by a name of its own.
     """
 
     def __init__(self, address: PostgresAddress, *, node: str = "") -> None:
         with address.connect() as connection:
             self._listeners = ChangeListeners(last_change(connection))
         self.address = address
+        self.node = node
         self._reading = address.reading_engine()
         self._cache = TopologyCache()
         self._is_closed = False

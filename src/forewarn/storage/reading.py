@@ -9,7 +9,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Select
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation
-from forewarn.domain.knowledge import Knowledge
+from forewarn.domain.knowledge import Beginning, Knowledge
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import (
     MaintenanceId,
@@ -42,7 +42,7 @@ from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.storage import statements
 from forewarn.storage.fleet import StoredTopology, TopologyCache, prepare_topology
-from forewarn.storage.knowledge import read_knowledge
+from forewarn.storage.knowledge import knowledge_key, read_knowledge
 from forewarn.storage.tables import events, maintenances, outbox, scenario_runs
 
 T = TypeVar("T")
@@ -164,6 +164,12 @@ class SqlReading:
         """Return what the leader has written down of what it was told."""
         rows = self._connection.execute(statements.KNOWLEDGE)
         return read_knowledge((kind, about, said) for kind, about, said in rows)
+
+    def reserved_on(self, about: Beginning) -> str | None:
+        """Return the node on which *about* was reserved, if it was."""
+        kind, key = knowledge_key(about)
+        node: str | None = self._value(statements.RESERVED_ON, kind=kind, about=key)
+        return node
 
     def operations_under_way(self) -> tuple[HostOperation, ...]:
         """Return every host operation of a Maintenance that is not finished."""

@@ -92,6 +92,8 @@ def database_path(url_or_path: str | Path) -> Path:
 class SqliteStore:
     """The Store port on a file that has the schema already; `open_sqlite` sees to that."""
 
+    node: Final = ""
+
     def __init__(
         self,
         path: Path,

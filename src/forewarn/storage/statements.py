@@ -147,11 +147,15 @@ def key_of(table: Table) -> list[str]:
     return own or [column.name for column in table.primary_key]
 
 
-def upsert(statement: Any) -> Insert:
-    """Return *statement* so that it adds a row, or replaces what has its key, except its place."""
+def upsert(statement: Any, **otherwise: ColumnElement[Any]) -> Insert:
+    """Return *statement* so that it adds a row, or replaces what has its key, except its place.
+
+    What is in a row already becomes what *otherwise* has for its column, not what is added.
+    """
     table = statement.table
     key = key_of(table)
     changed = {name: statement.excluded[name] for name in _given_columns(table) if name not in key}
+    changed |= otherwise
     replacing: Insert = statement.on_conflict_do_update(index_elements=key, set_=changed)
     return replacing
 
@@ -217,13 +221,19 @@ def _next_document(statement: Insert) -> Insert:
     return statement.from_select(list(row), select(*row.values()).where(~is_behind))
 
 
+def _knowledge(statement: Any) -> Insert:
+    # Whoever only says something does not change who reserved it.
+    return upsert(statement, node=func.coalesce(statement.excluded.node, knowledge.c.node))
+
+
 _WAYS: Final[Mapping[Table, InsertMaker]] = {
     documents: _next_document,
     ledger: lambda statement: statement,
     audit: lambda statement: statement,
     simulated_impacts: lambda statement: statement.on_conflict_do_nothing(),
+    knowledge: _knowledge,
 }
-"""How rows are added to tables in which nothing is replaced."""
+"""How rows are added to tables in which not everything is replaced."""
 PUT: Final = {
     table: PreparedInsert(table, _WAYS.get(table, upsert)) for table in metadata.tables.values()
 }
@@ -406,4 +416,7 @@ LAST_POLLS: Final = select(vm_polls).where(vm_polls.c.vm.in_(bindparam("vms", ex
 SETTING: Final = select(settings.c.value).where(settings.c.name == bindparam("name"))
 SIMULATED_IMPACT: Final = _by_key(simulated_impacts, "event_id", "vm")
 KNOWLEDGE: Final = select(knowledge.c.kind, knowledge.c.about, knowledge.c.said)
+RESERVED_ON: Final = select(knowledge.c.node).where(
+    knowledge.c.kind == bindparam("kind"), knowledge.c.about == bindparam("about")
+)
 EPOCH: Final = select(leases.c.epoch).where(leases.c.name == bindparam("name"))

@@ -353,8 +353,9 @@ simulated_impacts: Final = Table(
     *_required(String, "failure"),
 )
 
-# What the leader was last told, in words of the domain; *kind* is the field of `Knowledge`. A row
-# of what has not begun reserves it for the leader of that epoch, which has its files on *node*.
+# What the leader was last told, in words of the domain; *kind* is the field of `Knowledge`. What
+# may have begun was reserved on *node*, where whoever led then has its files: an empty name if it
+# shares the database with nobody, and none if it was not reserved.
 knowledge: Final = Table(
     "knowledge",
     metadata,
@@ -362,7 +363,7 @@ knowledge: Final = Table(
     _key("about"),
     *_required(JSON, "said"),
     *_required(WholeNumber, "epoch"),
-    Column("node", String, nullable=False, server_default=""),
+    Column("node", String, server_default=""),
 )
 
 # Who leads, and until when by the clock of the database, where replicas share one. *holder* is

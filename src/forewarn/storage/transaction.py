@@ -237,11 +237,15 @@ class SqlTransaction(SqlReading):
         return self._put(tables.simulated_impacts, impact) == 1
 
     def put_knowledge(self, news: Knowledge, *, forget: Knowledge = NOTHING, epoch: int) -> None:
-        """Write down what the leader of *epoch* was told, or that it is about to begin it."""
+        """Write down what the leader of *epoch* was told."""
         self.check_epoch(epoch)
         self._remove(tables.knowledge, (row[:2] for row in write_knowledge(forget)))
-        rows = ((*row, epoch, self._node) for row in write_knowledge(news))
-        self._put_rows(tables.knowledge, rows)
+        self._put_knowledge(news, epoch, None)
+
+    def reserve(self, beginnings: Knowledge, *, epoch: int) -> None:
+        """Write down what the leader of *epoch* is about to begin, and on which node."""
+        self.check_epoch(epoch)
+        self._put_knowledge(beginnings, epoch, self._node)
 
     def next_epoch(self, *, ahead: int = 0) -> int:
         """Take over leadership: return a lease epoch nobody has had, *ahead* of the next one."""
@@ -262,6 +266,10 @@ class SqlTransaction(SqlReading):
     def _put_work(self, table: Table, thing: object) -> None:
         self._put(table, thing)
         self._note_work()
+
+    def _put_knowledge(self, known: Knowledge, epoch: int, node: str | None) -> None:
+        rows = ((*row, epoch, node) for row in write_knowledge(known))
+        self._put_rows(tables.knowledge, rows)
 
     def _put_rows(self, table: Table, rows: Iterable[Iterable[object]]) -> None:
         put = statements.PUT[table]

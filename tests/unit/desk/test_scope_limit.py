@@ -42,8 +42,8 @@ RULES = {
         prune_notifications prune_showings put_knowledge put_memberships put_polled_at put_polls
         put_preview_wire put_scenario_run put_schedule put_setting put_showings
         put_simulated_impact put_token put_told put_topology remove_documents remove_memberships
-        remove_schedule superseded_documents superseded_memberships targets_waited_for token tokens
-        told
+        remove_schedule reserve reserved_on superseded_documents superseded_memberships
+        targets_waited_for token tokens told
         """,
 }
 

@@ -13,8 +13,8 @@ _WHOLE_NUMBER: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 def upgrade() -> None:
     """Say whose the lease is and until when, who writes, what changed last, and who is there."""
-    for table, name in (("knowledge", "node"), ("leases", "holder")):
-        op.add_column(table, sa.Column(name, sa.String(), server_default="", nullable=False))
+    op.add_column("knowledge", sa.Column("node", sa.String(), server_default="", nullable=True))
+    op.add_column("leases", sa.Column("holder", sa.String(), server_default="", nullable=False))
     op.add_column("leases", sa.Column("expires_at", _WHOLE_NUMBER, nullable=True))
     lock = op.create_table(
         "write_lock",
