@@ -60,6 +60,7 @@ def workforce_of(settings: Settings) -> Iterator[Workforce]:
     store.write(
         lambda tx: tx.put_topology(build_topology(scopes=(), virtual_machines=(), hosts=hosts))
     )
+    store.write(lambda tx: tx.next_epoch())
     with choose_workforce(settings, OUTBOUND)(store, SystemClock()) as workforce:
         yield workforce
     store.close()

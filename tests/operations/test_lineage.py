@@ -1,10 +1,13 @@
 """Whether records of executors can be trusted to be complete."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from forewarn.domain.host_operation import HostOperation
+from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.names import HostName, MaintenanceId, OperationId
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.lineage import (
@@ -19,6 +22,18 @@ from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventType
 
 KNOWN = Lineage(database="d1", generation=3)
+MAINTENANCE = Maintenance(
+    maintenance_id=MaintenanceId("kernel"),
+    event_type=EventType.REBOOT,
+    started_at=datetime(2026, 1, 5, 8, tzinfo=UTC),
+)
+OPERATION = HostOperation(
+    operation_id=OperationId("a"),
+    maintenance_id=MAINTENANCE.maintenance_id,
+    event_type=EventType.REBOOT,
+    host=HostName("kvm-0"),
+    created_at=MAINTENANCE.started_at,
+)
 
 
 def follow(store: Store, found: Lineage | None) -> tuple[Lineage, bool]:
@@ -36,11 +51,35 @@ def test_first_start_trusts_its_records(store: Store) -> None:
     assert follow(store, KNOWN) == (replace(KNOWN, generation=4), True)
 
 
-def test_first_start_on_a_backup_does_not_trust_missing_records(store: Store) -> None:
-    store.write(lambda tx: tx.put_setting(RESTORED_AT, "2026-01-05T08:00:00+00:00"))
+def test_first_start_on_a_backup_does_not_trust_missing_records(
+    fleet: Store, operator: Context
+) -> None:
+    store, restored_at = fleet, operator.now + timedelta(hours=1)
+    order = EventOrder(event_type=EventType.REBOOT, resources=("solo",))
+    store.write(lambda tx: create_events(tx, operator, order))
+    store.write(lambda tx: tx.put_setting(RESTORED_AT, restored_at.isoformat()))
 
     assert follow(store, None) == (Lineage(database="new", generation=1), False)
     assert follow(store, KNOWN) == (replace(KNOWN, generation=4), True)
+
+
+def test_host_operation_of_a_backup_needs_its_records(store: Store) -> None:
+    store.write(lambda tx: tx.put_maintenance(MAINTENANCE))
+    store.write(lambda tx: tx.put_operation(OPERATION))
+    store.write(lambda tx: tx.put_setting(RESTORED_AT, OPERATION.created_at.isoformat()))
+
+    assert follow(store, None) == (Lineage(database="new", generation=1), False)
+
+
+def test_first_start_trusts_its_records_if_all_is_younger_than_the_backup(
+    fleet: Store, operator: Context
+) -> None:
+    store, restored_at = fleet, operator.now - timedelta(seconds=1)
+    order = EventOrder(event_type=EventType.REBOOT, resources=("solo",))
+    store.write(lambda tx: create_events(tx, operator, order))
+    store.write(lambda tx: tx.put_setting(RESTORED_AT, restored_at.isoformat()))
+
+    assert follow(store, None) == (Lineage(database="new", generation=1), True)
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,15 @@ They need a POSIX system; the rest of the server does not, and imports this only
 """
 
 import random
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import structlog
 
-from forewarn.bootstrap.start import StartError
+from forewarn.bootstrap.order_records import HOST_ORDERS, IMPACT_ORDERS, OrderRecords
 from forewarn.bootstrap.workforce import ExecutorMaker, HostWorkerMaker
 from forewarn.clocks import SystemClock
 from forewarn.domain.names import HostName, VmName
@@ -22,21 +21,17 @@ from forewarn.domain.topology import Host
 from forewarn.environment import environment_with
 from forewarn.executors.command import Command, ScriptContractor
 from forewarn.executors.configuration import read_commands, read_host_works, read_targets
-from forewarn.executors.host_tasks import HOST_TASKS, ContractedHostWorker, HostWork, find_for_host
-from forewarn.executors.impacts import IMPACTS, ContractedExecutor, find_among
-from forewarn.executors.orders import Contractor, OrderKind
-from forewarn.executors.records import OrderKey, Records
+from forewarn.executors.host_tasks import ContractedHostWorker, HostWork, find_for_host
+from forewarn.executors.impacts import ContractedExecutor, find_among
+from forewarn.executors.orders import Contractor
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
 from forewarn.files.tables import TablesError
-from forewarn.operations.lineage import continue_lineage, is_in_doubt, read_lineage, record_lineage
-from forewarn.operations.pausing import find_pause
 from forewarn.outbound.client import Outbound
 from forewarn.ports.clock import Clock
 from forewarn.ports.executor import Executor
 from forewarn.ports.host_worker import HostWorker
-from forewarn.ports.store import Reading, Store
-from forewarn.protocol.vocabulary import EventId
+from forewarn.ports.store import Store
 from forewarn.settings import Settings
 from forewarn.settings_table import ClockKind, ExecutorKind
 
@@ -49,16 +44,15 @@ _ASKING: Final = Retrying(first=timedelta(seconds=1), longest=timedelta(minutes=
 class _Agency:
     """What the contractors for one kind of orders have in common."""
 
-    kind: OrderKind
-    records: Records
+    records: OrderRecords
     clock: Clock
     outbound: Outbound
 
     def scripts(self, find: Callable[[Mapping[str, Any]], Command | None]) -> Contractor:
         return ScriptContractor(
             find,
-            kind=self.kind,
-            records=self.records,
+            kind=self.records.kind,
+            records=self.records.for_scripts(),
             environment=environment_with({}),
             clock=self.clock,
         )
@@ -66,8 +60,8 @@ class _Agency:
     def webhooks(self, find: Callable[[Mapping[str, Any]], ImpactTarget | None]) -> Contractor:
         return WebhookContractor(
             find,
-            kind=self.kind,
-            records=self.records,
+            kind=self.records.kind,
+            records=self.records.for_webhooks(),
             outbound=self.outbound,
             clock=self.clock,
             wall=SystemClock(),
@@ -84,8 +78,8 @@ def contracted_executor(settings: Settings, outbound: Outbound) -> ExecutorMaker
             vm = store.read(lambda reading: reading.topology().virtual_machines.get(name))
             return vm.host if vm else None
 
-        records = _records(settings, store, "impacts", _event_made_at)
-        contractor = hire(_Agency(kind=IMPACTS, records=records, clock=clock, outbound=outbound))
+        records = OrderRecords(IMPACT_ORDERS, settings.state_directory, store)
+        contractor = hire(_Agency(records=records, clock=clock, outbound=outbound))
         return stack.enter_context(closing(ContractedExecutor(contractor, host_of=host_of)))
 
     return make
@@ -103,8 +97,8 @@ def contracted_host_worker(settings: Settings, outbound: Outbound) -> HostWorker
     def make(store: Store, clock: Clock, stack: ExitStack) -> HostWorker | None:
         if not works:
             return None
-        records = _records(settings, store, "host-work", _operation_made_at)
-        agency = _Agency(kind=HOST_TASKS, records=records, clock=clock, outbound=outbound)
+        records = OrderRecords(HOST_ORDERS, settings.state_directory, store)
+        agency = _Agency(records=records, clock=clock, outbound=outbound)
         contractors = _contractors(works, agency, store)
         return stack.enter_context(closing(ContractedHostWorker(works, contractors)))
 
@@ -117,56 +111,6 @@ def _choose_contractor(settings: Settings) -> Callable[[_Agency], Contractor]:
         return lambda agency: agency.scripts(commands)
     targets = find_among(read_targets(settings.executor_file))
     return lambda agency: agency.webhooks(targets)
-
-
-def _records(
-    settings: Settings,
-    store: Store,
-    folder: str,
-    made_at: Callable[[Reading, OrderKey], datetime | None],
-) -> Records:
-    """Return the records in *folder*; *made_at* tells since when an order can have been given."""
-
-    def in_doubt(key: OrderKey) -> bool:
-        def look(reading: Reading) -> bool:
-            made = made_at(reading, key)
-            return made is not None and is_in_doubt(reading, folder, made)
-
-        return store.read(look)
-
-    records = Records(
-        settings.state_directory / folder,
-        may_begin=lambda: store.read(find_pause) is None,
-        in_doubt=in_doubt,
-    )
-    _continue_lineage(store, records, folder)
-    return records
-
-
-def _continue_lineage(store: Store, records: Records, folder: str) -> None:
-    found = read_lineage(records.lineage())
-    lineage, is_complete = store.read(
-        lambda reading: continue_lineage(reading, folder, found, new_id=uuid.uuid4().hex)
-    )
-    # First on disk: records that are ahead of the database are complete, records behind it are not.
-    try:
-        records.keep_lineage(lineage.encode())
-    except OSError as error:
-        raise StartError(f"The records in {folder}/ cannot be kept: {error.strerror}.") from error
-    doubt_until = None if is_complete else SystemClock().now()
-    store.write(lambda tx: record_lineage(tx, folder, lineage, doubt_until=doubt_until))
-    if not is_complete:
-        log.warning("executor_records_incomplete", records=folder)
-
-
-def _event_made_at(reading: Reading, key: OrderKey) -> datetime | None:
-    event = reading.event(EventId(key[0]))
-    return event.created_at if event else None
-
-
-def _operation_made_at(reading: Reading, key: OrderKey) -> datetime | None:
-    under_way = reading.operations_under_way()
-    return next((each.created_at for each in under_way if each.operation_id == key[0]), None)
 
 
 def _contractors(works: Sequence[HostWork], agency: _Agency, store: Store) -> Sequence[Contractor]:

@@ -334,6 +334,18 @@ def _is_canceled(event: ScheduledEvent) -> bool:
     return event.event_status is EventStatus.CANCELED
 
 
+def task_called(name: str, operation: HostOperation) -> HostTask:
+    """Return the task of *operation* that has this name."""
+    kind, _, which = name.partition("-")
+    match HostTaskKind(kind):
+        case HostTaskKind.WORK:
+            return _task(operation, HostTaskKind.WORK)
+        case HostTaskKind.VERIFY:
+            return _task(operation, HostTaskKind.VERIFY, attempt=int(which))
+        case HostTaskKind.RETURN:
+            return _task(operation, HostTaskKind.RETURN, vm=VmName(which))
+
+
 def _task(
     operation: HostOperation, kind: HostTaskKind, *, attempt: int = 1, vm: VmName | None = None
 ) -> HostTask:

@@ -89,6 +89,7 @@ class ScriptContractor:
 
     def begin(self, order: Order) -> Impact:
         """Have the script started, unless it was begun before."""
+        self._records.check_epoch(order.epoch)
         if order.key not in self._starting and not self._records.has(order.key):
             self._waiting[order.key] = order
         return self.inquire(order.key)

@@ -42,7 +42,7 @@ class HostOrder:
 
     @property
     def key(self) -> OrderKey:
-        return _key_of(self.task)
+        return self.task.operation_id, self.task.name
 
     @property
     def about(self) -> Mapping[str, str | None]:
@@ -111,26 +111,22 @@ class ContractedHostWorker:
     def begin(self, task: HostTask, *, epoch: int) -> Impact:
         """Give the order, unless it was given before."""
         order = HostOrder(task=task, epoch=epoch)
-        chosen = self._holder(order.key) or self._first(lambda each: each.takes(order))
-        # Whoever it is says why it cannot be done if nobody is meant to do it.
-        return (chosen or self._contractors[0]).begin(order)
+        return self._choose(order).begin(order)
 
     def inquire(self, task: HostTask) -> Impact:
-        """Ask the contractor that was given the order."""
-        key = _key_of(task)
-        return (self._holder(key) or self._contractors[0]).inquire(key)
+        """Ask the contractor that was given the order, or would be."""
+        order = HostOrder(task=task, epoch=0)
+        return self._choose(order).inquire(order.key)
 
     def close(self) -> None:
         """Close the contractors. Tasks that were begun are not stopped."""
         for contractor in self._contractors:
             contractor.close()
 
-    def _holder(self, key: OrderKey) -> Contractor | None:
-        return self._first(lambda each: each.holds(key))
+    def _choose(self, order: HostOrder) -> Contractor:
+        holder = self._first(lambda each: each.holds(order.key))
+        # Whoever it is says why it cannot be done if nobody is meant to do it.
+        return holder or self._first(lambda each: each.takes(order)) or self._contractors[0]
 
     def _first(self, is_so: Callable[[Contractor], bool]) -> Contractor | None:
         return next((each for each in self._contractors if is_so(each)), None)
-
-
-def _key_of(task: HostTask) -> OrderKey:
-    return task.operation_id, task.name

@@ -15,17 +15,13 @@ OrderKey: TypeAlias = tuple[str, str]
 
 LINEAGE: Final = "lineage.json"
 
-_DOUBT: Final = (
-    "the database was restored, or the records of the executor were lost, after it was announced, "
-    "so it may have been begun"
-)
-
 
 class Records:
     """A directory with files for each order. What is written stays as it is.
 
-    Orders that wait for a place or for a target are not begun unless *may_begin*. Those that are
-    *in_doubt* may have been begun although there is no record of it.
+    Orders that wait for a place or for a target are not begun unless *may_begin*. Where there is a
+    *doubt*, an order may have been begun although there is no record of it. Whoever begins one
+    has to pass *check_epoch*, which raises LeaseLostError.
     """
 
     def __init__(
@@ -33,11 +29,13 @@ class Records:
         directory: Path,
         *,
         may_begin: Callable[[], bool] = lambda: True,
-        in_doubt: Callable[[OrderKey], bool] = lambda _: False,
+        doubt: Callable[[OrderKey], str] = lambda _: "",
+        check_epoch: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._directory = directory
         self.may_begin = may_begin
-        self._in_doubt = in_doubt
+        self._doubt = doubt
+        self.check_epoch = check_epoch
 
     def lineage(self) -> str | None:
         """Return what was kept about all of these records, if they are there."""
@@ -59,9 +57,10 @@ class Records:
 
     def without(self, key: OrderKey, advice: str) -> Impact:
         """Say what it means that nothing was remembered of an order."""
-        if not self._in_doubt(key):
+        doubt = self._doubt(key)
+        if not doubt:
             return Impact(status=ImpactStatus.NOT_BEGUN)
-        return Impact(status=ImpactStatus.UNKNOWN, reason=f"{_DOUBT}; {advice}")
+        return Impact(status=ImpactStatus.UNKNOWN, reason=f"{doubt} {advice}")
 
     def claim(self, key: OrderKey, content: Mapping[str, object]) -> int | None:
         """Remember for good that it is begun; return the file, locked, or None if it was before."""
@@ -72,7 +71,7 @@ class Records:
     def has(self, key: OrderKey) -> bool:
         """Tell whether it was begun or has ended, or whether that is in doubt."""
         is_known = self.order_path(key).exists() or self._path(key, ENDING).exists()
-        return is_known or self._in_doubt(key)
+        return is_known or bool(self._doubt(key))
 
     def begun(self, key: OrderKey) -> Mapping[str, Any] | None:
         """Return what was remembered when it began."""

@@ -108,6 +108,7 @@ class WebhookContractor:
 
     def begin(self, order: Order) -> Impact:
         """Have the order posted, unless it was taken, or is being posted."""
+        self._records.check_epoch(order.epoch)
         if order.key not in self._errands and not self._records.has(order.key):
             self._begin(order)
         return self.inquire(order.key)

@@ -3,6 +3,8 @@
 Each start gives both the next generation. Records that are missing, belong to another database or
 lie behind cannot tell what was begun. From then on, whatever was in flight at that moment is in
 doubt: without a record of it, it may have been begun.
+
+Each node has records and a lineage of its own. What others may have begun, reservations tell.
 """
 
 import json
@@ -40,7 +42,7 @@ def continue_lineage(
     """Return the next generation of *records*, and whether those that were *found* are complete."""
     known = read_lineage(reading.setting(_lineage(records)))
     if known is None:
-        is_complete = found is not None or not reading.setting(RESTORED_AT)
+        is_complete = found is not None or not _is_restored(reading)
         known = found or Lineage(database=new_id, generation=0)
     else:
         is_complete = found is not None and (
@@ -64,6 +66,17 @@ def is_in_doubt(reading: Reading, records: str, made_at: datetime) -> bool:
     """Tell whether something made at that time may have been begun without a record of it."""
     stored = reading.setting(_doubt(records))
     return stored is not None and made_at <= datetime.fromisoformat(stored)
+
+
+def _is_restored(reading: Reading) -> bool:
+    """Tell whether anything under way is older than the last start on a backup."""
+    restored_at = reading.setting(RESTORED_AT)
+    if restored_at is None:
+        return False
+    moment = datetime.fromisoformat(restored_at)
+    events = (event.created_at for event in reading.events_in_flight())
+    operations = (each.created_at for each in reading.operations_under_way())
+    return any(made_at <= moment for made_at in (*events, *operations))
 
 
 def _lineage(records: str) -> str:

@@ -16,6 +16,7 @@ from forewarn.domain.host_operation import (
     advance,
     begin,
     due_tasks,
+    task_called,
 )
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
@@ -303,3 +304,15 @@ def test_work_is_one_task_and_returning_one_for_each_machine() -> None:
 
     assert list(due_tasks(at(HostPhase.WORK), given, NOW)) == [task(WORKING)]
     assert [each.vm for each in due_tasks(at(HostPhase.RETURN), given, NOW)] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        task(WORKING),
+        task(HostTaskKind.VERIFY, attempt=12),
+        task(HostTaskKind.RETURN, vm="web-0-a"),
+    ],
+)
+def test_task_is_found_by_its_name(known: HostTask) -> None:
+    assert task_called(known.name, ANNOUNCED) == known

@@ -1,0 +1,63 @@
+"""A node: a state directory, and whoever serves with it, among replicas that share a database.
+
+Its id is made once and stays with the files. Processes with the same state directory are one node:
+what one of them has begun, the others find there.
+"""
+
+import os
+import re
+import socket
+import uuid
+from pathlib import Path
+from typing import Final
+
+from forewarn.bootstrap.start import StartError
+from forewarn.private_files import create_private, draft_of, give_to_owner_of
+
+NODE_FILE: Final = "node.id"
+_LIKE_NODES: Final = re.compile(r"[^\s:]+:[0-9a-f]{32}")
+
+
+def find_node(directory: Path) -> str:
+    """Return the node of this state *directory*; at the first start, make it one.
+
+    It begins with the name of the machine, so that people know whom it is about. It ends with the
+    number of the file: a copy of a state directory knows nothing of what the original begins.
+    """
+    path = directory / NODE_FILE
+    try:
+        if not path.exists():
+            _make(path, f"{socket.gethostname()}:{uuid.uuid4().hex}")
+        node, number = path.read_text(encoding="utf-8").strip(), path.stat().st_ino
+    except UnicodeDecodeError:
+        node, number = "", 0
+    except OSError as error:
+        raise StartError(f"The node {path} cannot be kept: {error.strerror}.") from error
+    if _LIKE_NODES.fullmatch(node) is None:
+        raise StartError(
+            f"{path} does not hold the id of a node; restore it, "
+            "or remove it to serve as a new replica."
+        )
+    return f"{node}-{number:x}"
+
+
+def machine_of(node: str) -> str:
+    """Return the name of the machine that *node* was made on, if it is known."""
+    return node.rpartition(":")[0]
+
+
+def _make(path: Path, node: str) -> None:
+    """Put *node* into *path*, complete or not at all, unless another process is faster."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = draft_of(path)
+    try:
+        with create_private(draft) as file:
+            file.write(f"{node}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+        give_to_owner_of(path.parent, draft)
+        path.hardlink_to(draft)
+    except FileExistsError:
+        return
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,142 @@
+"""The records of orders in a state directory, and which orders may have begun without one.
+
+Records that were lost, or are older than the database, do not tell. Neither do those here of what
+a replica with other files has reserved: it may have begun it, and its records are elsewhere.
+"""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from forewarn.bootstrap.node import machine_of
+from forewarn.bootstrap.start import StartError
+from forewarn.clocks import SystemClock
+from forewarn.domain.host_operation import task_called
+from forewarn.domain.knowledge import Beginning
+from forewarn.domain.names import VmName
+from forewarn.executors.host_tasks import HOST_TASKS
+from forewarn.executors.impacts import IMPACTS
+from forewarn.executors.orders import OrderKind
+from forewarn.executors.records import OrderKey, Records
+from forewarn.operations.lineage import continue_lineage, is_in_doubt, read_lineage, record_lineage
+from forewarn.operations.pausing import find_pause
+from forewarn.ports.store import LeaseLostError, Reading, Store
+from forewarn.protocol.vocabulary import EventId
+
+log = structlog.get_logger()
+
+_LOST: Final = (
+    "the database was restored, or the records of the executor were lost, after it was announced, "
+    "so it may have been begun;"
+)
+_ELSEWHERE: Final = "replica {name} may have begun it; let {name} lead again, or"
+_NEARBY: Final = "a server with another state directory may have begun it;"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """Orders of one kind: the folder of their records, and how to find one that is under way.
+
+    *find* returns what was reserved before it began, and since when it can have been begun.
+    """
+
+    kind: OrderKind
+    folder: str
+    find: Callable[[Reading, OrderKey], tuple[Beginning, datetime] | None]
+
+
+def _find_impact(reading: Reading, key: OrderKey) -> tuple[Beginning, datetime] | None:
+    event_id, vm = EventId(key[0]), VmName(key[1])
+    event = reading.event(event_id)
+    return ((event_id, vm), event.created_at) if event else None
+
+
+def _find_task(reading: Reading, key: OrderKey) -> tuple[Beginning, datetime] | None:
+    under_way = reading.operations_under_way()
+    operation = next((each for each in under_way if each.operation_id == key[0]), None)
+    return (task_called(key[1], operation), operation.created_at) if operation else None
+
+
+IMPACT_ORDERS: Final = Orders(kind=IMPACTS, folder="impacts", find=_find_impact)
+HOST_ORDERS: Final = Orders(kind=HOST_TASKS, folder="host-work", find=_find_task)
+
+
+class OrderRecords:
+    """The records of *orders* in a state *directory*, on the node of *store*."""
+
+    def __init__(self, orders: Orders, directory: Path, store: Store) -> None:
+        self._orders = orders
+        self._directory = directory / orders.folder
+        self._store = store
+        node = store.node
+        # Those of a server with a store of its own had no name when they were the only ones.
+        self._name = f"{orders.folder} on {node}" if node else orders.folder
+        self._continue_lineage()
+
+    @property
+    def kind(self) -> OrderKind:
+        """What orders these are."""
+        return self._orders.kind
+
+    def for_scripts(self) -> Records:
+        """Return the records of what only this machine knows."""
+        return self._records(lambda *order: self._lost(*order) or self._elsewhere(*order))
+
+    def for_webhooks(self) -> Records:
+        """Return the records of what may be told again: targets know whom they were told by."""
+        return self._records(self._lost)
+
+    def _records(self, find_doubt: Callable[[Reading, Beginning, datetime], str]) -> Records:
+        def doubt(key: OrderKey) -> str:
+            def look(reading: Reading) -> str:
+                order = self._orders.find(reading, key)
+                return "" if order is None else find_doubt(reading, *order)
+
+            return self._store.read(look)
+
+        return Records(
+            self._directory,
+            may_begin=lambda: self._store.read(find_pause) is None,
+            doubt=doubt,
+            check_epoch=self._check_epoch,
+        )
+
+    def _check_epoch(self, epoch: int) -> None:
+        # Only a look: the lease may end at any moment. Most of those who were held up notice here.
+        current = self._store.read(lambda reading: reading.lease_epoch())
+        if current != epoch:
+            raise LeaseLostError(epoch, current)
+
+    def _lost(self, reading: Reading, _about: Beginning, made_at: datetime) -> str:
+        return _LOST if is_in_doubt(reading, self._name, made_at) else ""
+
+    def _elsewhere(self, reading: Reading, about: Beginning, _made_at: datetime) -> str:
+        node, own = reading.reserved_on(about), self._store.node
+        if node is None or node == own:
+            return ""
+        name = machine_of(node)
+        return _ELSEWHERE.format(name=name) if name not in {"", machine_of(own)} else _NEARBY
+
+    def _continue_lineage(self) -> None:
+        records = Records(self._directory)
+        found = read_lineage(records.lineage())
+        lineage, is_complete = self._store.read(
+            lambda reading: continue_lineage(reading, self._name, found, new_id=uuid.uuid4().hex)
+        )
+        # First on disk: records ahead of the database are complete, records behind it are not.
+        try:
+            records.keep_lineage(lineage.encode())
+        except OSError as error:
+            sentence = f"The records in {self._orders.folder}/ cannot be kept: {error.strerror}."
+            raise StartError(sentence) from error
+        doubt_until = None if is_complete else SystemClock().now()
+        self._store.write(
+            lambda tx: record_lineage(tx, self._name, lineage, doubt_until=doubt_until)
+        )
+        if not is_complete:
+            log.warning("executor_records_incomplete", records=self._orders.folder)
