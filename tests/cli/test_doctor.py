@@ -24,6 +24,7 @@ from tests.ports import free_port
 from typer.testing import CliRunner
 
 from forewarn.cli.app import app
+from forewarn.cli.examination.database import examine_database
 from forewarn.cli.examination.findings import FindingVerdict
 from forewarn.cli.examination.machine import examine_machine
 from forewarn.cli.settings import CliSettings
@@ -293,6 +294,29 @@ def test_whether_the_database_can_be_served_is_told(
 
     assert found["database"][0] == verdict
     assert said in found["database"][1]
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "said"),
+    [
+        (say_version("9999", "9999"), "fail", "has schema 9999, which this version does not know"),
+        (say_version("9999", "0018"), "ok", "has schema 9999, which this version can use"),
+        (say_version("0001", "0001"), "warn", "has schema 0001; this version has"),
+    ],
+)
+def test_check_of_a_database_says_whether_this_version_can_use_it(
+    database: Path, change: Callable[[Path], object], verdict: str, said: str
+) -> None:
+    change(database)
+
+    (schema,) = (
+        each
+        for each in examine_database(make_settings({"database": f"sqlite:///{database}"}))
+        if each.check == "schema"
+    )
+
+    assert schema.verdict == verdict
+    assert said in schema.sentence
 
 
 @pytest.mark.parametrize("name", ["metadata", "control"])

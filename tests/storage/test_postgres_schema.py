@@ -111,6 +111,19 @@ def test_missing_privilege_is_named(postgres: Cluster) -> None:
     postgres.drop(url)
 
 
+def test_database_that_cannot_keep_every_name_is_refused(postgres: Cluster) -> None:
+    postgres.run_sql("CREATE DATABASE latin ENCODING LATIN1 TEMPLATE template0")
+    url = postgres.url("latin")
+
+    with (
+        engine_of(url) as engine,
+        pytest.raises(DatabaseUnusableError, match="its encoding is LATIN1; create it with UTF8"),
+    ):
+        prepare_database(engine, migrate=True)
+
+    postgres.drop(url)
+
+
 def test_server_that_is_away_is_left_to_the_caller(tmp_path: Path) -> None:
     url = f"postgresql://forewarn@/forewarn?host={tmp_path}"
 
@@ -140,6 +153,29 @@ def test_replicas_that_start_at_once_upgrade_once(postgres: Cluster) -> None:
     postgres.drop(url)
     assert sorted(results) == [False, False, True]
     assert locks == [("writer", 0)]
+
+
+def test_upgrade_waits_for_the_replica_that_writes(postgres_url: str) -> None:
+    run_sql(postgres_url, "UPDATE alembic_version SET version_num = '0017'")
+
+    with psycopg.connect(postgres_url) as writer, ThreadPoolExecutor() as pool:
+        writer.execute("SELECT last_change FROM write_lock FOR UPDATE")
+        upgrade = pool.submit(prepare, postgres_url)
+        wait_until(lambda: waits_for_the_writer(postgres_url), "it does not wait", TIMEOUT)
+        writer.rollback()
+
+        # What it is about to add is there, so that it fails without having changed anything.
+        with pytest.raises(DatabaseUnusableError, match="already exists"):
+            upgrade.result(TIMEOUT)
+
+
+def waits_for_the_writer(url: str) -> bool:
+    query = """
+    SELECT FROM pg_stat_activity WHERE datname = current_database()
+    AND wait_event_type = 'Lock' AND query LIKE '%write_lock FOR UPDATE'
+    """
+    with psycopg.connect(url) as connection:
+        return connection.execute(query).fetchone() is not None
 
 
 def prepare(url: str) -> bool:

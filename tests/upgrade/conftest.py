@@ -11,10 +11,12 @@ from alembic.config import Config
 from sqlalchemy import Engine, create_engine, make_url
 from tests.postgres import Cluster, run
 
-from forewarn.ports.store import Reading
+from forewarn.ports.store import Reading, Store
 from forewarn.storage.fleet import TopologyCache
+from forewarn.storage.postgres import open_postgres
 from forewarn.storage.reading import SqlReading
 from forewarn.storage.schema import bring_up_to_date, prepare_database
+from forewarn.storage.sqlite import open_sqlite
 
 T = TypeVar("T")
 
@@ -38,6 +40,7 @@ class Database:
 
     engine: Engine
     prepare: Preparer
+    open: Callable[[], Store]
     describe: Callable[[], list[str]]
     """Returns the statements that would create it as it is, in any order."""
 
@@ -95,7 +98,7 @@ def _in_file(path: Path) -> Database:
     def prepare(*, migrate: bool) -> bool:
         return bring_up_to_date(path, migrate=migrate)
 
-    return Database(engine, prepare, describe)
+    return Database(engine, prepare, lambda: open_sqlite(path, migrate=False), describe)
 
 
 def _on_server(cluster: Cluster) -> Database:
@@ -112,4 +115,4 @@ def _on_server(cluster: Cluster) -> Database:
     def prepare(*, migrate: bool) -> bool:
         return prepare_database(engine, migrate=migrate)
 
-    return Database(engine, prepare, describe)
+    return Database(engine, prepare, lambda: open_postgres(url, migrate=False), describe)

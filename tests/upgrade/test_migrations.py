@@ -1,7 +1,8 @@
 """The sum of the migrations is the schema that the code declares, on either engine."""
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
 from operator import methodcaller
 from typing import Any
 
@@ -27,7 +28,10 @@ from tests.upgrade.conftest import Database
 
 from forewarn.domain.course import Course
 from forewarn.domain.maintenance import Resolution
+from forewarn.domain.names import ScopeId
 from forewarn.domain.profile import NO_PROFILE
+from forewarn.ports.entries import AuditEntry
+from forewarn.ports.store import Transaction
 from forewarn.storage.errors import DatabaseOutdatedError, DatabaseTooNewError
 from forewarn.storage.schema import HEAD, REVISIONS, WORKS_WITH
 from forewarn.storage.tables import metadata
@@ -326,8 +330,19 @@ def test_release_uses_the_schema_of_a_later_one_that_works_with_it(database: Dat
 
     assert not database.prepare(migrate=False)
     assert not database.prepare(migrate=True)
+    with closing(database.open()) as store:
+        store.write(_write_something)
+        (entry,) = store.read(lambda reading: reading.audit())
 
+    assert entry.who == "ada"
     assert _contents(database.engine)["alembic_version"] == [{"version_num": "9999"}]
+
+
+def _write_something(tx: Transaction) -> None:
+    at = datetime(2026, 1, 5, 8, tzinfo=UTC)
+    tx.put_setting("clock", "real")
+    tx.put_soak(ScopeId("web"), at + timedelta(hours=1), at=at)
+    tx.append_audit(AuditEntry(at=at, maintenance_time=at, who="ada", action="a", subject="x"))
 
 
 @pytest.mark.parametrize("works_with", ["9998", ""])

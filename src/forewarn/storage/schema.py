@@ -110,6 +110,7 @@ def prepare_database(engine: Engine, *, migrate: bool) -> bool:
     for is_last in (*repeat(False, _ATTEMPTS - 1), True):
         try:
             with begin() as connection:
+                _check_encoding(connection, engine.url)
                 state = _read_state(connection, engine.url)
             return _bring_up_to_date(state, begin, engine.url, migrate=migrate)
         except DBAPIError as error:
@@ -222,6 +223,13 @@ def _explain_refusal(url: URL, error: DBAPIError) -> Exception:
     if not isinstance(error, ProgrammingError):
         return error
     return DatabaseUnusableError(url, str(error.orig).partition("\n")[0])
+
+
+def _check_encoding(connection: Connection, url: URL) -> None:
+    # Others cannot keep every name and description, and say so only when one is written.
+    encoding = connection.scalar(text("SHOW server_encoding"))
+    if encoding != "UTF8":
+        raise DatabaseUnusableError(url, f"its encoding is {encoding}; create it with UTF8")
 
 
 def _read_state(connection: Connection, place: Place) -> SchemaState:
