@@ -25,7 +25,7 @@ class Behaviour(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class DemoScope:
     """A delivery scope of the demo."""
 
     kind: ScopeKind
@@ -56,14 +56,18 @@ class DemoMachine:
 
 
 SCOPES: Final = (
-    Scope(
+    DemoScope(
         kind=ScopeKind.AVAILABILITY_SET,
         name="web",
         update_domains=3,
         approval=ApprovalPolicy.ANY,
     ),
-    Scope(kind=ScopeKind.CLOUD_SERVICE, name="shop", update_domains=2, approval=ApprovalPolicy.ALL),
-    Scope(kind=ScopeKind.SCALE_SET, name="batch", update_domains=2, approval=ApprovalPolicy.LEADER),
+    DemoScope(
+        kind=ScopeKind.CLOUD_SERVICE, name="shop", update_domains=2, approval=ApprovalPolicy.ALL
+    ),
+    DemoScope(
+        kind=ScopeKind.SCALE_SET, name="batch", update_domains=2, approval=ApprovalPolicy.LEADER
+    ),
 )
 APPROVALS: Final[Mapping[ScopeId, ApprovalPolicy]] = {
     scope.scope_id: scope.approval for scope in SCOPES
