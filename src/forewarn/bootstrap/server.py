@@ -180,8 +180,8 @@ def _start_loops(replica: Replica) -> Iterator[SupervisedThread]:
     yield start("polls", replica.polls)
     yield start("showings", replica.showings)
     if not isinstance(replica.clock, VirtualClock):  # whose time is not that of the machine
-        yield start("clock-watch", replica.clock_watch)
-    yield start("event-log", replica.event_log)
+        yield start("clock-watch", replica.clock_watch.rounds)
+    yield start("event-log", replica.event_log.rounds)
 
 
 def _obey(
