@@ -15,7 +15,13 @@ from forewarn.ports.changes import ChangeListener
 from forewarn.ports.entries import Figures
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import Reading, StoreUnavailableError, Transaction
-from forewarn.storage.connections import BUSY_TIMEOUT, Connector, SqliteConnection, outage
+from forewarn.storage.connections import (
+    BUSY_TIMEOUT,
+    Connector,
+    OpenedFile,
+    SqliteConnection,
+    outage,
+)
 from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError, StoreClosedError
 from forewarn.storage.figures import count_figures
 from forewarn.storage.fleet import TopologyCache
@@ -106,12 +112,12 @@ class SqliteStore:
         self._reading = Connector(
             path, mode="ro", busy_timeout=busy_timeout, pragmas=_READER_PRAGMAS
         )
-        self._path = path
+        self._file = OpenedFile(path)
         self._lock = lock
         self._cache = TopologyCache()
         self._idle: LifoQueue[SqliteConnection] = LifoQueue(_IDLE_READERS)
         self._is_closed = False
-        self._writer = Writer(path, self._writing, self._cache)
+        self._writer = Writer(self._file, self._writing, self._cache)
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """Have *work* done in a transaction; the future is resolved after commit and listeners."""
@@ -141,8 +147,8 @@ class SqliteStore:
         self._writer.listen(listener)
 
     def is_writable(self) -> bool:
-        """Tell whether the last attempt to write did not fail for want of disk or permission."""
-        return self._writer.is_writable
+        """Tell whether the file is there, and disk and permission sufficed for the last write."""
+        return self._writer.is_writable and self._file.is_in_place()
 
     def close(self) -> None:
         """Finish what was submitted, then let go of the files."""
@@ -162,7 +168,7 @@ class SqliteStore:
             reason = outage(error)
             if reason is None:
                 raise
-            sentence = f"{self._path} cannot be read now: {reason}."
+            sentence = f"{self._file.path} cannot be read now: {reason}."
             raise StoreUnavailableError(sentence) from error
 
     def _look_once(self, look: Callable[[Connection], T]) -> T:
@@ -181,6 +187,7 @@ class SqliteStore:
         try:
             return self._idle.get_nowait()
         except Empty:
+            self._file.check()
             return self._reading.connect()
 
     def _give_back(self, connection: SqliteConnection) -> None:

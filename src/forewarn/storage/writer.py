@@ -7,7 +7,6 @@ writer takes all that is queued, runs each work in a savepoint of its own, and c
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
 from typing import Any, Final, TypeAlias, TypeVar
@@ -17,7 +16,7 @@ import structlog
 from forewarn.ports.changes import ChangeListener, StoreChange
 from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import StoreUnavailableError, Transaction
-from forewarn.storage.connections import SqliteConnection, outage
+from forewarn.storage.connections import OpenedFile, SqliteConnection, outage
 from forewarn.storage.errors import StoreClosedError
 from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.transaction import Changes, SqlTransaction
@@ -46,8 +45,10 @@ class _Job:
 class Writer:
     """A thread with a connection, a queue and listeners."""
 
-    def __init__(self, path: Path, connection: SqliteConnection, cache: TopologyCache) -> None:
-        self._path = path
+    def __init__(
+        self, file: OpenedFile, connection: SqliteConnection, cache: TopologyCache
+    ) -> None:
+        self._file = file
         self._sql = connection.sql
         self._driver = connection.driver
         self._cache = cache
@@ -128,6 +129,7 @@ class Writer:
                 job.future.set_exception(job.error)
 
     def _commit(self, jobs: Sequence[_Job]) -> StoreChange | None:
+        self._file.check()
         changes = Changes()
         before = self._driver.total_changes
         # IMMEDIATE, or a work that reads first could find at its first write that it may not.
@@ -167,7 +169,9 @@ class Writer:
             _log.error("commit_failed", exc_info=error)
             reason = f"the transaction failed ({error})"
         self._note_writable(reason)
-        sentence = f"Nothing was written, because {self._path} cannot be written now: {reason}."
+        sentence = (
+            f"Nothing was written, because {self._file.path} cannot be written now: {reason}."
+        )
         for job in jobs:
             job.future.set_exception(StoreUnavailableError(sentence))
 
@@ -181,7 +185,7 @@ class Writer:
     def _note_writable(self, reason: str | None) -> None:
         is_writable = reason is None
         if is_writable and not self.is_writable:
-            _log.info("database_writable_again", database=str(self._path))
+            _log.info("database_writable_again", database=str(self._file.path))
         elif not is_writable and self.is_writable:
-            _log.error("database_not_writable", database=str(self._path), reason=reason)
+            _log.error("database_not_writable", database=str(self._file.path), reason=reason)
         self.is_writable = is_writable
