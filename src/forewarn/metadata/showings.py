@@ -14,7 +14,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Showings:
-    """Notes when the board has put up a change, which it has to hear of before this does."""
+    """Notes when the board has put up a change, and writes it down."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store

@@ -101,17 +101,21 @@ class SqliteStore:
     ) -> None:
         pragmas = (*_WRITER_PRAGMAS, f"synchronous={'FULL' if is_durable else 'OFF'}")
         writing = Connector(path, mode="rw", busy_timeout=busy_timeout, pragmas=pragmas)
-        try:
-            self._writing = writing.connect()
-        except (sqlite3.Error, DBAPIError) as error:
-            raise explain_failure(path, error) from error
-        if self._writing.driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            self._writing.close()
-            problem = "its file system has no shared memory for SQLite; use a local disk"
-            raise DatabaseUnusableError(path, problem)
         self._reading = Connector(
             path, mode="ro", busy_timeout=busy_timeout, pragmas=_READER_PRAGMAS
         )
+        try:
+            self._writing = writing.connect()
+            # Listeners read also when no more files can be opened: theirs are open from the start.
+            self._listening = self._reading.connect()
+            self._listening.driver.execute("SELECT 1 FROM sqlite_schema").fetchone()
+        except (sqlite3.Error, DBAPIError) as error:
+            raise explain_failure(path, error) from error
+        if self._writing.driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            self._listening.close()
+            self._writing.close()
+            problem = "its file system has no shared memory for SQLite; use a local disk"
+            raise DatabaseUnusableError(path, problem)
         self._file = OpenedFile(path)
         self._lock = lock
         self._cache = TopologyCache()
@@ -156,6 +160,7 @@ class SqliteStore:
         self._is_closed = True
         while not self._idle.empty():
             self._idle.get_nowait().close()
+        self._listening.close()
         # The last connection to be closed brings the write-ahead log home.
         self._writing.close()
         if self._lock is not None:
@@ -184,6 +189,8 @@ class SqliteStore:
     def _take_reader(self) -> SqliteConnection:
         if self._is_closed:
             raise StoreClosedError
+        if self._writer.is_current_thread() and not self._listening.driver.in_transaction:
+            return self._listening
         try:
             return self._idle.get_nowait()
         except Empty:
@@ -191,6 +198,8 @@ class SqliteStore:
             return self._reading.connect()
 
     def _give_back(self, connection: SqliteConnection) -> None:
+        if connection is self._listening:
+            return
         if self._is_closed:
             connection.close()
             return
