@@ -47,8 +47,7 @@ from forewarn.protocol.vocabulary import EventId
 from forewarn.rounds import Rounds
 from forewarn.scheduler.answers import GateAnswers, hear
 from forewarn.scheduler.host_tasks import HostTasks
-from forewarn.scheduler.maintenance_log import MaintenanceLog
-from forewarn.scheduler.reporting import report_impact, report_steps
+from forewarn.scheduler.reports import MaintenanceLog, report_impact, report_steps
 from forewarn.scheduler.tick import Turn, decide_and_record, look_and_tell
 
 log: Final[FilteringBoundLogger] = structlog.get_logger()
