@@ -170,8 +170,8 @@ def test_conflict_is_four_and_names_the_next_command(run: Run) -> None:
 @pytest.mark.parametrize(
     ("fleet", "place"),
     [
-        ('[[virtual_machine]]\nname = "x"\nzoen = "1"\n', "3: x has the unknown key 'zoen'."),
-        ('[[virtual_machine]]\nname = "x"\nzone = 1\n', "3: zone of x must be a string, not 1."),
+        ('[[virtual_machine]]\nname = "x"\nzoen = "1"\n', "3: zoen of x: it is unknown."),
+        ('[[virtual_machine]]\nname = "x"\nzone = 1\n', "3: zone of x: it is not text in quotes."),
         ('\n[[virtual_machine]]\nname = "x"\navailability_set = "no"\n', "4: x belongs to"),
         (
             '[[virtual_machine]]\nname = "x"\navailability_set = "web"\nupdate_domain = 9\n',

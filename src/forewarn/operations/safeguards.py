@@ -8,7 +8,6 @@ from forewarn.domain.errors import ConflictError, DomainError, says
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.topology import (
-    VM_FIELDS,
     DeliveryScope,
     ScopeKind,
     Topology,
@@ -153,7 +152,7 @@ def leave_as_is(fleet: Fleet, before: Topology, busy: Busy) -> Fleet:
             ),
         ),
         virtual_machines=(
-            *(vm for vm in fleet.virtual_machines if vm.name not in names),
+            *(each for each in fleet.virtual_machines if each.vm.name not in names),
             *(_as_declared(vm, before.scopes[vm.scope_id]) for vm in vms),
         ),
         hosts=(
@@ -206,9 +205,5 @@ def _set_of(topology: Topology, vm: VirtualMachine) -> DeliveryScope | None:
 
 def _as_declared(vm: VirtualMachine, scope: DeliveryScope) -> DeclaredVirtualMachine:
     return DeclaredVirtualMachine(
-        kind=scope.kind,
-        scope_name=scope.name,
-        placement_group=scope.placement_group,
-        policy=scope.policy,
-        **{name: getattr(vm, name) for name in VM_FIELDS},
+        vm=vm, scope=scope, update_domain=vm.update_domain, fault_domain=vm.fault_domain
     )
