@@ -23,15 +23,12 @@ FREE_PERCENT: Final = 10
 """How many of a hundred machines may be removed without being allowed by number."""
 
 
+@says("{vm} is in {event_ids}; move or remove it when that has ended.")
 class VirtualMachineBusyError(ConflictError):
     """A virtual machine that cannot be moved or removed while it is in an event."""
 
-    def __init__(self, vm: VmName, event_ids: Iterable[EventId]) -> None:
-        self.vm = vm
-        self.event_ids = tuple(event_ids)
-        super().__init__(
-            f"{vm} is in {', '.join(self.event_ids)}; move or remove it when that has ended."
-        )
+    vm: VmName
+    event_ids: tuple[EventId, ...]
 
 
 @says("{host} is part of Maintenance {maintenance_id}; remove it when its turn there is over.")
@@ -187,7 +184,7 @@ def _find_busy_machines(
             events.setdefault(vm, []).append(event.event_id)
     old, new = before.virtual_machines, after.virtual_machines
     return {
-        vm: VirtualMachineBusyError(vm, event_ids)
+        vm: VirtualMachineBusyError(vm, tuple(event_ids))
         for vm, event_ids in events.items()
         if _place(old.get(vm)) != _place(new.get(vm))
     }
