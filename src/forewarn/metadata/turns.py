@@ -4,8 +4,8 @@ from collections.abc import Callable
 from threading import Event
 
 
-def take_turns(work: Callable[[], None], stopping: Event, *, seconds: float = 1) -> None:
-    """Do *work* every so many *seconds* until *stopping*, and then what is left of it."""
-    while not stopping.wait(seconds):
+def take_turns(work: Callable[[], None], stopping: Event) -> None:
+    """Do *work* every second until *stopping*, and then what is left of it."""
+    while not stopping.wait(1):
         work()
     work()
