@@ -24,7 +24,7 @@ class Behaviour(StrEnum):
     """It watches, and lets NotBefore come."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DemoScope:
     """A delivery scope of the demo."""
 
@@ -56,18 +56,9 @@ class DemoMachine:
 
 
 SCOPES: Final = (
-    DemoScope(
-        kind=ScopeKind.AVAILABILITY_SET,
-        name="web",
-        update_domains=3,
-        approval=ApprovalPolicy.ANY,
-    ),
-    DemoScope(
-        kind=ScopeKind.CLOUD_SERVICE, name="shop", update_domains=2, approval=ApprovalPolicy.ALL
-    ),
-    DemoScope(
-        kind=ScopeKind.SCALE_SET, name="batch", update_domains=2, approval=ApprovalPolicy.LEADER
-    ),
+    DemoScope(ScopeKind.AVAILABILITY_SET, "web", update_domains=3, approval=ApprovalPolicy.ANY),
+    DemoScope(ScopeKind.CLOUD_SERVICE, "shop", update_domains=2, approval=ApprovalPolicy.ALL),
+    DemoScope(ScopeKind.SCALE_SET, "batch", update_domains=2, approval=ApprovalPolicy.LEADER),
 )
 APPROVALS: Final[Mapping[ScopeId, ApprovalPolicy]] = {
     scope.scope_id: scope.approval for scope in SCOPES
