@@ -181,7 +181,7 @@ def test_conflict_is_four_and_names_the_next_command(run: Run) -> None:
         ('[[virtual_machine]]\nname = "a b"\n', "2: 'a b' is not a valid name"),
         ('[[virtual_machine]]\nname = "x"\n\nzone = [\n', "4: This is not TOML"),
         ('a = "x"\nb = = 1\n', "2: This is not TOML"),
-        ('[[vm]]\nname = "x"\n', "1: 'vm' is not one of"),
+        ('[[vm]]\nname = "x"\n', "1: vm: it is unknown; known keys: availability_set"),
         ('[[virtual_machine]]\nname = "x"\nzone = 2026-01-05\n', "3: zone is a date or time"),
     ],
 )
