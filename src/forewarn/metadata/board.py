@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from threading import Event, Lock
+from threading import Lock
 from typing import Final, TypeAlias
 
 from forewarn.domain.names import ScopeId, VmName, name_key
@@ -23,12 +23,12 @@ from forewarn.domain.topology import (
     normalise_address,
 )
 from forewarn.metadata.asgi import CONTENT_TYPE_JSON, Header
-from forewarn.metadata.turns import take_turns
 from forewarn.metadata.waiting import Waiters
 from forewarn.ports.changes import ChangeListener, StoreChange
 from forewarn.ports.store import Reading, Store, StoreError
 from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.versions import NEWEST, ApiVersion
+from forewarn.rounds import Rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Board:
         self._changing = Lock()
         self._behind: StoreChange | None = StoreChange()
         self._read_again: Callable[[], None] = lambda: None
-        self._stopping = Event()
+        self.rounds: Final = Rounds("board", self.catch_up, every=1, is_thorough=True)
         self._first_pages = self._print(FIRST_DOCUMENT)
         self._documents: dict[ScopeId, Document] = {}
         self._pages: dict[ScopeId, Pages] = {}
@@ -73,14 +73,6 @@ class Board:
         self._read_again = partial(note, StoreChange())
         store.listen(note)
         self._read_again()
-
-    def run(self) -> None:
-        """Read again, once a second, what could not be read when it changed; until stopped."""
-        take_turns(self.catch_up, self._stopping)
-
-    def stop(self) -> None:
-        """Have `run` return."""
-        self._stopping.set()
 
     def catch_up(self) -> None:
         """Read what could not be read before, for there may be no other change for long."""

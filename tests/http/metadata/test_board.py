@@ -154,8 +154,8 @@ def test_what_could_not_be_read_is_put_up_although_nothing_else_changes(
     shown.catch_up()
     store.is_readable = True
 
-    thread = threading.Thread(target=shown.run)
-    shown.stop()
+    thread = threading.Thread(target=shown.rounds.run)
+    shown.rounds.stop()
     thread.start()
     thread.join()
 

@@ -141,8 +141,8 @@ def test_machine_has_not_seen_what_the_board_could_not_read_yet(tmp_path: Path) 
 
 
 def test_it_is_known_after_it_was_written_down_too(server: Server) -> None:
-    server.showings.stop()
-    thread = threading.Thread(target=server.showings.run)
+    server.showings.rounds.stop()
+    thread = threading.Thread(target=server.showings.rounds.run)
     thread.start()
     thread.join(10)
 
