@@ -28,7 +28,7 @@ PAUSE: Final = 0.05
 SECONDS_TARGET: Final = 30.0
 P99_TARGET: Final = 25.0
 IDLE_SECONDS: Final = 3.0
-TOKEN: Final = "bench"  # noqa: S105
+TOKEN: Final = "bench-bench-bench-bench"  # noqa: S105
 POLL: Final = (
     b"GET /vm/first-%d/metadata/scheduledevents?api-version=2020-07-01 HTTP/1.1\r\n"
     b"Host: 169.254.169.254\r\nMetadata: true\r\n\r\n"

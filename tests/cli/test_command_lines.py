@@ -4,7 +4,7 @@ import pytest
 from typer.main import get_command
 
 from forewarn.cli.app import app
-from forewarn.domain.remedy import Verb
+from forewarn.domain.remedy import Remedy, Verb
 from forewarn.wording.command_lines import COMMANDS, command_for
 
 IDS = {
@@ -26,7 +26,7 @@ def test_every_verb_has_a_command_or_is_done_by_other_means() -> None:
 
 @pytest.mark.parametrize("verb", IDS)
 def test_command_of_every_verb_is_one_that_the_cli_takes(verb: Verb) -> None:
-    command, words = get_command(app), command_for(verb, *IDS[verb]).split()[1:]
+    command, words = get_command(app), command_for(Remedy(verb=verb, ids=IDS[verb])).split()[1:]
 
     while hasattr(command, "resolve_command"):
         context = command.make_context("forewarn", [], resilient_parsing=True)

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from forewarn.protocol.errors import ForewarnError
 SOURCE = Path(forewarn.__file__).parent
 GOLDEN = Path(__file__).with_name("golden")
 TOLD = re.compile(r"(?:[Tt]ry|with|for|run|[Ee]xample):? `?forewarn ([a-z][^`,;]+)")
+COMMAND: Any = get_command(app)
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
@@ -37,13 +39,19 @@ def texts() -> Iterator[tuple[str, str]]:
 
 def find(words: list[str]) -> tuple[Any, list[str]]:
     """Return the command that *words* begin with, and the rest of them."""
-    command: Any = get_command(app)
+    command: Any = COMMAND
     rest = list(words)
-    while getattr(command, "commands", None):
+    while known := commands_of(command):
         assert rest, f"{words} names no command"
-        assert rest[0] in command.commands, f"there is no command {' '.join(words)}"
-        command = command.commands[rest.pop(0)]
+        assert rest[0] in known, f"there is no command {' '.join(words)}"
+        command = known[rest.pop(0)]
     return command, rest
+
+
+@cache
+def commands_of(command: Any) -> dict[str, Any]:
+    """Return the commands of a group; a lazy one makes them at each look."""
+    return dict(getattr(command, "commands", {}))
 
 
 def flags_of(command: Any) -> set[str]:
@@ -52,13 +60,14 @@ def flags_of(command: Any) -> set[str]:
     }
 
 
+@cache
 def every_flag() -> set[str]:
     def walk(command: Any) -> Iterator[str]:
         yield from flags_of(command)
-        for child in getattr(command, "commands", {}).values():
+        for child in commands_of(command).values():
             yield from walk(child)
 
-    return set(walk(get_command(app)))
+    return set(walk(COMMAND))
 
 
 def test_command_that_is_told_exists_with_its_flags() -> None:

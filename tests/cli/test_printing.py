@@ -10,7 +10,7 @@ from typer.testing import Result
 
 import forewarn.control.app  # noqa: F401 - with the errors of all that it can do
 from forewarn.cli.errors import HINTS
-from forewarn.cli.output import Moment, Output, print_one_of_many
+from forewarn.cli.output import Output, ShownMoment, print_one_of_many
 from forewarn.control.problems import problem_of, refusals
 from forewarn.protocol.errors import ForewarnError
 
@@ -55,7 +55,7 @@ SAYS_ENOUGH = {
     ],
 )
 def test_moment_is_told_from_now(distance: timedelta, text: str) -> None:
-    assert Moment(NOW + distance).seen_from(NOW) == text
+    assert ShownMoment(NOW + distance).seen_from(NOW) == text
 
 
 @pytest.mark.parametrize("command", ["event show", "event explain", "event history", "audit"])

@@ -86,14 +86,18 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
     ("text", "line", "problem"),
     [
         ("a = = 1\n", 1, "This is not TOML: "),
-        ("\npigeon = 1\n", 2, "pigeon: it is unknown."),
+        ("\npigeon = 1\n", 2, "pigeon: it is unknown; known keys: command, webhook, host_work."),
         ('[command]\nrun = ["true"]\n', 1, "command: it is not a list; write [[command]]."),
         ("[[command]]\n", 1, "run of command 1: it is required."),
         ("[[command]]\nrun = []\n", 2, "run of command 1: it is empty."),
         (RUN + '[[command]]\nrun = "true"\n', 4, "run of command 2: it is not a list."),
         (RUN.replace("true", "no-such"), 2, "run of command 1: there is no program 'no-such'"),
         (RUN.replace("true", "./no-such"), 2, "run of command 1: there is no program './no-such"),
-        (RUN.replace('"true"', '"true", "\\u0000"'), 2, "run of command 1: no word of a command"),
+        (
+            RUN.replace('"true"', '"true", "\\u0000"'),
+            2,
+            "item 2 of run of command 1: no word of a command",
+        ),
         (
             RUN + 'timeout = "soon"\n',
             3,
@@ -103,7 +107,7 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
         (
             RUN + 'event_types = ["Nap"]\n',
             3,
-            "event_types of command 1: it is not one of 'Freeze'",
+            "item 1 of event_types of command 1: it is not one of 'Freeze'",
         ),
         (HOOK.replace("https", "ftp"), 2, "url of webhook 1: write a URL that begins"),
         (HOOK.replace("://", "://u:T0KEN/P@"), 2, "url of webhook 1: the host or port is invalid"),
@@ -119,7 +123,11 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
         (HOST_RUN + "verify = []\n", 3, "verify of host_work 1: it is empty."),
         (HOST_RUN + 'return = "x"\n', 3, "return of host_work 1: it is not a list."),
         (HOST_RUN + 'verify_every = "0s"\n', 3, "verify_every of host_work 1: it must be longer"),
-        (HOST_RUN + "labels = { a = 1 }\n", 3, "labels of host_work 1: it is not text in quotes."),
+        (
+            HOST_RUN + "labels = { a = 1 }\n",
+            3,
+            "a of labels of host_work 1: it is not text in quotes.",
+        ),
         (HOST_RUN + "pigeon = 1\n", 3, "pigeon of host_work 1: it is unknown."),
         (HOST_HOOK.replace("https", "ftp"), 2, "url of host_work 1: write a URL that begins"),
     ],

@@ -137,8 +137,14 @@ def test_hosts_are_not_worked_on_in_virtual_time(tmp_path: Path, file: Path) -> 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("colour = 1\n", "{path}:1: colour: it is unknown."),
-        ("colour = 1\nsize = 2\nage = 3\n", "{path}:1: colour: it is unknown (and 2 more)."),
+        (
+            "colour = 1\n",
+            "{path}:1: colour: it is unknown; known keys: {known}.",
+        ),
+        (
+            "colour = 1\nsize = 2\nage = 3\n",
+            "{path}:1: colour: it is unknown; known keys: {known} (and 2 more).",
+        ),
     ],
 )
 def test_file_with_mistakes_is_a_reason_in_one_sentence(
@@ -150,6 +156,8 @@ def test_file_with_mistakes_is_a_reason_in_one_sentence(
 
     workforce = ReloadableWorkforce(settings, store, SystemClock(), OUTBOUND)
 
-    assert workforce.unknown().reason == reason.format(path=file)
+    assert workforce.unknown().reason == reason.format(
+        path=file, known="command, webhook, host_work"
+    )
     assert len(workforce.problem.splitlines()) == len(text.splitlines())
     store.close()

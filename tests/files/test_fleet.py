@@ -58,9 +58,12 @@ def test_fleet_file_is_read_with_its_defaults() -> None:
     (shop,), (front, solo), (host,) = fleet.scopes, fleet.virtual_machines, fleet.hosts
     assert (shop.update_domains, shop.fault_domains) == (5, 2)
     assert shop.policy.approval is ApprovalPolicy.ALL
-    assert front.scope_id == "cloud-service/shop"
-    assert (solo.kind, solo.scope_id) == (ScopeKind.VIRTUAL_MACHINE, "virtual-machine/solo")
-    assert solo.policy.auto_approve_user
+    assert front.vm.scope_id == "cloud-service/shop"
+    assert (solo.scope.kind, solo.vm.scope_id) == (
+        ScopeKind.VIRTUAL_MACHINE,
+        "virtual-machine/solo",
+    )
+    assert solo.scope.policy.auto_approve_user
     assert host.labels == {"rack": "a"}
 
 
@@ -71,26 +74,38 @@ VM = '[[virtual_machine]]\nname = "a"\n'
     ("text", "words"),
     [
         ("= 1", "not TOML"),
-        ("[[server]]\nname = 'a'", "'server' is not one of"),
+        (
+            "[[server]]\nname = 'a'",
+            "^server: it is unknown; known keys: availability_set, cloud_service, scale_set, ",
+        ),
         ("[virtual_machine]\nname = 'a'", r"write \[\[virtual_machine\]\]"),
-        ("[[virtual_machine]]\nhost = 'a'", "has no name"),
-        ("[[virtual_machine]]\nname = 7", "has no name"),
-        (VM + "colour = 1", "unknown key 'colour'"),
-        (VM + "host = 1", "host of a must be a string, not 1"),
-        (VM + "update_domain = true", "must be an integer, not True"),
-        (VM + "addresses = [1]", "a list of strings"),
-        (VM + "tags = { x = 1 }", "strings as values"),
-        (VM + "profile = { size = 'D2' }", "profile of a: 'size' is not one of vm_size, os_type"),
-        (VM + "profile = { vm_size = 2 }", "strings as values"),
+        ("[[virtual_machine]]\nhost = 'a'", "^name of virtual_machine 1: it is required.$"),
+        ("[[virtual_machine]]\nname = 7", "^name of virtual_machine 1: it is not text in quotes.$"),
+        (VM + "colour = 1", "^colour of a: it is unknown.$"),
+        (VM + "host = 1", "^host of a: it is not text in quotes.$"),
+        (VM + "update_domain = true", "^update_domain of a: it is not a whole number.$"),
+        (VM + "addresses = [1]", "^item 1 of addresses of a: it is not text in quotes.$"),
+        (VM + "addresses = '::1'", "^addresses of a: it is not a list.$"),
+        (VM + "tags = { x = 1 }", "^x of tags of a: it is not text in quotes.$"),
+        (VM + "labels = 1", "^labels of a: it is not a table of keys and values.$"),
+        (
+            VM + "profile = { size = 'D2' }",
+            "^profile of a: 'size' is unknown; known keys: vm_size, ",
+        ),
+        (VM + "profile = { vm_size = 2 }", "^vm_size of profile of a: it is not text in quotes.$"),
         (VM + "profile = { mac_address = '00:0d' }", "mac_address '00:0d' is not a MAC address"),
         (VM + "profile = { subnet = '10.0.0.1/24' }", "subnet '10.0.0.1/24' is not a network"),
-        (VM + "approval = 'some'", "one of any, all, leader"),
+        (VM + "approval = 'some'", "^approval of a: it is not one of 'any', 'all' or 'leader'.$"),
         (VM + "postpone_until = 'soon'", "postpone_until of a: 'soon' is not a valid duration"),
+        (VM + "notice = 90", "^notice of a: it is not text in quotes.$"),
         (VM + "scale_set = 's'\ncloud_service = 'c'", "only be in one of"),
         (VM + "placement_group = 'p'\navailability_set = 's'", "is in no scale set"),
-        (VM + "role = 'Front'\ncloud_service = 'c'", "call it Front_IN_NUMBER"),
+        (VM + "role = 'Front'\ncloud_service = 'c'", "are called Front_IN_NUMBER"),
         (VM + "placement_group = 'p'", "is in no scale set"),
-        (VM + "approval = 'all'\navailability_set = 's'", "approval belongs to s, not to a in it"),
+        (
+            VM + "approval = 'all'\navailability_set = 's'",
+            "^approval of a: it belongs to s, not to a ",
+        ),
     ],
 )
 def test_declaration_that_cannot_be_read_is_refused(text: str, words: str) -> None:
@@ -99,7 +114,7 @@ def test_declaration_that_cannot_be_read_is_refused(text: str, words: str) -> No
 
 
 def test_entry_that_is_no_table_is_refused() -> None:
-    with pytest.raises(FleetError, match="has no name"):
+    with pytest.raises(FleetError, match=r"^host 1: it is not a table"):
         read_fleet({"host": ["kvm-1"]})
 
 
@@ -120,13 +135,13 @@ def test_every_mistake_of_a_file_is_told() -> None:
     ]
     assert found == [
         ("server", None, None),
-        ("availability_set", 0, None),
-        ("virtual_machine", 0, "colour"),
-        ("virtual_machine", 0, "host"),
-        ("virtual_machine", 0, "scale_set"),
+        ("availability_set", 0, "name"),
         ("virtual_machine", 0, "notice"),
+        ("virtual_machine", 0, "host"),
         ("virtual_machine", 0, "addresses"),
         ("virtual_machine", 0, "tags"),
+        ("virtual_machine", 0, "colour"),
+        ("virtual_machine", 0, "scale_set"),
     ]
     assert "The fleet has 8 mistakes." in str(refused.value)
 

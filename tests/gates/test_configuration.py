@@ -75,7 +75,7 @@ def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Q
     ("text", "line", "problem"),
     [
         ("a = = 1\n", 1, "This is not TOML: "),
-        ("\nnope = 1\n", 2, "nope: it is unknown."),
+        ("\nnope = 1\n", 2, "nope: it is unknown; known keys: gate."),
         ('[gate]\nname = "x"\n', 1, "gate: it is not a list; write [[gate]]."),
         (HTTP.replace("https", "ftp"), 4, "url of gate 1: write a URL that begins with http"),
         (HTTP.replace("://", "://u:T0KEN/P@"), 4, "url of gate 1: the host or port is invalid"),
@@ -109,7 +109,11 @@ def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Q
         (COMMAND.replace('["true"]', '"true"'), 4, "run of gate 1: it is not a list."),
         (COMMAND.replace("true", "no-such"), 4, "run of gate 1: there is no program 'no-such'"),
         (COMMAND.replace("true", "./no"), 4, "run of gate 1: there is no program './no'"),
-        (COMMAND.replace("true", "a\\u0000"), 4, "run of gate 1: no word of a command can have"),
+        (
+            COMMAND.replace("true", "a\\u0000"),
+            4,
+            "item 1 of run of gate 1: no word of a command can have",
+        ),
         (QUERY.replace("> 0", "many"), 6, "expect of gate 1: 'many' compares with no number"),
         (HOOK + 'secret = "a"\nsecret_file = "b"\n', 1, "gate 1: it has a secret and a secret_"),
         (HOOK + 'secret_file = "b"\n', 5, "secret_file of gate 1: the secret cannot be read"),

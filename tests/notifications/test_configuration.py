@@ -72,7 +72,7 @@ def test_secret_may_be_in_a_file_beside_it(
     ("text", "line", "problem"),
     [
         ("a = = 1\n", 1, "This is not TOML: "),
-        ("\nnope = 1\n", 2, "nope: it is unknown."),
+        ("\nnope = 1\n", 2, "nope: it is unknown; known keys: source, first_retry, "),
         ("first_retry = -1\n", 1, "first_retry: it is too low, write more than 0."),
         ("attempts = 0\n", 1, "attempts: "),
         ('[target]\nname = "x"\n', 1, "target: it is not a list; write [[target]]."),

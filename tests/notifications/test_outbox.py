@@ -73,12 +73,12 @@ def courier(store: Store, way: Answers) -> Courier:
 
 @contextmanager
 def running(courier: Courier) -> Iterator[None]:
-    thread = threading.Thread(target=courier.run)
+    thread = threading.Thread(target=courier.rounds.run)
     thread.start()
     try:
         yield
     finally:
-        courier.stop()
+        courier.rounds.stop()
         thread.join(SECONDS)
         assert not thread.is_alive(), "the courier does not stop"
 
@@ -198,6 +198,6 @@ def test_courier_without_the_lease_ends(
     store.write(lambda tx: tx.next_epoch())
     put(store, message, 1)
 
-    courier.run()
+    courier.rounds.run()
 
     assert way.given == []

@@ -6,7 +6,7 @@ from forewarn.domain.errors import UnknownEventError
 from forewarn.domain.event import Approver
 from forewarn.domain.topology import ScopeKind
 from forewarn.files.fleet import read_fleet_file
-from forewarn.operations.acknowledgements import ArmResource, UnknownResourceError, acknowledge
+from forewarn.operations.approvals import ArmResource, UnknownResourceError, acknowledge
 from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.inventory import apply_fleet

@@ -383,7 +383,7 @@ def test_thread_does_what_is_due_when_woken_and_stops(world: World) -> None:
     scheduler = world.lead()
     done = threading.Event()
     world.store.listen(lambda _: done.set())
-    thread = threading.Thread(target=scheduler.run)
+    thread = threading.Thread(target=scheduler.rounds.run)
     thread.start()
     created = replace(world.create("web-0"))
     world.clock.move_to(created.not_before)
@@ -391,7 +391,7 @@ def test_thread_does_what_is_due_when_woken_and_stops(world: World) -> None:
 
     scheduler.wake()
     seen = done.wait(10)
-    scheduler.stop()
+    scheduler.rounds.stop()
     thread.join(10)
 
     assert seen, "the scheduler did not start the event within 10 s"
@@ -404,7 +404,7 @@ def test_thread_ends_when_the_lease_is_lost(world: World) -> None:
     created = world.create("web-0")
     world.lead()
     world.clock.move_to(created.not_before)
-    thread = threading.Thread(target=scheduler.run)
+    thread = threading.Thread(target=scheduler.rounds.run)
 
     thread.start()
     thread.join(10)
@@ -452,13 +452,13 @@ def test_thread_goes_on_when_the_store_is_back(world: World, tmp_path: Path) -> 
     world.clock.move_to(created.not_before)
     with sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None) as blocker:
         blocker.execute("BEGIN IMMEDIATE")
-        thread = threading.Thread(target=scheduler.run)
+        thread = threading.Thread(target=scheduler.rounds.run)
         thread.start()
         waited = wait_until(lambda: not world.store.is_writable())
         blocker.execute("ROLLBACK")
     scheduler.wake()
     recovered = wait_until(lambda: world.event(created).event_status is EventStatus.STARTED)
-    scheduler.stop()
+    scheduler.rounds.stop()
     thread.join(10)
 
     assert waited, "the scheduler did not notice within 15 s"
@@ -471,7 +471,7 @@ def test_scheduler_that_dies_of_what_nobody_thought_of_is_started_again(world: W
         store=world.store, executor=world.simulated, context=broken_context, epoch=1
     )
 
-    thread = supervisor.start("scheduler", scheduler)
+    thread = supervisor.start("scheduler", scheduler.rounds)
     assert wait_until(lambda: supervisor.failures["scheduler"] >= 2)
     thread.stop()
     thread.join()
@@ -543,7 +543,7 @@ def test_deadline_that_passes_while_the_loop_looks_is_not_slept_through(
         return world.context()
 
     scheduler = world.lead(context=context)
-    running = threading.Thread(target=scheduler.run)
+    running = threading.Thread(target=scheduler.rounds.run)
     running.start()
     try:
         deadline = time.monotonic() + 10
@@ -551,14 +551,14 @@ def test_deadline_that_passes_while_the_loop_looks_is_not_slept_through(
             assert time.monotonic() < deadline, "it sleeps, though the event is due"
             time.sleep(0.005)
     finally:
-        scheduler.stop()
+        scheduler.rounds.stop()
         running.join(10)
 
 
 def test_how_late_a_deadline_was_met_is_known(world: World) -> None:
     scheduler = world.lead()
     event = world.create("web-0")
-    running = threading.Thread(target=scheduler.run)
+    running = threading.Thread(target=scheduler.rounds.run)
 
     def settled(status: EventStatus) -> None:
         deadline = time.monotonic() + 10
@@ -576,7 +576,7 @@ def test_how_late_a_deadline_was_met_is_known(world: World) -> None:
         scheduler.wake()
         settled(EventStatus.STARTED)
     finally:
-        scheduler.stop()
+        scheduler.rounds.stop()
         running.join(10)
 
     assert not running.is_alive()

@@ -115,10 +115,10 @@ def test_upkeep_goes_on_when_the_store_is_away_and_ends_when_told() -> None:
             raise StoreUnavailableError(f"{look} cannot be read now.")
 
     upkeep = Upkeep(Away(), context, epoch=0)  # type: ignore[arg-type]
-    thread = threading.Thread(target=upkeep.run)
+    thread = threading.Thread(target=upkeep.rounds.run)
     thread.start()
     assert asked.wait(TIMEOUT), "the store was never asked"
-    upkeep.stop()
+    upkeep.rounds.stop()
     thread.join(TIMEOUT)
 
     assert not thread.is_alive(), "upkeep did not end"
@@ -127,7 +127,7 @@ def test_upkeep_goes_on_when_the_store_is_away_and_ends_when_told() -> None:
 def test_upkeep_that_is_stopped_ends_after_a_batch(store: Store) -> None:
     publish(store, 402)
     upkeep = Upkeep(store, context, epoch=0)
-    upkeep.stop()
+    upkeep.rounds.stop()
 
     upkeep.tidy_up()
 

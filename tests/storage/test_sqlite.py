@@ -103,6 +103,33 @@ def test_database_locked_by_another_program_is_unavailable(tmp_path: Path) -> No
     store.close()
 
 
+@pytest.mark.parametrize("instead", [None, "other.db"])
+def test_database_that_is_moved_away_takes_no_writes_until_it_is_back(
+    tmp_path: Path, instead: str | None
+) -> None:
+    """What is written to a file without a name is lost, though it was acknowledged."""
+    path, away = tmp_path / "forewarn.db", tmp_path / "away"
+    away.mkdir()
+    open_sqlite(away / "other.db").close()
+    store = open_sqlite(path)
+    store.write(_record(1))
+    path.rename(away / "forewarn.db")
+    if instead is not None:
+        (away / instead).rename(path)
+
+    with pytest.raises(StoreUnavailableError, match="moved, removed or replaced"):
+        store.write(_record(2))
+    with pytest.raises(StoreUnavailableError, match="cannot be read now"):
+        store.read(lambda reading: reading.audit())
+    assert not store.is_writable()
+    (away / "forewarn.db").replace(path)
+    store.write(_record(3))
+
+    assert store.is_writable()
+    assert len(store.read(lambda reading: reading.audit())) == 2
+    store.close()
+
+
 def test_second_server_on_the_same_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "forewarn.db"
     store = open_sqlite(f"sqlite:///{path}")

@@ -55,11 +55,11 @@ def logged(store: Store) -> Iterator[list[MutableMapping[str, Any]]]:
     """Log what happens to events; complete when this ends."""
     event_log = EventLog(store)
     store.listen(event_log.note)
-    thread = threading.Thread(target=event_log.run)
+    thread = threading.Thread(target=event_log.rounds.run)
     with capture_logs() as lines:
         thread.start()
         yield lines
-        event_log.stop()
+        event_log.rounds.stop()
         thread.join(TIMEOUT)
     assert not thread.is_alive(), "the event log did not end"
 
@@ -161,7 +161,7 @@ def test_store_that_cannot_be_read_does_not_keep_the_server_from_stopping(
 
     monkeypatch.setattr(store, "read", refuse)
     with capture_logs() as lines:
-        event_log.stop()
-        event_log.run()
+        event_log.rounds.stop()
+        event_log.rounds.run()
 
     assert [line["event"] for line in lines] == ["event_log_waits_for_store"]

@@ -1,8 +1,5 @@
 """Round after round, also while the store is away."""
 
-import math
-from collections.abc import Callable, Iterable
-
 import pytest
 from structlog.testing import capture_logs
 
@@ -13,39 +10,26 @@ FULL = "forewarn.db cannot be written now: the disk is full."
 LOCKED = "forewarn.db cannot be written now: another program has it locked."
 
 
-def played(rounds: Rounds, troubles: Iterable[str | None]) -> Callable[[], float]:
-    """Return work that meets each of *troubles*, one a round, without a pause; then it stops."""
-    left = list(troubles)
+class Part:
+    """Meets each of *troubles*, one a round, without a pause; then it stops itself."""
 
-    def work() -> float:
-        trouble = left.pop(0)
-        (rounds.wake if left else rounds.stop)()
+    def __init__(self, *troubles: str | None, is_thorough: bool = False) -> None:
+        self.troubles = list(troubles)
+        self.rounds = Rounds("courier", self.work, is_thorough=is_thorough, target="chat")
+
+    def work(self) -> float | None:
+        trouble = self.troubles.pop(0)
+        (self.rounds.wake if self.troubles else self.rounds.stop)()
         if trouble is not None:
             raise StoreUnavailableError(trouble)
-        return math.inf
-
-    return work
-
-
-def test_rounds_go_on_until_stopped() -> None:
-    rounds, seen = Rounds("courier"), list[bool]()
-    work = played(rounds, [None, None, None])
-
-    def count() -> float:
-        seen.append(rounds.is_stopping)
-        return work()
-
-    rounds.run(count)
-
-    assert seen == [False, False, False]
-    assert rounds.is_stopping
+        return None
 
 
 def test_trouble_is_logged_when_it_begins_changes_and_ends() -> None:
-    rounds = Rounds("courier", target="chat")
+    part = Part(FULL, FULL, FULL, LOCKED, None, None, FULL)
 
     with capture_logs() as lines:
-        rounds.run(played(rounds, [FULL, FULL, FULL, LOCKED, None, None, FULL]))
+        part.rounds.run()
 
     assert [(line["event"], line.get("error"), line["target"]) for line in lines] == [
         ("courier_waits_for_store", FULL, "chat"),
@@ -56,33 +40,52 @@ def test_trouble_is_logged_when_it_begins_changes_and_ends() -> None:
 
 
 def test_next_round_begins_when_the_last_one_said() -> None:
-    rounds, waits = Rounds("courier"), iter([0.0, 0.001, -1.0])
+    waits = iter([0.0, 0.001, -1.0])
 
-    def work() -> float:
+    def work() -> float | None:
         wait = next(waits, None)
         if wait is None:
             rounds.stop()
-            return math.inf
         return wait
 
-    rounds.run(work)
+    rounds = Rounds("courier", work)
+    rounds.run()
 
     assert list(waits) == []
 
 
-@pytest.mark.parametrize("error", [LeaseLostError(1, 2), LookupError("a mistake of ours")])
-def test_whatever_else_goes_wrong_ends_the_rounds(error: Exception) -> None:
-    def fail() -> float:
-        raise error
+@pytest.mark.parametrize(("is_thorough", "left"), [(False, 1), (True, 0)])
+def test_rounds_that_are_stopped_are_done_with_or_gone_once_more(
+    *, is_thorough: bool, left: int
+) -> None:
+    part = Part(None, is_thorough=is_thorough)
+    part.rounds.stop()
 
-    with capture_logs() as lines, pytest.raises(type(error)):
-        Rounds("courier").run(fail)
+    part.rounds.run()
+
+    assert len(part.troubles) == left
+
+
+def test_rounds_of_the_leader_end_with_its_lease() -> None:
+    def work() -> float | None:
+        raise LeaseLostError(1, 2)
+
+    with capture_logs() as lines:
+        Rounds("courier", work).run()
 
     assert lines == []
 
 
-def test_work_that_is_insisted_on_is_given_up_only_when_stopped() -> None:
-    rounds = Rounds("courier")
+def test_mistake_of_ours_is_left_to_those_above() -> None:
+    def work() -> float | None:
+        raise LookupError("nobody expected this")
 
-    assert rounds.insist(lambda: "recorded") == "recorded"
-    assert rounds.insist(played(rounds, [FULL])) is None
+    with pytest.raises(LookupError):
+        Rounds("courier", work).run()
+
+
+def test_work_that_is_insisted_on_is_given_up_only_when_stopped() -> None:
+    part = Part(FULL)
+
+    assert part.rounds.insist(lambda: "recorded") == "recorded"
+    assert part.rounds.insist(part.work) is None

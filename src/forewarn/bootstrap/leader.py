@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +14,7 @@ from forewarn.domain.standing import MaintenanceStatus
 from forewarn.notifications.outbox import Courier
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.leadership import Leadership, NotLeadingError
+from forewarn.ports.store import LeaseLostError
 from forewarn.rounds import Rounds
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.scheduler.upkeep import Upkeep
@@ -55,7 +57,7 @@ class Candidate:
         self._reports = reports
         self._leader: Leader | None = None
         self._threads: tuple[SupervisedThread, ...] = ()
-        self._rounds = Rounds("leadership")
+        self._rounds = Rounds("leadership", self._look, every=_RENEW_SECONDS)
 
     @property
     def epoch(self) -> int:
@@ -111,7 +113,7 @@ class Candidate:
 
     def run(self) -> None:
         """Campaign, and hold on to what was gained, until stopped."""
-        self._rounds.run(self._look)
+        self._rounds.run()
         if leader := self._leader:
             self._drop()
             self._leadership.resign(leader.epoch)
@@ -122,23 +124,23 @@ class Candidate:
         for thread in self._threads:
             thread.stop()
 
-    def _look(self) -> float:
+    def _look(self) -> None:
         leader = self._leader
         if leader is not None and not self._leadership.renew(leader.epoch):
             self._reports.warning("lease_lost", epoch=leader.epoch)
             self._drop()
         if self._leader is None and not self._rounds.is_stopping:
-            self.campaign()
-        return _RENEW_SECONDS
+            with suppress(LeaseLostError):  # to somebody else, before the Leader was made
+                self.campaign()
 
     def _start(self, leader: Leader, supervisor: Supervisor) -> Iterator[SupervisedThread]:
         # Whoever finds out that the lease is over ends, and has it looked at here at once.
         over = self._rounds.wake
-        yield supervisor.start("scheduler", leader.scheduler, ended=over)
-        yield supervisor.start("upkeep", leader.upkeep, ended=over)
+        yield supervisor.start("scheduler", leader.scheduler.rounds, ended=over)
+        yield supervisor.start("upkeep", leader.upkeep.rounds, ended=over)
         for courier in leader.couriers:
             name = f"courier-{courier.target}"
-            yield supervisor.start(name, courier, ended=over, patience=_COURIER_SECONDS)
+            yield supervisor.start(name, courier.rounds, ended=over, patience=_COURIER_SECONDS)
 
     def _drop(self) -> None:
         """Wait until nothing acts under the old epoch any more."""

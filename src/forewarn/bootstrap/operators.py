@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import uvicorn
 
 import forewarn
-from forewarn.bootstrap.clock_control import clock_control
+from forewarn.bootstrap.clock_control import ReplicaClockControl
 from forewarn.bootstrap.replica import Replica
 from forewarn.bootstrap.start import ADMIN, AdminToken
 from forewarn.bootstrap.tls import Certificate, find_certificate
@@ -92,7 +92,7 @@ def _make_services(
     return Services(
         store=replica.store,
         context=replica.context,
-        clock=clock_control(replica.clock, replica.store, replica.candidate),
+        clock=ReplicaClockControl(replica.clock, replica.store, replica.candidate),
         faults=replica.faults,
         authenticate=authenticator(
             replica.store,

@@ -76,8 +76,8 @@ def assemble(
     clock = beginning.clock
     context = _make_context(settings, clock, outside)
     board = Board(served_versions(settings.preview_wire))
-    board.follow(store)
     showings = Showings(store, clock)
+    board.follow(store, showings.note)
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
     # The gates are made before whoever asks them, and is woken by their answers.
     gates = _make_gates(outside, clock, woken=lambda: candidate.wake())  # noqa: PLW0108
@@ -87,7 +87,7 @@ def assemble(
     )
     candidate = Candidate(leadership or FileLeadership(store), make, supervisor, reports=reports)
     event_log = EventLog(store)
-    for listener in (showings.note, faults.note, candidate.note, event_log.note):  # after the board
+    for listener in (faults.note, candidate.note, event_log.note):  # after the board
         store.listen(listener)
     return Replica(
         settings=settings,

@@ -170,12 +170,12 @@ async def _serve(
 def _start_loops(replica: Replica) -> Iterator[SupervisedThread]:
     start = replica.supervisor.start
     yield start("leadership", replica.candidate)
-    yield start("board", replica.board)
-    yield start("polls", replica.polls)
-    yield start("showings", replica.showings)
+    yield start("board", replica.board.rounds)
+    yield start("polls", replica.polls.rounds)
+    yield start("showings", replica.showings.rounds)
     if not isinstance(replica.clock, VirtualClock):  # whose time is not that of the machine
-        yield start("clock-watch", replica.clock_watch)
-    yield start("event-log", replica.event_log)
+        yield start("clock-watch", replica.clock_watch.rounds)
+    yield start("event-log", replica.event_log.rounds)
 
 
 def _obey(

@@ -16,7 +16,6 @@ import structlog
 from forewarn.clocks import SystemClock, VirtualClock
 from forewarn.domain.names import name_key
 from forewarn.domain.publication import republish
-from forewarn.domain.topology import resource_names
 from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.files.fleet import (
     Fleet,
@@ -89,9 +88,9 @@ class FleetDeclaration:
 
     def host_name(self, name: str) -> str:
         """Return what the virtual machine *name* calls itself; *name* if it is not declared."""
-        for vm in self.fleet.virtual_machines:
+        for vm in (each.vm for each in self.fleet.virtual_machines):
             if name_key(vm.name) == name_key(name):
-                return vm.profile.computer_name or resource_names((vm.name,), vm.scope_id)[0]
+                return vm.profile.computer_name or vm.resource_name
         return name
 
     def blame(self, error: ForewarnError) -> StartError:

@@ -21,7 +21,7 @@ from forewarn.cli.session import Session, open_session
 from forewarn.domain.names import is_name
 from forewarn.protocol.errors import ForewarnError
 
-Names: TypeAlias = Iterable[tuple[str, str]]
+Completions: TypeAlias = Iterable[tuple[str, str]]
 """Names, each with a few words about it."""
 
 _PATIENCE: Final = 1.0
@@ -30,7 +30,7 @@ _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9_ ,.:/-]")
 
 
 def _completer(
-    ask: Callable[[Session], Names],
+    ask: Callable[[Session], Completions],
 ) -> Callable[[typer.Context, str], list[tuple[str, str]]]:
     """Return what completes a beginning to those of the names that *ask* finds."""
 
@@ -51,7 +51,7 @@ def _completer(
 
 def _listed(
     noun: str, key: str, describe: Callable[[Row], str], **query: Any
-) -> Callable[[Session], Names]:
+) -> Callable[[Session], Completions]:
     """Return what finds the *key* of everything in a list, with a few words about each."""
     return lambda session: ((row[key], describe(row)) for row in _several(session, noun, **query))
 

@@ -50,7 +50,7 @@ from forewarn.protocol.vocabulary import EventStatus
 
 app = noun("event")
 
-Reason = Annotated[str, option("TEXT", "Reason, for the history.")]
+ReasonOption = Annotated[str, option("TEXT", "Reason, for the history.")]
 
 _NOT_BEFORE: Final = ahead_option("Not before")
 _ORDER: Final = {
@@ -254,7 +254,7 @@ def complete(
     *,
     every: Annotated[bool, switch("All Started events.", "--all")] = False,
     failed: Annotated[bool, switch("Record it as failed.", "--failed")] = False,
-    reason: Reason = "",
+    reason: ReasonOption = "",
 ) -> None:
     """End a Started event, or all of them.
 
@@ -276,7 +276,7 @@ def cancel(
     session: Session,
     event_id: EventArgument,
     *,
-    reason: Reason = "",
+    reason: ReasonOption = "",
     operation: Annotated[
         bool, switch("Cancel all events of its host operation.", "--operation")
     ] = False,

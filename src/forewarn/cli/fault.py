@@ -13,7 +13,7 @@ from forewarn.ports.faults import UNKNOWN_TYPE, Fault, FaultError, FaultKind
 
 app = noun("fault")
 
-Vm = Annotated[str, argument("VM", "The virtual machine.", autocompletion=vm_names)]
+FaultyVm = Annotated[str, argument("VM", "The virtual machine.", autocompletion=vm_names)]
 
 _COLUMNS: Final[Columns] = {
     "vm": "vm",
@@ -41,7 +41,7 @@ def set_one(
     session: Session,
     given: Given,
     *,
-    vm: Vm,
+    vm: FaultyVm,
     kind: Annotated[FaultKind, argument("KIND", "The kind of fault.")],
 ) -> None:
     """Set a fault; it replaces one of the same kind.
@@ -68,7 +68,7 @@ def list_all(session: Session) -> None:
 @command(app, "clear")
 def clear(
     session: Session,
-    vm: Vm,
+    vm: FaultyVm,
     kind: Annotated[FaultKind | None, argument("KIND", "Only this kind (default: all).")] = None,
 ) -> None:
     """Clear faults, and list those that are left.

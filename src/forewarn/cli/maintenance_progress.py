@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.output import Row, print_line, print_one_of_many, time_of
 from forewarn.cli.patience import ASK_EVERY, Patience, persist, say_because
-from forewarn.cli.place_tables import Line, changed_lines, say_not_done, say_standings
+from forewarn.cli.place_tables import changed_lines, say_not_done, say_standings
 from forewarn.cli.session import Session
 from forewarn.domain.phrases import count_of
 from forewarn.domain.standing import MaintenanceStatus
@@ -92,7 +92,7 @@ def _states(session: Session, maintenance_id: str) -> Iterator[tuple[Row, str]]:
         time.sleep(ASK_EVERY)
 
 
-def _print_change(line: Line) -> None:
+def _print_change(line: Row) -> None:
     if "status" in line:
         said = f"The maintenance is {line['status']}."
     else:

@@ -36,7 +36,7 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output for
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ShownMoment:
     """A time of the API; as text it is what a person reads and can type again."""
 
     at: datetime
@@ -214,9 +214,9 @@ def shorten_ids(lines: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     ]
 
 
-def time_of(value: str | None) -> Moment | None:
+def time_of(value: str | None) -> ShownMoment | None:
     """Return a time of the API."""
-    return None if value is None else Moment(datetime.fromisoformat(value).astimezone(UTC))
+    return None if value is None else ShownMoment(datetime.fromisoformat(value).astimezone(UTC))
 
 
 def wall_time_of(value: str | None) -> str:
@@ -226,7 +226,7 @@ def wall_time_of(value: str | None) -> str:
 
 def _cell(row: Row, shown: str | Callable[[Row], object], *, beside: bool = False) -> str:
     value = row.get(shown) if isinstance(shown, str) else shown(row)
-    if isinstance(value, Moment):
+    if isinstance(value, ShownMoment):
         return _tell(value, beside=beside)
     if isinstance(value, list):
         return ",".join(map(str, value))
@@ -235,7 +235,7 @@ def _cell(row: Row, shown: str | Callable[[Row], object], *, beside: bool = Fals
     return "" if value is None else str(value)
 
 
-def _tell(moment: Moment, *, beside: bool) -> str:
+def _tell(moment: ShownMoment, *, beside: bool) -> str:
     now = _now.get()
     if now is None:
         return str(moment)

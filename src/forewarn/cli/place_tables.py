@@ -3,15 +3,12 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final
 
 from forewarn.cli.options import switch
 from forewarn.cli.output import Columns, Row, time_of
 from forewarn.domain.phrases import count_of, say_names
 from forewarn.domain.standing import NOT_DONE, MaintenanceStatus, Standing
-
-Line: TypeAlias = dict[str, Any]
-"""One line: a place, or several that say the same."""
 
 _MOST_LINES: Final = 20
 """More are folded, so that sixty hosts fit on a screen."""
@@ -41,7 +38,7 @@ class Detail(StrEnum):
 By = Annotated[Detail, switch("A line per host or scope, or all detail.", "--by")]
 
 
-def status_lines(maintenance: Row) -> tuple[Columns, list[Line]]:
+def status_lines(maintenance: Row) -> tuple[Columns, list[Row]]:
     """Return where *maintenance* is with each place, what needs attention first."""
     noun = _noun(maintenance["hosts"])
     columns: Columns = {
@@ -54,7 +51,7 @@ def status_lines(maintenance: Row) -> tuple[Columns, list[Line]]:
     return columns, _fold(_status_lines(maintenance), noun, _status_key)
 
 
-def changed_lines(maintenance: Row, told: dict[str, str]) -> list[Line]:
+def changed_lines(maintenance: Row, told: dict[str, str]) -> list[Row]:
     """Return the lines of places that stand otherwise than *told*, and remember them there.
 
     What a place waits for changes with every other place, and is no change of its own.
@@ -68,7 +65,7 @@ def changed_lines(maintenance: Row, told: dict[str, str]) -> list[Line]:
     return _fold(changed, _noun(maintenance["hosts"]), _status_key, most=0)
 
 
-def plan_lines(plan: Row) -> tuple[Columns, list[Line]]:
+def plan_lines(plan: Row) -> tuple[Columns, list[Row]]:
     """Return when each place has its turn, in the order of the walk."""
     is_by_host = plan["exposure"]["is_by_host"]
     noun = _noun(is_by_host)
@@ -123,18 +120,18 @@ def _places(maintenance: Row) -> Iterable[str]:
     return dict.fromkeys([*maintenance["standings"], *map(_place, maintenance["remaining"])])
 
 
-def _status_lines(maintenance: Row) -> list[Line]:
+def _status_lines(maintenance: Row) -> list[Row]:
     return sorted(
         (_status_line(maintenance, place) for place in _places(maintenance)),
         key=lambda line: _ATTENTION.index(line["standing"]),
     )
 
 
-def _status_key(line: Line) -> Hashable:
+def _status_key(line: Row) -> Hashable:
     return line["said"], line["approved"], line["waits"]
 
 
-def _status_line(maintenance: Row, place: str) -> Line:
+def _status_line(maintenance: Row, place: str) -> Row:
     standing = Standing(maintenance["standings"].get(place, Standing.WAITING))
     events = [each for each in maintenance["events"] if place in {each["host"], each["scope_id"]}]
     steps = [step for step in maintenance["remaining"] if _place(step) == place]
@@ -187,7 +184,7 @@ def _waits(
             yield from map(describe_brake, step["brakes"])
 
 
-def _plan_line(place: str, steps: Sequence[Row]) -> Line:
+def _plan_line(place: str, steps: Sequence[Row]) -> Row:
     shares = [share for step in steps for share in step["shares"]]
     sets = [share for share in shares if share["members"] > 1]
     left = [share["available"] * 100 // share["members"] for share in sets]
@@ -209,17 +206,17 @@ def _ends_of(steps: Sequence[Row], pace: str, moment: str) -> str | None:
 
 
 def _fold(
-    lines: Sequence[Line],
+    lines: Sequence[Row],
     noun: str,
-    key: Callable[[Line], Hashable],
+    key: Callable[[Row], Hashable],
     most: int = _MOST_LINES,
-) -> list[Line]:
+) -> list[Row]:
     if len(lines) <= most:
         return list(lines)
     # Those that say the same stand together, in the order in which the first of them came.
     order = {each: number for number, each in enumerate(dict.fromkeys(map(key, lines)))}
     numbered = sorted(enumerate(lines), key=lambda pair: order[key(pair[1])])
-    folded: list[Line] = []
+    folded: list[Row] = []
     for _, found in groupby(numbered, key=lambda pair: key(pair[1])):
         same = list(found)
         if len(same) < _FEWEST:
@@ -231,7 +228,7 @@ def _fold(
     return folded
 
 
-def _folded(lines: Sequence[Line], noun: str, *, is_run: bool) -> Line:
+def _folded(lines: Sequence[Row], noun: str, *, is_run: bool) -> Row:
     places = [line["place"] for line in lines]
     named = f"{places[0]} … {places[-1]}" if is_run else say_names(places)
     spans = {

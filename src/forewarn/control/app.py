@@ -1,12 +1,14 @@
 """The control API as one application: routes by noun, a token before each, problems for answers."""
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute
 
 import forewarn
 from forewarn.control import (
@@ -84,9 +86,7 @@ def create_app(services: Services, names: Iterable[str] = (), *, own_host: str =
     )
     app.state.services = services
     app.add_route(OPENAPI_PATH, _show_openapi, include_in_schema=False)
-    app.include_router(health.router)
-    app.include_router(health.metrics, responses={401: _PROBLEM})
-    app.include_router(_api())
+    app.router.routes.extend(_routes())
     arm_route = add_arm_route(app)
     app.add_middleware(Authentication, authenticate=services.authenticate)
     app.add_middleware(OriginCheck, names=names, own_host=own_host)
@@ -102,15 +102,20 @@ def _show_openapi(request: Request) -> Response:
     return JSONResponse(request.app.openapi())
 
 
-def _api() -> APIRouter:
-    api = APIRouter(
-        prefix=API_PREFIX,
-        dependencies=[Depends(refuse_unknown_parameters)],
-        responses={"4XX": {**_PROBLEM, "model": ProblemDocument}, 503: _PROBLEM},
-    )
+@cache
+def _routes() -> tuple[BaseRoute, ...]:
+    """Return what every app routes; made once, because it takes most of the time of a start."""
+    router = APIRouter(generate_unique_id_function=_operation_id)
+    router.include_router(health.router)
+    router.include_router(health.metrics, responses={401: _PROBLEM})
     for noun in _NOUNS:
-        api.include_router(noun.router)
-    return api
+        router.include_router(
+            noun.router,
+            prefix=API_PREFIX,
+            dependencies=[Depends(refuse_unknown_parameters)],
+            responses={"4XX": {**_PROBLEM, "model": ProblemDocument}, 503: _PROBLEM},
+        )
+    return tuple(router.routes)
 
 
 def api_routes() -> Iterator[APIRoute]:

@@ -17,7 +17,7 @@ from forewarn.control.fastapi_parts import ignore_case
 from forewarn.control.problems import ApiVersionError, ResourceTypeError
 from forewarn.desk.schemas import View
 from forewarn.domain.topology import ScopeKind
-from forewarn.operations.acknowledgements import ArmResource, acknowledge
+from forewarn.operations.approvals import ArmResource, acknowledge
 
 KINDS: Final[Mapping[str, ScopeKind]] = {
     "virtualmachines": ScopeKind.VIRTUAL_MACHINE,

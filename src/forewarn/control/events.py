@@ -62,9 +62,9 @@ EventIdPath = Annotated[
 Statuses = Annotated[
     tuple[EventStatus, ...], Query(description="Scheduled and Started unless given.")
 ]
-Vm = Annotated[str | None, Query()]
-Scope = Annotated[str | None, Query(description="A set, service, scale set or its id.")]
-Type = Annotated[EventType | None, Query()]
+VmQuery = Annotated[str | None, Query()]
+ScopeQuery = Annotated[str | None, Query(description="A set, service, scale set or its id.")]
+TypeQuery = Annotated[EventType | None, Query()]
 Past = Annotated[
     str | None,
     Query(max_length=64, description="2h (ago), 22:00 (the last, in GMT) or 2026-01-05T08:15:00Z."),
@@ -99,8 +99,8 @@ class ExplanationView(View):
 def list_events(
     caller: Viewing,
     status: Statuses = (),
-    vm: Vm = None,
-    scope: Scope = None,
+    vm: VmQuery = None,
+    scope: ScopeQuery = None,
     *,
     paging: Paged,
 ) -> Response:
@@ -112,9 +112,9 @@ def list_events(
 def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     caller: Viewing,
     *,
-    vm: Vm = None,
-    scope: Scope = None,
-    event_type: Type = None,
+    vm: VmQuery = None,
+    scope: ScopeQuery = None,
+    event_type: TypeQuery = None,
     since: Past = None,
     until: Past = None,
     paging: Paged,

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from typing import TypeAlias
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -50,8 +49,6 @@ from forewarn.protocol.errors import ForewarnError
 from forewarn.wording.command_lines import say_actions, say_blocker, say_verdict
 
 router = APIRouter(prefix="/maintenances", tags=["maintenances"])
-
-Steering: TypeAlias = Callable[[Transaction, Context, str], None]
 
 
 @mirrors(Blocker, "kind release sentence scope_ids hosts vms event_ids since until about places")
@@ -188,7 +185,10 @@ def abort(caller: Operating, key: Key, maintenance_id: str) -> MaintenanceView:
 
 
 def _steer(
-    caller: Caller, key: RequestKey | None, steer: Steering, maintenance_id: str
+    caller: Caller,
+    key: RequestKey | None,
+    steer: Callable[[Transaction, Context, str], None],
+    maintenance_id: str,
 ) -> MaintenanceView:
     wanted = maintenance_id.lower()
     return caller.change(

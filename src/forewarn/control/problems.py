@@ -18,7 +18,7 @@ from forewarn.control.origins import HostRefusedError, OriginRefusedError
 from forewarn.desk.caller import PreconditionFailedError
 from forewarn.desk.services import BusyError
 from forewarn.domain.access import AccessError, TokenExpiredError, TokenRevokedError
-from forewarn.domain.errors import ConflictError, InvalidError, NotFoundError
+from forewarn.domain.errors import ConflictError, InvalidError, NotFoundError, says
 from forewarn.operations.access import redact
 from forewarn.outbound.client import NoAnswerError
 from forewarn.ports.leadership import NotLeadingError
@@ -58,12 +58,11 @@ class ResourceTypeError(NotFoundError):
         )
 
 
+@says("There is a virtual machine called {vm!r} already.")
 class VirtualMachineExistsError(ConflictError):
     """A virtual machine is added under a name that is taken."""
 
-    def __init__(self, vm: str) -> None:
-        super().__init__(f"There is a virtual machine called {vm!r} already.")
-        self.vm = vm
+    vm: str
 
 
 STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
@@ -38,8 +38,6 @@ from forewarn.operations.schedules import (
 from forewarn.ports.store import Reading, Transaction
 
 router = APIRouter(prefix="/schedules", tags=["schedules"])
-
-Steering: TypeAlias = Callable[[Transaction, Context, str], Schedule]
 
 
 @router.get("", response_model=SchedulesView, responses=LINKED)
@@ -119,7 +117,12 @@ def remove(caller: Operating, name: str) -> ScheduleView:
     )
 
 
-def _steer(caller: Caller, key: RequestKey | None, name: str, steer: Steering) -> ScheduleView:
+def _steer(
+    caller: Caller,
+    key: RequestKey | None,
+    name: str,
+    steer: Callable[[Transaction, Context, str], Schedule],
+) -> ScheduleView:
     def operation(tx: Transaction, context: Context) -> ScheduleView:
         return schedule_view(tx, steer(tx, context, name), context.now)
 

@@ -128,7 +128,7 @@ def redeploy_virtual_machine(caller: Operating, key: Key, name: str) -> EventVie
 def _add(
     tx: Transaction, context: Context, fleet: Fleet, options: ApplyOptions
 ) -> VirtualMachineView:
-    (declared,) = fleet.virtual_machines
+    (declared,) = (each.vm for each in fleet.virtual_machines)
     key = name_key(declared.name)
     for known in tx.topology().virtual_machines:
         if name_key(known) == key:

@@ -15,6 +15,7 @@ from forewarn.desk.feed import Growth
 from forewarn.desk.scope_limit import limit_lines, limit_reading, limit_targets, limit_transaction
 from forewarn.desk.services import Services
 from forewarn.domain.access import Principal
+from forewarn.domain.errors import says
 from forewarn.domain.notification import Target
 from forewarn.domain.roles import Role
 from forewarn.operations.access import find_token, is_secret, needs_noting, note_use
@@ -30,11 +31,9 @@ Shown: TypeAlias = BaseModel | bytes
 """What is answered, encoded or not."""
 
 
+@says("It has changed since it was read; read it again, then decide.")
 class PreconditionFailedError(ForewarnError):
     """What was to be changed is not any more as the caller has seen it."""
-
-    def __init__(self) -> None:
-        super().__init__("It has changed since it was read; read it again, then decide.")
 
 
 def authenticator(

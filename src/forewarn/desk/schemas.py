@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import (
     BaseModel,
@@ -16,9 +16,11 @@ from pydantic import (
     model_validator,
 )
 
-from forewarn.desk.shapes import fill, mirrors
+from forewarn.desk.shapes import Fields, fill, mirrors, with_fields
 from forewarn.domain.event import Approval, Outcome, ScheduledEvent
+from forewarn.domain.profile import Profile
 from forewarn.domain.topology import ScopeKind, VirtualMachine
+from forewarn.files.fleet import POLICY_KEYS, VM_KEYS, Keys
 from forewarn.operations.differences import Difference, FieldDifference
 from forewarn.operations.inventory import FleetChange
 from forewarn.operations.safeguards import SkippedEntry
@@ -120,46 +122,36 @@ class FleetRequest(RequestModel):
     dry_run: Annotated[StrictBool, Field(description="Tell what would change.")] = False
 
 
-class _PolicyFields(RequestModel):
-    approval: Text | None = None
-    postpone_until: Text | None = None
-    auto_approve_user: StrictBool | None = None
-    terminate_notice: Text | None = None
-    notice: Text | None = None
+_ASKED: Final[Mapping[Any, Any]] = {
+    int: StrictInt,
+    bool: StrictBool,
+    tuple[str, ...]: list[Text],
+}
+"""The types of the domain in a request, where they are not texts."""
+_PAIRS: Final = (Mapping[str, str], Profile)
 
 
-class _VirtualMachineFields(_PolicyFields):
-    availability_set: Text | None = None
-    cloud_service: Text | None = None
-    scale_set: Text | None = None
-    placement_group: Text | None = None
-    update_domain: StrictInt | None = None
-    fault_domain: StrictInt | None = None
-    host: Text | None = None
-    role: Text | None = None
-    addresses: list[Text] | None = None
-    vm_id: Text | None = None
-    zone: Text | None = None
-    location: Text | None = None
-    resource_group: Text | None = None
-    subscription_id: Text | None = None
+def _asked(keys: Keys) -> Fields:
+    """Return *keys* of a fleet file that are no tables, each of which may be left out."""
+    return {
+        key: (_ASKED.get(kind, Text) | None, None)
+        for key, kind in keys.items()
+        if key != "name" and kind not in _PAIRS
+    }
 
 
-class VirtualMachineRequest(_VirtualMachineFields):
+def _pairs(asked: Any) -> Fields:
+    return {key: (asked | None, None) for key, kind in VM_KEYS.items() if kind in _PAIRS}
+
+
+@with_fields({**_asked(VM_KEYS), "name": (Text, ...), **_pairs(dict[Text, Text])})
+class VirtualMachineRequest(RequestModel):
     """Declare one virtual machine; the keys are those of the fleet file."""
 
-    name: Text
-    tags: dict[Text, Text] | None = None
-    labels: dict[Text, Text] | None = None
-    profile: dict[Text, Text] | None = None
 
-
-class VirtualMachinePatch(_VirtualMachineFields):
+@with_fields({**_asked(VM_KEYS), **_pairs(dict[Text, Text | None])})
+class VirtualMachinePatch(RequestModel):
     """Change the named fields of a virtual machine; null clears one (JSON merge patch)."""
-
-    tags: dict[Text, Text | None] | None = None
-    labels: dict[Text, Text | None] | None = None
-    profile: dict[Text, Text | None] | None = None
 
 
 class HostPatch(RequestModel):
@@ -168,7 +160,8 @@ class HostPatch(RequestModel):
     labels: dict[Text, Text | None] | None = None
 
 
-class ScopePatch(_PolicyFields):
+@with_fields(_asked(POLICY_KEYS))
+class ScopePatch(RequestModel):
     """Change the named settings of a scope; null resets one (JSON merge patch)."""
 
 

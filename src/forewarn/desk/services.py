@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from forewarn.desk.feed import Feed
 from forewarn.domain.access import Principal
-from forewarn.domain.errors import ConflictError
+from forewarn.domain.errors import ConflictError, says
 from forewarn.domain.gate import Answer
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import Scenario
@@ -23,11 +23,9 @@ from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 
 
+@says("The clock is real and passes by itself; serve with `clock virtual`.")
 class ClockError(ConflictError):
     """The clock cannot be set: it is the real one."""
-
-    def __init__(self) -> None:
-        super().__init__("The clock is real and passes by itself; serve with `clock virtual`.")
 
 
 class ClockControl(Protocol):

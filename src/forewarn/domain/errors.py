@@ -50,14 +50,8 @@ from forewarn.protocol.vocabulary import EventId, EventStatus
 class DomainError(ForewarnError):
     """A rule refuses what was asked."""
 
-    sentence: ClassVar[str]
 
-    def __post_init__(self) -> None:
-        """Have an error that `says` something be said with its fields filled in."""
-        super().__init__(self.sentence.format_map(vars(self)))
-
-
-E = TypeVar("E", bound=DomainError)
+E = TypeVar("E", bound=ForewarnError)
 
 
 @dataclass_transform(eq_default=False)
@@ -65,7 +59,7 @@ def says(sentence: str) -> Callable[[type[E]], type[E]]:
     """Have an error take its fields as arguments, and fill them into *sentence*."""
 
     def make(error: type[E]) -> type[E]:
-        error.sentence = sentence
+        error.template = sentence
         return dataclass(eq=False, repr=False)(error)
 
     return make
@@ -207,21 +201,16 @@ class PostponeRefusedError(ConflictError):
 class UserOperationError(ConflictError):
     """A restart or redeploy that has to wait."""
 
-    def __init__(self, message: str, in_flight: Sequence[EventId]) -> None:
-        super().__init__(message)
-        self.in_flight = tuple(in_flight)
 
-
+@says(
+    "{vm} already has a user operation in flight: {in_flight}. "
+    "Let it end, or cancel it while it is Scheduled."
+)
 class UserOperationInFlightError(UserOperationError):
     """One is in flight for the same virtual machine."""
 
-    def __init__(self, vm: str, in_flight: Sequence[EventId]) -> None:
-        super().__init__(
-            f"{vm} already has a user operation in flight: {', '.join(in_flight)}. "
-            "Let it end, or cancel it while it is Scheduled.",
-            in_flight,
-        )
-        self.vm = vm
+    vm: str
+    in_flight: tuple[EventId, ...]
 
 
 class UserOperationLimitError(UserOperationError):
@@ -230,10 +219,10 @@ class UserOperationLimitError(UserOperationError):
     def __init__(self, limit: int, in_flight: Sequence[EventId]) -> None:
         super().__init__(
             f"{len(in_flight)} user operations are in flight and {limit} is the limit: "
-            f"{', '.join(in_flight)}. Let one end, or cancel one that is Scheduled.",
-            in_flight,
+            f"{', '.join(in_flight)}. Let one end, or cancel one that is Scheduled."
         )
         self.limit = limit
+        self.in_flight = tuple(in_flight)
 
 
 @says("Maintenance {maintenance_id} {how}.")
@@ -341,14 +330,13 @@ class UnknownCanaryError(PlanError):
     canary: str
 
 
+@says(
+    "Host {host} carries virtual machines of more than one update domain of {scope}: "
+    "{vms}. Move some of them to another host first."
+)
 class SharedHostError(PlanError):
     """A host carries two update domains of one scope."""
 
-    def __init__(self, host: str, scope: str, vms: Sequence[str]) -> None:
-        super().__init__(
-            f"Host {host} carries virtual machines of more than one update domain of {scope}: "
-            f"{', '.join(vms)}. Move some of them to another host first."
-        )
-        self.host = host
-        self.scope = scope
-        self.vms = tuple(vms)
+    host: str
+    scope: str
+    vms: tuple[str, ...]

@@ -132,7 +132,7 @@ def shared_hosts(step: Step) -> Iterator[SharedHostError]:
     for scope_id, number in domains.items():
         if step.host is not None and number > 1:
             shares = (share for share in step.shares if share.scope_id == scope_id)
-            vms = [vm for share in shares for vm in share.resources]
+            vms = tuple(vm for share in shares for vm in share.resources)
             yield SharedHostError(step.host, scope_id, vms)
 
 

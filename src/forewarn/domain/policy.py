@@ -138,7 +138,7 @@ def admit_user_operation(
         for event in in_flight
         if event.is_in_flight and event.event_source is EventSource.USER
     ]
-    same_vm = [event.event_id for event in operations if vm in event.resources]
+    same_vm = tuple(event.event_id for event in operations if vm in event.resources)
     if same_vm:
         raise UserOperationInFlightError(vm, same_vm)
     if len(operations) >= limit:

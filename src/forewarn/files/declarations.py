@@ -1,6 +1,7 @@
 """The fleet as it is, in the words of the fleet file: what is shown can be applied again."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Final
 
 from pydantic import JsonValue
@@ -17,7 +18,7 @@ SET_TABLES: Final[Mapping[ScopeKind, str]] = {
     ScopeKind.SCALE_SET: "scale_set",
 }
 """The table of a fleet file that declares scopes of each kind, except standalone machines."""
-VM_TEXTS: Final = ("vm_id", "zone", "location", "resource_group", "subscription_id")
+VM_TEXTS: Final = tuple(each.name for each in fields(VirtualMachine) if each.type is str)
 """What a machine has that is a text, and empty where nobody has said it."""
 
 
@@ -87,7 +88,7 @@ def describe_policy(policy: Policy) -> Entry:
 
 
 def _declare_policy(policy: Policy) -> Entry:
-    if policy == _USUAL:
+    if policy == USUAL_POLICY:
         return {}
     return {key: value for key, value in describe_policy(policy).items() if value != DEFAULTS[key]}
 
@@ -101,6 +102,6 @@ def _declare_hosts(topology: Topology) -> Iterator[Entry]:
             yield {"name": host.name}
 
 
-_USUAL: Final = Policy()
-DEFAULTS: Final[Mapping[str, JsonValue]] = describe_policy(_USUAL)
+USUAL_POLICY: Final = Policy()
+DEFAULTS: Final[Mapping[str, JsonValue]] = describe_policy(USUAL_POLICY)
 """The settings of a scope whose entry leaves them out."""

@@ -1,36 +1,32 @@
 """The fleet as people declare it: the same words in a TOML file and in JSON.
 
-A declaration may leave out what the server decides (update domain, vm_id), and says nothing about
-the rest of the fleet.
+The keys of an entry are the fields of the domain, and so are their defaults. A declaration may
+leave out what the server decides (update domain, vm_id), and says nothing about the rest of the
+fleet.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from datetime import timedelta
+from functools import lru_cache
 from itertools import islice
-from typing import Any, Final
+from types import NoneType
+from typing import Annotated, Any, Final, TypeAlias, get_args
+
+from pydantic import AfterValidator, StrictBool, StrictInt, StrictStr
 
 from forewarn.domain.errors import InvalidError, says
-from forewarn.domain.names import HostName, ScopeId, VmName
-from forewarn.domain.policy import ApprovalPolicy, Policy
-from forewarn.domain.profile import NO_PROFILE, PROFILE_KEYS, Profile, profile_mistakes
-from forewarn.domain.topology import (
-    FAULT_DOMAINS,
-    UPDATE_DOMAINS,
-    DeliveryScope,
-    Host,
-    ScopeKind,
-    make_scope_id,
-    resource_names,
-)
-from forewarn.files.declarations import SET_TABLES, VM_TEXTS
+from forewarn.domain.policy import Policy
+from forewarn.domain.profile import PROFILE_KEYS, Profile, profile_mistakes
+from forewarn.domain.topology import DeliveryScope, Host, ScopeKind, VirtualMachine, standalone
+from forewarn.files.declarations import SET_TABLES, USUAL_POLICY
+from forewarn.files.tables import MOST_MISTAKES, Mistake, duration, entry_reader, examine
 from forewarn.files.toml import NotTomlError, decode
 from forewarn.protocol.errors import ForewarnError
-from forewarn.protocol.vocabulary import role_of
-from forewarn.wording.durations import DurationError, parse_duration
 
-MOST_MISTAKES: Final = 100
+Keys: TypeAlias = Mapping[str, Any]
+"""The keys of an entry, with their types in the domain or with their values."""
 
 
 @says("{problem}")
@@ -58,26 +54,12 @@ class FleetMistakesError(FleetError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredVirtualMachine:
-    """A virtual machine with what its owner has said of it."""
+    """A virtual machine as its owner declares it, with its scope and the domains it asks for."""
 
-    name: VmName
-    kind: ScopeKind
-    scope_name: str
-    placement_group: str | None
-    policy: Policy
+    vm: VirtualMachine
+    scope: DeliveryScope
     update_domain: int | None
     fault_domain: int | None
-    host: HostName | None
-    addresses: tuple[str, ...]
-    vm_id: str
-    zone: str
-    location: str
-    resource_group: str
-    subscription_id: str
-    tags: Mapping[str, str]
-    labels: Mapping[str, str]
-    profile: Profile
-    scope_id: ScopeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,44 +72,49 @@ class Fleet:
     mistakes: tuple[FleetError, ...] = ()
 
 
-_POLICY_KEYS: Final = {
-    "approval": str,
-    "postpone_until": str,
-    "auto_approve_user": bool,
-    "terminate_notice": str,
-    "notice": str,
-}
-_USUAL_POLICY: Final = Policy()
-_SET_KEYS: Final = {"name": str, "update_domains": int, "fault_domains": int, **_POLICY_KEYS}
+def _keys_of(kind: type, *without: str) -> dict[str, Any]:
+    keys = {}
+    for field in fields(kind):
+        choices = get_args(field.type)
+        # Nobody writes None: what has no value is left out.
+        keys[field.name] = choices[0] if NoneType in choices else field.type
+    return {key: found for key, found in keys.items() if key not in without}
+
+
 _MEMBERSHIPS: Final = {table: kind for kind, table in SET_TABLES.items()}
-_VM_KEYS: Final = {
-    "name": str,
-    **dict.fromkeys(_MEMBERSHIPS, str),
-    "placement_group": str,
-    "update_domain": int,
-    "fault_domain": int,
-    "host": str,
-    "role": str,
-    "addresses": list,
-    **dict.fromkeys(VM_TEXTS, str),
-    "tags": dict,
-    "labels": dict,
-    "profile": dict,
-    **_POLICY_KEYS,
+_SCOPE_KEYS: Final = _keys_of(DeliveryScope, "kind", "placement_group", "policy")
+_OWN_KEYS: Final = _keys_of(VirtualMachine, "scope_id")
+POLICY_KEYS: Final = _keys_of(Policy)
+_PLACE: Final = (*_MEMBERSHIPS, "placement_group", "update_domain", "fault_domain", "host", "role")
+VM_KEYS: Final[Keys] = POLICY_KEYS | dict.fromkeys(_PLACE, str) | _OWN_KEYS
+TABLES: Final[Mapping[str, Keys]] = {
+    **dict.fromkeys(_MEMBERSHIPS, _SCOPE_KEYS | POLICY_KEYS),
+    "virtual_machine": VM_KEYS,
+    "host": _keys_of(Host, "closure"),
 }
-_HOST_KEYS: Final = {"name": str, "labels": dict}
-TABLES: Final[Mapping[str, Mapping[str, type]]] = {
-    **dict.fromkeys(_MEMBERSHIPS, _SET_KEYS),
-    "virtual_machine": _VM_KEYS,
-    "host": _HOST_KEYS,
+"""Every table a declaration may have, with its keys."""
+
+
+def _read_profile(texts: Mapping[str, str]) -> Profile:
+    for key in texts:
+        if key not in PROFILE_KEYS:
+            raise ValueError(f"{key!r} is unknown; known keys: {', '.join(PROFILE_KEYS)}")
+    profile = Profile(**texts)
+    if mistakes := ", and ".join(profile_mistakes(profile)):
+        raise ValueError(mistakes)
+    return profile
+
+
+_READ: Final[Mapping[Any, Any]] = {
+    int: StrictInt,
+    bool: StrictBool,
+    timedelta: Annotated[StrictStr, AfterValidator(duration(shortest=timedelta(0)).func)],
+    Profile: Annotated[dict[str, str], AfterValidator(_read_profile)],
 }
-"""Every table a declaration may have, with its keys and their types."""
-_TYPE_NOUNS: Final[Mapping[type, str]] = {
-    str: "a string",
-    int: "an integer",
-    bool: "true or false",
-    list: "a list",
-    dict: "a table",
+"""How the types of the domain are read, where they are not written as they are."""
+_READERS: Final = {
+    table: entry_reader({key: _READ.get(kind, kind) for key, kind in keys.items()}, "name")
+    for table, keys in TABLES.items()
 }
 
 
@@ -149,23 +136,24 @@ def read_fleet(content: Mapping[str, Any]) -> Fleet:
 
 def examine_fleet(content: Mapping[str, Any]) -> Fleet:
     """Return what can be read of *content*, with all mistakes in it."""
-    mistakes = [
-        FleetError(f"{table!r} is not one of {', '.join(TABLES)}.", table=table)
-        for table in content
-        if table not in TABLES
-    ]
+    mistakes: list[Mistake] = []
+    scopes, vms, hosts = [], [], []
+    for table, number, given in examine(content, _READERS, mistakes):
+        if table == "host":
+            hosts.append(Host(**given))
+        elif table == "virtual_machine":
+            vms.append(_read_vm(given))
+            mistakes += (
+                Mistake(problem, key, table, number, entry=given["name"])
+                for key, problem in _vm_mistakes(given, vms[-1].vm)
+            )
+        else:
+            scopes.append(_read_set(_MEMBERSHIPS[table], given))
     return Fleet(
-        scopes=tuple(
-            _read_scope(kind, entry)
-            for table, kind in _MEMBERSHIPS.items()
-            for entry in _entries(content, table, mistakes)
-        ),
-        virtual_machines=tuple(map(_read_vm, _entries(content, "virtual_machine", mistakes))),
-        hosts=tuple(
-            Host(name=HostName(entry.name), labels=_texts(entry, "labels"))
-            for entry in _entries(content, "host", mistakes)
-        ),
-        mistakes=tuple(mistakes),
+        scopes=tuple(scopes),
+        virtual_machines=tuple(vms),
+        hosts=tuple(hosts),
+        mistakes=tuple(map(_fleet_error, mistakes)),
     )
 
 
@@ -195,163 +183,63 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One entry of a table; what is wrong with it is put on the list of mistakes."""
-
-    table: str
-    index: int
-    name: str
-    values: Mapping[str, Any]
-    mistakes: list[FleetError]
-
-    def blame(self, problem: str, key: str) -> None:
-        mistake = FleetError(problem, self.name, key, table=self.table, index=self.index)
-        self.mistakes.append(mistake)
-
-
-def _entries(
-    content: Mapping[str, Any], table: str, mistakes: list[FleetError]
-) -> Iterator[_Entry]:
-    entries = content.get(table, [])
-    if not isinstance(entries, list):
-        problem = f"{table!r} must be a list; in TOML write [[{table}]]."
-        mistakes.append(FleetError(problem, table=table))
-        return
-    for index, values in enumerate(entries):
-        name = values.get("name") if isinstance(values, dict) else None
-        if isinstance(name, str):
-            yield _without_wrong_keys(_Entry(table, index, name, values, mistakes))
-        else:
-            noun = table.replace("_", " ")
-            mistakes.append(FleetError(f"This {noun} has no name.", table=table, index=index))
-
-
-def _without_wrong_keys(entry: _Entry) -> _Entry:
-    wrong = set()
-    for key, value in entry.values.items():
-        wanted = TABLES[entry.table].get(key)
-        if wanted is None:
-            entry.blame(f"{entry.name} has the unknown key {key!r}.", key)
-        # bool is an int to Python, but not to people.
-        elif not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            problem = f"{key} of {entry.name} must be {_TYPE_NOUNS[wanted]}, not {value!r}."
-            entry.blame(problem, key)
-        else:
-            continue
-        wrong.add(key)
-    if not wrong:
-        return entry
-    right = {key: value for key, value in entry.values.items() if key not in wrong}
-    return replace(entry, values=right)
-
-
-def _read_scope(kind: ScopeKind, entry: _Entry) -> DeliveryScope:
-    return DeliveryScope(
-        kind=kind,
-        name=entry.name,
-        update_domains=entry.values.get("update_domains", UPDATE_DOMAINS),
-        fault_domains=entry.values.get("fault_domains", FAULT_DOMAINS),
-        policy=_read_policy(entry),
+def _fleet_error(mistake: Mistake) -> FleetError:
+    if not mistake.table:
+        return FleetError(str(mistake), table=mistake.key)
+    return FleetError(
+        str(mistake),
+        mistake.entry or None,
+        mistake.key or None,
+        table=mistake.table,
+        index=mistake.number,
     )
 
 
-def _read_vm(entry: _Entry) -> DeclaredVirtualMachine:
-    values = entry.values
-    kind, scope_name = _membership(entry)
-    host, role = values.get("host"), values.get("role")
-    group = values.get("placement_group") if kind is ScopeKind.SCALE_SET else None
-    scope_id = make_scope_id(kind, scope_name, group)
-    (instance,) = resource_names((VmName(entry.name),), scope_id)
-    if role is not None and role_of(instance) != role:
-        entry.blame(f"{entry.name} has the role {role!r}, so call it {role}_IN_NUMBER.", "role")
+def _read_set(kind: ScopeKind, given: Keys) -> DeliveryScope:
+    return DeliveryScope(kind=kind, policy=_read_policy(given), **_pick(given, _SCOPE_KEYS))
+
+
+def _read_vm(given: Keys) -> DeclaredVirtualMachine:
+    table = next((table for table in _MEMBERSHIPS if table in given), None)
+    if table is None:
+        scope = standalone(given["name"], _read_policy(given))
+    else:
+        kind = _MEMBERSHIPS[table]
+        group = given.get("placement_group") if kind is ScopeKind.SCALE_SET else None
+        scope = _scope_of(kind, given[table], group)
     return DeclaredVirtualMachine(
-        name=VmName(entry.name),
-        kind=kind,
-        scope_name=scope_name,
-        placement_group=group,
-        policy=_read_policy(entry) if kind is ScopeKind.VIRTUAL_MACHINE else _USUAL_POLICY,
-        update_domain=values.get("update_domain"),
-        fault_domain=values.get("fault_domain"),
-        host=None if host is None else HostName(host),
-        addresses=_addresses(entry),
-        **{key: values.get(key, "") for key in VM_TEXTS},
-        tags=_texts(entry, "tags"),
-        labels=_texts(entry, "labels"),
-        profile=_read_profile(entry),
-        scope_id=scope_id,
+        vm=VirtualMachine(scope_id=scope.scope_id, **_pick(given, _OWN_KEYS)),
+        scope=scope,
+        update_domain=given.get("update_domain"),
+        fault_domain=given.get("fault_domain"),
     )
 
 
-def _read_profile(entry: _Entry) -> Profile:
-    texts = _texts(entry, "profile")
-    if not texts:
-        return NO_PROFILE
-    for key in texts:
-        if key not in PROFILE_KEYS:
-            known = ", ".join(PROFILE_KEYS)
-            entry.blame(f"profile of {entry.name}: {key!r} is not one of {known}.", "profile")
-    profile = Profile(**{key: text for key, text in texts.items() if key in PROFILE_KEYS})
-    for mistake in profile_mistakes(profile):
-        entry.blame(f"profile of {entry.name}: {mistake}.", "profile")
-    return profile
+def _read_policy(given: Keys) -> Policy:
+    settings = _pick(given, POLICY_KEYS)
+    return Policy(**settings) if settings else USUAL_POLICY
 
 
-def _membership(entry: _Entry) -> tuple[ScopeKind, str]:
-    name, values = entry.name, entry.values
-    given = [key for key in _MEMBERSHIPS if key in values]
-    if len(given) > 1:
-        entry.blame(f"{name} can only be in one of {' and '.join(given)}.", given[1])
-    if "placement_group" in values and "scale_set" not in given:
-        entry.blame(f"{name} has a placement_group but is in no scale set.", "placement_group")
-    if not given:
-        return ScopeKind.VIRTUAL_MACHINE, name
-    for key in _POLICY_KEYS:
-        if key in values:
-            entry.blame(f"{key} belongs to {values[given[0]]}, not to {name} in it.", key)
-    return _MEMBERSHIPS[given[0]], values[given[0]]
+@lru_cache(maxsize=128)
+def _scope_of(kind: ScopeKind, name: str, group: str | None) -> DeliveryScope:
+    """Return the scope as its virtual machines know it; those of one are often side by side."""
+    return DeliveryScope(kind=kind, name=name, placement_group=group)
 
 
-def _read_policy(entry: _Entry) -> Policy:
-    values = entry.values
-    if _POLICY_KEYS.keys().isdisjoint(values):
-        return _USUAL_POLICY
-    approval = values.get("approval", ApprovalPolicy.ANY)
-    if approval not in set(ApprovalPolicy):
-        problem = f"approval of {entry.name} must be one of {', '.join(ApprovalPolicy)}."
-        entry.blame(problem, "approval")
-        approval = ApprovalPolicy.ANY
-    return Policy(
-        approval=ApprovalPolicy(approval),
-        postpone_until=_duration(entry, "postpone_until") or timedelta(0),
-        auto_approve_user=values.get("auto_approve_user", False),
-        terminate_notice=_duration(entry, "terminate_notice"),
-        notice=_duration(entry, "notice"),
-    )
+def _pick(given: Keys, keys: Keys) -> dict[str, Any]:
+    """Return what is *given* of *keys*; the domain has defaults for the others."""
+    return {key: value for key, value in given.items() if key in keys}
 
 
-def _duration(entry: _Entry, key: str) -> timedelta | None:
-    if key not in entry.values:
-        return None
-    try:
-        return parse_duration(entry.values[key])
-    except DurationError as error:
-        entry.blame(f"{key} of {entry.name}: {error}", key)
-        return None
-
-
-def _addresses(entry: _Entry) -> tuple[str, ...]:
-    addresses = entry.values.get("addresses", [])
-    if not all(isinstance(address, str) for address in addresses):
-        entry.blame(f"addresses of {entry.name} must be a list of strings.", "addresses")
-        return ()
-    return tuple(addresses)
-
-
-def _texts(entry: _Entry, key: str) -> dict[str, str]:
-    if key not in entry.values:
-        return {}
-    texts: Mapping[str, object] = entry.values[key]
-    if not all(isinstance(text, str) for text in texts.values()):
-        entry.blame(f"{key} of {entry.name} must have strings as values.", key)
-    return {name: str(text) for name, text in texts.items()}
+def _vm_mistakes(given: Keys, vm: VirtualMachine) -> Iterator[tuple[str, str]]:
+    """Yield the keys that do not go with the others, and why."""
+    sets = [table for table in _MEMBERSHIPS if table in given]
+    if len(sets) > 1:
+        yield sets[1], f"a virtual machine can only be in one of {' and '.join(sets)}"
+    if "placement_group" in given and "scale_set" not in sets:
+        yield "placement_group", "the virtual machine is in no scale set"
+    for key in _pick(given, POLICY_KEYS) if sets else ():
+        yield key, f"it belongs to {given[sets[0]]}, not to a virtual machine in it"
+    role = given.get("role")
+    if role is not None and vm.role != role:
+        yield "role", f"virtual machines with this role are called {role}_IN_NUMBER"

@@ -45,7 +45,7 @@ STEP_KEYS: Final[Mapping[str, Sequence[str]]] = {
 """The verbs a step may have, with every key it may have then."""
 
 Span: TypeAlias = Annotated[timedelta, duration(LONGEST, shortest=timedelta(0))]
-Text: TypeAlias = Annotated[str, Field(max_length=4096)]
+ScenarioText: TypeAlias = Annotated[str, Field(max_length=4096)]
 
 
 class ScenarioError(InvalidError):
@@ -74,7 +74,7 @@ class StepTable(Table):
     notice: Span | None = None
     label: str | None = None
     source: EventSource = EventSource.PLATFORM
-    description: Text | None = None
+    description: ScenarioText | None = None
     duration: int | None = Field(default=None, ge=0, le=int(LONGEST.total_seconds()), strict=True)
     impact: Span | None = None
 
@@ -83,7 +83,7 @@ class ScenarioTable(NamedTable):
     """All of the file."""
 
     noun: ClassVar = "scenario"
-    description: Text = ""
+    description: ScenarioText = ""
     step: Annotated[tuple[StepTable, ...], Some]
 
 

@@ -6,8 +6,9 @@ All mistakes of a file are refused at once, each with its line.
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar, get_args
@@ -19,11 +20,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    TypeAdapter,
     ValidationError,
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, SchemaValidator, core_schema
 
 from forewarn.domain.errors import DomainError
 from forewarn.domain.names import check_name, name_key
@@ -35,6 +38,11 @@ from forewarn.wording.invalid_values import say_invalid
 MOST_MISTAKES: Final = 100
 """How many mistakes of one file are told."""
 _SECOND: Final = timedelta(seconds=1)
+_HINTS: Final[Mapping[str, str]] = {
+    "tuple_type": "; write [[{table}]]",
+    "extra_forbidden": "; known keys: {known}",
+}
+"""What to do about what is wrong outside of tables."""
 _URL: Final = re.compile(r"https?://[^/\s]+(/\S*)?")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -116,22 +124,28 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class _Mistake:
-    """What is wrong with *key* of a [[table]], or outside of tables."""
+class Mistake:
+    """What is wrong with *key* of a [[table]], or outside of tables.
+
+    *inner* is what it is within the key, such as "item 2"; *entry* is the name of the table.
+    """
 
     problem: str
     key: str
     table: str = ""
     number: int = 0
+    inner: tuple[str, ...] = ()
+    entry: str = ""
 
     def find(self, lines: TomlLines) -> int | None:
+        """Return the line it is on."""
         if not self.table:
             return lines.find_key(self.key)
         return lines.find(self.table, self.number, self.key)
 
     def __str__(self) -> str:
-        entry = f"{self.table} {self.number + 1}" if self.table else ""
-        what = " of ".join(filter(None, (self.key, entry)))
+        entry = self.entry or (f"{self.table} {self.number + 1}" if self.table else "")
+        what = " of ".join(filter(None, (*self.inner, self.key, entry)))
         return f"{what}: {self.problem[:1].lower()}{self.problem[1:].rstrip('.')}."
 
 
@@ -150,7 +164,8 @@ class TablesFile(Generic[M]):
         try:
             self.content = model.model_validate(content)
         except ValidationError as error:
-            found = [_read_mistake(each, content, model) for each in error.errors()]
+            tables = model.model_fields
+            found = [_read_mistake(each, content, tables) for each in error.errors()]
             raise self._refusal(found) from None
 
     def build(self, table: str, entries: Sequence[T], make: Callable[[T], R]) -> tuple[R, ...]:
@@ -167,12 +182,12 @@ class TablesFile(Generic[M]):
                     names.add(name_key(entry.name))
                 made.append(make(entry))
             except WrongKeyError as wrong:
-                mistakes.append(_Mistake(str(wrong), wrong.key, table, number))
+                mistakes.append(Mistake(str(wrong), wrong.key, table, number))
         if mistakes:
             raise self._refusal(mistakes)
         return tuple(made)
 
-    def _refusal(self, mistakes: Sequence[_Mistake]) -> TablesError:
+    def _refusal(self, mistakes: Sequence[Mistake]) -> TablesError:
         lines = TomlLines(self._text)
         told = [(each.find(lines), str(each)) for each in mistakes[:MOST_MISTAKES]]
         told.sort(key=lambda mistake: mistake[0] or 0)
@@ -191,27 +206,86 @@ def read_tables(path: Path, model: type[M]) -> TablesFile[M]:
     return TablesFile(path, text, model)
 
 
-def _read_mistake(error: ErrorDetails, content: Mapping[str, Any], model: type[Table]) -> _Mistake:
+def entry_reader(types: Mapping[str, Any], required: str) -> SchemaValidator:
+    """Return what reads an entry that may have the keys of *types*, into a dict of those it has.
+
+    It is much faster than a model.
+    """
+    keys = {
+        key: core_schema.typed_dict_field(TypeAdapter(kind).core_schema, required=key == required)
+        for key, kind in types.items()
+    }
+    return SchemaValidator(core_schema.typed_dict_schema(keys, extra_behavior="forbid"))
+
+
+def examine(
+    content: Mapping[str, Any], readers: Mapping[str, SchemaValidator], mistakes: list[Mistake]
+) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Yield every entry of *content* with its table and number, as the *readers* of tables read it.
+
+    What is wrong is put on the list of *mistakes*, and left out where the rest can be read. Entries
+    are read one by one, so that a large content holds up nobody else.
+    """
+    for table, entries in content.items():
+        if table not in readers or not isinstance(entries, list):
+            kind = "tuple_type" if table in readers else "extra_forbidden"
+            error = ErrorDetails(type=kind, loc=(table,), msg="", input=None)
+            mistakes.append(_read_mistake(error, content, readers))
+    for table, reader in readers.items():
+        entries = content.get(table)
+        for number, entry in enumerate(entries if isinstance(entries, list) else ()):
+            try:
+                read = reader.validate_python(entry)
+            except ValidationError as refusal:
+                found = []
+                for error in refusal.errors():
+                    error["loc"] = (table, number, *error["loc"])
+                    mistake = _read_mistake(error, content, readers)
+                    found.append(replace(mistake, entry=_name_of(entry)))
+                mistakes += found
+                read = _read_rest(reader, entry, {each.key for each in found})
+            if read is not None:
+                yield table, number, read
+
+
+def _read_rest(reader: SchemaValidator, entry: object, wrong: Container[str]) -> Any:
+    """Return *entry* without the keys that are *wrong*, or None if the rest is not enough."""
+    if isinstance(entry, Mapping):
+        with suppress(ValidationError):
+            return reader.validate_python({key: entry[key] for key in entry if key not in wrong})
+    return None
+
+
+def _read_mistake(
+    error: ErrorDetails, content: Mapping[str, Any], tables: Mapping[str, Any]
+) -> Mistake:
     problem = say_invalid(error, repeats=False)
     # A place is ("webhook", 0, "url"), ("gate", 0, "http", "url") or, outside of tables, ("x",).
-    table, number, *rest = (*error["loc"], "")
+    loc: tuple[str | int, ...] = (*error["loc"], "")
+    table, number, *rest = loc
     if not isinstance(number, int):
-        hint = f"; write [[{table}]]" if error["type"] == "tuple_type" else ""
-        return _Mistake(problem + hint, str(table))
+        hint = _HINTS.get(error["type"], "").format(table=table, known=", ".join(tables))
+        return Mistake(problem + hint, str(table))
     entry = content[str(table)][number]
     if rest and isinstance(entry, Mapping) and entry.get("kind") == rest[0]:
         # pydantic names the model that it chose by the kind.
         del rest[0]
     if error["type"] == "union_tag_not_found":
-        *kinds, last = _kinds(model, str(table))
+        *kinds, last = _kinds(tables[str(table)])
         problem = f"write {', '.join(kinds)} or {last}"
     key = "kind" if error["type"].startswith("union_tag") else rest[0]
-    return _Mistake(problem, str(key), str(table), number)
+    inner = (f"item {each + 1}" if isinstance(each, int) else each for each in rest[-2:0:-1])
+    return Mistake(problem, str(key), str(table), number, tuple(inner))
 
 
-def _kinds(model: type[Table], table: str) -> list[str]:
+def _name_of(entry: object) -> str:
+    name = entry.get("name") if isinstance(entry, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
+def _kinds(table: FieldInfo) -> list[str]:
     """Return the kinds that a [[table]] of several can be of: pydantic names them only if wrong."""
-    entry = get_args(model.model_fields[table].annotation)[0]
+    entry = get_args(table.annotation)[0]
     choice = get_args(get_args(entry)[0])
     return [kind for each in choice for kind in get_args(each.model_fields["kind"].annotation)]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from threading import Event, Lock
+from threading import Lock
 from typing import Final, TypeAlias
 
 from forewarn.domain.names import ScopeId, VmName, name_key
@@ -23,12 +23,12 @@ from forewarn.domain.topology import (
     normalise_address,
 )
 from forewarn.metadata.asgi import CONTENT_TYPE_JSON, Header
-from forewarn.metadata.turns import take_turns
 from forewarn.metadata.waiting import Waiters
-from forewarn.ports.changes import StoreChange
+from forewarn.ports.changes import ChangeListener, StoreChange
 from forewarn.ports.store import Reading, Store, StoreError
 from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.versions import NEWEST, ApiVersion
+from forewarn.rounds import Rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +55,28 @@ class Board:
         self.versions = versions
         self.waiters = Waiters()
         self._changing = Lock()
-        self._is_behind = True
+        self._behind: StoreChange | None = StoreChange()
         self._read_again: Callable[[], None] = lambda: None
-        self._stopping = Event()
+        self.rounds: Final = Rounds("board", self.catch_up, every=1, is_thorough=True)
         self._first_pages = self._print(FIRST_DOCUMENT)
         self._documents: dict[ScopeId, Document] = {}
         self._pages: dict[ScopeId, Pages] = {}
         self._directory = _Directory(_EMPTY_TOPOLOGY)
         self._topology_version = 0
 
-    def follow(self, store: Store) -> None:
-        """Put up all that *store* has, and from now on what it commits, before it is answered."""
-        self._read_again = partial(self._note, store, StoreChange())
-        store.listen(partial(self._note, store))
+    def follow(self, store: Store, shown: ChangeListener = lambda _: None) -> None:
+        """Put up all that *store* has, and from now on what it commits, before it is answered.
+
+        *shown* is told of each change that is put up; of many at once, of the first of them.
+        """
+        note = partial(self._note, store, shown)
+        self._read_again = partial(note, StoreChange())
+        store.listen(note)
         self._read_again()
-
-    def run(self) -> None:
-        """Read again, once a second, what could not be read when it changed; until stopped."""
-        take_turns(self.catch_up, self._stopping)
-
-    def stop(self) -> None:
-        """Have `run` return."""
-        self._stopping.set()
 
     def catch_up(self) -> None:
         """Read what could not be read before, for there may be no other change for long."""
-        if self._is_behind:
+        if self._behind:
             with suppress(StoreError):  # it was logged when it changed, and is tried again soon
                 self._read_again()
 
@@ -132,10 +128,12 @@ class Board:
     def delivery_scope(self, vm: VirtualMachine) -> DeliveryScope | None:
         return self._directory.topology.scopes.get(vm.scope_id)
 
-    def _note(self, store: Store, change: StoreChange) -> None:
+    def _note(self, store: Store, shown: ChangeListener, change: StoreChange) -> None:
         with self._changing:
             # Everything is read at first, and again after something could not be.
-            is_behind, self._is_behind = self._is_behind or change.is_gap, True
+            is_behind = self._behind is not None or change.is_gap
+            if self._behind is None or self._behind.recorded_at is None:
+                self._behind = change
             news = [
                 scope
                 for scope, number in change.incarnations.items()
@@ -144,7 +142,8 @@ class Board:
             has_moved = is_behind or (change.topology_version or 0) > self._topology_version
             if news or has_moved:
                 self._read(store, None if is_behind else news, has_moved=has_moved)
-            self._is_behind = False
+            shown(self._behind)
+            self._behind = None
 
     def _read(self, store: Store, scope_ids: list[ScopeId] | None, *, has_moved: bool) -> None:
         def look(reading: Reading) -> tuple[dict[ScopeId, Document], int, Topology | None]:

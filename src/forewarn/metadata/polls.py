@@ -1,6 +1,5 @@
 """Who has polled, from the hot path to the store."""
 
-import threading
 from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
@@ -10,10 +9,10 @@ import structlog
 
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.metadata.board import Board
-from forewarn.metadata.turns import take_turns
 from forewarn.operations.enabling import RENEW_AFTER, record_polls
 from forewarn.ports.clock import Clock
 from forewarn.ports.store import Store, StoreError, Transaction
+from forewarn.rounds import Rounds
 
 _log = structlog.get_logger(__name__)
 
@@ -36,21 +35,13 @@ class Polls:
         self._committed: dict[ScopeId, datetime] = {}
         self._heard: dict[VmName, datetime] = {}
         self._to_tell: dict[VmName, datetime] = {}
-        self._stopping = threading.Event()
+        self.rounds: Final = Rounds("polls", self.commit, every=1, is_thorough=True)
 
     def note(self, vm: VmName) -> None:
         """Remember that *vm* has polled; called for every poll."""
         self._polled.add(vm)
         if self._is_eager:
             self.commit()
-
-    def stop(self) -> None:
-        """Commit what is left and end."""
-        self._stopping.set()
-
-    def run(self) -> None:
-        """Commit what was noted, once a second."""
-        take_turns(self.commit, self._stopping)
 
     def commit(self) -> None:
         """Write down who has polled for the first time or after a while."""

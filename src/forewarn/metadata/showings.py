@@ -1,27 +1,28 @@
 """From when on a change was really served, which is some time after it was recorded."""
 
 import threading
+from typing import Final
 
 import structlog
 
-from forewarn.metadata.turns import take_turns
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import Showing
 from forewarn.ports.store import Store, StoreError
+from forewarn.rounds import Rounds
 
 _log = structlog.get_logger(__name__)
 
 
 class Showings:
-    """Notes when the board has put up a change, which it has to hear of before this does."""
+    """Notes when the board has put up a change, and writes it down."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._changing = threading.Lock()
         self._pending: tuple[Showing, ...] = ()
-        self._stopping = threading.Event()
+        self.rounds: Final = Rounds("showings", self.commit, every=1, is_thorough=True)
 
     def note(self, change: StoreChange) -> None:
         """Remember that *change* is served from now on."""
@@ -34,14 +35,6 @@ class Showings:
     def pending(self) -> tuple[Showing, ...]:
         """Return what is not written down yet."""
         return self._pending
-
-    def stop(self) -> None:
-        """Write down what is left and end."""
-        self._stopping.set()
-
-    def run(self) -> None:
-        """Write down what was noted, once a second."""
-        take_turns(self.commit, self._stopping)
 
     def commit(self) -> None:
         """Write down what was noted; what cannot be written now is tried again."""

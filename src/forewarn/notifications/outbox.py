@@ -1,8 +1,6 @@
 """From the outbox to the targets: one courier for each, so that none waits for another."""
 
-import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -20,7 +18,7 @@ from forewarn.operations.notifications import prune_outbox, record_attempt
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.clock import WallClock
 from forewarn.ports.notifier import Notifier
-from forewarn.ports.store import LeaseLostError, Store, Transaction
+from forewarn.ports.store import Store, Transaction
 from forewarn.rounds import Rounds
 
 log = structlog.get_logger()
@@ -64,35 +62,26 @@ class Courier:
         self._retrying = retrying
         self._chance = chance
         self._epoch = epoch
-        self._rounds = Rounds("courier", target=target)
+        self.rounds: Final = Rounds("courier", self._turn, target=target)
         self._prune_at: datetime | None = None
 
     def note(self, change: StoreChange) -> None:
         """Look again, if the outbox has grown."""
         if change.has_outbox_grown:
-            self._rounds.wake()
+            self.rounds.wake()
 
-    def stop(self) -> None:
-        """Leave the loop after the attempt it is in."""
-        self._rounds.stop()
-
-    def run(self) -> None:
-        """Go on until stopped or the lease is lost."""
-        with suppress(LeaseLostError):
-            self._rounds.run(self._turn)
-
-    def _turn(self) -> float:
-        """Deliver what is due, and return for how many seconds nothing will be."""
+    def _turn(self) -> float | None:
+        """Deliver what is due, and return for how many seconds nothing will be, if it is known."""
         self._prune()
         heads = self._store.read(lambda reading: reading.next_notifications(self.target))
         now = self._wall.now()
         due = [notification for notification in heads if notification.next_attempt_at <= now]
         for notification in due:
-            if self._rounds.is_stopping:
+            if self.rounds.is_stopping:
                 break
             self._attempt(notification)
         if due or not heads:
-            return 0.0 if due else math.inf
+            return 0.0 if due else None
         return (heads[0].next_attempt_at - now).total_seconds()
 
     def _attempt(self, notification: Notification) -> None:
@@ -123,7 +112,7 @@ class Courier:
             tx.check_epoch(self._epoch)
             return work(tx)
 
-        return self._rounds.insist(lambda: self._store.write(work_as_leader))
+        return self.rounds.insist(lambda: self._store.write(work_as_leader))
 
     def _prune(self) -> None:
         now = self._wall.now()

@@ -49,15 +49,12 @@ class SharedOperationError(ConflictError):
         self.event_id = event.event_id
         self.event_ids = tuple(other.event_id for other in others)
         named = say_names([f"{other.event_id} ({', '.join(other.resources)})" for other in others])
-        has_begun = any(other.event_status is EventStatus.STARTED for other in others)
+        advice = "Cancel them all with `operation`."
+        if any(other.event_status is EventStatus.STARTED for other in others):
+            advice = "Some have started, so they can no longer be canceled together."
         super().__init__(
             f"{event.event_id} is announced for {event.host} together with {named}; what happens "
-            f"to the host happens to all of them. "
-            + (
-                "Some have started, so they can no longer be canceled together."
-                if has_begun
-                else "Cancel them all with `operation`."
-            )
+            f"to the host happens to all of them. {advice}"
         )
 
 

@@ -12,7 +12,6 @@ from forewarn.domain.errors import (
 )
 from forewarn.domain.names import HostName, ScopeId, VmName, name_key
 from forewarn.domain.topology import (
-    VM_FIELDS,
     DeliveryScope,
     ScopeKind,
     Topology,
@@ -20,7 +19,6 @@ from forewarn.domain.topology import (
     assign_domains,
     build_topology,
     scope_mistakes,
-    standalone,
 )
 from forewarn.files.fleet import DeclaredVirtualMachine, Fleet, refuse_mistakes
 from forewarn.operations.context import Context
@@ -208,15 +206,15 @@ def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
 
 def declare(before: Topology, fleet: Fleet, context: Context, *, prune: bool) -> Topology:
     """Return the topology after *fleet* was declared on top of *before*."""
-    declared = {vm.name: vm for vm in fleet.virtual_machines}
+    declared = {each.vm.name: each for each in fleet.virtual_machines}
     staying = {
         name: vm for name, vm in before.virtual_machines.items() if name in declared or not prune
     }
     scopes = _merge_scopes(before, fleet, prune=prune)
     places = _assign_domains(fleet, scopes, staying.values())
     made = {
-        name: _virtual_machine(vm, staying.get(name), places[name], context)
-        for name, vm in declared.items()
+        name: _virtual_machine(each.vm, staying.get(name), places[name], context)
+        for name, each in declared.items()
     }
     # What was there keeps its place in fleet order.
     vms = {**staying, **made}
@@ -239,7 +237,7 @@ def _all_mistakes(fleet: Fleet, found: Iterable[TopologyError]) -> Iterator[Fore
 
 def _declared_twice(fleet: Fleet) -> Iterator[NameTakenError]:
     for noun, names in (
-        ("virtual machine", [vm.name for vm in fleet.virtual_machines]),
+        ("virtual machine", [each.vm.name for each in fleet.virtual_machines]),
         ("set, service or scale set", [scope.name for scope in fleet.scopes]),
         ("host", [host.name for host in fleet.hosts]),
     ):
@@ -251,9 +249,9 @@ def _declared_twice(fleet: Fleet) -> Iterator[NameTakenError]:
 def _advise_on_instances(fleet: Fleet, name: str) -> str:
     """Return what to call instances of two cloud services that have one *name*."""
     qualified = [
-        f"{vm.scope_name}.{vm.name}"
-        for vm in fleet.virtual_machines
-        if name_key(vm.name) == name and vm.kind is ScopeKind.CLOUD_SERVICE
+        f"{each.scope.name}.{each.vm.name}"
+        for each in fleet.virtual_machines
+        if name_key(each.vm.name) == name and each.scope.kind is ScopeKind.CLOUD_SERVICE
     ]
     return f" Call them {' and '.join(qualified)}." if len(set(qualified)) > 1 else ""
 
@@ -261,14 +259,19 @@ def _advise_on_instances(fleet: Fleet, name: str) -> str:
 def _merge_scopes(before: Topology, fleet: Fleet, *, prune: bool) -> dict[ScopeId, DeliveryScope]:
     scopes = {} if prune else dict(before.scopes)
     scopes |= {scope.scope_id: scope for scope in fleet.scopes}
-    for vm in fleet.virtual_machines:
-        if vm.kind is ScopeKind.VIRTUAL_MACHINE:
-            scopes[vm.scope_id] = standalone(vm.name, vm.policy)
+    places = {each.vm.scope_id: each.scope for each in fleet.virtual_machines}
+    scopes |= {
+        scope_id: scope
+        for scope_id, scope in places.items()
+        if scope.kind is ScopeKind.VIRTUAL_MACHINE
+    }
     # Each placement group of a scale set is a scope of its own, with the settings of the set.
     sets = {scope.name: scope for scope in scopes.values() if scope.placement_group is None}
     groups = {
-        (scope.name, scope.placement_group) for scope in scopes.values() if scope.placement_group
-    } | {(vm.scope_name, vm.placement_group) for vm in fleet.virtual_machines if vm.placement_group}
+        (scope.name, scope.placement_group)
+        for scope in (*scopes.values(), *places.values())
+        if scope.placement_group
+    }
     for name, group in sorted(groups):
         if name in sets:
             scope = replace(sets[name], placement_group=group)
@@ -286,40 +289,38 @@ def _assign_domains(
         known.setdefault(vm.scope_id, []).append(vm)
     wanted: dict[ScopeId, list[DeclaredVirtualMachine]] = {}
     for declared in fleet.virtual_machines:
-        wanted.setdefault(declared.scope_id, []).append(declared)
+        wanted.setdefault(declared.vm.scope_id, []).append(declared)
     places: dict[VmName, tuple[int, int]] = {}
     for scope_id, vms in wanted.items():
         scope = scopes.get(scope_id)
-        is_alone = vms[0].kind is ScopeKind.VIRTUAL_MACHINE
+        is_alone = vms[0].scope.kind is ScopeKind.VIRTUAL_MACHINE
         # Without a scope, or with one that cannot be, there is nothing to choose from.
         if scope is None or is_alone or any(scope_mistakes(scope)):
-            places |= {vm.name: (vm.update_domain or 0, vm.fault_domain or 0) for vm in vms}
+            places |= {each.vm.name: (each.vm.update_domain, each.vm.fault_domain) for each in vms}
             continue
         update = assign_domains(
-            {vm.name: vm.update_domain for vm in vms},
+            {each.vm.name: each.update_domain for each in vms},
             domains=scope.update_domains,
             known={vm.name: vm.update_domain for vm in known.get(scope_id, [])},
         )
         fault = assign_domains(
-            {vm.name: vm.fault_domain for vm in vms},
+            {each.vm.name: each.fault_domain for each in vms},
             domains=scope.fault_domains,
             known={vm.name: vm.fault_domain for vm in known.get(scope_id, [])},
         )
         for each in vms:
-            places[each.name] = (update[each.name], fault[each.name])
+            places[each.vm.name] = (update[each.vm.name], fault[each.vm.name])
     return places
 
 
 def _virtual_machine(
-    declared: DeclaredVirtualMachine,
+    declared: VirtualMachine,
     known: VirtualMachine | None,
     place: tuple[int, int],
     context: Context,
 ) -> VirtualMachine:
-    said = {name: getattr(declared, name) for name in VM_FIELDS}
-    said["update_domain"], said["fault_domain"] = place
-    said["vm_id"] = declared.vm_id or (known.vm_id if known else context.new_id().lower())
-    return VirtualMachine(**said)
+    vm_id = declared.vm_id or (known.vm_id if known else context.new_id().lower())
+    return replace(declared, update_domain=place[0], fault_domain=place[1], vm_id=vm_id)
 
 
 def _used_scopes(
@@ -361,7 +362,7 @@ def _record_moves(tx: Transaction, context: Context, before: Topology, after: To
 def _subject(action: str, fleet: Fleet, change: FleetChange) -> str:
     if action != _APPLY:  # of one machine, one host or one set
         vms, hosts, scopes = fleet.virtual_machines, fleet.hosts, fleet.scopes
-        return (vms[0] if vms else hosts[0] if hosts else scopes[0]).name
+        return (vms[0].vm if vms else hosts[0] if hosts else scopes[0]).name
     return (
         f"{len(change.added)} added, {len(change.changed)} changed, "
         f"{len(change.removed)} removed, {len(change.changed_scopes)} scopes changed"

@@ -8,7 +8,6 @@ from forewarn.domain.errors import ConflictError, DomainError, says
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName
 from forewarn.domain.topology import (
-    VM_FIELDS,
     DeliveryScope,
     ScopeKind,
     Topology,
@@ -24,15 +23,12 @@ FREE_PERCENT: Final = 10
 """How many of a hundred machines may be removed without being allowed by number."""
 
 
+@says("{vm} is in {event_ids}; move or remove it when that has ended.")
 class VirtualMachineBusyError(ConflictError):
     """A virtual machine that cannot be moved or removed while it is in an event."""
 
-    def __init__(self, vm: VmName, event_ids: Iterable[EventId]) -> None:
-        self.vm = vm
-        self.event_ids = tuple(event_ids)
-        super().__init__(
-            f"{vm} is in {', '.join(self.event_ids)}; move or remove it when that has ended."
-        )
+    vm: VmName
+    event_ids: tuple[EventId, ...]
 
 
 @says("{host} is part of Maintenance {maintenance_id}; remove it when its turn there is over.")
@@ -153,7 +149,7 @@ def leave_as_is(fleet: Fleet, before: Topology, busy: Busy) -> Fleet:
             ),
         ),
         virtual_machines=(
-            *(vm for vm in fleet.virtual_machines if vm.name not in names),
+            *(each for each in fleet.virtual_machines if each.vm.name not in names),
             *(_as_declared(vm, before.scopes[vm.scope_id]) for vm in vms),
         ),
         hosts=(
@@ -188,7 +184,7 @@ def _find_busy_machines(
             events.setdefault(vm, []).append(event.event_id)
     old, new = before.virtual_machines, after.virtual_machines
     return {
-        vm: VirtualMachineBusyError(vm, event_ids)
+        vm: VirtualMachineBusyError(vm, tuple(event_ids))
         for vm, event_ids in events.items()
         if _place(old.get(vm)) != _place(new.get(vm))
     }
@@ -206,9 +202,5 @@ def _set_of(topology: Topology, vm: VirtualMachine) -> DeliveryScope | None:
 
 def _as_declared(vm: VirtualMachine, scope: DeliveryScope) -> DeclaredVirtualMachine:
     return DeclaredVirtualMachine(
-        kind=scope.kind,
-        scope_name=scope.name,
-        placement_group=scope.placement_group,
-        policy=scope.policy,
-        **{name: getattr(vm, name) for name in VM_FIELDS},
+        vm=vm, scope=scope, update_domain=vm.update_domain, fault_domain=vm.fault_domain
     )

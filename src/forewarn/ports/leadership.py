@@ -2,14 +2,13 @@
 
 from typing import Protocol
 
+from forewarn.domain.errors import says
 from forewarn.protocol.errors import ForewarnError
 
 
+@says("This replica does not lead; ask the one that does, or try again later.")
 class NotLeadingError(ForewarnError):
     """Another replica leads, so nothing can be done here that only a leader does."""
-
-    def __init__(self) -> None:
-        super().__init__("This replica does not lead; ask the one that does, or try again later.")
 
 
 class Leadership(Protocol):

@@ -9,13 +9,21 @@ ForewarnError                     the root of every error forewarn raises on pur
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final
 
 from forewarn.protocol.versions import API_VERSIONS
 
 
 class ForewarnError(Exception):
     """The root of every error forewarn raises on purpose."""
+
+    template: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Have an error with a *template* be said with its fields filled in."""
+        fields = vars(self).items()
+        several = {name: ", ".join(map(str, it)) for name, it in fields if isinstance(it, tuple)}
+        super().__init__(self.template.format_map({**vars(self), **several}))
 
 
 class ProtocolError(ForewarnError):

@@ -14,7 +14,7 @@ from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.ports.gate import Gates
 from forewarn.ports.store import StoreError
-from forewarn.scheduler.reporting import report_answer
+from forewarn.scheduler.reports import report_answer
 
 log = structlog.get_logger()
 

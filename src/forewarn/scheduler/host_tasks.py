@@ -16,7 +16,7 @@ from forewarn.domain.names import OperationId
 from forewarn.operations.context import Context
 from forewarn.ports.host_worker import HostWorker
 from forewarn.scheduler.answers import hear
-from forewarn.scheduler.reporting import report_impact
+from forewarn.scheduler.reports import report_impact
 
 log = structlog.get_logger()
 

@@ -1,11 +1,9 @@
 """The loop itself. It decides nothing; `domain.decisions` does."""
 
-import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -44,13 +42,12 @@ from forewarn.ports.executor import Executor
 from forewarn.ports.gate import Gates
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.metrics import Distribution
-from forewarn.ports.store import LeaseLostError, Reading, Store
+from forewarn.ports.store import Reading, Store
 from forewarn.protocol.vocabulary import EventId
 from forewarn.rounds import Rounds
 from forewarn.scheduler.answers import GateAnswers, hear
 from forewarn.scheduler.host_tasks import HostTasks
-from forewarn.scheduler.maintenance_log import MaintenanceLog
-from forewarn.scheduler.reporting import report_impact, report_steps
+from forewarn.scheduler.reports import MaintenanceLog, report_impact, report_steps
 from forewarn.scheduler.tick import Turn, decide_and_record, look_and_tell
 
 log: Final[FilteringBoundLogger] = structlog.get_logger()
@@ -118,7 +115,7 @@ class Scheduler:
         self._pause: ServerPause | None = None
         self._turn = threading.RLock()
         self._reports = reports
-        self._rounds = Rounds("scheduler")
+        self.rounds: Final = Rounds("scheduler", lambda: self._seconds_to_wait(self.settle()))
 
     @property
     def shut_gates(self) -> int:
@@ -147,21 +144,12 @@ class Scheduler:
 
     def wake(self) -> None:
         """Look again: there is news from outside of the store."""
-        self._rounds.wake()
+        self.rounds.wake()
 
     def finish_turn(self) -> None:
         """Return when nothing is done any more that was decided before the last commit."""
         with self._turn:
             return
-
-    def stop(self) -> None:
-        """Leave the loop after the turn it is in."""
-        self._rounds.stop()
-
-    def run(self) -> None:
-        """Go on until stopped or the lease is lost."""
-        with suppress(LeaseLostError):
-            self._rounds.run(lambda: self._seconds_to_wait(self.settle()))
 
     def settle(self) -> Lull:
         """Do everything that is due."""
@@ -308,11 +296,9 @@ class Scheduler:
             self.performance.lateness.observe((now - self.deadline).total_seconds())
             self.deadline = None
 
-    def _seconds_to_wait(self, lull: Lull) -> float:
+    def _seconds_to_wait(self, lull: Lull) -> float | None:
         self.deadline = moment = lull.ends_at
-        if moment is None:
-            return math.inf
-        return (moment - self._context().now).total_seconds()
+        return None if moment is None else (moment - self._context().now).total_seconds()
 
 
 def _log_occurrences(turn: Turn) -> None:

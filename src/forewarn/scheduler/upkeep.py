@@ -1,6 +1,5 @@
 """What has to be tidied up now and then, out of everybody's way."""
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
@@ -10,7 +9,8 @@ import structlog
 from forewarn.operations.context import Context
 from forewarn.operations.repeats import answers_kept_since
 from forewarn.operations.seen import forget, kept_since
-from forewarn.ports.store import Reading, Store, StoreError, Transaction
+from forewarn.ports.store import Reading, Store, Transaction
+from forewarn.rounds import Rounds
 
 _log = structlog.get_logger(__name__)
 
@@ -32,20 +32,7 @@ class Upkeep:
         self._store = store
         self._epoch = epoch
         self._context = context
-        self._stopping = threading.Event()
-
-    def stop(self) -> None:
-        """End after the batch it is at."""
-        self._stopping.set()
-
-    def run(self) -> None:
-        """Tidy up every hour until stopped."""
-        while not self._stopping.is_set():
-            try:
-                self.tidy_up()
-            except StoreError as error:
-                _log.warning("upkeep_failed", error=str(error))
-            self._stopping.wait(_EVERY)
+        self.rounds: Final = Rounds("upkeep", self.tidy_up, every=_EVERY)
 
     def tidy_up(self) -> None:
         """Forget all that is too old by now."""
@@ -82,6 +69,6 @@ class Upkeep:
             for begin in range(0, len(found), _BATCH):
                 batch = found[begin : begin + _BATCH]
                 self._write(partial(remove, batch))
-                if self._stopping.wait(_PAUSE):
+                if self.rounds.pause(_PAUSE):
                     return
             _log.info("history_forgotten", what=what, number=len(found))

@@ -32,16 +32,47 @@ class SqliteConnection:
         self.sql.close()
 
 
+class OpenedFile:
+    """The file that *path* names, as long as it does."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity = self._identify()
+
+    def is_in_place(self) -> bool:
+        """Tell whether its name is still its own."""
+        return self._identify() == self._identity
+
+    def check(self) -> None:
+        """Refuse to go on without it: what is written to a file without a name is lost.
+
+        SQLite has an error for this, but does not look for it in WAL mode.
+        """
+        if not self.is_in_place():
+            error = sqlite3.OperationalError("database file has moved")
+            error.sqlite_errorcode = sqlite3.SQLITE_READONLY_DBMOVED
+            raise error
+
+    def _identify(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+
 class SqliteSession:
     """The writer's connection to an SQLite file, which nobody else writes to."""
 
-    def __init__(self, connection: SqliteConnection) -> None:
+    def __init__(self, connection: SqliteConnection, file: OpenedFile) -> None:
         self.sql = connection.sql
         self._driver = connection.driver
+        self._file = file
         self._last = 0
 
     def begin(self) -> None:
         """Begin a transaction."""
+        self._file.check()
         # IMMEDIATE, or a work that reads first could find at its first write that it may not.
         self._driver.execute("BEGIN IMMEDIATE")
 
@@ -146,7 +177,7 @@ def outage(error: BaseException) -> str | None:
     if code is None:
         return None
     # The low byte is the kind, the rest says more about where.
-    sentence = _OUTAGES.get(code & 0xFF)
+    sentence = _OUTAGES.get(code) or _OUTAGES.get(code & 0xFF)
     return None if sentence is None else sentence(origin)
 
 
@@ -159,6 +190,10 @@ def is_damage(error: sqlite3.Error) -> bool:
 _OUTAGES: Final[Mapping[int, Callable[[object], str]]] = {
     sqlite3.SQLITE_FULL: lambda _: "the disk is full; free some space",
     sqlite3.SQLITE_READONLY: lambda _: "it is read-only; give the server permission to write",
+    sqlite3.SQLITE_READONLY_DBMOVED: lambda _: (
+        "it was moved, removed or replaced while the server was running; put it back, or restart "
+        "the server"
+    ),
     sqlite3.SQLITE_PERM: lambda _: "it is not accessible; give the server permission to write",
     sqlite3.SQLITE_CANTOPEN: lambda _: (
         "it cannot be opened; check that its directory exists and can be written"

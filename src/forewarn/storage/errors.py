@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 
 from sqlalchemy import URL
 
+from forewarn.domain.errors import says
 from forewarn.domain.names import ScopeId
 from forewarn.ports.store import StoreError
 
@@ -23,45 +24,37 @@ def describe_place(place: Place) -> str:
     return public.render_as_string(hide_password=True)
 
 
+@says(
+    "Document {document_incarnation} of {scope_id} cannot be published: "
+    "{current} was shown already."
+)
 class DocumentIncarnationError(StoreError):
     """An incarnation that was shown with other content, or one that lies behind."""
 
-    def __init__(self, scope_id: ScopeId, document_incarnation: int, current: int) -> None:
-        super().__init__(
-            f"Document {document_incarnation} of {scope_id} cannot be published: "
-            f"{current} was shown already."
-        )
-        self.scope_id = scope_id
-        self.document_incarnation = document_incarnation
-        self.current = current
+    scope_id: ScopeId
+    document_incarnation: int
+    current: int
 
 
+@says("The store is closed.")
 class StoreClosedError(StoreError):
     """It was closed."""
-
-    def __init__(self) -> None:
-        super().__init__("The store is closed.")
 
 
 class DatabaseError(StoreError):
     """The database cannot be used as it is; nothing was changed."""
 
 
+@says("{url} names no database; write sqlite:///forewarn.db or postgresql://HOST/DB.")
 class DatabaseUrlError(DatabaseError):
     """No database is meant."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(
-            f"{url} names no database; write sqlite:///forewarn.db or postgresql://HOST/DB."
-        )
-        self.url = url
+    url: str
 
 
+@says("PostgreSQL needs psycopg; run: pip install forewarn[postgres]")
 class PostgresMissingError(DatabaseError):
     """An install that cannot speak to PostgreSQL."""
-
-    def __init__(self) -> None:
-        super().__init__("PostgreSQL needs psycopg; run: pip install forewarn[postgres]")
 
 
 class DatabasePlaceError(DatabaseError):

@@ -19,6 +19,7 @@ from forewarn.storage.changes import ChangeListeners
 from forewarn.storage.connections import (
     BUSY_TIMEOUT,
     Connector,
+    OpenedFile,
     SqliteConnection,
     SqliteSession,
     outage,
@@ -104,24 +105,28 @@ class SqliteStore:
     ) -> None:
         pragmas = (*_WRITER_PRAGMAS, f"synchronous={'FULL' if is_durable else 'OFF'}")
         writing = Connector(path, mode="rw", busy_timeout=busy_timeout, pragmas=pragmas)
-        try:
-            self._writing = writing.connect()
-        except (sqlite3.Error, DBAPIError) as error:
-            raise explain_failure(path, error) from error
-        if self._writing.driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            self._writing.close()
-            problem = "its file system has no shared memory for SQLite; use a local disk"
-            raise DatabaseUnusableError(path, problem)
         self._reading = Connector(
             path, mode="ro", busy_timeout=busy_timeout, pragmas=_READER_PRAGMAS
         )
-        self._path = path
+        try:
+            self._writing = writing.connect()
+            # Listeners read also when no more files can be opened: theirs are open from the start.
+            self._listening = self._reading.connect()
+            self._listening.driver.execute("SELECT 1 FROM sqlite_schema").fetchone()
+        except (sqlite3.Error, DBAPIError) as error:
+            raise explain_failure(path, error) from error
+        if self._writing.driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            self._listening.close()
+            self._writing.close()
+            problem = "its file system has no shared memory for SQLite; use a local disk"
+            raise DatabaseUnusableError(path, problem)
+        self._file = OpenedFile(path)
         self._lock = lock
         self._cache = TopologyCache()
         self._idle: LifoQueue[SqliteConnection] = LifoQueue(_IDLE_READERS)
         self._is_closed = False
         self._listeners = ChangeListeners()
-        session = SqliteSession(self._writing)
+        session = SqliteSession(self._writing, self._file)
         self._writer = Writer(str(path), session, self._cache, self._listeners)
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
@@ -150,8 +155,8 @@ class SqliteStore:
         self._listeners.add(listener)
 
     def is_writable(self) -> bool:
-        """Tell whether the last attempt to write did not fail for want of disk or permission."""
-        return self._writer.is_writable
+        """Tell whether the file is there, and disk and permission sufficed for the last write."""
+        return self._writer.is_writable and self._file.is_in_place()
 
     def close(self) -> None:
         """Finish what was submitted, then let go of the files."""
@@ -159,6 +164,7 @@ class SqliteStore:
         self._is_closed = True
         while not self._idle.empty():
             self._idle.get_nowait().close()
+        self._listening.close()
         # The last connection to be closed brings the write-ahead log home.
         self._writing.close()
         if self._lock is not None:
@@ -171,7 +177,7 @@ class SqliteStore:
             reason = outage(error)
             if reason is None:
                 raise
-            sentence = f"{self._path} cannot be read now: {reason}."
+            sentence = f"{self._file.path} cannot be read now: {reason}."
             raise StoreUnavailableError(sentence) from error
 
     def _look_once(self, look: Callable[[Connection], T]) -> T:
@@ -187,12 +193,17 @@ class SqliteStore:
     def _take_reader(self) -> SqliteConnection:
         if self._is_closed:
             raise StoreClosedError
+        if self._writer.is_current_thread() and not self._listening.driver.in_transaction:
+            return self._listening
         try:
             return self._idle.get_nowait()
         except Empty:
+            self._file.check()
             return self._reading.connect()
 
     def _give_back(self, connection: SqliteConnection) -> None:
+        if connection is self._listening:
+            return
         if self._is_closed:
             connection.close()
             return

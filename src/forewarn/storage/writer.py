@@ -118,9 +118,13 @@ class Writer:
             self._queue.put(_Job(work, future))
         return future
 
+    def is_current_thread(self) -> bool:
+        """Tell whether the caller is a work or a listener, for which nobody could do the work."""
+        return current_thread() is self._thread
+
     def write(self, work: Work[T]) -> T:
         """Queue *work* and wait for it."""
-        if current_thread() is self._thread:
+        if self.is_current_thread():
             raise RuntimeError("write() waits for the thread it was called on; use submit().")
         return self.submit(work).result()
 

@@ -4,7 +4,6 @@ Time of day is compared with monotonic time, which nobody sets. Both go on alike
 late, so a busy machine is no jump; and a clock that is slewed drifts too slowly to be one.
 """
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Final
 import structlog
 
 from forewarn.ports.clock import ClockJump, WallClock
+from forewarn.rounds import Rounds
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ class ClockWatch:
         self._monotonic = monotonic
         self._lead = self._read_lead()
         self._last: deque[ClockJump] = deque(maxlen=KEPT)
-        self._stopping = threading.Event()
+        self.rounds: Final = Rounds("clock_watch", self.look, every=_EVERY)
         self.number = 0
         """How many jumps there were."""
 
@@ -42,15 +42,6 @@ class ClockWatch:
     def jumps(self) -> tuple[ClockJump, ...]:
         """The last jumps, oldest first."""
         return tuple(self._last)
-
-    def stop(self) -> None:
-        """Leave the loop."""
-        self._stopping.set()
-
-    def run(self) -> None:
-        """Look every second until stopped."""
-        while not self._stopping.wait(_EVERY):
-            self.look()
 
     def look(self) -> None:
         """Log and count a jump, if there was one since the last look."""

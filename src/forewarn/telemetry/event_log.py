@@ -4,7 +4,6 @@ They are read from the ledger, where every change ends up whoever made it, and n
 commit. What was committed before the server started is not logged again.
 """
 
-import math
 from typing import Final
 
 import structlog
@@ -26,31 +25,20 @@ class EventLog:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._last = store.read(lambda reading: reading.last_sequence())
-        self._rounds = Rounds("event_log")
+        self.rounds: Final = Rounds("event_log", self._catch_up, is_thorough=True)
 
     def note(self, change: StoreChange) -> None:
         """Look again, if the ledger has grown."""
         if change.has_ledger_grown:
-            self._rounds.wake()
+            self.rounds.wake()
 
-    def stop(self) -> None:
-        """Leave the loop once everything committed so far is logged."""
-        self._rounds.stop()
-
-    def run(self) -> None:
-        """Log what is new until stopped."""
-        self._rounds.run(self._catch_up)
-        with self._rounds.patience():
-            self._catch_up()
-
-    def _catch_up(self) -> float:
+    def _catch_up(self) -> None:
         while lines := self._store.read(
             lambda reading: reading.ledger_after(self._last, limit=_PAGE)
         ):
             for line in lines:
                 _write(line)
             self._last = lines[-1].sequence
-        return math.inf
 
 
 def _write(line: LedgerLine) -> None:

@@ -39,9 +39,9 @@ UNDER_WAY: Final = (
 )
 """Where a Maintenance can be that is not over."""
 
-Labels: TypeAlias = str | tuple[str, ...]
+LabelValues: TypeAlias = str | tuple[str, ...]
 """What a value is told apart by: the one label there is, several, or none."""
-_L = TypeVar("_L", bound=Labels)
+_L = TypeVar("_L", bound=LabelValues)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,5 +264,5 @@ def _distributions(name: str, distributions: Mapping[_L, Distribution]) -> Metri
     return metric
 
 
-def _several(labels: Labels) -> tuple[str, ...]:
+def _several(labels: LabelValues) -> tuple[str, ...]:
     return (labels,) if isinstance(labels, str) else labels

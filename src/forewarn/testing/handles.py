@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NoReturn, TypedDict, TypeVar, Unpack
 
-from forewarn.bootstrap.clock_control import clock_control
+from forewarn.bootstrap.clock_control import ReplicaClockControl
 from forewarn.client import Client
 from forewarn.domain.event import Happening, Outcome, ScheduledEvent
 from forewarn.domain.names import ScenarioRunId, VmName, name_key
@@ -94,7 +94,7 @@ class EmulatedClock:
         span += timedelta(hours=hours, minutes=minutes, seconds=seconds)
         if span < timedelta():
             raise ValueError(f"Time does not go back: {span}.")
-        return clock_control(replica.clock, replica.store, replica.candidate).advance(span)
+        return ReplicaClockControl(replica.clock, replica.store, replica.candidate).advance(span)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,9 @@ _OF_REASONS: Final[Mapping[ReasonKind, str]] = {
 """How a sentence goes on to its commands, instead of ending."""
 
 
-def command_for(verb: Verb, *ids: str) -> str:
+def command_for(remedy: Remedy) -> str:
     """Return what to type, or to do."""
-    return COMMANDS[verb].format(" ".join(ids))
+    return COMMANDS[remedy.verb].format(" ".join(remedy.ids))
 
 
 def say_reason(reason: Reason) -> str:
@@ -66,7 +66,7 @@ def say_blocker(blocker: Blocker, maintenance_id: MaintenanceId) -> tuple[str, s
 
 def say_actions(verdict: Verdict) -> tuple[str, ...]:
     """Return what has to be done first, each as one or more commands to choose from."""
-    return tuple(", or ".join(map(_command, choice)) for choice in verdict.remedies)
+    return tuple(", or ".join(map(command_for, choice)) for choice in verdict.remedies)
 
 
 def say_verdict(verdict: Verdict) -> str:
@@ -78,8 +78,4 @@ def say_verdict(verdict: Verdict) -> str:
 def _go_on(sentence: str, ending: str | None, remedies: Iterable[Remedy]) -> str:
     if ending is None:
         return sentence
-    return sentence.removesuffix(".") + ending.format(*map(_command, remedies))
-
-
-def _command(remedy: Remedy) -> str:
-    return command_for(remedy.verb, *remedy.ids)
+    return sentence.removesuffix(".") + ending.format(*map(command_for, remedies))

@@ -1,12 +1,16 @@
 """The board by itself: what it shows, what it shares, and how it learns of what is committed."""
 
+import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
 import pytest
+from structlog.testing import capture_logs
 from tests.http.metadata.conftest import NOW, migrated_database
 
 from forewarn.domain.names import ScopeId, VmName
@@ -100,6 +104,33 @@ def test_board_shows_what_is_committed_before_that_is_answered(store: UnluckySto
     assert store.reads == 3, "what changes neither documents nor the fleet is not read"
 
 
+def test_board_reads_what_is_committed_when_no_more_files_can_be_opened(
+    store: UnluckyStore,
+) -> None:
+    shown = board()
+    shown.follow(store)
+
+    def publish(_: Reading) -> bytes:
+        # The one connection that is open for everybody is taken.
+        with no_more_files(), capture_logs():  # nobody could format a traceback
+            store.publish(2)
+            return shown.page(VM, "2020-07-01").etag
+
+    assert store.read(publish) == b"2"
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_what_could_not_be_read_is_put_up_with_the_next_change(store: UnluckyStore) -> None:
     shown = board()
     shown.follow(store)
@@ -123,8 +154,8 @@ def test_what_could_not_be_read_is_put_up_although_nothing_else_changes(
     shown.catch_up()
     store.is_readable = True
 
-    thread = threading.Thread(target=shown.run)
-    shown.stop()
+    thread = threading.Thread(target=shown.rounds.run)
+    shown.rounds.stop()
     thread.start()
     thread.join()
 

@@ -13,7 +13,6 @@ from forewarn.clocks import VirtualClock
 from forewarn.domain.names import VmName
 from forewarn.metadata.board import Board
 from forewarn.metadata.polls import Polls
-from forewarn.metadata.turns import take_turns
 from forewarn.ports.store import Store
 from forewarn.protocol.versions import PreviewWire, served_versions
 from forewarn.storage.sqlite import open_sqlite
@@ -36,8 +35,8 @@ def board(store: Store) -> Board:
 
 def commit(polls: Polls) -> None:
     """Let the thread run its last turn."""
-    polls.stop()
-    thread = threading.Thread(target=polls.run)
+    polls.rounds.stop()
+    thread = threading.Thread(target=polls.rounds.run)
     thread.start()
     thread.join(10)
     assert not thread.is_alive(), "the last turn takes no 10 s"
@@ -122,16 +121,3 @@ def test_store_that_cannot_be_written_ends_no_thread_and_is_said_once(service: S
         commit(polls)
 
     assert [line["event"] for line in logs].count("store_not_writable") == 1
-
-
-def test_turns_are_taken_until_stopped_and_once_more() -> None:
-    stopping, turns = threading.Event(), list[bool]()
-
-    def work() -> None:
-        turns.append(stopping.is_set())
-        if len(turns) == 2:
-            stopping.set()
-
-    take_turns(work, stopping, seconds=0.001)
-
-    assert turns == [False, False, True]

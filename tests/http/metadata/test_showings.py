@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+from tests.http.metadata.conftest import migrated_database
+from tests.http.metadata.test_board import UnluckyStore
 
 from forewarn.files.fleet import read_fleet
 from forewarn.metadata.board import Board
@@ -47,8 +49,7 @@ class Server:
         self.showings = Showings(store, self.clock)
         self.ids = count(1)
         self.served: list[tuple[datetime, bytes]] = []
-        self.board.follow(store)
-        store.listen(self.showings.note)
+        self.board.follow(store, self.showings.note)
 
     def context(self) -> Context:
         return Context(
@@ -120,9 +121,28 @@ def test_machine_has_seen_what_it_was_served_while_it_moved(server: Server) -> N
     assert server.seen() == server.served
 
 
+def test_machine_has_not_seen_what_the_board_could_not_read_yet(tmp_path: Path) -> None:
+    (tmp_path / "forewarn.db").write_bytes(migrated_database())
+    store = UnluckyStore(tmp_path / "forewarn.db")
+    server = Server(store)
+    server.place()
+    store.is_readable = False
+    server.place(availability_set="blue")
+    server.announce()
+    server.place(availability_set="green")
+    store.is_readable = True
+    assert len({body for _, body in server.served}) == 1
+
+    server.board.catch_up()
+    server.poll()
+
+    assert server.seen() == server.served
+    store.close()
+
+
 def test_it_is_known_after_it_was_written_down_too(server: Server) -> None:
-    server.showings.stop()
-    thread = threading.Thread(target=server.showings.run)
+    server.showings.rounds.stop()
+    thread = threading.Thread(target=server.showings.rounds.run)
     thread.start()
     thread.join(10)
 

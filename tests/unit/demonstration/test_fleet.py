@@ -40,7 +40,7 @@ EVENT = Event(
 def test_file_declares_every_member() -> None:
     fleet = read_fleet_file(fleet_file())
 
-    assert [(vm.name, vm.host) for vm in fleet.virtual_machines] == [
+    assert [(each.vm.name, each.vm.host) for each in fleet.virtual_machines] == [
         (member.name, member.host) for member in MEMBERS
     ]
     assert {scope.scope_id: scope.policy.approval for scope in fleet.scopes} == APPROVALS

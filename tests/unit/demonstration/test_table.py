@@ -7,7 +7,7 @@ from tests.unit.demonstration.conftest import NOW, announced, approved, started
 
 from forewarn.cli.demonstration.fleet import MEMBERS
 from forewarn.cli.demonstration.picture import Activity, DemoTurn, Doing, Picture
-from forewarn.cli.demonstration.screen import Row, reasons, rows
+from forewarn.cli.demonstration.screen import MachineRow, reasons, rows
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, VmName
 
@@ -29,7 +29,7 @@ def picture(*events: ScheduledEvent, **doings: Doing) -> Picture:
     )
 
 
-def row(picture: Picture, vm: str) -> Row:
+def row(picture: Picture, vm: str) -> MachineRow:
     (found,) = (row for row in rows(picture) if row.vm == vm)
     return found
 

@@ -101,7 +101,7 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
         ["E1", "it is approved"],
     ),
     (
-        UserOperationInFlightError("web-0", [E1, E2]),
+        UserOperationInFlightError("web-0", (E1, E2)),
         {"vm": "web-0", "in_flight": (E1, E2)},
         ["web-0", "E1, E2"],
     ),
@@ -131,7 +131,7 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
     ),
     (UnknownCanaryError("web"), {"canary": "web"}, ["'web' is not part of"]),
     (
-        SharedHostError("kvm-1", "availability-set/web", ["web-0", "web-1"]),
+        SharedHostError("kvm-1", "availability-set/web", ("web-0", "web-1")),
         {"host": "kvm-1", "scope": "availability-set/web", "vms": ("web-0", "web-1")},
         ["kvm-1", "availability-set/web", "web-0, web-1"],
     ),

@@ -24,8 +24,8 @@ class Behaviour(StrEnum):
     """It watches, and lets NotBefore come."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+@dataclass(frozen=True, slots=True)
+class DemoScope:
     """A delivery scope of the demo."""
 
     kind: ScopeKind
@@ -56,14 +56,9 @@ class DemoMachine:
 
 
 SCOPES: Final = (
-    Scope(
-        kind=ScopeKind.AVAILABILITY_SET,
-        name="web",
-        update_domains=3,
-        approval=ApprovalPolicy.ANY,
-    ),
-    Scope(kind=ScopeKind.CLOUD_SERVICE, name="shop", update_domains=2, approval=ApprovalPolicy.ALL),
-    Scope(kind=ScopeKind.SCALE_SET, name="batch", update_domains=2, approval=ApprovalPolicy.LEADER),
+    DemoScope(ScopeKind.AVAILABILITY_SET, "web", update_domains=3, approval=ApprovalPolicy.ANY),
+    DemoScope(ScopeKind.CLOUD_SERVICE, "shop", update_domains=2, approval=ApprovalPolicy.ALL),
+    DemoScope(ScopeKind.SCALE_SET, "batch", update_domains=2, approval=ApprovalPolicy.LEADER),
 )
 APPROVALS: Final[Mapping[ScopeId, ApprovalPolicy]] = {
     scope.scope_id: scope.approval for scope in SCOPES

@@ -116,7 +116,7 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class MachineRow:
     """One virtual machine."""
 
     host: str
@@ -128,7 +128,7 @@ class Row:
     doing: str
 
 
-def rows(picture: Picture) -> tuple[Row, ...]:
+def rows(picture: Picture) -> tuple[MachineRow, ...]:
     """Return one row for each virtual machine of the demo, host by host."""
     return tuple(_row(member, picture) for member in MEMBERS)
 
@@ -144,9 +144,9 @@ def reasons(picture: Picture) -> tuple[str, ...]:
     return (*own, *turns)
 
 
-def _row(member: DemoMachine, picture: Picture) -> Row:
+def _row(member: DemoMachine, picture: Picture) -> MachineRow:
     event = picture.event_of(member.name)
-    return Row(
+    return MachineRow(
         host=member.host,
         vm=member.name,
         scope=member.place,
@@ -189,7 +189,7 @@ def _left(until: datetime | None, now: datetime) -> str:
     return f", {max((until - now).total_seconds(), 0):.0f} s left"
 
 
-def _draw_table(lines: Iterable[Row], room: int) -> Table:
+def _draw_table(lines: Iterable[MachineRow], room: int) -> Table:
     gap = 2 if room >= _WIDE else 1
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), expand=True)
     left_out = _DISPENSABLE if room < _NARROW else frozenset()

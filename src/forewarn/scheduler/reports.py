@@ -1,10 +1,13 @@
-"""The log lines about Maintenances: one for each change of where one is, once it is committed."""
+"""The log lines about Maintenances, steps, impacts, host work and gates, one for each change."""
 
 from collections.abc import Iterable
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from forewarn.domain.actions import ScheduleStep
+from forewarn.domain.gate import Answer, GateStatus, Question
+from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome
 from forewarn.domain.names import MaintenanceId
 from forewarn.domain.notification import Phase
@@ -12,7 +15,9 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.operations.context import Context
 from forewarn.operations.telling import Tidings, find_doer
 from forewarn.ports.store import Store
+from forewarn.scheduler.tick import Turn
 
+_BAD: Final = frozenset({ImpactStatus.FAILED, ImpactStatus.UNKNOWN})
 _STOPS: Final = frozenset({Phase.PAUSED, Phase.HELD, Phase.RESUMED})
 """What else there is to tell has lines of its own, about events, hosts and gates."""
 
@@ -59,4 +64,51 @@ class MaintenanceLog:
             outcome=outcome and outcome.value,
             who=self._store.read(lambda reading: find_doer(reading, context, maintenance, phase)),
             at=context.now.isoformat(),
+        )
+
+
+def report_steps(log: FilteringBoundLogger, turn: Turn) -> None:
+    """Log each step that *turn* has announced."""
+    new = [event for key, event in turn.after.events.items() if key not in turn.before.events]
+    for action in turn.decisions.actions:
+        if isinstance(action, ScheduleStep):
+            step = action.step
+            # In one turn a scope has one step of a Maintenance at most.
+            events = [
+                event
+                for event in new
+                if event.maintenance_id == action.maintenance_id
+                and event.scope_id in step.scope_ids
+            ]
+            log.info(
+                "step_announced",
+                maintenance_id=action.maintenance_id,
+                host=step.host,
+                scope_ids=sorted(step.scope_ids),
+                event_ids=[event.event_id for event in events],
+            )
+
+
+def report_impact(
+    log: FilteringBoundLogger, change: str, known: Impact | None, said: Impact, **about: object
+) -> None:
+    """Log what is said of work *about* something, unless the same was said before and *known*."""
+    before = ImpactStatus.NOT_BEGUN if known is None else known.status
+    if said.status is not before:
+        tell = log.warning if said.status in _BAD else log.info
+        tell(change, **about, status=said.status.value, reason=said.reason)
+
+
+def report_answer(
+    log: FilteringBoundLogger, question: Question, before: GateStatus | None, answer: Answer
+) -> None:
+    """Log what a gate says, unless it said the same *before*."""
+    if answer.status is not before:
+        log.info(
+            "gate_changed",
+            gate=question.gate,
+            maintenance_id=question.maintenance_id,
+            scope_ids=list(question.scope_ids),
+            status=answer.status.value,
+            output=answer.output,
         )
