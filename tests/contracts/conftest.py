@@ -26,7 +26,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path, fresh_database: P
     """Open the same database each time; what differs between adapters ends here."""
     if request.param == "postgresql":
         url = request.getfixturevalue("postgres_url")
-        return lambda: open_postgres(url)
+        return lambda: open_postgres(url, node="db-1:0")
     copy(fresh_database, tmp_path)
     return lambda: open_sqlite(tmp_path / "forewarn.db", busy_timeout=0.05)
 

@@ -24,6 +24,7 @@ from tests.executors.conftest import (
 )
 from tests.executors.target import OrderTarget
 
+from forewarn.bootstrap.order_records import IMPACT_ORDERS, OrderRecords
 from forewarn.clocks import VirtualClock
 from forewarn.domain.event import Outcome
 from forewarn.domain.impact import ImpactStatus
@@ -38,7 +39,7 @@ from forewarn.operations.events import EventOrder, complete_event, create_events
 from forewarn.operations.inventory import apply_fleet
 from forewarn.ports.entries import SimulatedImpact
 from forewarn.ports.executor import Executor
-from forewarn.ports.store import Store
+from forewarn.ports.store import LeaseLostError, Store
 from forewarn.protocol.vocabulary import EventStatus, EventType
 from forewarn.scheduler.scheduler import Scheduler
 
@@ -112,13 +113,15 @@ class SimulatedRig:
 
 
 class CommandRig:
-    def __init__(self, _store: Store, folder: Path, _closing: ExitStack) -> None:
+    def __init__(self, store: Store, folder: Path, _closing: ExitStack) -> None:
         self.fates: dict[VmName, str] = {}
+        self._store = store
         self._folder = folder
         self._command = Command(run=(str(script(folder, SCRIPT.format(folder=folder))),))
 
     def make(self) -> Executor:
-        return make_command(self._folder, self._command)
+        records = OrderRecords(IMPACT_ORDERS, self._folder, self._store).for_scripts()
+        return make_command(self._folder, self._command, records=records)
 
     def end(self, vm: VmName) -> None:
         fate = self.fates.get(vm)
@@ -135,15 +138,17 @@ class CommandRig:
 
 
 class WebhookRig:
-    def __init__(self, _store: Store, folder: Path, closing: ExitStack) -> None:
+    def __init__(self, store: Store, folder: Path, closing: ExitStack) -> None:
         self.fates: dict[VmName, str] = {}
+        self._store = store
         self.target = OrderTarget()
         self._folder = folder
         self._closing = closing
         closing.enter_context(self.target.listening())
 
     def make(self) -> Executor:
-        made = make_webhook(self._folder, ImpactTarget(url=self.target.url))
+        records = OrderRecords(IMPACT_ORDERS, self._folder, self._store).for_webhooks()
+        made = make_webhook(self._folder, ImpactTarget(url=self.target.url), records=records)
         self._closing.callback(made.close)
         return made
 
@@ -214,6 +219,18 @@ def test_impact_that_is_begun_twice_happens_once(rig: Rig, store: Store) -> None
         executor.begin(EVENT, WEB_0, epoch=lead(store))
         assert executor.inquire(*KEY).status is ImpactStatus.DONE
         assert set(rig.deeds().values()) == {1}
+
+
+@each(*TELLING)
+def test_leader_whose_lease_is_over_begins_nothing(rig: Rig, store: Store) -> None:
+    executor, epoch = rig.make(), lead(store)
+    lead(store)
+
+    with pytest.raises(LeaseLostError):
+        executor.begin(EVENT, WEB_0, epoch=epoch)
+
+    assert executor.inquire(*KEY).status is ImpactStatus.NOT_BEGUN
+    assert rig.deeds() == {}
 
 
 @each(*TELLING)

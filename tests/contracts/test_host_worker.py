@@ -20,7 +20,7 @@ from forewarn.executors.command import Command
 from forewarn.executors.simulated import SimulatedHostWorker
 from forewarn.executors.targets import ImpactTarget
 from forewarn.ports.host_worker import HostWorker
-from forewarn.ports.store import Store
+from forewarn.ports.store import LeaseLostError, Store
 from forewarn.protocol.vocabulary import EventId
 
 SCRIPT = """name=$OPERATION_TASK
@@ -77,8 +77,9 @@ class SimulatedRig:
 
 
 class CommandRig:
-    def __init__(self, _store: Store, folder: Path, closing: ExitStack) -> None:
+    def __init__(self, store: Store, folder: Path, closing: ExitStack) -> None:
         self.fates: dict[str, str] = {}
+        self._store = store
         self._folder = folder
         self._command = Command(run=(str(script(folder, SCRIPT.format(folder=folder))),))
         self._closing = closing
@@ -86,7 +87,7 @@ class CommandRig:
             closing.callback(self.end, task)
 
     def make(self) -> HostWorker:
-        made = make_host_worker(self._folder, host_work(self._command))
+        made = make_host_worker(self._folder, host_work(self._command), store=self._store)
         self._closing.callback(made.close)
         return made
 
@@ -105,15 +106,17 @@ class CommandRig:
 
 
 class WebhookRig:
-    def __init__(self, _store: Store, folder: Path, closing: ExitStack) -> None:
+    def __init__(self, store: Store, folder: Path, closing: ExitStack) -> None:
         self.fates: dict[str, str] = {}
+        self._store = store
         self.target = OrderTarget()
         self._folder = folder
         self._closing = closing
         closing.enter_context(self.target.listening())
 
     def make(self) -> HostWorker:
-        made = make_host_worker(self._folder, host_work(ImpactTarget(url=self.target.url)))
+        work = host_work(ImpactTarget(url=self.target.url))
+        made = make_host_worker(self._folder, work, store=self._store)
         self._closing.callback(made.close)
         return made
 
@@ -202,6 +205,17 @@ def test_leaders_that_begin_at_the_same_moment_do_it_once(rig: Rig, store: Store
     for worker in workers:
         assert wait_for_end(worker).status is ImpactStatus.DONE
     assert rig.deeds() == {(WORK.operation_id, "work"): 1}
+
+
+def test_leader_whose_lease_is_over_begins_nothing(rig: Rig, store: Store) -> None:
+    worker, epoch = rig.make(), lead(store)
+    lead(store)
+
+    with pytest.raises(LeaseLostError):
+        worker.begin(WORK, epoch=epoch)
+
+    assert worker.inquire(WORK).status is ImpactStatus.NOT_BEGUN
+    assert rig.deeds() == {}
 
 
 def test_end_is_found_after_a_crash(rig: Rig, store: Store) -> None:

@@ -102,12 +102,13 @@ def make_command(
     *commands: Command,
     places: int = PLACES,
     may_begin: Callable[[], bool] = always,
+    records: Records | None = None,
 ) -> ContractedExecutor:
-    """Return an executor that remembers in *folder*."""
+    """Return an executor that remembers in *folder*, or in its *records*."""
     contractor = ScriptContractor(
         find_among(commands),
         kind=IMPACTS,
-        records=Records(folder / "impacts", may_begin=may_begin),
+        records=records or Records(folder / "impacts", may_begin=may_begin),
         environment={"PATH": "/usr/bin:/bin"},
         clock=SystemClock(),
         places=places,
@@ -116,13 +117,16 @@ def make_command(
 
 
 def make_webhook(
-    folder: Path, *targets: ImpactTarget, may_begin: Callable[[], bool] = always
+    folder: Path,
+    *targets: ImpactTarget,
+    may_begin: Callable[[], bool] = always,
+    records: Records | None = None,
 ) -> ContractedExecutor:
-    """Return an executor that remembers in *folder*, and asks often."""
+    """Return an executor that remembers in *folder*, or in its *records*, and asks often."""
     contractor = WebhookContractor(
         find_among(targets),
         kind=IMPACTS,
-        records=Records(folder / "impacts", may_begin=may_begin),
+        records=records or Records(folder / "impacts", may_begin=may_begin),
         outbound=OUTBOUND,
         clock=SystemClock(),
         wall=SystemClock(),

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.executors.conftest import ask_often
 from tests.web_site import OUTBOUND
 
+from forewarn.bootstrap.order_records import HOST_ORDERS, OrderRecords
 from forewarn.clocks import SystemClock
 from forewarn.domain.host_work import HostTask, HostTaskKind, HostWorkRule
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
@@ -21,6 +22,7 @@ from forewarn.executors.host_tasks import (
 from forewarn.executors.records import Records
 from forewarn.executors.targets import ImpactTarget
 from forewarn.executors.webhook import WebhookContractor
+from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventType
 
 WORK = HostTask(
@@ -51,9 +53,14 @@ def make_host_worker(
     *works: HostWork,
     labels: Mapping[str, str] | None = None,
     places: int = PLACES,
+    store: Store | None = None,
 ) -> ContractedHostWorker:
-    """Return a worker that remembers in *folder*, and can use commands and webhooks."""
-    records = Records(folder / "host-work")
+    """Return a worker that remembers in *folder*, and can use commands and webhooks.
+
+    With a *store* it knows who leads, and what others have reserved.
+    """
+    plain = Records(folder / "host-work")
+    own = OrderRecords(HOST_ORDERS, folder, store) if store else None
 
     def host_of(name: HostName) -> Host:
         return Host(name=name, labels=labels or {})
@@ -61,7 +68,7 @@ def make_host_worker(
     scripts = ScriptContractor(
         find_for_host(works, host_of, Command),
         kind=HOST_TASKS,
-        records=records,
+        records=own.for_scripts() if own else plain,
         environment={"PATH": "/usr/bin:/bin"},
         clock=SystemClock(),
         places=places,
@@ -69,7 +76,7 @@ def make_host_worker(
     webhooks = WebhookContractor(
         find_for_host(works, host_of, ImpactTarget),
         kind=HOST_TASKS,
-        records=records,
+        records=own.for_webhooks() if own else plain,
         outbound=OUTBOUND,
         clock=SystemClock(),
         wall=SystemClock(),

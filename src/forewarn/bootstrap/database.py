@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from forewarn.bootstrap.node import find_node
 from forewarn.ports.leadership import Leadership
 from forewarn.ports.store import Store, StoreUnavailableError
 from forewarn.settings import Settings
@@ -65,7 +66,8 @@ def _open_shared(settings: Settings, replica_id: str) -> Database:
         from forewarn.storage.postgres import open_postgres  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise PostgresMissingError from error
-    store = _wait_for(lambda: open_postgres(settings.database, migrate=settings.migrate))
+    node = find_node(settings.state_directory)
+    store = _wait_for(lambda: open_postgres(settings.database, migrate=settings.migrate, node=node))
     return Database(store=store, leadership=DatabaseLeadership(store.address, replica_id))
 
 
