@@ -10,6 +10,7 @@ import pytest
 
 from forewarn.bootstrap.database import open_database
 from forewarn.bootstrap.node import NODE_FILE, find_node, machine_of
+from forewarn.bootstrap.presence import introduce
 from forewarn.bootstrap.start import StartError
 from forewarn.settings import make_settings
 
@@ -68,14 +69,17 @@ def test_state_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 def test_replica_has_the_node_of_its_state_directory(postgres_url: str, tmp_path: Path) -> None:
     settings = make_settings({"database": postgres_url, "state_dir": tmp_path})
 
-    with open_database(settings, "one") as one, open_database(settings, "other") as other:
+    with (
+        open_database(settings, introduce(settings, "http://127.0.0.1")) as one,
+        open_database(settings, introduce(settings, "http://127.0.0.1")) as other,
+    ):
         assert one.store.node == other.store.node == find_node(tmp_path)
 
 
 def test_server_with_a_database_of_its_own_is_no_node(tmp_path: Path) -> None:
     settings = make_settings({"database": str(tmp_path / "forewarn.db")})
 
-    with open_database(settings, "one") as database:
+    with open_database(settings, introduce(settings, "http://127.0.0.1")) as database:
         assert database.store.node == ""
 
     assert not (tmp_path / NODE_FILE).exists()

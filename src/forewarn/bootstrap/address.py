@@ -1,4 +1,4 @@
-"""Where operators reach a running server, left in its state directory for commands beside it."""
+"""Where operators reach a running server: left for commands beside it, and told to replicas."""
 
 import os
 import socket
@@ -44,10 +44,16 @@ def leave_address(settings: Settings, listener: socket.socket) -> Iterator[None]
             _remove(path, os.fstat(file.fileno()))
 
 
-def _url(settings: Settings, listener: socket.socket) -> str:
+def public_url(settings: Settings, listener: socket.socket) -> str:
+    """Return where other machines reach *listener*, if its address is not only for this one."""
+    return _url(settings, listener, anywhere=socket.gethostname())
+
+
+def _url(settings: Settings, listener: socket.socket, *, anywhere: str = "") -> str:
     where = parse_address(settings.control)
     host = where.host if isinstance(where, TcpAddress) else ""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    wildcards = {"0.0.0.0": anywhere or "127.0.0.1", "::": anywhere or "::1"}  # noqa: S104
+    host = wildcards.get(host, host)
     scheme = "http" if settings.control_certificate is None else "https"
     port = listener.getsockname()[1]
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -2,24 +2,26 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import structlog
 
 from forewarn.bootstrap.node import find_node
+from forewarn.clocks import SystemClock
 from forewarn.ports.leadership import Leadership
+from forewarn.ports.replicas import ReplicaIdentity, Replicas
 from forewarn.ports.store import Store, StoreUnavailableError
 from forewarn.settings import Settings
 from forewarn.storage.errors import PostgresMissingError
-from forewarn.storage.lock import FileLeadership
+from forewarn.storage.lock import FileLeadership, SoleReplica
 from forewarn.storage.schema import remove_files
 from forewarn.storage.sqlite import open_sqlite
 
 log = structlog.get_logger()
 
-S = TypeVar("S", bound=Store)
+T = TypeVar("T")
 
 _RETRY_SECONDS: Final = 1.0
 _SAY_AGAIN_SECONDS: Final = 60.0
@@ -27,51 +29,67 @@ _SAY_AGAIN_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """An open *store*, and who leads on it; *discard* forgets a file that was made in vain."""
+    """An open *store*, who leads on it, and who else serves it; *place* is how people know it.
+
+    *discard* forgets a file that was made in vain.
+    """
 
     store: Store
     leadership: Leadership
+    replicas: Replicas
+    place: str
     discard: Callable[[], None] = lambda: None
 
 
 @contextmanager
-def open_database(settings: Settings, replica_id: str) -> Iterator[Database]:
-    """Open the database of *settings*, and close it in the end.
+def open_database(settings: Settings, itself: ReplicaIdentity) -> Iterator[Database]:
+    """Open the database of *settings* for the replica *itself*, and close it in the end.
 
     One that several replicas share may be away: then this waits for it, and says so.
     """
-    database = _open_shared(settings, replica_id) if settings.is_shared else _open_file(settings)
-    try:
-        yield database
-    finally:
-        database.store.close()
+    with ExitStack() as stack:
+        yield (_open_shared if settings.is_shared else _open_file)(settings, itself, stack)
 
 
-def _open_file(settings: Settings) -> Database:
+def _open_file(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) -> Database:
     path = settings.database_path
     is_new = not path.exists()
     store = open_sqlite(path, migrate=settings.migrate)
+    stack.callback(store.close)
 
     def discard() -> None:
         store.close()
         if is_new:
             remove_files(path)
 
-    return Database(store=store, leadership=FileLeadership(store), discard=discard)
+    return Database(
+        store=store,
+        leadership=FileLeadership(store),
+        replicas=SoleReplica(store, itself, now=SystemClock().now),
+        place=str(path),
+        discard=discard,
+    )
 
 
-def _open_shared(settings: Settings, replica_id: str) -> Database:
+def _open_shared(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) -> Database:
     try:
         from forewarn.storage.lease import DatabaseLeadership  # noqa: PLC0415 - an extra
         from forewarn.storage.postgres import open_postgres  # noqa: PLC0415 - an extra
+        from forewarn.storage.replicas import DatabaseReplicas  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise PostgresMissingError from error
     node = find_node(settings.state_directory)
     store = _wait_for(lambda: open_postgres(settings.database, migrate=settings.migrate, node=node))
-    return Database(store=store, leadership=DatabaseLeadership(store.address, replica_id))
+    stack.callback(store.close)
+    leadership = DatabaseLeadership(store.address, itself.replica_id)
+    stack.callback(leadership.close)
+    replicas = DatabaseReplicas(store, itself)
+    stack.callback(replicas.leave)
+    _wait_for(replicas.report)
+    return Database(store=store, leadership=leadership, replicas=replicas, place=str(store.address))
 
 
-def _wait_for(attempt: Callable[[], S]) -> S:
+def _wait_for(attempt: Callable[[], T]) -> T:
     trouble, said_at = "", 0.0
     while True:
         try:

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import signal
 import sys
-import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
@@ -12,9 +11,10 @@ from typing import Final
 
 import structlog
 
-from forewarn.bootstrap.address import leave_address
+from forewarn.bootstrap.address import leave_address, public_url
 from forewarn.bootstrap.database import open_database
 from forewarn.bootstrap.operators import ControlServer, control_server
+from forewarn.bootstrap.presence import check_agreement, heart_beating, introduce
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.start import (
     FleetDeclaration,
@@ -32,6 +32,7 @@ from forewarn.gates.configuration import read_gates
 from forewarn.metadata.http import MetadataServer
 from forewarn.notifications.configuration import read_notifications
 from forewarn.outbound.client import Outbound
+from forewarn.ports.replicas import ReplicaIdentity
 from forewarn.protocol.errors import ForewarnError
 from forewarn.settings import Settings
 from forewarn.systemd import SystemdNotifier
@@ -54,7 +55,8 @@ def serve(settings: Settings, ready: Callable[[], None] = lambda: None) -> None:
     with ExitStack() as stack:
         listeners = open_listeners(settings, stack)
         check_control(settings, listeners.control)
-        replica = stack.enter_context(_replica(settings, fleet, parts))
+        itself = introduce(settings, public_url(settings, listeners.control[0]))
+        replica = stack.enter_context(_replica(settings, itself, fleet, parts))
         _run(replica, listeners, _until_signalled, ready=ready)
 
 
@@ -64,7 +66,8 @@ def serve_during(
     """Run a server on *listeners* as long as *errand* takes, which has the terminal to itself."""
     configure_logging(settings.log_format, settings.log_level)
     fleet = read_fleet_declaration(settings.fleet)
-    with _replica(settings, fleet, _read_parts(settings)) as replica:
+    itself = introduce(settings, public_url(settings, listeners.control[0]))
+    with _replica(settings, itself, fleet, _read_parts(settings)) as replica:
         _run(replica, listeners, errand)
 
 
@@ -89,14 +92,18 @@ def _read_parts(settings: Settings) -> Outside:
 
 @contextmanager
 def _replica(
-    settings: Settings, fleet: FleetDeclaration | None, outside: Outside
+    settings: Settings, itself: ReplicaIdentity, fleet: FleetDeclaration | None, outside: Outside
 ) -> Iterator[Replica]:
     with ExitStack() as stack:
         # Last: a message that is canceled by it is not recorded as one that failed.
         stack.callback(outside.outbound.close)
-        database = stack.enter_context(open_database(settings, replica_id=uuid.uuid4().hex))
+        database = stack.enter_context(open_database(settings, itself))
+        supervisor = Supervisor()
+        if settings.is_shared:
+            stack.enter_context(heart_beating(database.replicas, supervisor))
         store = database.store
         try:
+            check_agreement(database.replicas)
             beginning = begin_as_declared(store, settings, fleet, SystemClock().now())
         except BaseException:
             database.discard()
@@ -104,7 +111,7 @@ def _replica(
         made_workforce = ReloadableWorkforce(settings, store, beginning.clock, outside.outbound)
         workforce = stack.enter_context(closing(made_workforce))
         outside = replace(outside, workforce=workforce)
-        made = assemble(settings, store, beginning, outside, Supervisor(), database.leadership)
+        made = assemble(settings, store, beginning, outside, supervisor, database.leadership)
         yield replace(
             made, executor_problem=lambda: workforce.problem, reload_executors=workforce.reload
         )

@@ -5,28 +5,31 @@ so no transaction of the leader before can be committed afterwards.
 """
 
 from contextlib import suppress
-from threading import Lock
 from typing import Any, Final
 
 import psycopg
 
 from forewarn.ports.store import StoreUnavailableError
-from forewarn.storage.postgres_session import LOCK, PostgresAddress, outage
+from forewarn.storage.postgres_session import (
+    DATABASE_NOW,
+    LOCK,
+    PostgresAddress,
+    StandingConnection,
+)
 from forewarn.storage.reading import LEASE
 
 _LEASE_SECONDS: Final = 3.0
 """How long a leader is taken for alive that does not say so."""
 
-_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
-_END: Final = f"({_NOW} + %(seconds)s * 1000000)::BIGINT"
-_IS_HELD: Final = f"SELECT FROM leases WHERE name = %(lease)s AND expires_at > {_NOW}"
+_END: Final = f"({DATABASE_NOW} + %(seconds)s * 1000000)::BIGINT"
+_IS_HELD: Final = f"SELECT FROM leases WHERE name = %(lease)s AND expires_at > {DATABASE_NOW}"
 _TAKE: Final = f"""
 WITH turn AS (SELECT FROM write_lock WHERE name = %(lock)s FOR UPDATE)
 INSERT INTO leases AS held (name, epoch, holder, expires_at)
 SELECT %(lease)s, 1, %(holder)s, {_END} FROM turn
 ON CONFLICT (name) DO UPDATE
 SET epoch = held.epoch + 1, holder = excluded.holder, expires_at = excluded.expires_at
-WHERE coalesce(held.expires_at, 0) <= {_NOW}
+WHERE coalesce(held.expires_at, 0) <= {DATABASE_NOW}
 RETURNING epoch
 """  # noqa: S608
 _IS_OURS: Final = "name = %(lease)s AND epoch = %(epoch)s AND holder = %(holder)s"
@@ -43,10 +46,8 @@ class DatabaseLeadership:
     def __init__(
         self, address: PostgresAddress, holder: str, *, seconds: float = _LEASE_SECONDS
     ) -> None:
-        self._address = address
+        self._connection = StandingConnection(address)
         self._values = {"lease": LEASE, "lock": LOCK, "holder": holder, "seconds": seconds}
-        self._turn = Lock()
-        self._connection: psycopg.Connection[Any] | None = None
 
     def campaign(self) -> int | None:
         """Return a new epoch if the lease is this replica's now, and none while others hold it."""
@@ -67,20 +68,7 @@ class DatabaseLeadership:
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        self._connection.close()
 
     def _run(self, statement: str, **values: object) -> psycopg.Cursor[Any]:
-        with self._turn:
-            try:
-                if self._connection is None:
-                    self._connection = self._address.connect()
-                return self._connection.execute(statement, {**self._values, **values})
-            except psycopg.Error as error:
-                self.close()
-                reason = outage(error)
-                if reason is None:
-                    raise
-                sentence = f"The lease in {self._address} cannot be seen to: {reason}."
-                raise StoreUnavailableError(sentence) from error
+        return self._connection.run(statement, {**self._values, **values})

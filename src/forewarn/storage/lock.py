@@ -2,10 +2,13 @@
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+from forewarn.ports.replicas import KnownReplica, ReplicaIdentity, RollCall
 from forewarn.ports.store import Store
 from forewarn.storage.errors import DatabaseInUseError, DatabaseUnusableError
 
@@ -68,3 +71,33 @@ class FileLeadership:
 
     def resign(self, epoch: int) -> None:
         """Do nothing: the lock goes when the store is closed."""
+
+
+class SoleReplica:
+    """The Replicas port where nobody else can be: there is nobody to tell, and nothing to miss."""
+
+    def __init__(
+        self, store: Store, itself: ReplicaIdentity, *, now: Callable[[], datetime]
+    ) -> None:
+        self.itself = itself
+        self._store = store
+        self._now = now
+        self._started_at = now()
+
+    def report(self) -> None:
+        """Do nothing."""
+
+    def leave(self) -> None:
+        """Do nothing."""
+
+    def call_roll(self) -> RollCall:
+        """Return this replica, which leads once it has an epoch."""
+        epoch, now = self._store.read(lambda reading: reading.lease_epoch()), self._now()
+        itself = KnownReplica(
+            identity=self.itself, started_at=self._started_at, seen_at=now, is_leader=epoch > 0
+        )
+        return RollCall(at=now, epoch=epoch, replicas=(itself,))
+
+    def is_following(self) -> bool:
+        """Tell that nothing is missed."""
+        return True

@@ -1,8 +1,9 @@
 """The store in a PostgreSQL database that any number of replicas share."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import psycopg
 from sqlalchemy import Connection
@@ -30,6 +31,9 @@ from forewarn.storage.schema import prepare_database
 from forewarn.storage.writer import Writer
 
 T = TypeVar("T")
+
+_LOST_SECONDS: Final = 5.0
+"""A database that has not answered for so long, and should have, cannot be used."""
 
 
 def open_postgres(url: str, *, migrate: bool = True, node: str = "") -> "PostgresStore":
@@ -68,6 +72,7 @@ class PostgresStore:
         self._reading = address.reading_engine()
         self._cache = TopologyCache()
         self._is_closed = False
+        self._contact: float | None = None
         self._session = PostgresSession(address, told=lambda: self._listeners.last)
         self._writer = Writer(str(address), self._session, self._cache, self._listeners, node=node)
         self._follower = ChangeFollower(address, self._listeners)
@@ -82,11 +87,11 @@ class PostgresStore:
 
     def read(self, look: Callable[[Reading], T]) -> T:
         """Return what *look* sees in one consistent snapshot."""
-        return self._look(lambda connection: look(SqlReading(connection, self._cache)))
+        return self.query(lambda connection: look(SqlReading(connection, self._cache)))
 
     def figures(self) -> Figures:
         """Count what there is."""
-        return self._look(count_figures)
+        return self.query(count_figures)
 
     @property
     def commits(self) -> Distribution:
@@ -98,8 +103,29 @@ class PostgresStore:
         self._listeners.add(listener)
 
     def is_writable(self) -> bool:
-        """Tell whether the last attempt to write did not fail for want of the database."""
-        return self._writer.is_writable
+        """Tell whether the database could be used when it was last tried, and lately."""
+        contact = self._contact
+        is_lost = contact is not None and time.monotonic() - contact > _LOST_SECONDS
+        return self._writer.is_writable and not is_lost
+
+    def note_contact(self, problem: str | None) -> None:
+        """Note that the database was there just now, or what was wrong; from then on regularly."""
+        if problem is not None:
+            self._writer.note_writable(problem)
+            return
+        self._contact = time.monotonic()
+        if not self._writer.is_writable:
+            self._writer.submit(lambda _: None)
+
+    @property
+    def last_told(self) -> int:
+        """The number of the last change that listeners here were told of."""
+        return self._listeners.last
+
+    @property
+    def is_following(self) -> bool:
+        """Whether changes of other replicas are heard of."""
+        return self._follower.is_following
 
     def close(self) -> None:
         """Finish what was submitted, then let go of the connections."""
@@ -111,7 +137,8 @@ class PostgresStore:
         self._session.close()
         self._reading.dispose()
 
-    def _look(self, look: Callable[[Connection], T]) -> T:
+    def query(self, look: Callable[[Connection], T]) -> T:
+        """Return what *look* sees in one consistent snapshot, in words of the database."""
         if self._is_closed:
             raise StoreClosedError
         try:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from threading import Lock
 from typing import Any, Final, Self
 
 import psycopg
@@ -18,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from forewarn.ports.changes import StoreChange
+from forewarn.ports.store import StoreUnavailableError
 from forewarn.storage.columns import HintColumn
 from forewarn.storage.errors import DatabaseUrlError, describe_place
 from forewarn.storage.transaction import Changes
@@ -28,6 +30,8 @@ CHANGES_KEPT: Final = 1000
 """How many changes a replica may be behind before it has to read everything."""
 LOCK: Final = "writer"
 """The row that whoever writes has locked."""
+DATABASE_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
+"""The time of the database, as columns have it."""
 
 # A replica that has lost the database, or the other way round, finds out within seconds.
 _PARAMETERS: Final[Mapping[str, object]] = {
@@ -50,12 +54,15 @@ _READER_SECONDS: Final = 10.0
 _TAKE_TURN: Final = "SELECT last_change FROM write_lock WHERE name = %s FOR UPDATE"
 _LAST_CHANGE: Final = "SELECT last_change FROM write_lock WHERE name = %s"
 _CHANGES_AFTER: Final = "SELECT number, hint FROM changes WHERE number > %s ORDER BY number"
-_RECORD_CHANGE: Final = """
-WITH added AS (INSERT INTO changes (number, hint) VALUES (%(number)s, %(hint)s::JSON)),
+_RECORD_CHANGE: Final = f"""
+WITH added AS (
+    INSERT INTO changes (number, hint, changed_at)
+    VALUES (%(number)s, %(hint)s::JSON, {DATABASE_NOW})
+  ),
   removed AS (DELETE FROM changes WHERE number <= %(number)s - %(kept)s),
   moved AS (UPDATE write_lock SET last_change = %(number)s WHERE name = %(lock)s)
 SELECT pg_notify(%(channel)s, %(number)s::TEXT)
-"""
+"""  # noqa: S608
 
 
 class _Cursor(psycopg.Cursor[Any]):
@@ -142,6 +149,39 @@ class PostgresAddress:
             isolation_level="REPEATABLE READ",
             execution_options={"postgresql_readonly": True},
         )
+
+
+class StandingConnection:
+    """A connection for short statements of one part, on any thread; opened again when it is lost.
+
+    It is apart from those that others wait for.
+    """
+
+    def __init__(self, address: PostgresAddress) -> None:
+        self._address = address
+        self._turn = Lock()
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def run(self, statement: str, values: Mapping[str, object]) -> psycopg.Cursor[Any]:
+        """Run *statement*; a StoreUnavailableError if the database is away."""
+        with self._turn:
+            try:
+                if self._connection is None:
+                    self._connection = self._address.connect()
+                return self._connection.execute(statement, values)
+            except psycopg.Error as error:
+                self.close()
+                reason = outage(error)
+                if reason is None:
+                    raise
+                sentence = f"{self._address} cannot be used now: {reason}."
+                raise StoreUnavailableError(sentence) from error
+
+    def close(self) -> None:
+        """Close it; the next statement opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
 
 class PostgresSession:

@@ -378,13 +378,18 @@ leases: Final = Table(
 )
 
 # Where replicas share a database: the one row that whoever writes has locked, and the number of
-# the last change; the last changes, for those who did not make them; and who is there.
+# the last change; the last changes, for those who did not make them; and who is there. All times
+# are by the clock of the database.
 write_lock: Final = Table(
     "write_lock", metadata, _key("name"), *_required(WholeNumber, "last_change")
 )
 
 changes: Final = Table(
-    "changes", metadata, _key("number", WholeNumber), *_required(HintColumn, "hint")
+    "changes",
+    metadata,
+    _key("number", WholeNumber),
+    *_required(HintColumn, "hint"),
+    *_required(MomentColumn, "changed_at"),
 )
 
 replicas: Final = Table(
@@ -392,6 +397,7 @@ replicas: Final = Table(
     metadata,
     _key("replica_id"),
     *_required(String, "name address version"),
+    *_required(JSON, "settings"),
     *_required(MomentColumn, "started_at seen_at"),
     *_required(WholeNumber, "last_change"),
 )

@@ -136,6 +136,15 @@ class Writer:
                 self._queue.put(None)
         self._thread.join()
 
+    def note_writable(self, reason: str | None) -> None:
+        """Note *reason*, if the database cannot be written, and log it when that is news."""
+        is_writable = reason is None
+        if is_writable and not self.is_writable:
+            _log.info("database_writable_again", database=self._database)
+        elif not is_writable and self.is_writable:
+            _log.error("database_not_writable", database=self._database, reason=reason)
+        self.is_writable = is_writable
+
     def _run(self) -> None:
         is_open = True
         while is_open:
@@ -185,7 +194,7 @@ class Writer:
             self._cache.keep(changes.topology)
         # A commit without changes says nothing about the disk.
         if self._session.total_changes != before:
-            self._note_writable(None)
+            self.note_writable(None)
         return news
 
     def _attempt(self, job: _Job, changes: Changes) -> None:
@@ -212,17 +221,9 @@ class Writer:
         if reason is None:
             _log.error("commit_failed", exc_info=error)
             reason = f"the transaction failed ({error})"
-        self._note_writable(reason)
+        self.note_writable(reason)
         sentence = f"Nothing was written, because {self._database} cannot be written now: {reason}."
         if isinstance(error, UncertainCommitError):
             sentence = f"Nobody knows whether {self._database} has written it: {reason}."
         for job in jobs:
             job.future.set_exception(StoreUnavailableError(sentence))
-
-    def _note_writable(self, reason: str | None) -> None:
-        is_writable = reason is None
-        if is_writable and not self.is_writable:
-            _log.info("database_writable_again", database=self._database)
-        elif not is_writable and self.is_writable:
-            _log.error("database_not_writable", database=self._database, reason=reason)
-        self.is_writable = is_writable

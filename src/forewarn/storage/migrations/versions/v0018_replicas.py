@@ -27,12 +27,14 @@ def upgrade() -> None:
         "changes",
         sa.Column("number", _WHOLE_NUMBER, autoincrement=False, nullable=False),
         sa.Column("hint", sa.JSON(), nullable=False),
+        sa.Column("changed_at", _WHOLE_NUMBER, nullable=False),
         sa.PrimaryKeyConstraint("number", name="changes_key"),
     )
     op.create_table(
         "replicas",
         sa.Column("replica_id", sa.String(), nullable=False),
         *(sa.Column(name, sa.String(), nullable=False) for name in ("name", "address", "version")),
+        sa.Column("settings", sa.JSON(), nullable=False),
         sa.Column("started_at", _WHOLE_NUMBER, nullable=False),
         sa.Column("seen_at", _WHOLE_NUMBER, nullable=False),
         sa.Column("last_change", _WHOLE_NUMBER, nullable=False),

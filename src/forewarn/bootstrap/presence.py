@@ -1,0 +1,84 @@
+"""A replica among others on the same database: who it is, what all agree on, and that it lives."""
+
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+
+import forewarn
+from forewarn.bootstrap.start import StartError
+from forewarn.bootstrap.supervision import Supervisor
+from forewarn.ports.replicas import ReplicaIdentity, Replicas
+from forewarn.rounds import Rounds
+from forewarn.settings import Settings
+
+log = structlog.get_logger()
+
+_BEAT_SECONDS: Final = 1.0
+_WIRE: Final = "preview_wire"
+_COMMON: Final = (
+    _WIRE,
+    "notice",
+    "speed",
+    "executor",
+    "user_initiated_limit",
+    "document_retention",
+)
+"""The settings that should be the same on all replicas of a database."""
+
+
+class DisagreementError(StartError):
+    """Other replicas serve the same database in another way."""
+
+    def __init__(self, setting: str, value: str, other: ReplicaIdentity) -> None:
+        super().__init__(
+            f"The replica {other.name} at {other.address} serves this database with {setting} "
+            f"{other.settings[setting]}, not {value}. "
+            "Use the same value on all replicas, or stop the others first."
+        )
+
+
+@contextmanager
+def heart_beating(replicas: Replicas, supervisor: Supervisor) -> Iterator[None]:
+    """Have it said every second meanwhile that this replica is there."""
+    thread = supervisor.start("replica", Rounds("replica", replicas.report, every=_BEAT_SECONDS))
+    try:
+        yield
+    finally:
+        thread.stop()
+        thread.join()
+
+
+def introduce(settings: Settings, address: str) -> ReplicaIdentity:
+    """Return who a server at *address* is to other replicas; nobody has been it before."""
+    return ReplicaIdentity(
+        replica_id=uuid.uuid4().hex,
+        name=socket.gethostname(),
+        address=address,
+        version=forewarn.__version__,
+        settings={name: str(getattr(settings, name)) for name in _COMMON},
+    )
+
+
+def check_agreement(replicas: Replicas) -> None:
+    """Refuse to write documents in another way than the replicas that are serving already.
+
+    Equal incarnations would not mean equal bytes any more. Two that start together have both
+    reported before, so at least one of them sees the other. Whatever else they should agree on is
+    for the leader to apply, and only worth a warning.
+    """
+    ours = replicas.itself.settings
+    for theirs in (other.identity for other in replicas.call_roll().present):
+        differing = {name for name in ours if theirs.settings.get(name, ours[name]) != ours[name]}
+        if _WIRE in differing:
+            raise DisagreementError(_WIRE, ours[_WIRE], theirs)
+        if differing:
+            log.warning(
+                "settings_differ",
+                settings=sorted(differing),
+                replica=theirs.name,
+                address=theirs.address,
+            )

@@ -1,0 +1,76 @@
+"""Which replicas serve one store, as each of them says of itself. All times are the store's own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+SILENT_AFTER: Final = timedelta(seconds=10)
+"""A replica that reports every second and was not heard of for so long is gone, or in trouble."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaIdentity:
+    """Who a replica is: its *name* is that of its host, its *address* that of its control API.
+
+    *settings* are those that all replicas should agree on.
+    """
+
+    replica_id: str
+    name: str
+    address: str
+    version: str
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownReplica:
+    """A replica, as it was when it last reported.
+
+    By then *changes_behind* changes had been committed that its listeners were not told of, the
+    first of them *lag* before.
+    """
+
+    identity: ReplicaIdentity
+    started_at: datetime
+    seen_at: datetime
+    is_leader: bool
+    changes_behind: int = 0
+    lag: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollCall:
+    """All replicas at the moment *at*, those that ended without notice included; by name.
+
+    *epoch* is the number of the last lease, whether or not somebody holds it.
+    """
+
+    at: datetime
+    epoch: int
+    replicas: tuple[KnownReplica, ...]
+
+    @property
+    def present(self) -> tuple[KnownReplica, ...]:
+        """Those that are there, as far as anybody can tell."""
+        return tuple(each for each in self.replicas if self.at - each.seen_at < SILENT_AFTER)
+
+
+class Replicas(Protocol):
+    """One replica among the others; called on any thread."""
+
+    @property
+    def itself(self) -> ReplicaIdentity:
+        """Who this one is."""
+
+    def report(self) -> None:
+        """Say that this replica is there, and which changes it knows."""
+
+    def leave(self) -> None:
+        """Say that this replica ends."""
+
+    def call_roll(self) -> RollCall:
+        """Return all that are there."""
+
+    def is_following(self) -> bool:
+        """Tell whether this replica hears what the others change."""
