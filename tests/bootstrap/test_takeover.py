@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from shutil import rmtree
+from shutil import copytree, rmtree
 from typing import TypeAlias
 
 import pytest
@@ -394,3 +394,23 @@ def test_lost_records_of_one_node_are_no_doubt_on_another(lab: Lab) -> None:
 
     assert "the records of the executor were lost" in said[0].reason
     assert said[1] == NOT_BEGUN
+
+
+@pytest.mark.parametrize("harm", ["lost", "copied"])
+def test_records_that_others_go_on_with_are_in_doubt_from_then_on(lab: Lab, harm: str) -> None:
+    one = lab.node("db-1")
+    state = lab.folder / "db-1-0"
+    if harm == "lost":
+        rmtree(state / "impacts")
+    else:
+        original = copytree(state, lab.folder / "original")
+        lab.node("db-1")  # a clone of the machine, with the same files
+        rmtree(state)
+        original.rename(state)
+    event = one.create()
+
+    one.lead().settle()
+
+    (said,) = one.explain(event)
+    assert "the records of the executor were lost, or another server uses a copy of them" in said
+    assert lab.deeds() == []

@@ -22,7 +22,7 @@ from tests.executors.conftest import (
     wait_for,
     wait_until,
 )
-from tests.executors.target import OrderTarget
+from tests.executors.target import OrderTarget, say
 
 from forewarn.bootstrap.order_records import IMPACT_ORDERS, OrderRecords
 from forewarn.clocks import VirtualClock
@@ -231,6 +231,24 @@ def test_leader_whose_lease_is_over_begins_nothing(rig: Rig, store: Store) -> No
 
     assert executor.inquire(*KEY).status is ImpactStatus.NOT_BEGUN
     assert rig.deeds() == {}
+
+
+@each("webhook")
+def test_order_that_no_target_took_is_given_anew_by_the_next_leader(rig: Rig, store: Store) -> None:
+    assert isinstance(rig, WebhookRig)
+    rig.target.on_post = lambda _: say(503)
+    executor = rig.make()
+    executor.begin(EVENT, WEB_0, epoch=lead(store))
+    wait_for(executor, lambda impact: "503" in impact.reason)
+
+    epoch = lead(store)
+
+    assert executor.inquire(*KEY).status is ImpactStatus.NOT_BEGUN
+    rig.target.on_post = lambda _: None
+    executor.begin(EVENT, WEB_0, epoch=epoch)
+    rig.end(WEB_0)
+    assert wait_for(executor, is_over).status is ImpactStatus.DONE
+    assert {asked.headers["forewarn-epoch"] for asked in rig.target.asked} == {"1", str(epoch)}
 
 
 @each(*TELLING)

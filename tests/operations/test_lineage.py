@@ -13,6 +13,7 @@ from forewarn.operations.events import EventOrder, create_events
 from forewarn.operations.lineage import (
     Lineage,
     continue_lineage,
+    is_continued,
     is_in_doubt,
     read_lineage,
     record_lineage,
@@ -95,9 +96,14 @@ def test_first_start_trusts_its_records_if_all_is_younger_than_the_backup(
 def test_records_are_trusted_if_they_are_of_the_database_and_no_older(
     store: Store, found: Lineage | None, generation: int, *, is_complete: bool
 ) -> None:
+    def is_current() -> bool:
+        return store.read(lambda reading: is_continued(reading, "impacts", found))
+
+    assert is_current(), "as far as it is known"
     store.write(lambda tx: record_lineage(tx, "impacts", KNOWN, doubt_until=None))
 
     assert follow(store, found) == (replace(KNOWN, generation=generation), is_complete)
+    assert is_current() is is_complete
 
 
 def test_doubt_covers_what_was_in_flight(fleet: Store, operator: Context) -> None:

@@ -23,15 +23,25 @@ from forewarn.executors.host_tasks import HOST_TASKS
 from forewarn.executors.impacts import IMPACTS
 from forewarn.executors.orders import OrderKind
 from forewarn.executors.records import OrderKey, Records
-from forewarn.operations.lineage import continue_lineage, is_in_doubt, read_lineage, record_lineage
+from forewarn.operations.lineage import (
+    continue_lineage,
+    is_continued,
+    is_in_doubt,
+    read_lineage,
+    record_lineage,
+)
 from forewarn.operations.pausing import find_pause
-from forewarn.ports.store import LeaseLostError, Reading, Store
+from forewarn.ports.store import Reading, Store
 from forewarn.protocol.vocabulary import EventId
 
 log = structlog.get_logger()
 
 _LOST: Final = (
     "the database was restored, or the records of the executor were lost, after it was announced, "
+    "so it may have been begun;"
+)
+_BEHIND: Final = (
+    "the records of the executor were lost, or another server uses a copy of them, "
     "so it may have been begun;"
 )
 _ELSEWHERE: Final = "replica {name} may have begun it; let {name} lead again, or"
@@ -103,17 +113,14 @@ class OrderRecords:
             self._directory,
             may_begin=lambda: self._store.read(find_pause) is None,
             doubt=doubt,
-            check_epoch=self._check_epoch,
+            epoch=lambda: self._store.read(lambda reading: reading.lease_epoch()),
         )
 
-    def _check_epoch(self, epoch: int) -> None:
-        # Only a look: the lease may end at any moment. Most of those who were held up notice here.
-        current = self._store.read(lambda reading: reading.lease_epoch())
-        if current != epoch:
-            raise LeaseLostError(epoch, current)
-
     def _lost(self, reading: Reading, _about: Beginning, made_at: datetime) -> str:
-        return _LOST if is_in_doubt(reading, self._name, made_at) else ""
+        if is_in_doubt(reading, self._name, made_at):
+            return _LOST
+        found = read_lineage(Records(self._directory).lineage())
+        return "" if is_continued(reading, self._name, found) else _BEHIND
 
     def _elsewhere(self, reading: Reading, about: Beginning, _made_at: datetime) -> str:
         node, own = reading.reserved_on(about), self._store.node

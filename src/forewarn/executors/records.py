@@ -9,6 +9,8 @@ from typing import Any, Final, TypeAlias
 
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.executors.attendant import ENDING, ORDER, OUTPUT, claim, last_line, sync_directory
+from forewarn.ports.store import LeaseLostError
+from forewarn.private_files import draft_of
 
 OrderKey: TypeAlias = tuple[str, str]
 """What an order is about, and which of its orders: an EventId and a virtual machine, say."""
@@ -20,8 +22,8 @@ class Records:
     """A directory with files for each order. What is written stays as it is.
 
     Orders that wait for a place or for a target are not begun unless *may_begin*. Where there is a
-    *doubt*, an order may have been begun although there is no record of it. Whoever begins one
-    has to pass *check_epoch*, which raises LeaseLostError.
+    *doubt*, an order may have been begun although there is no record of it. *epoch* is that of the
+    leader; nothing is begun for others. Without it, whoever asks is taken for the leader.
     """
 
     def __init__(
@@ -30,12 +32,23 @@ class Records:
         *,
         may_begin: Callable[[], bool] = lambda: True,
         doubt: Callable[[OrderKey], str] = lambda _: "",
-        check_epoch: Callable[[int], None] = lambda _: None,
+        epoch: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._directory = directory
         self.may_begin = may_begin
         self._doubt = doubt
-        self.check_epoch = check_epoch
+        self._epoch = epoch
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse with LeaseLostError what a leader wants to begin whose lease is over."""
+        # Only a look: the lease may end at any moment. Most of those who were held up notice here.
+        current = self._epoch()
+        if current is not None and current != epoch:
+            raise LeaseLostError(epoch, current)
+
+    def is_of_leader(self, epoch: int) -> bool:
+        """Tell whether what was begun under *epoch* is still the leader's."""
+        return self._epoch() in {None, epoch}
 
     def lineage(self) -> str | None:
         """Return what was kept about all of these records, if they are there."""
@@ -47,7 +60,7 @@ class Records:
     def keep_lineage(self, text: str) -> None:
         """Keep *text* about all of these records, before any of them is made."""
         self._make_directory(self._directory)
-        draft = self._directory / f"{LINEAGE}.new"
+        draft = draft_of(self._directory / LINEAGE)  # servers may share the directory
         with draft.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()

@@ -118,7 +118,7 @@ class WebhookContractor:
         if ended := self._records.ended(key):
             self._forget(key)
             return ended
-        errand = self._errands.get(key) or self._remember(key)
+        errand = self._own_errand(key) or self._remember(key)
         if errand is None:
             return self._records.without(key, self._kind.advice)
         if isinstance(errand, Impact):
@@ -159,6 +159,14 @@ class WebhookContractor:
         self._forget_others(now)
         errand = _Errand(target=target, epoch=order.epoch, since=now, due=now, order=order)
         self._send_out(order.key, errand)
+
+    def _own_errand(self, key: OrderKey) -> _Errand | None:
+        errand = self._errands.get(key)
+        if errand is None or errand.order is None or self._records.is_of_leader(errand.epoch):
+            return errand
+        # Others have led since, and may have posted it. Its time begins anew when it is begun anew.
+        self._forget(key)
+        return None
 
     def _remember(self, key: OrderKey) -> _Errand | Impact | None:
         """Return what another server has left, as far as it can be gone on with."""

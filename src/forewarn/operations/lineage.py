@@ -45,9 +45,7 @@ def continue_lineage(
         is_complete = found is not None or not _is_restored(reading)
         known = found or Lineage(database=new_id, generation=0)
     else:
-        is_complete = found is not None and (
-            found.database == known.database and found.generation >= known.generation
-        )
+        is_complete = _continues(found, known)
     newest = max(known.generation, found.generation if found else 0)
     return Lineage(database=known.database, generation=newest + 1), is_complete
 
@@ -62,10 +60,22 @@ def record_lineage(
         tx.put_setting(_doubt(records), max((doubt_until, *in_flight)).isoformat())
 
 
+def is_continued(reading: Reading, records: str, found: Lineage | None) -> bool:
+    """Tell whether the *records* of a server that runs are those it was last started with."""
+    known = read_lineage(reading.setting(_lineage(records)))
+    return known is None or _continues(found, known)
+
+
 def is_in_doubt(reading: Reading, records: str, made_at: datetime) -> bool:
     """Tell whether something made at that time may have been begun without a record of it."""
     stored = reading.setting(_doubt(records))
     return stored is not None and made_at <= datetime.fromisoformat(stored)
+
+
+def _continues(found: Lineage | None, known: Lineage) -> bool:
+    if found is None or found.database != known.database:
+        return False
+    return found.generation >= known.generation
 
 
 def _is_restored(reading: Reading) -> bool:
