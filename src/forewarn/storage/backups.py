@@ -55,10 +55,10 @@ def back_up(source: Path, target: Path, *, at: datetime, overwrite: bool = False
         raise BackupRefusedError(target, "is the database itself; choose another name")
     if target.exists() and not overwrite:
         raise BackupRefusedError(target, "already exists; choose another name, or add --overwrite")
-    with _draft_of(target) as draft:
+    with draft_of(target) as draft:
         _copy(source, draft, at)
         draft.replace(target)
-    _sync(target.parent)
+    sync_folder(target.parent)
 
 
 def examine(path: Path) -> DatabaseState:
@@ -98,11 +98,11 @@ def restore(backup: Path, target: Path, *, at: datetime) -> Path | None:
     _check_place(target)
     lock = DatabaseLock(target)
     try:
-        with _draft_of(target) as draft:
+        with draft_of(target) as draft:
             _copy(backup, draft, at)
             aside = _set_aside(target, at)
             draft.replace(target)
-        _sync(target.parent)
+        sync_folder(target.parent)
     finally:
         lock.release()
     return aside
@@ -117,7 +117,7 @@ def _check_place(target: Path) -> None:
 
 
 @contextmanager
-def _draft_of(target: Path) -> Iterator[Path]:
+def draft_of(target: Path) -> Iterator[Path]:
     """Give a new file beside *target* that only its owner can read, and that is gone afterwards."""
     draft = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
@@ -146,6 +146,11 @@ def _copy(source: Path, draft: Path, at: datetime) -> None:
         raise explain_failure(source, error) from error
     if finding != "ok":
         raise DatabaseDamagedError(source, str(finding))
+    finish_draft(draft)
+
+
+def finish_draft(draft: Path) -> None:
+    """Have all of *draft* on the disk, for whoever has the place it is for."""
     give_to_owner_of(draft.parent, draft)
     with draft.open("rb") as file:
         os.fsync(file.fileno())
@@ -162,7 +167,8 @@ def _set_aside(target: Path, at: datetime) -> Path | None:
     return aside
 
 
-def _sync(directory: Path) -> None:
+def sync_folder(directory: Path) -> None:
+    """Have the names of files in *directory* on the disk."""
     if os.name == "posix":
         descriptor = os.open(directory, os.O_RDONLY)
         try:

@@ -119,3 +119,7 @@ class DatabaseTooNewError(DatabasePlaceError):
             "use the release that made it, or a newer one",
         )
         self.revision = revision
+
+
+class CopyRefusedError(DatabasePlaceError):
+    """A database that cannot be copied, or that must not be replaced."""

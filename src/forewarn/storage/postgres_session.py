@@ -72,7 +72,7 @@ class _Cursor(psycopg.Cursor[Any]):
         try:
             return super().execute(query, params, **options)
         except psycopg.DataError:  # by the driver, before anything was sent
-            cleaned = _without_nul(params)
+            cleaned = without_nul(params)
             if cleaned == params:
                 raise
             return super().execute(query, cleaned, **options)
@@ -82,18 +82,19 @@ class _Cursor(psycopg.Cursor[Any]):
         try:
             super().executemany(query, rows, **options)
         except psycopg.DataError:
-            cleaned = [_without_nul(row) for row in rows]
+            cleaned = [without_nul(row) for row in rows]
             if cleaned == rows:
                 raise
             super().executemany(query, cleaned, **options)
 
 
-def _without_nul(params: Any) -> Any:
+def without_nul(params: Any) -> Any:
+    """Return *params* with the symbol for NUL wherever a text has NUL."""
     if isinstance(params, str):
         return params.replace("\0", "␀")
     if isinstance(params, Mapping):
-        return {key: _without_nul(each) for key, each in params.items()}
-    return [_without_nul(each) for each in params] if isinstance(params, list | tuple) else params
+        return {key: without_nul(each) for key, each in params.items()}
+    return [without_nul(each) for each in params] if isinstance(params, list | tuple) else params
 
 
 class PostgresAddress:

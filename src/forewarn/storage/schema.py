@@ -63,7 +63,7 @@ _VERSIONS: Final = Table(
 _OURS: Final = {_VERSIONS.name, ledger.name, settings.name}
 """Tables that tell a database of ours from one of others, which may use Alembic as well."""
 _DIALECTS: Final = {"sqlite": sqlite.dialect, "postgresql": postgresql.dialect}
-_WORKS_WITH: Final = "schema_works_with"
+WORKS_WITH_NAME: Final = "schema_works_with"
 _ATTEMPTS: Final = 4
 _RACES: Final = frozenset({"23505", "40P01", "42P07", "42710", "42723"})
 """The errors of PostgreSQL for those who come second: something exists by now, or a deadlock."""
@@ -94,6 +94,12 @@ class SchemaState:
         if self.is_too_new:
             raise DatabaseTooNewError(place, str(self.revision))
 
+    def require_own(self, place: Place) -> None:
+        """Refuse the database at *place* unless it has exactly the schema of this release."""
+        self.require_usable(place)
+        if self.revision != HEAD:
+            raise DatabaseOutdatedError(place)
+
     @property
     def _is_newer(self) -> bool:
         return self.revision not in {None, *REVISIONS}
@@ -110,8 +116,8 @@ def prepare_database(engine: Engine, *, migrate: bool) -> bool:
     for is_last in (*repeat(False, _ATTEMPTS - 1), True):
         try:
             with begin() as connection:
-                _check_encoding(connection, engine.url)
-                state = _read_state(connection, engine.url)
+                check_encoding(connection, engine.url)
+                state = read_schema(connection, engine.url)
             return _bring_up_to_date(state, begin, engine.url, migrate=migrate)
         except DBAPIError as error:
             if is_last or getattr(error.orig, "sqlstate", None) not in _RACES:
@@ -142,7 +148,7 @@ def find_schema(path: Path) -> SchemaState:
             finding = connection.driver.execute("PRAGMA quick_check(1)").fetchone()[0]
             if finding != "ok":
                 raise DatabaseDamagedError(path, str(finding))
-            return _read_state(connection.sql, path)
+            return read_schema(connection.sql, path)
         finally:
             connection.close()
     except (sqlite3.Error, DBAPIError) as error:
@@ -225,14 +231,16 @@ def _explain_refusal(url: URL, error: DBAPIError) -> Exception:
     return DatabaseUnusableError(url, str(error.orig).partition("\n")[0])
 
 
-def _check_encoding(connection: Connection, url: URL) -> None:
+def check_encoding(connection: Connection, url: URL) -> None:
+    """Refuse a PostgreSQL database that is not in UTF-8."""
     # Others cannot keep every name and description, and say so only when one is written.
     encoding = connection.scalar(text("SHOW server_encoding"))
     if encoding != "UTF8":
         raise DatabaseUnusableError(url, f"its encoding is {encoding}; create it with UTF8")
 
 
-def _read_state(connection: Connection, place: Place) -> SchemaState:
+def read_schema(connection: Connection, place: Place) -> SchemaState:
+    """Return which schema the database at *place* has; refused if it is not ours."""
     names = set(inspect(connection).get_table_names())
     if not names:
         return SchemaState(revision=None)
@@ -241,7 +249,7 @@ def _read_state(connection: Connection, place: Place) -> SchemaState:
     return SchemaState(
         revision=connection.scalar(select(_VERSIONS.c.version_num)),
         works_with=connection.scalar(
-            select(settings.c.value).where(settings.c.name == _WORKS_WITH)
+            select(settings.c.value).where(settings.c.name == WORKS_WITH_NAME)
         ),
     )
 
@@ -254,18 +262,19 @@ def _bring_up_to_date(state: SchemaState, begin: Begin, place: Place, *, migrate
         raise DatabaseOutdatedError(place)
     with begin() as connection:
         if state.revision is None:
-            _create(connection)
+            create_schema(connection)
             return True
         _lock_out_others(connection)
         # Another replica may have been quicker, and of a newer release.
-        found = _read_state(connection, place)
+        found = read_schema(connection, place)
         found.require_usable(place)
         if not found.is_current:
             _upgrade(connection)
         return not found.is_current
 
 
-def _create(connection: Connection) -> None:
+def create_schema(connection: Connection) -> None:
+    """Create all that an empty database needs, in the transaction of its caller."""
     # Much quicker than all migrations one after another, and tests see that it comes to the same.
     for statement in _creation(connection.dialect.name):
         connection.exec_driver_sql(statement)
@@ -305,5 +314,5 @@ def _upgrade(connection: Connection) -> None:
 
 
 def _say_works_with(connection: Connection) -> None:
-    connection.execute(delete(settings).where(settings.c.name == _WORKS_WITH))
-    connection.execute(insert(settings).values(name=_WORKS_WITH, value=WORKS_WITH))
+    connection.execute(delete(settings).where(settings.c.name == WORKS_WITH_NAME))
+    connection.execute(insert(settings).values(name=WORKS_WITH_NAME, value=WORKS_WITH))

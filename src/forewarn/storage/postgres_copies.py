@@ -1,0 +1,222 @@
+"""A PostgreSQL database as what is copied or copied to, and what it says of itself."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import URL, Boolean, Connection, Table, text
+from sqlalchemy.exc import DBAPIError
+
+from forewarn.operations.restoring import BACKUP_TAKEN_AT
+from forewarn.storage.copying import (
+    SourceView,
+    blamed_on,
+    find_rows,
+    has_running_scenario,
+    mark_as_backup,
+    read_setting,
+)
+from forewarn.storage.errors import CopyRefusedError, DatabaseUnusableError, Place
+from forewarn.storage.postgres_session import PostgresAddress, outage, without_nul
+from forewarn.storage.schema import create_schema, read_schema
+
+IsolationLevel: TypeAlias = Literal["READ COMMITTED", "REPEATABLE READ"]
+
+OLDEST_SERVER: Final = 14
+"""The oldest release of PostgreSQL that is supported."""
+
+# Not the name of a replica, and nothing that anybody waits for.
+_ERRAND: Final = """
+SET application_name = 'forewarn db';
+SET idle_in_transaction_session_timeout = 0;
+SET statement_timeout = 0
+"""
+_SECONDS: Final = 10
+"""How long a replica is taken for alive after it last said so."""
+_ARE_REPLICAS_ALIVE: Final = f"""
+WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT AS now)
+SELECT EXISTS (SELECT FROM leases, clock WHERE expires_at > now)
+  OR EXISTS (SELECT FROM replicas, clock WHERE seen_at > now - {_SECONDS * 1_000_000})
+  OR EXISTS (SELECT FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name = 'forewarn')
+"""  # noqa: S608
+_LOCK: Final = "LOCK TABLE write_lock IN EXCLUSIVE MODE"
+_CAN_WRITE: Final = """
+SELECT current_setting('transaction_read_only') = 'off'
+  AND CASE WHEN to_regclass('write_lock') IS NULL
+    THEN coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)
+    ELSE has_table_privilege('write_lock', 'UPDATE') AND has_table_privilege('ledger', 'INSERT')
+  END
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresState:
+    """What a PostgreSQL database says of itself; it has no *revision* as long as it is empty."""
+
+    version: str
+    encoding: str
+    can_write: bool
+    revision: str | None
+    clock: str | None
+    backup_taken_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresDatabase:
+    """A database of a server, whether replicas use it or not."""
+
+    address: PostgresAddress
+
+    @property
+    def place(self) -> URL:
+        """Where it is."""
+        return self.address.place
+
+    def explain(self, error: Exception) -> Exception:
+        """Return what an error of PostgreSQL means, and any other error as it is."""
+        origin = error.orig if isinstance(error, DBAPIError) else error
+        if not isinstance(origin, psycopg.Error):
+            return error
+        reason = outage(origin) or str(origin).partition("\n")[0]
+        return DatabaseUnusableError(self.place, reason)
+
+    @contextmanager
+    def open(self) -> Iterator[SourceView]:
+        """Look at it; while no replica uses it, none can write to it."""
+        with self._lock_if_unused() as is_still, self._connect("REPEATABLE READ") as connection:
+            yield SourceView(connection=connection, is_still=is_still)
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """Begin the transaction that makes it."""
+        with self._connect("READ COMMITTED") as connection:
+            with blamed_on(self):
+                self._make_ready(connection)
+            yield connection
+            with blamed_on(self):
+                # The first to look would otherwise believe that every table is small.
+                connection.execute(text("ANALYZE"))
+                connection.commit()
+
+    def write(self, connection: Connection, table: Table, rows: Sequence[list[Any]]) -> None:
+        """Write *rows*, which are as SQLite keeps them."""
+        truths = [
+            place for place, column in enumerate(table.columns) if isinstance(column.type, Boolean)
+        ]
+        names = [sql.Identifier(column.name) for column in table.columns]
+        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
+            sql.Identifier(table.name), sql.SQL(", ").join(names)
+        )
+        cursor = driver_of(connection).cursor()
+        with cursor.copy(statement) as copy:
+            for row in rows:
+                for place in truths:
+                    row[place] = None if row[place] is None else bool(row[place])
+                copy.write_row([without_nul(value) for value in row])
+
+    def refuse(self, connection: Connection) -> str | None:
+        """Say what of the database of *connection* only a file can be used for."""
+        if read_setting(connection, "clock") == "virtual":
+            return "was made under the virtual clock, which needs SQLite"
+        if has_running_scenario(connection):
+            return (
+                "has a scenario that is still running, and scenarios need SQLite; "
+                "end it with: forewarn scenario stop"
+            )
+        return None
+
+    def examine(self) -> PostgresState:
+        """Look at the database, and change nothing."""
+        with self._connect("READ COMMITTED") as connection, blamed_on(self):
+            info = driver_of(connection).info
+            revision = read_schema(connection, self.place).revision
+            has_settings = revision is not None
+            return PostgresState(
+                version=_version(info),
+                encoding=info.parameter_status("server_encoding") or "",
+                can_write=bool(connection.scalar(text(_CAN_WRITE))),
+                revision=revision,
+                clock=read_setting(connection, "clock") if has_settings else None,
+                backup_taken_at=(
+                    read_setting(connection, BACKUP_TAKEN_AT) or None if has_settings else None
+                ),
+            )
+
+    def mark_as_backup(self, at: datetime) -> None:
+        """Have the next server that starts on it treat it as a backup of *at*."""
+        with self._connect("READ COMMITTED") as connection, blamed_on(self):
+            read_schema(connection, self.place).require_own(self.place)
+            if connection.scalar(text(_ARE_REPLICAS_ALIVE)):
+                raise CopyRefusedError(self.place, "is in use; stop every replica first")
+            connection.execute(text(_LOCK))
+            mark_as_backup(connection, at)
+            connection.commit()
+
+    @contextmanager
+    def _connect(self, isolation_level: IsolationLevel) -> Iterator[Connection]:
+        engine = self.address.writing_engine().execution_options(isolation_level=isolation_level)
+        with blamed_on(self):
+            connection = engine.connect()
+        with connection:
+            with blamed_on(self):
+                driver = driver_of(connection)
+                driver.execute(_ERRAND)
+                require_supported(driver.info, self.place)
+            yield connection
+
+    @contextmanager
+    def _lock_if_unused(self) -> Iterator[bool]:
+        """Keep replicas from writing, if there are none and the user has permission to."""
+        with self._connect("READ COMMITTED") as connection:
+            with blamed_on(self):
+                read_schema(connection, self.place).require_own(self.place)
+                is_used = bool(connection.scalar(text(_ARE_REPLICAS_ALIVE)))
+            yield not is_used and self._lock(connection)
+
+    def _lock(self, connection: Connection) -> bool:
+        try:
+            connection.execute(text(f"{_LOCK} NOWAIT"))
+        except DBAPIError:
+            # Somebody writes after all, or this is a standby, or a user who may only read.
+            connection.rollback()
+            return False
+        return True
+
+    def _make_ready(self, connection: Connection) -> None:
+        state = read_schema(connection, self.place)
+        if state.revision is None:
+            create_schema(connection)
+            return
+        state.require_own(self.place)
+        connection.execute(text(_LOCK))
+        if find_rows(connection) is not None:
+            raise CopyRefusedError(self.place, "is not empty; create another database")
+
+
+def require_supported(info: psycopg.ConnectionInfo, place: Place) -> None:
+    """Refuse a server that is too old, and a database that cannot keep every character."""
+    if info.server_version < OLDEST_SERVER * 10_000:
+        problem = f"it is PostgreSQL {_version(info)}; forewarn needs {OLDEST_SERVER} or newer"
+        raise DatabaseUnusableError(place, problem)
+    encoding = info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        problem = f"its encoding is {encoding}; create a database with ENCODING 'UTF8'"
+        raise DatabaseUnusableError(place, problem)
+
+
+def driver_of(connection: Connection) -> psycopg.Connection[Any]:
+    """Return the connection of the driver."""
+    driver = connection.connection.driver_connection
+    if not isinstance(driver, psycopg.Connection):
+        raise TypeError(driver)
+    return driver
+
+
+def _version(info: psycopg.ConnectionInfo) -> str:
+    major, minor = divmod(info.server_version, 10_000)
+    return f"{major}.{minor}"
