@@ -46,6 +46,7 @@ from forewarn.wording.addresses import (
     check_network,
     parse_address,
 )
+from forewarn.wording.database_urls import hide_passwords
 from forewarn.wording.durations import DurationError, parse_duration
 from forewarn.wording.invalid_values import say_invalid
 
@@ -108,7 +109,7 @@ def _setting(name: str, **bounds: Any) -> Any:
     return Field(
         default=described.default,
         description=described.summary,
-        repr=not described.is_secret,
+        repr=not (described.is_secret or described.is_url),
         **bounds,
     )
 
@@ -158,6 +159,16 @@ class Settings(BaseSettings):
     def database_path(self) -> Path:
         """The SQLite file."""
         return Path(self.database.removeprefix(SQLITE))
+
+    @property
+    def location(self) -> Path | str:
+        """The SQLite file, or the URL of the PostgreSQL database."""
+        return self.database if self.is_shared else self.database_path
+
+    @property
+    def database_name(self) -> str:
+        """How people know the database: its file, or its URL without a password."""
+        return hide_passwords(self.database) if self.is_shared else str(self.database_path)
 
     @property
     def is_shared(self) -> bool:

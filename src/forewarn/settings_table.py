@@ -69,6 +69,8 @@ class Setting:
     metavar: str | None = None
     kind: type = str
     is_secret: bool = False
+    is_url: bool = False
+    """Whether it may have a password in it."""
 
 
 def _path(summary: str, metavar: str = "FILE") -> Setting:
@@ -88,6 +90,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         "The database: PATH, sqlite:///PATH or postgresql://HOST/DB.",
         "sqlite:///forewarn.db",
         "URL",
+        is_url=True,
     ),
     "metadata": Setting(
         "Where virtual machines poll: HOST:PORT, [::1]:PORT or unix:PATH.",

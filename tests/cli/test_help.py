@@ -45,7 +45,7 @@ VERBS = {
     "token": {"create", "list", "renew-admin", "revoke"},
     "notification": {"list", "targets", "test", "retry"},
     "gate": {"list", "test"},
-    "db": {"backup", "check", "restore", "upgrade"},
+    "db": {"backup", "check", "copy", "mark-restored", "restore", "upgrade"},
     "emulator": {"netns"},
     "config": {"show"},
 }  # fmt: skip

@@ -241,7 +241,7 @@ def _take_over_clock(tx: Transaction, settings: Settings, now: datetime) -> Cloc
     known = tx.setting("clock")
     if known is not None and known != settings.clock:
         raise StartError(
-            f"{settings.database_path} was made under the {known} clock; "
+            f"{settings.database_name} was made under the {known} clock; "
             f"serve it with --clock {known}, or take another database."
         )
     tx.put_setting("clock", settings.clock)

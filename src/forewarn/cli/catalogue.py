@@ -49,7 +49,7 @@ COMMANDS: Final[Mapping[str, Listed]] = {
     "fault": _noun("Inject faults for a virtual machine, to test its clients.", is_rare=True),
     "emulator": _noun("Run programs as if they were in a virtual machine.", is_rare=True),
     "token": _noun("Create, list and revoke access tokens.", is_rare=True),
-    "db": _noun("Back up, check, restore and upgrade the database.", is_rare=True),
+    "db": _noun("Back up, check, copy, restore and upgrade the database.", is_rare=True),
     "config": _noun("Show settings, and where they come from.", is_rare=True),
 }
 """In the order of the help. Each module has an `app`, with the verbs of a noun, or with itself."""

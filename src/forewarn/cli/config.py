@@ -17,13 +17,13 @@ from forewarn.cli.settings import (
 )
 from forewarn.environment import CONFIG_FILE
 from forewarn.settings_table import SETTINGS, SettingOrigin
+from forewarn.wording.database_urls import MASK, hide_passwords
 
 if TYPE_CHECKING:
     from forewarn.settings import Settings
 
 app = noun("config")
 
-_MASK: Final = "********"
 _COLUMNS: Final[Columns] = {
     "setting": "name",
     "value": "value",
@@ -68,7 +68,7 @@ def _of_commands() -> Iterator[Row]:
     token = settings.find_token(settings.server)
     values = {
         "server": settings.server,
-        "token": None if token is None else _MASK,
+        "token": None if token is None else MASK,
         "ca_file": settings.ca_file and str(settings.ca_file),
     }
     for name, (origin, known_as) in _find_origins(settings).items():
@@ -106,7 +106,9 @@ def _view(name: str, value: object, origin: str, place: str, used_by: str) -> Ro
 
 def _plain(settings: "Settings", name: str) -> object:
     value = settings.model_dump(mode="json")[name]
-    return _MASK if SETTINGS[name].is_secret and value is not None else value
+    if SETTINGS[name].is_url:
+        return hide_passwords(value)
+    return MASK if SETTINGS[name].is_secret and value is not None else value
 
 
 def _place(name: str, origin: SettingOrigin, file: Path) -> str:

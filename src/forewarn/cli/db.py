@@ -1,18 +1,28 @@
-"""`forewarn db`: the database file, with or without a server that uses it."""
+"""`forewarn db`: the database, with or without a server that uses it."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import CommandError, ExitCode, reported_errors
 from forewarn.cli.examination.findings import print_findings
 from forewarn.cli.options import ConfigFile, argument, option, switch
 from forewarn.cli.output import Output, OutputOption, print_line
+from forewarn.cli.serve import warn_of_password
 from forewarn.clocks import SystemClock
+from forewarn.environment import SettingsError
+
+if TYPE_CHECKING:
+    from forewarn.settings import Settings
 
 app = noun("db")
 
-Database = Annotated[str | None, option("FILE", "The database (default: as set).")]
+Database = Annotated[str | None, option("URL", "The database (default: as set).")]
+CopyFrom = Annotated[str, argument("SOURCE", "A file, or postgresql://HOST/DB.")]
+CopyTo = Annotated[str, argument("TARGET", "A new file, or an empty postgresql://HOST/DB.")]
+_PAUSED: Final = "The server will start paused; continue with: forewarn resume"
 
 
 @app.command("backup")
@@ -30,13 +40,13 @@ def backup(
     Example: forewarn db backup /var/backups/forewarn.db
     """
     with reported_errors("db backup"):
-        from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
-        from forewarn.storage import backups  # noqa: PLC0415 - needs the server install
+        from forewarn.storage import administration  # noqa: PLC0415 - needs the server install
 
-        settings = load_settings({"database": database}, config)
+        settings = _settings(database, config)
         at = SystemClock().now()
-        backups.back_up(settings.database_path, file, at=at, overwrite=overwrite)
-        print_line(f"{settings.database_path} is backed up as {file}")
+        with _shown_progress() as tell:
+            administration.back_up(settings.location, file, at=at, overwrite=overwrite, tell=tell)
+        print_line(f"{settings.database_name} is backed up as {file}")
 
 
 @app.command("check")
@@ -59,7 +69,6 @@ def check(
         from forewarn.cli.examination.database import (  # noqa: PLC0415 - needs the server install
             examine_database,
         )
-        from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
 
         if file is not None and database is not None:
             raise CommandError(
@@ -68,7 +77,56 @@ def check(
                 hint="try: forewarn db check FILE",
             )
         wanted = database if file is None else str(file)
-        print_findings(examine_database(load_settings({"database": wanted}, config)), output)
+        print_findings(examine_database(_settings(wanted, config)), output)
+
+
+@app.command("copy")
+def copy(source: CopyFrom, target: CopyTo) -> None:
+    """Copy everything to another database, from either engine to either.
+
+    Stop the server first to move it. A copy of a database that is in use is a backup:
+    the server that starts on it is paused.
+
+    Example: forewarn db copy forewarn.db postgresql://db.example/forewarn
+    """
+    with reported_errors("db copy"):
+        from forewarn.storage import administration  # noqa: PLC0415 - needs the server install
+
+        read, made = _named(source, "SOURCE"), _named(target, "TARGET")
+        at = SystemClock().now()
+        with _shown_progress() as tell:
+            report = administration.copy(read.location, made.location, at=at, tell=tell)
+        for table, rows in report.rows.items():
+            if rows:
+                print_line(f"{rows:>12,}  {table}")
+        if report.is_backup:
+            print_line(f"{made.database_name} is a backup of {read.database_name}")
+            print_line(_PAUSED, err=True)
+            return
+        print_line(f"{read.database_name} is moved to {made.database_name}")
+        print_line(
+            f"Start the server with --database {made.database_name} and the state directory it had,"
+            " and do not start one on the old database again.",
+            err=True,
+        )
+
+
+@app.command("mark-restored")
+def mark_restored(*, database: Database = None, config: ConfigFile = None) -> None:
+    """Say that the database was restored by other means than forewarn's.
+
+    Use it after pg_restore or a recovery to a point in time, before any server starts:
+    the server starts paused, and shows no document under a number it had before.
+
+    Example: forewarn db mark-restored --database postgresql://db.example/forewarn
+    """
+    with reported_errors("db mark-restored"):
+        from forewarn.storage import administration  # noqa: PLC0415 - needs the server install
+
+        settings = _settings(database, config)
+        administration.mark_restored(settings.location, at=SystemClock().now())
+        print_line(f"{settings.database_name} is marked as restored")
+        print_line(_PAUSED, err=True)
 
 
 @app.command("restore")
@@ -80,35 +138,70 @@ def restore(
 ) -> None:
     """Replace the database with a backup.
 
-    The server must not be running. The old database is kept beside it. The server starts
-    paused afterwards, so that you can look before anything begins.
+    The server must not be running. An old file is kept beside the new one; a PostgreSQL
+    database must be empty. The server starts paused afterwards, so that you can look
+    before anything begins.
 
     Example: forewarn db restore /var/backups/forewarn.db
     """
     with reported_errors("db restore"):
-        from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
-        from forewarn.storage import backups  # noqa: PLC0415 - needs the server install
+        from forewarn.storage import administration  # noqa: PLC0415 - needs the server install
 
-        path = load_settings({"database": database}, config).database_path
-        aside = backups.restore(file, path, at=SystemClock().now())
-        print_line(f"{path} is restored from {file}")
+        settings = _settings(database, config)
+        with _shown_progress() as tell:
+            at = SystemClock().now()
+            aside = administration.restore(file, settings.location, at=at, tell=tell)
+        print_line(f"{settings.database_name} is restored from {file}")
         if aside is not None:
             print_line(f"The old database is {aside}")
-        print_line("The server will start paused; continue with: forewarn resume", err=True)
+        print_line(_PAUSED, err=True)
 
 
 @app.command("upgrade")
 def upgrade(*, database: Database = None, config: ConfigFile = None) -> None:
     """Upgrade the database to the schema of this version.
 
-    The server must not be running.
+    No server may use a database file meanwhile; replicas on PostgreSQL may be running.
 
     Example: forewarn db upgrade --database forewarn.db
     """
     with reported_errors("db upgrade"):
-        from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
-        from forewarn.storage import sqlite  # noqa: PLC0415 - needs the server install
+        from forewarn.storage import administration  # noqa: PLC0415 - needs the server install
 
-        settings = load_settings({"database": database}, config)
-        sqlite.upgrade(settings.database_path)
-        print_line(f"{settings.database_path} is up to date")
+        settings = _settings(database, config)
+        administration.upgrade(settings.location)
+        print_line(f"{settings.database_name} is up to date")
+
+
+def _settings(database: str | None, config: Path | None) -> "Settings":
+    from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
+
+    warn_of_password(database)
+    return load_settings({"database": database}, config)
+
+
+def _named(database: str, metavar: str) -> "Settings":
+    """Return the settings of a server that would use *database*, and nothing else."""
+    from forewarn.settings import make_settings  # noqa: PLC0415 - slow to load
+
+    warn_of_password(database)
+    try:
+        return make_settings({"database": database})
+    except SettingsError:
+        # Not repeated: there may be a password in it.
+        message = f"{metavar} does not name a database."
+        hint = "write PATH, sqlite:///PATH or postgresql://HOST/DB"
+        raise CommandError(message, code=ExitCode.USAGE, hint=hint) from None
+
+
+@contextmanager
+def _shown_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Give what shows how far a copy is, on a terminal, and take it away at the end."""
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and not for scripts
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda *_: None
+        return
+    with console.status("copying") as status:
+        yield lambda table, done, total: status.update(f"{table} {done:,} of {total:,}")

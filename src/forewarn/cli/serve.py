@@ -10,9 +10,11 @@ import typer
 from forewarn.cli.catalogue import alone
 from forewarn.cli.errors import reported_errors
 from forewarn.cli.options import keyword, option, switch
+from forewarn.cli.output import print_line
 from forewarn.cli.server_start import detach, marked_as_starting
 from forewarn.cli.times import DURATION, check_duration
 from forewarn.settings_table import SETTINGS, Setting
+from forewarn.wording.database_urls import has_password
 
 if TYPE_CHECKING:
     from forewarn.settings import Settings
@@ -37,6 +39,7 @@ def serve(
     with reported_errors():
         from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
 
+        warn_of_password(flags["database"])
         settings = load_settings(given(flags), config)
         if is_detached:
             detach(settings.state_directory, lambda tell: _run(settings, tell))
@@ -54,6 +57,19 @@ def _run(settings: "Settings", tell: Callable[[], None]) -> None:
             tell()
 
         run(settings, ready)
+
+
+def warn_of_password(database: object) -> None:
+    """Say so if there is a password in *database*, which was given on the command line."""
+    if isinstance(database, str) and has_password(database):
+        print_line(
+            "forewarn: Everybody on this machine can read the password on the command line.",
+            err=True,
+        )
+        print_line(
+            "  use FOREWARN_DATABASE, forewarn.toml with mode 0600, PGPASSFILE or PGSERVICE",
+            err=True,
+        )
 
 
 def given(flags: Mapping[str, object]) -> dict[str, object]:

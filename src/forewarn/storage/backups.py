@@ -53,12 +53,17 @@ def back_up(source: Path, target: Path, *, at: datetime, overwrite: bool = False
     require_database(source)
     if target.exists() and target.samefile(source):
         raise BackupRefusedError(target, "is the database itself; choose another name")
-    if target.exists() and not overwrite:
-        raise BackupRefusedError(target, "already exists; choose another name, or add --overwrite")
+    refuse_existing(target, overwrite=overwrite)
     with draft_of(target) as draft:
         _copy(source, draft, at)
         draft.replace(target)
     sync_folder(target.parent)
+
+
+def refuse_existing(target: Path, *, overwrite: bool) -> None:
+    """Refuse to replace a file that is there, unless that is asked for."""
+    if target.exists() and not overwrite:
+        raise BackupRefusedError(target, "already exists; choose another name, or add --overwrite")
 
 
 def examine(path: Path) -> DatabaseState:

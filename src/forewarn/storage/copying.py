@@ -41,7 +41,7 @@ from forewarn.storage.errors import (
     CopyRefusedError,
     Place,
 )
-from forewarn.storage.schema import WORKS_WITH_NAME
+from forewarn.storage.schema import WORKS_WITH_NAME, SchemaState
 from forewarn.storage.tables import (
     changes,
     leases,
@@ -69,6 +69,18 @@ class SourceView:
 
     connection: Connection
     is_still: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerDatabaseState:
+    """What a database of a server says of itself."""
+
+    version: str
+    encoding: str
+    can_write: bool
+    schema: SchemaState
+    clock: str | None
+    backup_taken_at: str | None
 
 
 class CopyEnd(Protocol):
@@ -170,12 +182,13 @@ def mark_as_backup(connection: Connection, at: datetime) -> None:
 
 def is_marked(connection: Connection) -> bool:
     """Tell whether the database is a backup that no server has been started on."""
-    return bool(read_setting(connection, BACKUP_TAKEN_AT))
+    return bool(read_settings(connection).get(BACKUP_TAKEN_AT))
 
 
-def read_setting(connection: Connection, name: str) -> str | None:
-    """Return what the database says of itself under *name*."""
-    return connection.scalar(select(settings.c.value).where(settings.c.name == name))
+def read_settings(connection: Connection) -> dict[str, str]:
+    """Return what the database says of itself."""
+    look = select(settings.c.name, settings.c.value)
+    return {row[0]: row[1] for row in connection.execute(look)}
 
 
 def find_rows(connection: Connection) -> str | None:

@@ -13,21 +13,19 @@ from sqlalchemy.exc import DBAPIError
 
 from forewarn.operations.restoring import BACKUP_TAKEN_AT
 from forewarn.storage.copying import (
+    ServerDatabaseState,
     SourceView,
     blamed_on,
     find_rows,
     has_running_scenario,
     mark_as_backup,
-    read_setting,
+    read_settings,
 )
-from forewarn.storage.errors import CopyRefusedError, DatabaseUnusableError, Place
-from forewarn.storage.postgres_session import PostgresAddress, outage, without_nul
-from forewarn.storage.schema import create_schema, read_schema
+from forewarn.storage.errors import CopyRefusedError, DatabaseUnusableError
+from forewarn.storage.postgres_session import PostgresAddress, outage, server_version, without_nul
+from forewarn.storage.schema import create_schema, prepare_database, read_schema
 
 IsolationLevel: TypeAlias = Literal["READ COMMITTED", "REPEATABLE READ"]
-
-OLDEST_SERVER: Final = 14
-"""The oldest release of PostgreSQL that is supported."""
 
 # Not the name of a replica, and nothing that anybody waits for.
 _ERRAND: Final = """
@@ -52,18 +50,6 @@ SELECT current_setting('transaction_read_only') = 'off'
     ELSE has_table_privilege('write_lock', 'UPDATE') AND has_table_privilege('ledger', 'INSERT')
   END
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostgresState:
-    """What a PostgreSQL database says of itself; it has no *revision* as long as it is empty."""
-
-    version: str
-    encoding: str
-    can_write: bool
-    revision: str | None
-    clock: str | None
-    backup_taken_at: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +107,7 @@ class PostgresDatabase:
 
     def refuse(self, connection: Connection) -> str | None:
         """Say what of the database of *connection* only a file can be used for."""
-        if read_setting(connection, "clock") == "virtual":
+        if read_settings(connection).get("clock") == "virtual":
             return "was made under the virtual clock, which needs SQLite"
         if has_running_scenario(connection):
             return (
@@ -130,22 +116,25 @@ class PostgresDatabase:
             )
         return None
 
-    def examine(self) -> PostgresState:
+    def examine(self) -> ServerDatabaseState:
         """Look at the database, and change nothing."""
         with self._connect("READ COMMITTED") as connection, blamed_on(self):
             info = driver_of(connection).info
-            revision = read_schema(connection, self.place).revision
-            has_settings = revision is not None
-            return PostgresState(
-                version=_version(info),
+            schema = read_schema(connection, self.place)
+            told = {} if schema.revision is None else read_settings(connection)
+            return ServerDatabaseState(
+                version=server_version(info),
                 encoding=info.parameter_status("server_encoding") or "",
                 can_write=bool(connection.scalar(text(_CAN_WRITE))),
-                revision=revision,
-                clock=read_setting(connection, "clock") if has_settings else None,
-                backup_taken_at=(
-                    read_setting(connection, BACKUP_TAKEN_AT) or None if has_settings else None
-                ),
+                schema=schema,
+                clock=told.get("clock"),
+                backup_taken_at=told.get(BACKUP_TAKEN_AT) or None,
             )
+
+    def upgrade(self) -> bool:
+        """Create or upgrade its schema; tell whether there was anything to do."""
+        with blamed_on(self):
+            return prepare_database(self.address.writing_engine(), migrate=True)
 
     def mark_as_backup(self, at: datetime) -> None:
         """Have the next server that starts on it treat it as a backup of *at*."""
@@ -164,9 +153,7 @@ class PostgresDatabase:
             connection = engine.connect()
         with connection:
             with blamed_on(self):
-                driver = driver_of(connection)
-                driver.execute(_ERRAND)
-                require_supported(driver.info, self.place)
+                driver_of(connection).execute(_ERRAND)
             yield connection
 
     @contextmanager
@@ -195,18 +182,7 @@ class PostgresDatabase:
         state.require_own(self.place)
         connection.execute(text(_LOCK))
         if find_rows(connection) is not None:
-            raise CopyRefusedError(self.place, "is not empty; create another database")
-
-
-def require_supported(info: psycopg.ConnectionInfo, place: Place) -> None:
-    """Refuse a server that is too old, and a database that cannot keep every character."""
-    if info.server_version < OLDEST_SERVER * 10_000:
-        problem = f"it is PostgreSQL {_version(info)}; forewarn needs {OLDEST_SERVER} or newer"
-        raise DatabaseUnusableError(place, problem)
-    encoding = info.parameter_status("server_encoding")
-    if encoding != "UTF8":
-        problem = f"its encoding is {encoding}; create a database with ENCODING 'UTF8'"
-        raise DatabaseUnusableError(place, problem)
+            raise CopyRefusedError(self.place, "is not empty; create another database for it")
 
 
 def driver_of(connection: Connection) -> psycopg.Connection[Any]:
@@ -215,8 +191,3 @@ def driver_of(connection: Connection) -> psycopg.Connection[Any]:
     if not isinstance(driver, psycopg.Connection):
         raise TypeError(driver)
     return driver
-
-
-def _version(info: psycopg.ConnectionInfo) -> str:
-    major, minor = divmod(info.server_version, 10_000)
-    return f"{major}.{minor}"

@@ -21,10 +21,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.storage.columns import HintColumn
-from forewarn.storage.errors import DatabaseUrlError, describe_place
+from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError, describe_place
 from forewarn.storage.transaction import Changes
 from forewarn.storage.writer import UncertainCommitError
 
+OLDEST_SERVER: Final = 14
+"""The oldest release of PostgreSQL that is supported."""
 CHANNEL: Final = "forewarn_changes"
 CHANGES_KEPT: Final = 1000
 """How many changes a replica may be behind before it has to read everything."""
@@ -126,7 +128,12 @@ class PostgresAddress:
         whole: dict[str, Any] = {**_PARAMETERS, **self._given}
         conninfo = make_conninfo("", **whole)
         connection = psycopg.connect(conninfo, autocommit=True, cursor_factory=_Cursor)
-        connection.execute(_LIMITS)
+        try:
+            self._require_supported(connection.info)
+            connection.execute(_LIMITS)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def writing_engine(self) -> Engine:
@@ -150,6 +157,23 @@ class PostgresAddress:
             isolation_level="REPEATABLE READ",
             execution_options={"postgresql_readonly": True},
         )
+
+    def _require_supported(self, info: psycopg.ConnectionInfo) -> None:
+        """Refuse a server that is too old, and a database that cannot keep every character."""
+        if info.server_version < OLDEST_SERVER * 10_000:
+            version = server_version(info)
+            problem = f"it is PostgreSQL {version}; forewarn needs {OLDEST_SERVER} or newer"
+            raise DatabaseUnusableError(self.place, problem)
+        encoding = info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            problem = f"its encoding is {encoding}; create a database with ENCODING 'UTF8'"
+            raise DatabaseUnusableError(self.place, problem)
+
+
+def server_version(info: psycopg.ConnectionInfo) -> str:
+    """Return the release of the server, such as 15.4."""
+    major, minor = divmod(info.server_version, 10_000)
+    return f"{major}.{minor}"
 
 
 class StandingConnection:
@@ -328,11 +352,24 @@ def outage(error: BaseException) -> str | None:
     origin = cause.orig if isinstance(cause, DBAPIError) else cause
     if isinstance(origin, PoolTimeoutError):
         return "all its connections are busy; try again"
+    said = str(origin)
     for kind, sentence in _OUTAGES.items():
         if isinstance(origin, kind):
-            return sentence.format(said=str(origin).strip().partition("\n")[0])
+            known = next((each for words, each in _WORDS.items() if words in said), sentence)
+            return known.format(said=said.strip().partition("\n")[0])
     return None
 
+
+_WORDS: Final[Mapping[str, str]] = {
+    "certificate verify failed": (
+        "its TLS certificate is not trusted ({said}); "
+        "set sslrootcert to the file of the CA that signed it"
+    ),
+    "does not match host name": (
+        "its TLS certificate is for another name ({said}); connect to the name that it is for"
+    ),
+}
+"""What libpq says in words only."""
 
 _OUTAGES: Final[Mapping[type[psycopg.Error], str]] = {
     errors.DiskFull: "its disk is full; free some space",

@@ -1,17 +1,21 @@
-"""What is looked at in a database file: is it sound, can this version use it, what is it."""
+"""What is looked at in a database: is it sound, can this version use it, what is it."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from forewarn.cli.examination.findings import Finding, doubtful, fine, is_open_to_others, wrong
 from forewarn.settings import Settings
+from forewarn.storage.administration import at_server
 from forewarn.storage.backups import DatabaseState, examine
 from forewarn.storage.errors import DatabaseError
-from forewarn.storage.schema import HEAD
+from forewarn.storage.schema import HEAD, SchemaState
 
 
 def examine_database(settings: Settings) -> Iterator[Finding]:
     """Look at the database of *settings*, all of it."""
+    if settings.is_shared:
+        yield from _examine_server(settings)
+        return
     path = settings.database_path
     try:
         state = examine(path)
@@ -19,10 +23,30 @@ def examine_database(settings: Settings) -> Iterator[Finding]:
         yield wrong("integrity", str(error), "try: forewarn db restore FILE, with a backup")
         return
     yield _integrity(path, state)
-    yield _schema(settings, state)
-    yield _clock(settings, state)
-    yield _origin(path, state)
+    yield _schema(settings, state.schema)
+    yield _clock(settings, state.clock)
+    yield _origin(settings, state.backup_taken_at)
     yield _privacy(path)
+
+
+def _examine_server(settings: Settings) -> Iterator[Finding]:
+    try:
+        state = at_server(settings.database).examine()
+    except DatabaseError as error:
+        yield wrong("server", str(error), "try: forewarn config show --effective")
+        return
+    server = f"PostgreSQL {state.version}, encoding {state.encoding}"
+    yield fine("server", f"{settings.database_name} is reached: {server}.")
+    if state.can_write:
+        yield fine("permission", "Its user can write.")
+    else:
+        yield wrong("permission", "Its user cannot write.", "make that user the owner of all in it")
+    if state.schema.revision is None:
+        yield fine("schema", "It is empty; serve creates what it needs.")
+        return
+    yield _schema(settings, state.schema)
+    yield _clock(settings, state.clock)
+    yield _origin(settings, state.backup_taken_at)
 
 
 def _integrity(path: Path, state: DatabaseState) -> Finding:
@@ -32,8 +56,7 @@ def _integrity(path: Path, state: DatabaseState) -> Finding:
     return fine("integrity", f"{path} is sound.")
 
 
-def _schema(settings: Settings, state: DatabaseState) -> Finding:
-    schema = state.schema
+def _schema(settings: Settings, schema: SchemaState) -> Finding:
     if schema.revision == HEAD:
         return fine("schema", "It has the schema of this version.")
     if schema.is_current:
@@ -42,22 +65,30 @@ def _schema(settings: Settings, state: DatabaseState) -> Finding:
         sentence = f"It has schema {schema.revision}, which this version does not know."
         return wrong("schema", sentence, "use the version that made it, or a newer one")
     sentence = f"It has schema {schema.revision}; this version has {HEAD}."
-    return doubtful("schema", sentence, f"try: forewarn db upgrade --database {settings.database}")
+    return doubtful("schema", sentence, f"try: {upgrade_command(settings)}")
 
 
-def _clock(settings: Settings, state: DatabaseState) -> Finding:
-    if state.clock is None:
+def upgrade_command(settings: Settings) -> str:
+    """Return the command that upgrades the database, without a password."""
+    if settings.is_shared:
+        return "forewarn db upgrade"
+    return f"forewarn db upgrade --database {settings.database}"
+
+
+def _clock(settings: Settings, clock: str | None) -> Finding:
+    if clock is None:
         return fine("clock", "No server has been started on it.")
-    if state.clock != settings.clock:
-        sentence = f"It belongs to the {state.clock} clock; the setting is {settings.clock}."
-        return wrong("clock", sentence, f"serve it with --clock {state.clock}")
-    return fine("clock", f"It belongs to the {state.clock} clock.")
+    if clock != settings.clock:
+        sentence = f"It belongs to the {clock} clock; the setting is {settings.clock}."
+        return wrong("clock", sentence, f"serve it with --clock {clock}")
+    return fine("clock", f"It belongs to the {clock} clock.")
 
 
-def _origin(path: Path, state: DatabaseState) -> Finding:
-    if state.backup_taken_at is None:
-        return fine("origin", f"{path} is the database of a server.")
-    sentence = f"{path} is a backup of {state.backup_taken_at}; a server starts paused on it."
+def _origin(settings: Settings, backup_taken_at: str | None) -> Finding:
+    name = settings.database_name
+    if backup_taken_at is None:
+        return fine("origin", f"{name} is the database of a server.")
+    sentence = f"{name} is a backup of {backup_taken_at}; a server starts paused on it."
     return fine("origin", sentence)
 
 

@@ -33,9 +33,12 @@ def examine_machine(settings: Settings, *, mounts: Path = MOUNTS) -> Iterator[Fi
     """Look at everything a server with *settings* needs here."""
     yield _state_directory(settings.state_directory)
     yield from _token_file(settings.state_directory / ADMIN_TOKEN_FILE)
-    yield _disk(settings.database_path.absolute().parent, mounts)
-    yield _space(settings.database_path.absolute().parent)
-    yield _database(settings)
+    if settings.is_shared:
+        yield from _shared_database(settings)
+    else:
+        yield _disk(settings.database_path.absolute().parent, mounts)
+        yield _space(settings.database_path.absolute().parent)
+        yield _database(settings)
     for address in settings.metadata:
         yield from _metadata_address(address)
         yield _listener("metadata port", address, is_ours=_is_metadata)
@@ -101,6 +104,13 @@ def _space(directory: Path) -> Finding:
     if free < NO_SPACE:
         return wrong(check, sentence, hint)
     return doubtful(check, sentence, hint) if free < LITTLE_SPACE else fine(check, sentence)
+
+
+def _shared_database(settings: Settings) -> Iterator[Finding]:
+    # It needs the server install.
+    from forewarn.cli.examination.database import examine_database  # noqa: PLC0415
+
+    return examine_database(settings)
 
 
 def _database(settings: Settings) -> Finding:

@@ -1,0 +1,177 @@
+"""`forewarn db` on PostgreSQL; on a file it is in tests/cli/golden."""
+
+import os
+import subprocess
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.postgres import ENVIRONMENT, Cluster
+from typer.testing import CliRunner, Result
+
+from forewarn.cli.app import app
+from forewarn.storage.postgres import open_postgres
+from forewarn.storage.sqlite import open_sqlite
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FOREWARN_DATABASE", raising=False)
+    with closing(open_sqlite(tmp_path / "forewarn.db")) as store:
+        store.write(lambda tx: tx.put_setting("test", "here"))
+    return tmp_path
+
+
+@pytest.fixture
+def url(postgres: Cluster) -> Generator[str]:
+    """The URL of an empty database."""
+    made = postgres.empty_database()
+    yield made
+    postgres.drop(made)
+
+
+def run(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["db", *arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def setting(url: str, name: str) -> str | None:
+    with closing(open_postgres(url)) as store:
+        return store.read(lambda reading: reading.setting(name))
+
+
+def test_server_outgrows_its_machine_and_comes_back(url: str) -> None:
+    there = run("copy", "forewarn.db", url)
+    back = run("copy", url, "sqlite:///back.db")
+
+    assert f"forewarn.db is moved to {url}" in there.stdout
+    assert "2  settings" in there.stdout
+    assert f"Start the server with --database {url}" in there.stderr
+    assert f"{url} is moved to back.db" in back.stdout
+    with closing(open_sqlite(Path("back.db"))) as store:
+        assert store.read(lambda reading: reading.setting("test")) == "here"
+        assert not store.read(lambda reading: reading.setting("backup_taken_at"))
+
+
+def test_copy_of_a_database_in_use_says_that_it_is_a_backup(folder: Path, url: str) -> None:
+    with closing(open_sqlite(folder / "forewarn.db")):
+        said = run("copy", "forewarn.db", url)
+
+    assert f"{url} is a backup of forewarn.db" in said.stdout
+    assert "The server will start paused" in said.stderr
+    assert setting(url, "backup_taken_at")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("nowhere.db", "URL"), "nowhere.db cannot be used"),
+        (("mysql://u:secret@db/x", "URL"), "SOURCE does not name a database"),
+        (("forewarn.db", "nowhere/new.db"), "its directory does not exist"),
+        (("forewarn.db", "forewarn.db"), "forewarn.db is the source"),
+        (("URL", "new.db"), "does not have the schema of this release"),
+        (("postgresql://u:secret@127.0.0.1:1/x", "new.db"), "cannot be reached"),
+    ],
+)
+def test_what_cannot_be_copied_is_refused(
+    url: str, arguments: tuple[str, ...], sentence: str
+) -> None:
+    result = CliRunner().invoke(app, ["db", "copy", *(url if a == "URL" else a for a in arguments)])
+
+    assert result.exit_code in {1, 2}
+    assert sentence in " ".join(result.stderr.split())
+    assert "secret" not in result.output
+    assert not Path("new.db").exists()
+
+
+def test_backup_of_a_server_database_is_a_private_file_that_can_be_put_back(
+    postgres: Cluster, url: str
+) -> None:
+    run("copy", "forewarn.db", url)
+
+    with closing(open_postgres(url)):
+        run("backup", "backup.db", "--database", url)
+    run("backup", "backup.db", "--database", url, code=1)
+    run("backup", "backup.db", "--overwrite", "--database", url)
+    files = {path.name for path in Path().glob("backup.db*")}
+    refused = run("restore", "backup.db", "--database", url, code=1)
+    other = postgres.empty_database()
+    run("restore", "backup.db", "--database", other)
+    run("restore", "backup.db", "--database", "new.db")
+
+    assert Path("backup.db").stat().st_mode & 0o777 == 0o600
+    assert "is not empty; create another database for it" in refused.stderr
+    assert files == {"backup.db"}
+    assert (setting(other, "test"), setting(url, "backup_taken_at")) == ("here", None)
+    assert setting(other, "backup_taken_at")
+    postgres.drop(other)
+
+
+def test_check_says_what_the_server_is(url: str) -> None:
+    empty = run("check", "--database", url)
+    run("upgrade", "--database", url)
+    well = run("check", "--database", url)
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0017'")
+    old = run("check", "--database", url)
+    away = run("check", "--database", "postgresql://127.0.0.1:1/x", code=1)
+
+    assert "encoding UTF8" in empty.stdout
+    assert "It is empty; serve creates what it needs." in empty.stdout
+    assert "Its user can write." in well.stdout
+    assert "It has the schema of this version." in well.stdout
+    assert "try: forewarn db upgrade" in old.stdout
+    assert "cannot be reached" in away.stdout
+
+
+def test_database_that_cannot_keep_every_character_is_refused(postgres: Cluster) -> None:
+    postgres.run_sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'")
+    url = postgres.url("latin")
+
+    said = run("check", "--database", url, code=1)
+    refused = run("upgrade", "--database", url, code=1)
+
+    assert "its encoding is LATIN1" in said.stdout
+    assert "create a database with ENCODING 'UTF8'" in refused.stderr
+    postgres.drop(url)
+
+
+def test_database_restored_with_postgresqls_own_tools_is_marked(
+    postgres: Cluster, url: str, tmp_path: Path
+) -> None:
+    run("copy", "forewarn.db", url)
+    other = postgres.empty_database()
+    for command in (
+        ("pg_dump", "--format=custom", f"--file={tmp_path}/dump", url),
+        ("pg_restore", "--exit-on-error", f"--dbname={other}", f"{tmp_path}/dump"),
+    ):
+        program = str(postgres.binaries / command[0])
+        environment = {**ENVIRONMENT, "HOME": os.devnull}
+        subprocess.run([program, *command[1:]], env=environment, check=True, timeout=60)
+
+    with closing(open_postgres(other)) as store:
+        refused = run("mark-restored", "--database", other, code=1)
+        number = store.write(lambda tx: tx.next_epoch())
+    marked = run("mark-restored", "--database", other)
+    run("mark-restored", "--database", "forewarn.db")
+
+    assert number == 1
+    assert "is in use; stop every replica first" in refused.stderr
+    assert "is marked as restored" in marked.stdout
+    assert setting(other, "backup_taken_at")
+    assert (setting(other, "test"), setting(url, "backup_taken_at")) == ("here", None)
+    postgres.drop(other)
+
+
+def test_password_on_the_command_line_is_accepted_with_a_warning(url: str) -> None:
+    with_password = url.replace("forewarn@", "forewarn:secret@")
+
+    said = run("upgrade", "--database", with_password)
+
+    assert "can read the password on the command line" in said.stderr
+    assert "PGPASSFILE" in said.stderr
+    assert "secret" not in said.output
