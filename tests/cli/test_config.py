@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from forewarn.cli.app import app
 from forewarn.cli.settings import CliSettings
 from forewarn.private_files import write_secret
-from forewarn.settings import Settings
+from forewarn.settings import Settings, load_settings
 
 Show = Callable[..., dict[str, dict[str, Any]]]
 
@@ -96,3 +96,13 @@ def test_another_file_is_named() -> None:
     Path("other.toml").write_text("speed = 4\n")
 
     assert shown("--config", "other.toml")["speed"] == (4.0, "file", "other.toml")
+
+
+def test_password_of_the_database_is_masked(folder: Path) -> None:
+    url = "postgresql://forewarn:hunter2@db/forewarn?sslpassword=hunter2"
+    masked = "postgresql://forewarn:********@db/forewarn?sslpassword=********"
+
+    assert shown(FOREWARN_DATABASE=url)["database"][0] == masked
+    assert "hunter2" not in repr(load_settings({"database": url}))
+    (folder / "forewarn.toml").write_text(f'database = "{url}"\n')
+    assert "hunter2" not in run("--effective") + run("-o", "yaml")

@@ -136,7 +136,7 @@ def test_database_that_cannot_keep_every_character_is_refused(postgres: Cluster)
     refused = run("upgrade", "--database", url, code=1)
 
     assert "its encoding is LATIN1" in said.stdout
-    assert "create a database with ENCODING 'UTF8'" in refused.stderr
+    assert "create it with UTF8" in refused.stderr
     postgres.drop(url)
 
 

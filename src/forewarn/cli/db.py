@@ -33,7 +33,7 @@ def backup(
     database: Database = None,
     config: ConfigFile = None,
 ) -> None:
-    """Copy the database to one file, also while the server is running.
+    """Copy the database to one file; the server may be running.
 
     Only its owner can read the copy. Put it back with: forewarn db restore FILE
 
@@ -82,7 +82,7 @@ def check(
 
 @app.command("copy")
 def copy(source: CopyFrom, target: CopyTo) -> None:
-    """Copy everything to another database, from either engine to either.
+    """Copy everything to another database, on either engine.
 
     Stop the server first to move it. A copy of a database that is in use is a backup:
     the server that starts on it is paused.
@@ -113,7 +113,7 @@ def copy(source: CopyFrom, target: CopyTo) -> None:
 
 @app.command("mark-restored")
 def mark_restored(*, database: Database = None, config: ConfigFile = None) -> None:
-    """Say that the database was restored by other means than forewarn's.
+    """Mark a database that other tools have restored.
 
     Use it after pg_restore or a recovery to a point in time, before any server starts:
     the server starts paused, and shows no document under a number it had before.

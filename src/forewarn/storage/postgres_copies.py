@@ -23,7 +23,7 @@ from forewarn.storage.copying import (
 )
 from forewarn.storage.errors import CopyRefusedError, DatabaseUnusableError
 from forewarn.storage.postgres_session import PostgresAddress, outage, server_version, without_nul
-from forewarn.storage.schema import create_schema, prepare_database, read_schema
+from forewarn.storage.schema import check_encoding, create_schema, prepare_database, read_schema
 
 IsolationLevel: TypeAlias = Literal["READ COMMITTED", "REPEATABLE READ"]
 
@@ -154,6 +154,7 @@ class PostgresDatabase:
         with connection:
             with blamed_on(self):
                 driver_of(connection).execute(_ERRAND)
+                check_encoding(connection, self.place)
             yield connection
 
     @contextmanager

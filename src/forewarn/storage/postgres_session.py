@@ -159,14 +159,9 @@ class PostgresAddress:
         )
 
     def _require_supported(self, info: psycopg.ConnectionInfo) -> None:
-        """Refuse a server that is too old, and a database that cannot keep every character."""
         if info.server_version < OLDEST_SERVER * 10_000:
             version = server_version(info)
             problem = f"it is PostgreSQL {version}; forewarn needs {OLDEST_SERVER} or newer"
-            raise DatabaseUnusableError(self.place, problem)
-        encoding = info.parameter_status("server_encoding")
-        if encoding != "UTF8":
-            problem = f"its encoding is {encoding}; create a database with ENCODING 'UTF8'"
             raise DatabaseUnusableError(self.place, problem)
 
 
