@@ -370,17 +370,23 @@ def test_work_that_a_webhook_does_is_told_again_by_another_node(lab: Lab) -> Non
     assert ask_until(lambda: worker.inquire(WORK), is_over).status is ImpactStatus.DONE
 
 
-def test_new_state_directory_of_the_same_machine_does_not_know_either(lab: Lab) -> None:
+@pytest.mark.parametrize(
+    ("node", "sentence"),
+    [
+        (f"db-1:{1:032x}", "another replica on db-1 may have begun it; let it lead again, or "),
+        ("", "a server with another state directory may have begun it; "),
+    ],
+)
+def test_other_state_directories_are_told_apart(lab: Lab, node: str, sentence: str) -> None:
     one = lab.node("db-1")
     event = one.create()
-    one.lead().settle()
+    reserved = Knowledge(impacts={(event.event_id, WEB_0): NOT_BEGUN})
+    with closing(PostgresStore(one.store.address, node=node)) as store:
+        store.write(lambda tx: tx.reserve(reserved, epoch=tx.next_epoch()))
 
-    other = lab.node("db-1", number=1)
+    said = one.workforce.executor.inquire(event.event_id, WEB_0)
 
-    assert other.workforce.executor.inquire(event.event_id, WEB_0).reason == (
-        "a server with another state directory may have begun it; "
-        "check the virtual machine, then complete the event"
-    )
+    assert said.reason == f"{sentence}check the virtual machine, then complete the event"
 
 
 def test_lost_records_of_one_node_are_no_doubt_on_another(lab: Lab) -> None:

@@ -45,7 +45,8 @@ _BEHIND: Final = (
     "so it may have been begun;"
 )
 _ELSEWHERE: Final = "replica {name} may have begun it; let {name} lead again, or"
-_NEARBY: Final = "a server with another state directory may have begun it;"
+_NEARBY: Final = "another replica on {name} may have begun it; let it lead again, or"
+_BEFORE: Final = "a server with another state directory may have begun it;"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,9 @@ class OrderRecords:
         if node is None or node == own:
             return ""
         name = machine_of(node)
-        return _ELSEWHERE.format(name=name) if name not in {"", machine_of(own)} else _NEARBY
+        if not name:  # it had the database to itself
+            return _BEFORE
+        return (_NEARBY if name == machine_of(own) else _ELSEWHERE).format(name=name)
 
     def _continue_lineage(self) -> None:
         records = Records(self._directory)
