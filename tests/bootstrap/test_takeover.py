@@ -30,6 +30,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.events import EventOrder, complete_event, create_events, find_event
 from forewarn.operations.explain import explain_event
 from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.restoring import RESTORED_AT
 from forewarn.ports.executor import Executor
 from forewarn.ports.store import LeaseLostError
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
@@ -420,3 +421,20 @@ def test_records_that_others_go_on_with_are_in_doubt_from_then_on(lab: Lab, harm
     (said,) = one.explain(event)
     assert "the records of the executor were lost, or another server uses a copy of them" in said
     assert lab.deeds() == []
+
+
+@pytest.mark.parametrize("kind", ["command", "webhook"])
+def test_restored_database_does_not_tell_what_other_nodes_have_begun(lab: Lab, kind: str) -> None:
+    one = lab.node("db-1", kind)
+    event = one.create()
+    restored_at = one.find(event).created_at
+    one.store.write(lambda tx: tx.put_setting(RESTORED_AT, restored_at.isoformat()))
+
+    said = one.workforce.executor.inquire(event.event_id, WEB_0)
+    one.store.write(
+        lambda tx: complete_event(tx, one.context(), event.event_id, Outcome.SUCCEEDED, "")
+    )
+    later = one.workforce.executor.inquire(one.create().event_id, WEB_0)
+
+    assert ("the database was restored" in said.reason) is (kind == "command")
+    assert later == NOT_BEGUN

@@ -26,6 +26,7 @@ from forewarn.executors.records import OrderKey, Records
 from forewarn.operations.lineage import (
     continue_lineage,
     is_continued,
+    is_from_backup,
     is_in_doubt,
     read_lineage,
     record_lineage,
@@ -123,8 +124,10 @@ class OrderRecords:
         found = read_lineage(Records(self._directory).lineage())
         return "" if is_continued(reading, self._name, found) else _BEHIND
 
-    def _elsewhere(self, reading: Reading, about: Beginning, _made_at: datetime) -> str:
+    def _elsewhere(self, reading: Reading, about: Beginning, made_at: datetime) -> str:
         node, own = reading.reserved_on(about), self._store.node
+        if own and is_from_backup(reading, made_at):
+            return _LOST  # with the reservations of other nodes, however good the records here are
         if node is None or node == own:
             return ""
         name = machine_of(node)
