@@ -55,6 +55,8 @@ ALIKE = {
     "db upgrade",
     "db backup",
     "db restore",
+    "db copy",
+    "db mark-restored",
     "token renew-admin",
 }
 """Commands that print the same thing however it is asked for."""
