@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Generator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
@@ -12,8 +13,18 @@ from tests.postgres import ENVIRONMENT, Cluster
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
+from forewarn.files.fleet import read_fleet_file
+from forewarn.operations.context import Context
+from forewarn.operations.inventory import apply_fleet
+from forewarn.operations.pausing import find_pause
+from forewarn.operations.restoring import AHEAD, take_over_backup
+from forewarn.protocol.vocabulary import event_id
 from forewarn.storage.postgres import open_postgres
 from forewarn.storage.sqlite import open_sqlite
+
+AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
+FLEET = '[[virtual_machine]]\nname = "web-0"\n'
+CONTEXT = Context(who="admin", now=AT, at=AT, new_id=lambda: event_id(f"{1:032x}"))
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("FOREWARN_DATABASE", raising=False)
     with closing(open_sqlite(tmp_path / "forewarn.db")) as store:
         store.write(lambda tx: tx.put_setting("test", "here"))
+        store.write(lambda tx: apply_fleet(tx, CONTEXT, read_fleet_file(FLEET)))
     return tmp_path
 
 
@@ -49,7 +61,7 @@ def test_server_outgrows_its_machine_and_comes_back(url: str) -> None:
     back = run("copy", url, "sqlite:///back.db")
 
     assert f"forewarn.db is moved to {url}" in there.stdout
-    assert "2  settings" in there.stdout
+    assert "1  virtual_machines" in there.stdout
     assert f"Start the server with --database {url}" in there.stderr
     assert f"{url} is moved to back.db" in back.stdout
     with closing(open_sqlite(Path("back.db"))) as store:
@@ -159,11 +171,21 @@ def test_database_restored_with_postgresqls_own_tools_is_marked(
     marked = run("mark-restored", "--database", other)
     run("mark-restored", "--database", "forewarn.db")
 
+    with closing(open_postgres(other)) as store:
+        before = store.read(lambda reading: reading.documents())
+        assert store.write(lambda tx: take_over_backup(tx, CONTEXT))
+        after = store.read(lambda reading: reading.documents())
+        pause = store.read(find_pause)
     assert number == 1
+    assert pause is not None
+    assert before
+    for scope_id, document in before.items():
+        ahead = document.document_incarnation + AHEAD
+        assert after[scope_id].document_incarnation > ahead
     assert "is in use; stop every replica first" in refused.stderr
     assert "is marked as restored" in marked.stdout
-    assert setting(other, "backup_taken_at")
-    assert (setting(other, "test"), setting(url, "backup_taken_at")) == ("here", None)
+    assert setting(other, "test") == "here"
+    assert setting(url, "backup_taken_at") is None
     postgres.drop(other)
 
 

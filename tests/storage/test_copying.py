@@ -201,9 +201,10 @@ def test_no_server_starts_on_a_file_that_is_being_moved(source: Path) -> None:
 @pytest.mark.parametrize(
     "sign_of_life",
     [
-        "INSERT INTO replicas VALUES ('a', 'a', '', '', 0, extract(epoch FROM now()) * 1e6, 0)",
+        "INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, 9e15, 0)",
         "INSERT INTO leases VALUES ('x', 1, 'a', extract(epoch FROM now()) * 1e6 + 3e6)",
     ],
+    ids=["replica", "lease"],
 )
 def test_copy_of_a_database_with_a_live_replica_is_a_backup(
     postgres_url: str, tmp_path: Path, sign_of_life: str

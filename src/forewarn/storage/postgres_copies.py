@@ -12,6 +12,7 @@ from sqlalchemy import URL, Boolean, Connection, Table, text
 from sqlalchemy.exc import DBAPIError
 
 from forewarn.operations.restoring import BACKUP_TAKEN_AT
+from forewarn.ports.replicas import SILENT_AFTER
 from forewarn.storage.copying import (
     ServerDatabaseState,
     SourceView,
@@ -22,7 +23,13 @@ from forewarn.storage.copying import (
     read_settings,
 )
 from forewarn.storage.errors import CopyRefusedError, DatabaseUnusableError
-from forewarn.storage.postgres_session import PostgresAddress, outage, server_version, without_nul
+from forewarn.storage.postgres_session import (
+    DATABASE_NOW,
+    PostgresAddress,
+    outage,
+    server_version,
+    without_nul,
+)
 from forewarn.storage.schema import check_encoding, create_schema, prepare_database, read_schema
 
 IsolationLevel: TypeAlias = Literal["READ COMMITTED", "REPEATABLE READ"]
@@ -33,12 +40,10 @@ SET application_name = 'forewarn db';
 SET idle_in_transaction_session_timeout = 0;
 SET statement_timeout = 0
 """
-_SECONDS: Final = 10
-"""How long a replica is taken for alive after it last said so."""
 _ARE_REPLICAS_ALIVE: Final = f"""
-WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT AS now)
+WITH clock AS (SELECT {DATABASE_NOW} AS now)
 SELECT EXISTS (SELECT FROM leases, clock WHERE expires_at > now)
-  OR EXISTS (SELECT FROM replicas, clock WHERE seen_at > now - {_SECONDS * 1_000_000})
+  OR EXISTS (SELECT FROM replicas, clock WHERE seen_at > now - {SILENT_AFTER.seconds} * 1000000)
   OR EXISTS (SELECT FROM pg_stat_activity
     WHERE datname = current_database() AND application_name = 'forewarn')
 """  # noqa: S608
