@@ -152,6 +152,8 @@ class Server:
     environment: Mapping[str, str]
     log: Path
     prefix: tuple[str, ...] = ()
+    is_replaced: bool = False
+    """Whether *prefix* is another program in the place of forewarn."""
     metadata_port: int = field(default_factory=free_port)
     control_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
@@ -166,6 +168,10 @@ class Server:
     def start(self) -> None:
         """Start, and return when /readyz says so."""
         self.launch()
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Return when /readyz says so."""
         wait_until(self._is_ready, f"{self.log} has no server that is ready", START_SECONDS)
 
     def run_to_the_end(self) -> subprocess.CompletedProcess[str]:
@@ -296,7 +302,8 @@ class Server:
             "--fleet": str(self.fleet),
         }
         given = [word for name in where if name not in self.flags for word in (name, where[name])]
-        return [*self.prefix, str(FOREWARN), "serve", "--trust-path", *given, *self.flags]
+        program = self.prefix if self.is_replaced else (*self.prefix, str(FOREWARN))
+        return [*program, "serve", "--trust-path", *given, *self.flags]
 
     def _is_ready(self) -> bool:
         assert self.process is not None
@@ -325,7 +332,12 @@ def make_server(tmp_path: Path, environment: Mapping[str, str]) -> Generator[Ser
     (tmp_path / "data").mkdir()
     servers: list[Server] = []
 
-    def make(*flags: str, database: Path | None = None, prefix: tuple[str, ...] = ()) -> Server:
+    def make(
+        *flags: str,
+        database: Path | None = None,
+        prefix: tuple[str, ...] = (),
+        is_replaced: bool = False,
+    ) -> Server:
         server = Server(
             database=database or tmp_path / "data" / "forewarn.db",
             fleet=fleet,
@@ -333,6 +345,7 @@ def make_server(tmp_path: Path, environment: Mapping[str, str]) -> Generator[Ser
             environment=environment,
             log=tmp_path / f"server-{len(servers)}.log",
             prefix=prefix,
+            is_replaced=is_replaced,
         )
         servers.append(server)
         return server

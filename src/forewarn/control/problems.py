@@ -98,6 +98,10 @@ _HTTP_KINDS: Final[Mapping[HTTPStatus, str]] = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body-too-large",
 }
 
+_HEADERS: Final[Mapping[HTTPStatus, Mapping[str, str]]] = {
+    HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": 'Bearer realm="forewarn"'},
+    HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": "1"},
+}
 _MEMBERS: Final = (
     "table", "index", "entry", "key", "vm", "vms", "host", "name", "scope", "setting", "address",
     "event_id", "event_ids", "event_status", "in_flight", "limit", "earliest", "maintenance_id",
@@ -150,13 +154,12 @@ def problem_of(error: ForewarnError) -> Problem:
     members = {name: getattr(error, name, None) for name in _MEMBERS}
     if mistakes := getattr(error, "mistakes", None):
         members["mistakes"] = [_mistake(each) for each in mistakes]
-    challenge = {"WWW-Authenticate": 'Bearer realm="forewarn"'}
     return Problem(
         kind=_kebab(type(error).__name__.removesuffix("Error")),
         status=status,
         detail=str(error),
         members={name: value for name, value in members.items() if value is not None},
-        headers=challenge if status is HTTPStatus.UNAUTHORIZED else {},
+        headers=_HEADERS.get(status, {}),
     )
 
 

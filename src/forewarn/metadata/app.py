@@ -60,6 +60,7 @@ _NOT_PLAIN: Final = frozenset({b"origin", b"prefer", b"x-forwarded-for", b"x-ins
 _ADDED: Final[Mapping[Refusal, tuple[Header, ...]]] = {
     Refusal.BODY_TOO_LARGE: (CLOSE,),
     Refusal.TOO_MANY_WAITING: ((b"Retry-After", b"1"),),
+    Refusal.UNAVAILABLE: ((b"Retry-After", b"1"),),
 }
 
 PARKED_PER_VM: Final = 64
