@@ -7,7 +7,7 @@ hosts, TLS, a password file, a service. What it says in errors is cleared of pas
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Final, Self
 
@@ -204,6 +204,14 @@ class StandingConnection:
             connection.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """One connection as SQLAlchemy sees it, and as the driver does."""
+
+    sql: Connection
+    driver: psycopg.Connection[Any]
+
+
 class PostgresSession:
     """The writer's connection, which is opened again when it was lost.
 
@@ -214,7 +222,7 @@ class PostgresSession:
     def __init__(self, address: PostgresAddress, told: Callable[[], int]) -> None:
         self._engine = address.writing_engine()
         self._told = told
-        self._sql: Connection | None = None
+        self._opened: _Opened | None = None
         self._last = 0
         self._missed: tuple[StoreChange, ...] = ()
         self.total_changes = 0
@@ -222,18 +230,14 @@ class PostgresSession:
     @property
     def sql(self) -> Connection:
         """What statements run on."""
-        if self._sql is None:
-            self._sql = self._engine.connect()
-            self._sql.begin()
-            self._driver.execute(_WRITER_LIMITS)
-        return self._sql
+        return (self._opened or self._open()).sql
 
     def begin(self) -> None:
         """Begin a transaction, after all those of other replicas that came before."""
         try:
             self._take_turn()
         except (psycopg.Error, DBAPIError):
-            if self._sql is not None and not self._driver.broken:
+            if self._opened is None or not self._opened.driver.broken:
                 raise
             # It was lost since the last transaction: nothing is lost with it.
             self.close()
@@ -255,11 +259,12 @@ class PostgresSession:
 
     def roll_back(self) -> None:
         """Undo all of the transaction, if there still is one."""
-        if self._sql is None:
+        if self._opened is None:
             return
         with suppress(psycopg.Error):
-            self._driver.execute("ROLLBACK")
-        if self._driver.broken:
+            self._opened.driver.execute("ROLLBACK")
+        # SQLAlchemy may have given it up although it is not broken.
+        if self._opened.driver.broken or self._opened.sql.invalidated:
             self.close()
 
     def set_mark(self) -> None:
@@ -280,17 +285,26 @@ class PostgresSession:
 
     def close(self) -> None:
         """Close the connection; the next transaction opens another."""
-        if self._sql is not None:
-            self._sql.invalidate()
-            self._sql.close()
-            self._sql = None
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.sql.invalidate()
+            opened.sql.close()
+            opened.driver.close()
 
     @property
     def _driver(self) -> psycopg.Connection[Any]:
-        driver = self.sql.connection.driver_connection
+        # Not through SQLAlchemy each time: of a connection that was lost it would open another.
+        return (self._opened or self._open()).driver
+
+    def _open(self) -> "_Opened":
+        sql = self._engine.connect()
+        driver = sql.connection.driver_connection
         if not isinstance(driver, psycopg.Connection):
             raise TypeError(driver)
-        return driver
+        sql.begin()
+        driver.execute(_WRITER_LIMITS)
+        self._opened = _Opened(sql, driver)
+        return self._opened
 
     def _take_turn(self) -> None:
         self._driver.execute("BEGIN")

@@ -216,7 +216,7 @@ class Writer:
         self._session.forget_mark()
 
     def _refuse(self, jobs: Iterable[_Job], error: Exception) -> None:
-        self._session.roll_back()
+        self._undo_all()
         reason = self._session.outage(error)
         if reason is None:
             _log.error("commit_failed", exc_info=error)
@@ -227,3 +227,9 @@ class Writer:
             sentence = f"Nobody knows whether {self._database} has written it: {reason}."
         for job in jobs:
             job.future.set_exception(StoreUnavailableError(sentence))
+
+    def _undo_all(self) -> None:
+        try:
+            self._session.roll_back()
+        except Exception:  # noqa: BLE001 - the callers have to be told, and the thread goes on
+            _log.exception("rollback_failed", database=self._database)

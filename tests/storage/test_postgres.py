@@ -1,0 +1,279 @@
+"""What only PostgreSQL can go through: lost connections, replicas, and what it cannot keep."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+
+import psycopg
+import pytest
+from tests.postgres import Cluster, run_cluster
+from tests.works import TIMEOUT, held
+
+from forewarn.ports.changes import StoreChange
+from forewarn.ports.entries import AuditEntry
+from forewarn.ports.store import SERVER_PAUSE, StoreUnavailableError, Transaction
+from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError
+from forewarn.storage.lease import DatabaseLeadership
+from forewarn.storage.postgres import PostgresStore, open_postgres
+from forewarn.storage.postgres_session import CHANGES_KEPT, PostgresAddress
+
+NOW = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
+OTHERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+# At the very end of a transaction, when everything else is done.
+FAILING_COMMIT = """
+CREATE FUNCTION cut_off() RETURNS trigger LANGUAGE plpgsql AS
+  'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER cut_off AFTER INSERT OR UPDATE ON settings
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION cut_off()
+"""
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[PostgresStore]:
+    with closing(open_postgres(postgres_url)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def replica(postgres_url: str) -> Iterator[PostgresStore]:
+    with closing(open_postgres(postgres_url)) as opened:
+        yield opened
+
+
+class Heard:
+    """A listener that others can wait for."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self.changes: list[StoreChange] = []
+        self._news = threading.Condition()
+        store.listen(self._note)
+
+    def wait_for(self, is_it: Callable[[StoreChange], bool]) -> StoreChange:
+        """Return the first change of which this holds, that came or comes soon."""
+        with self._news:
+            assert self._news.wait_for(lambda: any(map(is_it, self.changes)), TIMEOUT)
+            return next(filter(is_it, self.changes))
+
+    def _note(self, change: StoreChange) -> None:
+        with self._news:
+            self.changes.append(change)
+            self._news.notify_all()
+
+
+def pause(number: int) -> Callable[[Transaction], None]:
+    return lambda tx: tx.put_setting(SERVER_PAUSE, str(number))
+
+
+def cut_off_all(url: str) -> None:
+    """End every connection to the database but this one."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(OTHERS)
+
+
+def test_replica_hears_of_what_others_commit_in_their_order(
+    store: PostgresStore, replica: PostgresStore
+) -> None:
+    heard = Heard(replica)
+
+    for number in range(5):
+        store.write(pause(number))
+
+    last = heard.wait_for(lambda change: change.sequence == 5)
+    assert last.has_work
+    assert [change.sequence for change in heard.changes] == sorted(
+        change.sequence for change in heard.changes
+    )
+
+
+def test_replica_is_told_of_others_changes_before_its_own_is_acknowledged(
+    store: PostgresStore, replica: PostgresStore
+) -> None:
+    heard = Heard(replica)
+    store.write(pause(1))
+
+    replica.write(lambda tx: tx.put_setting("x", "y"))
+
+    assert [change.sequence for change in heard.changes] == [1]
+
+
+def test_change_whose_notification_was_lost_is_found(
+    postgres_url: str, store: PostgresStore, replica: PostgresStore
+) -> None:
+    heard = Heard(replica)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("UPDATE write_lock SET last_change = 1")
+        hint = '{"sequence": 1, "has_work": true}'
+        connection.execute("INSERT INTO changes (number, hint) VALUES (1, %s)", [hint])
+
+    assert heard.wait_for(lambda change: change.sequence == 1).has_work
+    store.write(pause(2))
+    heard.wait_for(lambda change: change.sequence == 2)
+
+
+def test_replica_that_is_too_far_behind_reads_everything(
+    postgres_url: str, replica: PostgresStore
+) -> None:
+    heard = Heard(replica)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("UPDATE write_lock SET last_change = %s", [CHANGES_KEPT + 5])
+
+    gap = heard.wait_for(lambda change: change.is_gap)
+
+    assert (gap.sequence, gap.has_work) == (CHANGES_KEPT + 5, True)
+    assert (gap.has_ledger_grown, gap.has_outbox_grown) == (True, True)
+
+
+def test_only_the_last_changes_are_kept(postgres_url: str, store: PostgresStore) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("INSERT INTO changes VALUES (1, '{}'), (2, '{}')")
+        connection.execute("UPDATE write_lock SET last_change = %s", [CHANGES_KEPT])
+        store.write(pause(1))
+        rows = connection.execute("SELECT number FROM changes ORDER BY number").fetchall()
+
+    assert rows == [(2,), (CHANGES_KEPT + 1,)]
+
+
+def test_lost_connections_are_opened_again(postgres_url: str, store: PostgresStore) -> None:
+    heard = Heard(store)
+    store.write(pause(1))
+    assert store.read(lambda reading: reading.setting(SERVER_PAUSE)) == "1"
+    cut_off_all(postgres_url)
+
+    store.write(pause(2))
+
+    assert store.read(lambda reading: reading.setting(SERVER_PAUSE)) == "2"
+    heard.wait_for(lambda change: change.sequence == 2)
+
+
+def test_connection_that_is_lost_in_a_transaction_undoes_it_for_all_who_share_it(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    def fail(tx: Transaction) -> None:
+        tx.put_setting("b", "1")
+        cut_off_all(postgres_url)
+        tx.setting("b")
+
+    with held(store):
+        first = store.submit(lambda tx: tx.put_setting("a", "1"))
+        second = store.submit(fail)
+
+    for each in (first, second):
+        with pytest.raises(StoreUnavailableError, match="Nothing was written"):
+            each.result(TIMEOUT)
+    assert not store.is_writable()
+    store.write(pause(1))
+    assert store.is_writable()
+    assert store.read(lambda reading: (reading.setting("a"), reading.setting("b"))) == (None, None)
+
+
+def test_commit_that_is_cut_off_is_not_said_to_be_undone(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(FAILING_COMMIT)
+        with pytest.raises(StoreUnavailableError, match="Nobody knows whether"):
+            store.write(pause(1))
+        connection.execute("DROP FUNCTION cut_off CASCADE")
+
+    store.write(pause(2))
+
+
+def test_replica_that_stands_still_in_a_transaction_is_cut_off(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    with suppress(psycopg.Error), psycopg.connect(postgres_url) as other:
+        other.execute("SET idle_in_transaction_session_timeout = '200ms'")
+        other.execute("SELECT FROM write_lock FOR UPDATE")
+
+        store.write(pause(1))
+
+    assert store.read(lambda reading: reading.setting(SERVER_PAUSE)) == "1"
+
+
+def test_database_that_is_away_refuses_reads_and_writes_and_heals() -> None:
+    with run_cluster() as cluster:
+        url = cluster.new_database()
+        with closing(open_postgres(url)) as store:
+            store.write(pause(1))
+            cluster.stop("immediate")
+            for attempt in range(2):
+                with pytest.raises(StoreUnavailableError, match="cannot be read now"):
+                    store.read(lambda reading: reading.setting(SERVER_PAUSE))
+                with pytest.raises(StoreUnavailableError, match="Nothing was written"):
+                    store.write(pause(attempt))
+            with pytest.raises(StoreUnavailableError, match="cannot be used now"):
+                open_postgres(url)
+
+            cluster.start()
+
+            store.write(pause(3))
+            assert store.read(lambda reading: reading.setting(SERVER_PAUSE)) == "3"
+
+
+def test_what_waiting_does_not_mend_is_refused_at_once(postgres: Cluster) -> None:
+    with pytest.raises(DatabaseUnusableError, match="does not exist"):
+        open_postgres(postgres.url("nothing"))
+    with pytest.raises(DatabaseUrlError):
+        open_postgres("postgresql://user:secret@[::1/name")
+
+
+def test_secret_of_the_address_is_in_no_error(postgres: Cluster) -> None:
+    url = postgres.url("nothing").replace("forewarn@", "forewarn:open-sesame@")
+
+    with pytest.raises(DatabaseUnusableError) as refused:
+        open_postgres(f"{url}?sslpassword=open-sesame")
+
+    assert "open-sesame" not in str(refused.value)
+
+
+def test_symbol_is_kept_for_the_character_that_cannot_be(store: PostgresStore) -> None:
+    entry = AuditEntry(at=NOW, maintenance_time=NOW, who="a\0b", action="create", subject="x")
+
+    store.write(lambda tx: tx.append_audit(entry))
+
+    (kept,) = store.read(lambda reading: reading.audit(who="a\0b"))
+    assert kept.who == "a␀b"
+
+
+def test_lease_is_of_one_replica_until_it_is_over_or_given_up(postgres_url: str) -> None:
+    address = PostgresAddress(postgres_url)
+    first, second = (DatabaseLeadership(address, name, seconds=0.2) for name in "ab")
+
+    assert (first.campaign(), second.campaign()) == (1, None)
+    assert (first.renew(1), second.renew(1)) == (True, False)
+    while (epoch := second.campaign()) is None:
+        pass
+    assert (epoch, first.renew(1), second.renew(2)) == (2, False, True)
+    first.resign(1)
+    assert first.campaign() is None
+    second.resign(2)
+    assert first.campaign() == 3
+    first.close()
+    second.close()
+
+
+def test_lease_is_taken_only_between_transactions(postgres_url: str, store: PostgresStore) -> None:
+    address = PostgresAddress(postgres_url)
+    rival = DatabaseLeadership(address, "b")
+    epoch = store.write(lambda tx: tx.next_epoch())
+    campaigns: list[int | None] = []
+
+    def work(tx: Transaction) -> None:
+        tx.check_epoch(epoch)
+        campaign = threading.Thread(target=lambda: campaigns.append(rival.campaign()))
+        campaign.start()
+        campaign.join(0.3)
+        assert not campaigns
+        tx.put_setting("a", "1")
+
+    store.write(work)
+
+    while not campaigns:
+        pass
+    assert campaigns == [epoch + 1]
+    rival.close()
