@@ -14,6 +14,7 @@ from typing import Any
 from forewarn.cli import main
 from forewarn.executors.impacts import ContractedExecutor
 from forewarn.scheduler import scheduler
+from forewarn.scheduler.tick import decide_and_record
 
 
 def stop_before(function: Callable[..., Any], marker: Path, number: int) -> Callable[..., Any]:
@@ -32,10 +33,10 @@ if __name__ == "__main__":
     point, name, marker, *arguments = sys.argv[1:]
     number = signal.Signals[name]
     if point == "record":
-        recording = stop_before(scheduler.decide_and_record, Path(marker), number)
-        scheduler.decide_and_record = recording
+        recording = stop_before(decide_and_record, Path(marker), number)
+        setattr(scheduler, "decide_and_record", recording)  # noqa: B010 - it is not exported
     else:
         beginning = stop_before(ContractedExecutor.begin, Path(marker), number)
-        ContractedExecutor.begin = beginning  # type: ignore[method-assign]
+        setattr(ContractedExecutor, "begin", beginning)  # noqa: B010 - a method cannot be assigned
     sys.argv = ["forewarn", *arguments]
     main()

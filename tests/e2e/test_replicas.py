@@ -4,6 +4,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -208,8 +209,9 @@ def test_database_that_is_stopped_and_started_loses_nothing(make_trio: MakeTrio)
             }
         check_approvals(trio, crowd)
         for vm in VMS:
-            wait_until(
-                lambda vm=vm: len({server.poll(vm).body for server in trio.servers}) == 1,
-                "replicas differ",
-                ANSWER_SECONDS,
-            )
+            wait_until(partial(is_same, trio, vm), "replicas differ", ANSWER_SECONDS)
+
+
+def is_same(trio: Trio, vm: str) -> bool:
+    """Tell whether all replicas show *vm* the same."""
+    return len({server.poll(vm).body for server in trio.servers}) == 1

@@ -108,7 +108,7 @@ def test_change_whose_notification_was_lost_is_found(
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("UPDATE write_lock SET last_change = 1")
         hint = '{"sequence": 1, "has_work": true}'
-        connection.execute("INSERT INTO changes (number, hint) VALUES (1, %s)", [hint])
+        connection.execute("INSERT INTO changes VALUES (1, %s, 0)", [hint])
 
     assert heard.wait_for(lambda change: change.sequence == 1).has_work
     store.write(pause(2))
@@ -130,7 +130,7 @@ def test_replica_that_is_too_far_behind_reads_everything(
 
 def test_only_the_last_changes_are_kept(postgres_url: str, store: PostgresStore) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("INSERT INTO changes VALUES (1, '{}'), (2, '{}')")
+        connection.execute("INSERT INTO changes VALUES (1, '{}', 0), (2, '{}', 0)")
         connection.execute("UPDATE write_lock SET last_change = %s", [CHANGES_KEPT])
         store.write(pause(1))
         rows = connection.execute("SELECT number FROM changes ORDER BY number").fetchall()
