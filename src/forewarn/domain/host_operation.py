@@ -336,14 +336,11 @@ def _is_canceled(event: ScheduledEvent) -> bool:
 
 def task_called(name: str, operation: HostOperation) -> HostTask:
     """Return the task of *operation* that has this name."""
-    kind, _, which = name.partition("-")
-    match HostTaskKind(kind):
-        case HostTaskKind.WORK:
-            return _task(operation, HostTaskKind.WORK)
-        case HostTaskKind.VERIFY:
-            return _task(operation, HostTaskKind.VERIFY, attempt=int(which))
-        case HostTaskKind.RETURN:
-            return _task(operation, HostTaskKind.RETURN, vm=VmName(which))
+    first, _, which = name.partition("-")
+    kind = HostTaskKind(first)
+    attempt = int(which) if kind is HostTaskKind.VERIFY else 1
+    vm = VmName(which) if kind is HostTaskKind.RETURN else None
+    return _task(operation, kind, attempt=attempt, vm=vm)
 
 
 def _task(
