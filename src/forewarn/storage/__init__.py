@@ -12,6 +12,8 @@ StoreError                        (declared by the port)
   ├ DatabaseUnusableError         a directory, no permission, no space
   ├ NotADatabaseError             something else is in it
   ├ DatabaseDamagedError          it was a database once
+  ├ BackupRefusedError            a copy would replace what it must not
+  ├ CopyRefusedError              it cannot be copied, or is not empty
   ├ DatabaseOutdatedError         an older release made it
   └ DatabaseTooNewError           a newer release made it, and no longer works beside this one
 """

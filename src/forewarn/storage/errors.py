@@ -122,4 +122,4 @@ class DatabaseTooNewError(DatabasePlaceError):
 
 
 class CopyRefusedError(DatabasePlaceError):
-    """A database that cannot be copied, or that must not be replaced."""
+    """A database that cannot be copied, or that is not empty."""
