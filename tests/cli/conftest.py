@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from tests.replicas import ITSELF
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
@@ -29,6 +30,7 @@ from forewarn.operations.context import Context, Rules
 from forewarn.outbound.client import Outbound
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
+from forewarn.storage.lock import SoleReplica
 from forewarn.storage.sqlite import open_sqlite
 
 TIMEOUT = 10
@@ -119,6 +121,8 @@ def server(store: Store, rules: Rules) -> Iterator[str]:
         is_ready=lambda: True,
         settle=lambda: None,
         finish_turn=lambda: None,
+        replicas=SoleReplica(store, ITSELF, now=lambda: MORNING),
+        database="forewarn.db",
         feed=feed,
         scenarios=built_in_scenarios(),
         gates=AskedGates(

@@ -6,6 +6,7 @@ After a change that is meant, `pytest tests/cli/test_golden.py --update-golden` 
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -89,6 +90,7 @@ def server(
 ) -> Iterator[str]:
     """Serve from a folder with the files of golden/files; return where operators are answered."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(socket, "gethostname", lambda: "kvm-1")
     shutil.copytree(GOLDEN / "files", tmp_path, dirs_exist_ok=True)
     (tmp_path / "forewarn.db").touch(mode=0o600)
     (tmp_path / "forewarn.db").write_bytes(started_database)

@@ -5,24 +5,18 @@ from datetime import timedelta
 from typing import TypeAlias
 
 import pytest
+from tests.replicas import ITSELF
 from tests.waiting import wait_until
 
 from forewarn.clocks import SystemClock
 from forewarn.ports.leadership import Leadership
-from forewarn.ports.replicas import ReplicaIdentity, Replicas
+from forewarn.ports.replicas import Replicas
 from forewarn.ports.store import Store
 from forewarn.storage.lease import DatabaseLeadership
 from forewarn.storage.lock import FileLeadership, SoleReplica
 from forewarn.storage.postgres import PostgresStore
 from forewarn.storage.replicas import DatabaseReplicas
 
-ITSELF = ReplicaIdentity(
-    replica_id="one",
-    name="kvm-1",
-    address="http://10.0.0.1:8170",
-    version="1.2",
-    settings={"notice": "always"},
-)
 Parts: TypeAlias = tuple[Replicas, Leadership]
 
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from tests.contracts.test_replicas import ITSELF
 from tests.postgres import run_cluster
+from tests.replicas import ITSELF
 from tests.waiting import wait_until
 
 from forewarn.domain.names import ScopeId

@@ -11,11 +11,13 @@ from urllib.request import Request, urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
+from tests.replicas import ITSELF
 
 from forewarn.clocks import SystemClock
 from forewarn.domain.topology import Topology
 from forewarn.ports.metrics import Distribution, Tally
 from forewarn.protocol.versions import NEWEST
+from forewarn.storage.lock import SoleReplica
 from forewarn.storage.sqlite import open_sqlite
 from forewarn.telemetry.metrics import METRICS, FigureSources, exporter
 from forewarn.testing import Emulator
@@ -277,6 +279,7 @@ def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> 
             gates_shut=lambda: 0,
             jumps=lambda: 0,
             refused={},
+            replicas=SoleReplica(store, ITSELF, now=SystemClock().now),
         )
     )
     tally.polls["2020-07-01"] += 7

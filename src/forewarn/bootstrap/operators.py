@@ -105,6 +105,8 @@ def _make_services(
         is_ready=is_ready,
         settle=replica.settle,
         finish_turn=replica.candidate.finish_turn,
+        replicas=replica.replicas,
+        database=replica.database,
         executor_problem=replica.executor_problem,
         feed=feed,
         scenarios=built_in_scenarios(),
@@ -138,4 +140,5 @@ def _sources(replica: Replica, feed: Feed, refused: Mapping[str, int]) -> Figure
         loop_failures=replica.supervisor.failures,
         jumps=lambda: replica.clock_watch.number,
         refused=refused,
+        replicas=replica.replicas,
     )

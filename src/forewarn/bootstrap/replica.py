@@ -10,6 +10,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from forewarn.bootstrap.leader import Candidate, Leader
+from forewarn.bootstrap.presence import introduce
 from forewarn.bootstrap.start import StartingPoint, make_rules, new_id
 from forewarn.bootstrap.supervision import Supervisor
 from forewarn.bootstrap.workforce import Employer, Workforce
@@ -33,12 +34,13 @@ from forewarn.ports.entries import Actor
 from forewarn.ports.leadership import Leadership
 from forewarn.ports.metrics import Tally
 from forewarn.ports.notifier import Notifier
+from forewarn.ports.replicas import Replicas
 from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.versions import served_versions
 from forewarn.scheduler.scheduler import Performance, Scheduler
 from forewarn.scheduler.upkeep import Upkeep
 from forewarn.settings import Settings
-from forewarn.storage.lock import FileLeadership
+from forewarn.storage.lock import FileLeadership, SoleReplica
 from forewarn.telemetry.clock_watch import ClockWatch
 from forewarn.telemetry.event_log import EventLog
 from forewarn.telemetry.logs import logger_above
@@ -106,6 +108,8 @@ def assemble(
         tally=Tally(board.versions),
         token=beginning.token,
         supervisor=supervisor or Supervisor(),
+        replicas=SoleReplica(store, introduce(settings, ""), now=SystemClock().now),
+        database=str(settings.database_path),
     )
 
 
@@ -113,7 +117,7 @@ def assemble(
 class Replica:
     """What lives as long as the process: everything that answers, whoever leads.
 
-    *performance* is of all leaders this replica has been.
+    *performance* is of all leaders this replica has been; *database* is how people know it.
     """
 
     settings: Settings
@@ -133,6 +137,8 @@ class Replica:
     tally: Tally
     token: str
     supervisor: Supervisor
+    replicas: Replicas
+    database: str
     executor_problem: Callable[[], str] = lambda: ""
     reload_executors: Callable[[], None] = lambda: None
 

@@ -113,7 +113,11 @@ def _replica(
         outside = replace(outside, workforce=workforce)
         made = assemble(settings, store, beginning, outside, supervisor, database.leadership)
         yield replace(
-            made, executor_problem=lambda: workforce.problem, reload_executors=workforce.reload
+            made,
+            replicas=database.replicas,
+            database=database.place,
+            executor_problem=lambda: workforce.problem,
+            reload_executors=workforce.reload,
         )
 
 

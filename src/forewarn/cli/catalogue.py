@@ -29,6 +29,7 @@ COMMANDS: Final[Mapping[str, Listed]] = {
     "calendar": Listed("Print planned maintenance as an iCalendar.", is_rare=True),
     "audit": Listed("List who did what, from where, and who was refused."),
     "doctor": Listed("Find what keeps a server from working, and how to fix it."),
+    "status": Listed("Show the server, its database and its replicas.", "server", is_rare=True),
     "pause": Listed("Pause the server: it begins nothing until resumed.", "server", is_rare=True),
     "resume": Listed("Resume a paused server, with everything due by now.", "server", is_rare=True),
     "completion": Listed(

@@ -1,11 +1,21 @@
-"""`forewarn pause` and `forewarn resume`: whether the server begins anything."""
+"""`forewarn status`, `pause` and `resume`: the server, and whether it begins anything."""
 
+from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 from forewarn.cli.catalogue import alone
 from forewarn.cli.options import option
-from forewarn.cli.output import Columns, fields_of, time_of
+from forewarn.cli.output import (
+    Columns,
+    Row,
+    fields_of,
+    print_fields,
+    print_parts,
+    time_of,
+    wall_time_of,
+)
 from forewarn.cli.session import Session, command
+from forewarn.wording.durations import format_duration
 
 app = alone()
 
@@ -15,6 +25,46 @@ _FIELDS: Final[Columns] = {
     "by": "paused_by",
     "reason": "pause_reason",
 }
+_EXECUTORS: Final[Columns] = {"executors": "executor_problem"}
+_JUST_NOW: Final = timedelta(seconds=2)
+_REPLICAS: Final[Columns] = {
+    "replica": "name",
+    "version": "version",
+    "leader": lambda replica: f"yes, epoch {replica['epoch']}" if replica["is_leader"] else "no",
+    "since": lambda replica: wall_time_of(replica["started_at"]),
+    "seen": "seen",
+    "behind": "changes_behind",
+    "lag": lambda replica: f"{replica['lag_in_milliseconds']} ms",
+    "address": "address",
+}
+
+
+@command(app, "status")
+def status(session: Session) -> None:
+    """Show the server, its database and its replicas.
+
+    BEHIND and LAG are how many changes of other replicas a replica did not know yet when it
+    was last seen, and for how long.
+
+    Example: forewarn status
+    """
+    session.show(session.get("server"), _print_status)
+
+
+def _print_status(server: Row) -> None:
+    print_fields(server, {"version": "version", "database": "database", **_FIELDS, **_EXECUTORS})
+    now = datetime.fromisoformat(server["database_time"])
+    rows = [
+        {**each, "epoch": server["lease_epoch"], "seen": _ago(now, each["seen_at"])}
+        for each in server["replicas"]
+    ]
+    print_parts((rows, _REPLICAS))
+
+
+def _ago(now: datetime, moment: str) -> str:
+    """Return how long ago a replica was seen, which reports every second."""
+    ago = timedelta(seconds=round((now - datetime.fromisoformat(moment)).total_seconds()))
+    return "now" if ago <= _JUST_NOW else f"{format_duration(ago)} ago"
 
 
 @command(app, "pause")

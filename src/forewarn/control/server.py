@@ -1,6 +1,6 @@
-"""/server: the server itself, and whether it begins anything."""
+"""/server: the server itself, its replicas, and whether it begins anything."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from fastapi import APIRouter
 
@@ -10,6 +10,7 @@ from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import PauseRequest, View
 from forewarn.domain.server_pause import ServerPause
 from forewarn.operations import pausing
+from forewarn.ports.replicas import KnownReplica, Replicas, RollCall
 
 router = APIRouter(prefix="/server", tags=["server"])
 
@@ -25,10 +26,47 @@ class ServerView(View):
     executor_problem: str
 
 
+class ReplicaView(View):
+    """A process that serves the database, as it was when it last reported.
+
+    Then `changes_behind` changes had been committed that it did not know yet, the first of them
+    `lag_in_milliseconds` before. One that is not present has ended without notice, or hangs.
+    """
+
+    name: str
+    address: str
+    version: str
+    settings: dict[str, str]
+    started_at: datetime
+    seen_at: datetime
+    changes_behind: int
+    lag_in_milliseconds: int
+    is_present: bool
+    is_leader: bool
+    is_answering: bool
+
+
+class ServerStatusView(ServerView):
+    """The server with all its replicas. The times of replicas are by the clock of the database."""
+
+    database: str
+    database_time: datetime
+    lease_epoch: int
+    replicas: list[ReplicaView]
+
+
 @router.get("")
-def show_server(caller: Viewing) -> ServerView:
-    """Return how the server is."""
-    return _view(caller, caller.read(pausing.find_pause))
+def show_server(caller: Viewing) -> ServerStatusView:
+    """Return how the server and its replicas are."""
+    pause = caller.read(pausing.find_pause)
+    roll = caller.services.replicas.call_roll()
+    return ServerStatusView(
+        **_view(caller, pause).model_dump(),
+        database=caller.services.database,
+        database_time=roll.at,
+        lease_epoch=roll.epoch,
+        replicas=[_replica(each, roll, caller.services.replicas) for each in roll.replicas],
+    )
 
 
 @router.post("/pause", name="pause")
@@ -45,6 +83,22 @@ def resume_server(caller: Administering) -> ServerView:
     """Continue, with all that fell due in the meantime."""
     caller.write(pausing.resume_server)
     return _view(caller, None)
+
+
+def _replica(known: KnownReplica, roll: RollCall, replicas: Replicas) -> ReplicaView:
+    return ReplicaView(
+        name=known.identity.name,
+        address=known.identity.address,
+        version=known.identity.version,
+        settings=dict(known.identity.settings),
+        started_at=known.started_at,
+        seen_at=known.seen_at,
+        changes_behind=known.changes_behind,
+        lag_in_milliseconds=known.lag // timedelta(milliseconds=1),
+        is_present=known in roll.present,
+        is_leader=known.is_leader,
+        is_answering=known.identity.replica_id == replicas.itself.replica_id,
+    )
 
 
 def _view(caller: Caller, pause: ServerPause | None) -> ServerView:

@@ -19,6 +19,7 @@ from forewarn.ports.clock import ClockJump
 from forewarn.ports.entries import Showing
 from forewarn.ports.faults import Fault, FaultKind
 from forewarn.ports.notifier import Notifier
+from forewarn.ports.replicas import Replicas
 from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 
@@ -117,6 +118,9 @@ class Services:
     scenarios: Mapping[str, Scenario]
     metrics: Callable[[], bytes]
     gates: GateControl
+    replicas: Replicas
+    database: str
+    """The database as people know it, without passwords."""
     notifiers: Mapping[str, Notifier] = field(default_factory=dict)
     slow_verbs: SlowVerbs = field(default_factory=SlowVerbs)
     executor_problem: Callable[[], str] = lambda: ""

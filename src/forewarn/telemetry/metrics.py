@@ -23,6 +23,7 @@ from forewarn.domain.topology import Topology
 from forewarn.ports.clock import WallClock
 from forewarn.ports.entries import Figures
 from forewarn.ports.metrics import Distribution, Tally
+from forewarn.ports.replicas import Replicas, RollCall
 from forewarn.ports.store import Store, StoreError
 from forewarn.protocol.errors import ERROR_ANSWERS
 from forewarn.protocol.vocabulary import EventStatus, EventType
@@ -112,6 +113,11 @@ METRICS: Final[Mapping[str, Family]] = {
     "forewarn_executors_usable": Family("gauge", "1 unless the executor file is wrong."),
     "forewarn_server_paused": Family("gauge", "1 if the server is paused and begins nothing."),
     "forewarn_leader": Family("gauge", "1 while this server holds the lease."),
+    "forewarn_replicas": Family("gauge", "Replicas that were seen in the last 10 seconds."),
+    "forewarn_changes_behind": Family(
+        "gauge", "Changes that this replica did not know when it last reported."
+    ),
+    "forewarn_changes_followed": Family("gauge", "1 while this replica hears what others change."),
     "forewarn_store_group_size": Family(
         "histogram", "Writes per commit; their sum is the writes, their count the commits."
     ),
@@ -143,6 +149,7 @@ class FigureSources:
     loop_failures: Mapping[str, int]
     jumps: Callable[[], int]
     refused: Mapping[str, int]
+    replicas: Replicas
 
 
 def exporter(sources: FigureSources) -> Callable[[], bytes]:
@@ -171,6 +178,7 @@ class _Figures(Collector):
         try:
             figures = self._from.store.figures()
             is_paused = self._from.is_paused()
+            roll = self._from.replicas.call_roll()
             self._lives.catch_up()
         except StoreError as error:
             if self._trouble != str(error):
@@ -182,6 +190,7 @@ class _Figures(Collector):
         yield _values("forewarn_store_readable", 1)
         yield _values("forewarn_server_paused", is_paused)
         yield from self._of_store(figures)
+        yield from self._of_replicas(roll)
         yield from self._of_lives()
 
     def _of_memory(self) -> Iterator[Metric]:
@@ -206,6 +215,7 @@ class _Figures(Collector):
         yield _distributions("forewarn_store_group_size", {(): here.store.commits})
         yield _values("forewarn_store_writable", here.store.is_writable())
         yield _values("forewarn_executors_usable", here.has_executors())
+        yield _values("forewarn_changes_followed", here.replicas.is_following())
 
     def _of_maintenances(self) -> Iterator[Metric]:
         here = self._from
@@ -225,6 +235,12 @@ class _Figures(Collector):
         age = 0.0 if since is None else (self._from.wall.now() - since).total_seconds()
         yield _values("forewarn_outbox_oldest_seconds", max(age, 0.0))
         yield _values("forewarn_leader", figures.epoch == self._from.epoch())
+
+    def _of_replicas(self, roll: RollCall) -> Iterator[Metric]:
+        ours = self._from.replicas.itself.replica_id
+        behind = [each.changes_behind for each in roll.replicas if each.identity.replica_id == ours]
+        yield _values("forewarn_replicas", len(roll.present))
+        yield _values("forewarn_changes_behind", sum(behind))
 
     def _of_lives(self) -> Iterator[Metric]:
         lives = self._lives

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
+from tests.replicas import ITSELF
 
 from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
@@ -28,6 +29,7 @@ from forewarn.outbound.client import Outbound
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventSource, EventType, event_id
+from forewarn.storage.lock import SoleReplica
 from forewarn.storage.sqlite import open_sqlite
 
 MORNING = datetime(2026, 1, 5, 8, tzinfo=UTC)
@@ -160,6 +162,8 @@ def make_app(
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             settle=lambda: None,
             finish_turn=lambda: None,
+            replicas=SoleReplica(store, ITSELF, now=lambda: wall.now),
+            database="forewarn.db",
             feed=feed,
             scenarios=built_in_scenarios(),
             gates=AskedGates(

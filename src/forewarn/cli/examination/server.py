@@ -1,7 +1,7 @@
 """What is looked at in the server that answers: may we, does its time agree, is it up to date."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -9,6 +9,7 @@ from typing import Final
 from forewarn.cli.errors import CommandError
 from forewarn.cli.examination.findings import Finding, doubtful, fine, wrong
 from forewarn.cli.failures import ServerRefusedError
+from forewarn.cli.output import Row
 from forewarn.cli.session import Session
 from forewarn.wording.durations import format_duration
 
@@ -18,6 +19,8 @@ UNUSABLY_SKEWED: Final = timedelta(minutes=1)
 """From here on NotBefore means something else there than here."""
 RECENT_JUMP: Final = timedelta(days=1)
 """A jump of the server's clock is worth a warning for so long."""
+LAGGING: Final = timedelta(seconds=2)
+"""A replica that is behind for so long has more to do than to keep up."""
 SLOW_DELIVERY: Final = timedelta(minutes=5)
 """A message that has waited for so long is not just under way."""
 
@@ -41,12 +44,14 @@ def examine_server(session: Session, now: datetime) -> Iterator[Finding]:
         yield wrong("metrics", str(error), error.hint)
         return
     figures = {found[1]: float(found[2]) for found in samples}
+    server = _show(session)
     yield from _jumps(session, figures, now)
     yield _store(figures)
-    yield _lease(figures, now)
+    yield _lease(figures, server, now)
+    yield from _replicas(figures, server)
     yield _loops(figures)
     yield _pause(figures)
-    yield _executors(session, figures)
+    yield _executors(figures, server)
     yield _outbox(figures)
     yield _overdue(figures)
 
@@ -108,15 +113,74 @@ def _store(figures: Mapping[str, float]) -> Finding:
     return fine(check, "The server can write its database.")
 
 
-def _lease(figures: Mapping[str, float], now: datetime) -> Finding:
+def _lease(figures: Mapping[str, float], server: Row | None, now: datetime) -> Finding:
     check = "scheduler lease"
-    if figures.get("forewarn_leader") != 1:
-        sentence = "The server does not hold it, and so starts and completes nothing."
-        return wrong(check, sentence, "see lease_lost in its log; try again in a few seconds")
-    epoch = int(figures.get("forewarn_lease_epoch", 0))
-    since = figures.get("process_start_time_seconds")  # a server takes the lease when it starts
-    age = "" if since is None else f", for {_say(timedelta(seconds=now.timestamp() - since))}"
-    return fine(check, f"The server holds it, epoch {epoch}{age}.")
+    replicas = server["replicas"] if server else ()
+    leader = next((each for each in replicas if each["is_leader"]), None)
+    if figures.get("forewarn_leader") == 1:
+        epoch = int(figures.get("forewarn_lease_epoch", 0))
+        # The only server takes the lease when it starts.
+        since = figures.get("process_start_time_seconds") if len(replicas) <= 1 else None
+        age = "" if since is None else f", for {_say(timedelta(seconds=now.timestamp() - since))}"
+        return fine(check, f"The server holds it, epoch {epoch}{age}.")
+    if server and leader and not leader["is_answering"]:
+        where = f"{leader['name']} at {leader['address']}"
+        return fine(check, f"The replica {where} holds it, epoch {server['lease_epoch']}.")
+    subject = "No replica holds" if len(replicas) > 1 else "The server does not hold"
+    sentence = f"{subject} it, and so nothing is started or completed."
+    return wrong(check, sentence, "see lease_lost in its log; try again in a few seconds")
+
+
+def _replicas(figures: Mapping[str, float], server: Row | None) -> Iterator[Finding]:
+    check = "replicas"
+    if figures.get("forewarn_changes_followed") == 0:
+        sentence = "The server does not hear what other replicas change."
+        yield wrong(check, sentence, "see changes_not_followed in its log")
+    if server is None:
+        return  # which the finding about the token says
+    found = [
+        *_silent(server),
+        *_differences(server, lambda each: {"version": each["version"]}),
+        *_differences(server, lambda each: each["settings"]),
+        *_lags(server),
+    ]
+    yield from (doubtful(check, sentence, "try: forewarn status") for sentence in found)
+    if not found:
+        number, version = len(server["replicas"]), server["version"]
+        sentence = f"Replicas: {number}, with version {version}; none of them lags behind."
+        yield fine(check, sentence)
+
+
+def _silent(server: Row) -> Iterator[str]:
+    now = datetime.fromisoformat(server["database_time"])
+    for each in server["replicas"]:
+        if not each["is_present"]:
+            ago = _say(now - datetime.fromisoformat(each["seen_at"]))
+            yield f"The replica {each['name']} at {each['address']} was last seen {ago} ago."
+
+
+def _differences(server: Row, what: Callable[[Row], Mapping[str, str]]) -> Iterator[str]:
+    present = [each for each in server["replicas"] if each["is_present"]]
+    for name in sorted({name for each in present for name in what(each)}):
+        values = {what(each)[name] for each in present if name in what(each)}
+        if len(values) > 1:
+            yield f"The replicas have different values of {name}: {', '.join(sorted(values))}."
+
+
+def _lags(server: Row) -> Iterator[str]:
+    for each in server["replicas"]:
+        lag = timedelta(milliseconds=each["lag_in_milliseconds"])
+        if each["is_present"] and lag > LAGGING:
+            behind = f"by {each['changes_behind']} changes and {_say(lag)}"
+            yield f"The replica {each['name']} at {each['address']} lags behind {behind}."
+
+
+def _show(session: Session) -> Row | None:
+    try:
+        found: Row = session.get("server")
+    except CommandError:
+        return None
+    return found if "replicas" in found else None  # or it is an older release
 
 
 def _loops(figures: Mapping[str, float]) -> Finding:
@@ -135,13 +199,10 @@ def _pause(figures: Mapping[str, float]) -> Finding:
     return fine("pause", "The server is not paused.")
 
 
-def _executors(session: Session, figures: Mapping[str, float]) -> Finding:
+def _executors(figures: Mapping[str, float], server: Row | None) -> Finding:
     if figures.get("forewarn_executors_usable") != 0:
         return fine("executors", "The server can use them.")
-    try:
-        problem = str(session.get("server")["executor_problem"])
-    except CommandError:
-        problem = "The executor file is wrong."
+    problem = server["executor_problem"] if server else "The executor file is wrong."
     hint = "correct the file, then send the server SIGHUP or restart it"
     return wrong("executors", f"No impact begins: {problem}", hint)
 

@@ -1,0 +1,120 @@
+"""`forewarn status` and `forewarn doctor` where replicas share a database."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import structlog
+from tests.cli.test_golden import serving
+from tests.waiting import wait_until
+from typer.testing import CliRunner
+
+from forewarn.cli.app import app
+from forewarn.settings import Settings, make_settings
+
+GHOST = """
+INSERT INTO replicas
+SELECT 'ghost', 'kvm-9', 'http://kvm-9:8170', '0.0.9', '{"notice": "when-enabled"}',
+  now, now - %(silent)s::BIGINT * 1000000, 0
+FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT AS now) AS clock
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def settings(url: str, name: str) -> Settings:
+    return make_settings({"database": url, "state_dir": Path(name)})
+
+
+@contextmanager
+def two_replicas(url: str) -> Iterator[tuple[str, str]]:
+    """Serve with two replicas; their addresses, that of the leader first."""
+    try:
+        with serving(settings(url, "one")) as one:
+            wait_until(lambda: ask(one, "status")["lease_epoch"], "the first to lead")
+            with serving(settings(url, "two")) as two:
+                shutil.copy("one/admin.token", "two/admin.token")
+                yield one, two
+    finally:
+        structlog.reset_defaults()
+
+
+def ask(server: str, *arguments: str) -> Any:
+    environment = {"FOREWARN_SERVER": server, "FOREWARN_STATE_DIR": "one"}
+    result = CliRunner().invoke(app, [*arguments, "-o", "json"], env=environment)
+    assert result.stdout, result.stderr
+    return json.loads(result.stdout)
+
+
+def examine(server: str) -> dict[str, list[tuple[str, str]]]:
+    found: dict[str, list[tuple[str, str]]] = {}
+    for each in ask(server, "doctor", "--remote")["findings"]:
+        found.setdefault(each["check"], []).append((each["verdict"], each["sentence"]))
+    return found
+
+
+def haunt(url: str, silent: int) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute(GHOST.encode(), {"silent": silent})
+
+
+def test_each_replica_shows_both_and_who_leads(postgres_url: str) -> None:
+    with two_replicas(postgres_url) as (one, two):
+        shown = {server: ask(server, "status") for server in (one, two)}
+        found = examine(two)
+        held = examine(one)["scheduler lease"]
+    for server, status in shown.items():
+        replicas = {each["address"].removeprefix("http://"): each for each in status["replicas"]}
+        assert replicas.keys() == {one, two}
+        assert [each["is_leader"] for each in (replicas[one], replicas[two])] == [True, False]
+        assert [name for name, each in replicas.items() if each["is_answering"]] == [server]
+        assert {each["changes_behind"] for each in replicas.values()} == {0}
+        assert all(each["is_present"] for each in replicas.values())
+        assert status["database"] == postgres_url.replace("forewarn@", "")
+        assert status["lease_epoch"] == 1
+
+    ((verdict, sentence),) = found["scheduler lease"]
+    assert (verdict, f"at http://{one} holds it, epoch 1." in sentence) == ("ok", True)
+    assert held == [("ok", "The server holds it, epoch 1.")]
+    ((verdict, sentence),) = found["replicas"]
+    assert (verdict, sentence.startswith("Replicas: 2, ")) == ("ok", True)
+
+
+def test_doctor_warns_of_replicas_that_are_gone_or_differ(postgres_url: str) -> None:
+    with two_replicas(postgres_url) as (one, _):
+        ask(one, "pause")  # a change
+        haunt(postgres_url, silent=60)
+        gone = examine(one)["replicas"]
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute("DELETE FROM replicas WHERE replica_id = 'ghost'")
+        haunt(postgres_url, silent=0)
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute("UPDATE changes SET changed_at = changed_at - 60000000")
+        differing = examine(one)["replicas"]
+
+    assert gone == [("warn", "The replica kvm-9 at http://kvm-9:8170 was last seen 1m ago.")]
+    assert {verdict for verdict, _ in differing} == {"warn"}
+    version, notice, *lags = (sentence for _, sentence in differing)
+    assert version.startswith("The replicas have different values of version: 0.0.9, ")
+    assert notice == "The replicas have different values of notice: always, when-enabled."
+    assert any(lag.startswith("The replica kvm-9 at http://kvm-9:8170 lags behind") for lag in lags)
+
+
+def test_doctor_fails_when_no_replica_leads(postgres_url: str) -> None:
+    with two_replicas(postgres_url) as (_, two):
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute(
+                "UPDATE leases SET epoch = 2, holder = 'ghost', expires_at = expires_at + 60000000"
+            )
+        found = examine(two)["scheduler lease"]
+
+    sentence = "No replica holds it, and so nothing is started or completed."
+    assert found == [("fail", sentence)]
