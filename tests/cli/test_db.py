@@ -13,7 +13,10 @@ from tests.postgres import ENVIRONMENT, Cluster
 from typer.testing import CliRunner, Result
 
 from forewarn.cli.app import app
+from forewarn.domain.access import TokenRevokedError
+from forewarn.domain.roles import Role
 from forewarn.files.fleet import read_fleet_file
+from forewarn.operations.access import find_token
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.pausing import find_pause
@@ -197,3 +200,21 @@ def test_password_on_the_command_line_is_accepted_with_a_warning(url: str) -> No
     assert "can read the password on the command line" in said.stderr
     assert "PGPASSFILE" in said.stderr
     assert "secret" not in said.output
+
+
+def test_admin_token_of_all_replicas_is_renewed(url: str, tmp_path: Path) -> None:
+    run("upgrade", "--database", url)
+    words = ["token", "renew-admin", "--database", url, "--state-dir", str(tmp_path / "state")]
+    secrets = []
+    for _ in range(2):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, result.output
+        secrets.append((tmp_path / "state" / "admin.token").read_text().strip())
+        assert result.output == f"{tmp_path}/state/admin.token has a new admin token\n"
+
+    with closing(open_postgres(url)) as store:
+        token = store.read(lambda reading: find_token(reading, secrets[1], AT))
+        with pytest.raises(TokenRevokedError):
+            store.read(lambda reading: find_token(reading, secrets[0], AT))
+    assert token is not None
+    assert token.role is Role.ADMIN

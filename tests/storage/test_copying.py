@@ -326,3 +326,12 @@ def test_what_only_sqlite_can_do_is_refused(
     with pytest.raises(CopyRefusedError, match=sentence):
         to_postgres(source, empty_url)
     assert tables_in(empty_url) == 0
+
+
+def test_character_that_postgresql_cannot_keep_is_replaced(source: Path, empty_url: str) -> None:
+    with closing(open_sqlite(source)) as store:
+        store.write(lambda tx: tx.put_setting("test", "a\0b"))
+
+    to_postgres(source, empty_url)
+
+    assert settings_in(empty_url)["test"] == "a␀b"

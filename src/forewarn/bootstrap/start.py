@@ -289,12 +289,24 @@ def _share_admin_token(tx: Transaction, context: Context, directory: Path) -> st
     if any(token.name == ADMIN and token.is_live(context.at) for token in tx.tokens()):
         log.info("admin_token_elsewhere", place=tx.setting(_ADMIN_TOKEN_PLACE))
         return ""
+    return _make_shared_admin_token(tx, context, directory)
+
+
+def _make_shared_admin_token(tx: Transaction, context: Context, directory: Path) -> str:
     secret = new_secret()
-    _keep_admin_token(directory, secret)
+    path = _keep_admin_token(directory, secret)
     grant_admin(tx, context, ADMIN, secret)
-    where = f"{(directory / ADMIN_TOKEN_FILE).absolute()} on {socket.gethostname()}"
-    tx.put_setting(_ADMIN_TOKEN_PLACE, where)
+    tx.put_setting(_ADMIN_TOKEN_PLACE, f"{path.absolute()} on {socket.gethostname()}")
     return secret
+
+
+def renew_shared_admin_token(store: Store, settings: Settings, at: datetime) -> Path:
+    """Put a new admin token into the state directory; all replicas take it, and no other."""
+    directory = settings.state_directory
+    rules = make_rules(settings)
+    context = Context(who=ADMIN, now=at, at=at, new_id=new_id, rules=rules, actor=Actor.SERVER)
+    store.write(lambda tx: _make_shared_admin_token(tx, context, directory))
+    return directory / ADMIN_TOKEN_FILE
 
 
 def renew_admin_token(directory: Path) -> Path:

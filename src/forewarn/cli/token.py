@@ -1,7 +1,8 @@
 """`forewarn token`: who may use the control API, and what they may do there."""
 
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,10 +18,16 @@ from forewarn.cli.output import (
     table_of,
     wall_time_of,
 )
+from forewarn.cli.serve import warn_of_password
 from forewarn.cli.session import Session, command
 from forewarn.cli.times import ahead_option
+from forewarn.clocks import SystemClock
 from forewarn.domain.roles import MAY, Role
 from forewarn.environment import ADMIN_TOKEN_FILE
+from forewarn.settings_table import LogLevel
+
+if TYPE_CHECKING:
+    from forewarn.settings import Settings
 
 app = noun("token")
 
@@ -86,7 +93,7 @@ def revoke(session: Session, name: Name) -> None:
 def renew_admin(
     *,
     state_dir: Annotated[Path | None, option("DIR", "The server's state directory.")] = None,
-    database: Annotated[str | None, option("URL", "sqlite:///PATH.")] = None,
+    database: Annotated[str | None, option("URL", "The database (default: as set).")] = None,
     config: ConfigFile = None,
 ) -> None:
     """Replace the admin token, on the machine of the server.
@@ -100,7 +107,11 @@ def renew_admin(
         from forewarn.bootstrap.start import renew_admin_token  # noqa: PLC0415 - server install
         from forewarn.settings import load_settings  # noqa: PLC0415 - slow to load
 
+        warn_of_password(database)
         settings = load_settings({"state_dir": state_dir, "database": database}, config)
+        if settings.is_shared:
+            print_line(f"{_renew_shared(settings)} has a new admin token")
+            return
         directory = settings.state_directory
         known = (directory / ADMIN_TOKEN_FILE, settings.database_path)
         if not any(path.exists() for path in known):
@@ -108,6 +119,16 @@ def renew_admin(
             hint = "try: --state-dir DIR, or --config FILE"
             raise CommandError(message, code=ExitCode.NOT_FOUND, hint=hint)
         print_line(f"{renew_admin_token(directory)} has a new admin token")
+
+
+def _renew_shared(settings: "Settings") -> Path:
+    from forewarn.bootstrap.start import renew_shared_admin_token  # noqa: PLC0415 - server install
+    from forewarn.storage.administration import open_shared  # noqa: PLC0415 - server install
+    from forewarn.telemetry.logs import configure_logging  # noqa: PLC0415 - server install
+
+    configure_logging(settings.log_format, LogLevel.ERROR)
+    with closing(open_shared(settings.database)) as store:
+        return renew_shared_admin_token(store, settings, SystemClock().now())
 
 
 def _print_new(token: Row) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from forewarn.ports.store import Store
 from forewarn.storage import backups, sqlite
 from forewarn.storage.copying import (
     CopyReport,
@@ -96,3 +97,12 @@ def at_server(url: str) -> ServerDatabase:
     except ImportError as error:
         raise PostgresMissingError from error
     return PostgresDatabase(PostgresAddress(url))
+
+
+def open_shared(url: str) -> Store:
+    """Open the store in the PostgreSQL database at *url*, which has its schema already."""
+    try:
+        from forewarn.storage.postgres import open_postgres  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise PostgresMissingError from error
+    return open_postgres(url, migrate=False)
