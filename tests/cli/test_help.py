@@ -59,6 +59,7 @@ def commands() -> Iterator[tuple[str, ...]]:
     yield ("completion",)
     yield ("version",)
     yield ("doctor",)
+    yield ("status",)
     yield ("pause",)
     yield ("resume",)
     for noun, verbs in VERBS.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from tests.waiting import wait_until
 
 from forewarn.domain.event import Outcome
 from forewarn.files.fleet import read_fleet_file
@@ -51,9 +52,11 @@ def store(tmp_path: Path, operator: Context) -> Iterator[Store]:
 
 
 @contextmanager
-def logged(store: Store) -> Iterator[list[MutableMapping[str, Any]]]:
+def logged(
+    store: Store, leads: Callable[[], bool] = lambda: True
+) -> Iterator[list[MutableMapping[str, Any]]]:
     """Log what happens to events; complete when this ends."""
-    event_log = EventLog(store)
+    event_log = EventLog(store, leads=leads)
     store.listen(event_log.note)
     thread = threading.Thread(target=event_log.rounds.run)
     with capture_logs() as lines:
@@ -87,6 +90,7 @@ def test_each_change_of_an_event_is_one_line(store: Store, operator: Context) ->
         "event": "event_changed",
         "log_level": "info",
         "what": "scheduled",
+        "sequence": 1,
         "event_id": event,
         "event_type": "Reboot",
         "scope_id": "virtual-machine/solo",
@@ -165,3 +169,52 @@ def test_store_that_cannot_be_read_does_not_keep_the_server_from_stopping(
         event_log.rounds.run()
 
     assert [line["event"] for line in lines] == ["event_log_waits_for_store"]
+
+
+def test_replica_that_follows_logs_nothing(store: Store, operator: Context) -> None:
+    with logged(store, leads=lambda: False) as lines:
+        announce(store, operator)
+
+    assert lines == []
+
+
+def test_new_leader_logs_what_the_last_may_have_left(store: Store, operator: Context) -> None:
+    leading = threading.Event()
+
+    with logged(store, leads=leading.is_set) as lines:
+        announce(store, operator)
+        leading.set()
+        wait_until(lambda: lines, "the new leader to log")
+
+    assert [line["what"] for line in lines] == ["scheduled"]
+
+
+def test_leader_that_stops_logs_what_it_did_before_it_resigned(
+    store: Store, operator: Context
+) -> None:
+    leading = threading.Event()
+    leading.set()
+
+    with logged(store, leads=leading.is_set) as lines:
+        first = announce(store, operator)
+        wait_until(lambda: lines, "the leader to log")
+        leading.clear()
+        store.write(lambda tx: start_event(tx, operator, first))
+
+    assert [line["what"] for line in lines] == ["scheduled", "started"]
+
+
+def test_what_another_had_time_to_log_is_forgotten(
+    store: Store, operator: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forewarn.telemetry.event_log._HELD_SECONDS", -1.0)
+    leading = threading.Event()
+    event_log = EventLog(store, leads=leading.is_set)
+    announce(store, operator)
+
+    with capture_logs() as lines:
+        event_log._catch_up()  # noqa: SLF001
+        leading.set()
+        event_log._catch_up()  # noqa: SLF001
+
+    assert lines == []

@@ -88,7 +88,9 @@ def assemble(
         store=store, outside=outside, gates=gates, make_context=context, reports=reports
     )
     candidate = Candidate(leadership or FileLeadership(store), make, supervisor, reports=reports)
-    event_log = EventLog(store)
+    # Where nobody else can log it, nothing depends on who leads.
+    leads = (lambda: candidate.epoch > 0) if settings.is_shared else (lambda: True)
+    event_log = EventLog(store, leads=leads)
     for listener in (faults.note, candidate.note, event_log.note):  # after the board
         store.listen(listener)
     return Replica(
