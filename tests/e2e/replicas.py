@@ -95,7 +95,7 @@ class Crowd:
         self._is_over.clear()
 
     def _poll_on(self, server: Server) -> None:
-        newest: dict[str, int] = {}
+        newest: dict[tuple[str, str], int] = {}
         client = server.vm_client()
         with contextlib.closing(client):
             while not self._is_over.wait(0.01):
@@ -106,8 +106,10 @@ class Crowd:
                         assert server is self.away, f"{server.log} does not answer"
                         continue
                     number = answer.incarnation
-                    assert number >= newest.get(vm, 0), f"{vm} went back to {number}"
-                    newest[vm] = number
+                    # A balancer says who it was: each replica goes on, none waits for another.
+                    page = (answer.headers.get("x-replica", ""), vm)
+                    assert number >= newest.get(page, 0), f"{page} went back to {number}"
+                    newest[page] = number
                     with self._lock:
                         self.polls += 1
                         known = self._pages.setdefault((vm, number), answer.body)
