@@ -21,7 +21,7 @@ from forewarn.settings import make_settings
 PAGE = (Path(__file__).parents[2] / "docs/how-to/run-several-replicas.md").read_text("utf-8")
 TABLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 (BALANCER,) = re.findall(r"```text\n(defaults\n.*?)```", PAGE, re.DOTALL)
-COMMANDS = re.findall(r"^\$ forewarn (.*)$", PAGE, re.MULTILINE)
+COMMANDS = sorted({*re.findall(r"^\$ forewarn (.*)$", PAGE, re.MULTILINE)})
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 
 

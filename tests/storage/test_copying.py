@@ -36,6 +36,7 @@ from forewarn.storage.errors import (
     CopyRefusedError,
     DatabaseInUseError,
     DatabaseOutdatedError,
+    DatabaseUnusableError,
     NotADatabaseError,
 )
 from forewarn.storage.file_copies import DatabaseFile, NewFile
@@ -335,3 +336,13 @@ def test_character_that_postgresql_cannot_keep_is_replaced(source: Path, empty_u
     to_postgres(source, empty_url)
 
     assert settings_in(empty_url)["test"] == "a␀b"
+
+
+def test_copy_that_fails_leaves_nothing(source: Path, empty_url: str) -> None:
+    with closing(Connector(source, mode="rw").connect()) as connection:
+        connection.driver.execute("UPDATE virtual_machines SET update_domain = 1 << 40")
+
+    with pytest.raises(DatabaseUnusableError, match="out of range"):
+        to_postgres(source, empty_url)
+
+    assert tables_in(empty_url) == 0
