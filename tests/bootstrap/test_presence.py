@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from tests.waiting import wait_until
 
 from forewarn.bootstrap.address import public_url
-from forewarn.bootstrap.database import Database, open_database
+from forewarn.bootstrap.database import OpenDatabase, open_database
 from forewarn.bootstrap.presence import (
     DisagreementError,
     check_agreement,
@@ -28,7 +28,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def opened(url: str, **values: object) -> Iterator[Database]:
+def opened(url: str, **values: object) -> Iterator[OpenDatabase]:
     settings = make_settings({"database": url, **values})
     with socket.create_server(("127.0.0.1", 0)) as control:
         itself = introduce(settings, public_url(settings, control))

@@ -28,7 +28,7 @@ _SAY_AGAIN_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Database:
+class OpenDatabase:
     """An open *store*, who leads on it, and who else serves it; *place* is how people know it.
 
     *discard* forgets a file that was made in vain.
@@ -42,7 +42,7 @@ class Database:
 
 
 @contextmanager
-def open_database(settings: Settings, itself: ReplicaIdentity) -> Iterator[Database]:
+def open_database(settings: Settings, itself: ReplicaIdentity) -> Iterator[OpenDatabase]:
     """Open the database of *settings* for the replica *itself*, and close it in the end.
 
     One that several replicas share may be away: then this waits for it, and says so.
@@ -51,7 +51,7 @@ def open_database(settings: Settings, itself: ReplicaIdentity) -> Iterator[Datab
         yield (_open_shared if settings.is_shared else _open_file)(settings, itself, stack)
 
 
-def _open_file(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) -> Database:
+def _open_file(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) -> OpenDatabase:
     path = settings.database_path
     is_new = not path.exists()
     store = open_sqlite(path, migrate=settings.migrate)
@@ -62,7 +62,7 @@ def _open_file(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) ->
         if is_new:
             remove_files(path)
 
-    return Database(
+    return OpenDatabase(
         store=store,
         leadership=FileLeadership(store),
         replicas=SoleReplica(store, itself, now=SystemClock().now),
@@ -71,7 +71,7 @@ def _open_file(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) ->
     )
 
 
-def _open_shared(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) -> Database:
+def _open_shared(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) -> OpenDatabase:
     try:
         from forewarn.storage.lease import DatabaseLeadership  # noqa: PLC0415 - an extra
         from forewarn.storage.postgres import open_postgres  # noqa: PLC0415 - an extra
@@ -86,7 +86,9 @@ def _open_shared(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) 
     replicas = DatabaseReplicas(store, itself)
     stack.callback(replicas.leave)
     _wait_for(replicas.report)
-    return Database(store=store, leadership=leadership, replicas=replicas, place=str(store.address))
+    return OpenDatabase(
+        store=store, leadership=leadership, replicas=replicas, place=str(store.address)
+    )
 
 
 def _wait_for(attempt: Callable[[], T]) -> T:

@@ -190,7 +190,7 @@ class _Figures(Collector):
         yield _values("forewarn_store_readable", 1)
         yield _values("forewarn_server_paused", is_paused)
         yield from self._of_store(figures)
-        yield from self._of_replicas(roll)
+        yield from self._of_replicas(figures, roll)
         yield from self._of_lives()
 
     def _of_memory(self) -> Iterator[Metric]:
@@ -234,13 +234,16 @@ class _Figures(Collector):
         since = figures.waiting_since
         age = 0.0 if since is None else (self._from.wall.now() - since).total_seconds()
         yield _values("forewarn_outbox_oldest_seconds", max(age, 0.0))
-        yield _values("forewarn_leader", figures.epoch == self._from.epoch())
 
-    def _of_replicas(self, roll: RollCall) -> Iterator[Metric]:
-        ours = self._from.replicas.itself.replica_id
-        behind = [each.changes_behind for each in roll.replicas if each.identity.replica_id == ours]
+    def _of_replicas(self, figures: Figures, roll: RollCall) -> Iterator[Metric]:
+        here = self._from
+        us = here.replicas.itself.replica_id
+        ours = [each for each in roll.replicas if each.identity.replica_id == us]
+        # It may not know yet that its lease is over.
+        leads = figures.epoch == here.epoch() and any(each.is_leader for each in ours)
+        yield _values("forewarn_leader", leads)
         yield _values("forewarn_replicas", len(roll.present))
-        yield _values("forewarn_changes_behind", sum(behind))
+        yield _values("forewarn_changes_behind", sum(each.changes_behind for each in ours))
 
     def _of_lives(self) -> Iterator[Metric]:
         lives = self._lives
