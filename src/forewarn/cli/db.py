@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = noun("db")
 
-Database = Annotated[str | None, option("URL", "The database (default: as set).")]
+DatabaseOption = Annotated[str | None, option("URL", "The database (default: as set).")]
 CopyFrom = Annotated[str, argument("SOURCE", "A file, or postgresql://HOST/DB.")]
 CopyTo = Annotated[str, argument("TARGET", "A new file, or an empty postgresql://HOST/DB.")]
 _PAUSED: Final = "The server will start paused; continue with: forewarn resume"
@@ -30,7 +30,7 @@ def backup(
     file: Annotated[Path, argument("FILE", "File to write.")],
     *,
     overwrite: Annotated[bool, switch("Replace FILE if it exists.", "--overwrite")] = False,
-    database: Database = None,
+    database: DatabaseOption = None,
     config: ConfigFile = None,
 ) -> None:
     """Copy the database to one file; the server may be running.
@@ -56,7 +56,7 @@ def check(
     ] = None,
     *,
     output: OutputOption = Output.TABLE,
-    database: Database = None,
+    database: DatabaseOption = None,
     config: ConfigFile = None,
 ) -> None:
     """Check the database for damage and for its version.
@@ -112,7 +112,7 @@ def copy(source: CopyFrom, target: CopyTo) -> None:
 
 
 @app.command("mark-restored")
-def mark_restored(*, database: Database = None, config: ConfigFile = None) -> None:
+def mark_restored(*, database: DatabaseOption = None, config: ConfigFile = None) -> None:
     """Mark a database that other tools have restored.
 
     Use it after pg_restore or a recovery to a point in time, before any server starts:
@@ -133,7 +133,7 @@ def mark_restored(*, database: Database = None, config: ConfigFile = None) -> No
 def restore(
     file: Annotated[Path, argument("FILE", "A backup.")],
     *,
-    database: Database = None,
+    database: DatabaseOption = None,
     config: ConfigFile = None,
 ) -> None:
     """Replace the database with a backup.
@@ -158,7 +158,7 @@ def restore(
 
 
 @app.command("upgrade")
-def upgrade(*, database: Database = None, config: ConfigFile = None) -> None:
+def upgrade(*, database: DatabaseOption = None, config: ConfigFile = None) -> None:
     """Upgrade the database to the schema of this version.
 
     No server may use a database file meanwhile; replicas on PostgreSQL may be running.
