@@ -19,7 +19,7 @@ from forewarn.domain.gate import Answer, GateStatus, Question
 from forewarn.domain.host_operation import HostOperation, HostPhase, OperationOutcome
 from forewarn.domain.host_work import HostTask, HostTaskKind
 from forewarn.domain.impact import Impact, ImpactStatus
-from forewarn.domain.knowledge import NOTHING, Beginning, Knowledge
+from forewarn.domain.knowledge import NOTHING, Knowledge, Undertaking
 from forewarn.domain.maintenance import Maintenance, MaintenanceOutcome, Resolution
 from forewarn.domain.names import (
     HostName,
@@ -1011,7 +1011,7 @@ def test_what_the_leader_was_told_is_read_as_it_was_put(store: Store) -> None:
 
 @pytest.mark.parametrize("about", [IMPACT, TASK])
 def test_reservation_stays_with_its_node_whatever_is_said_later(
-    store: Store, about: Beginning
+    store: Store, about: Undertaking
 ) -> None:
     def know(status: ImpactStatus) -> Knowledge:
         said = Impact(status=status)

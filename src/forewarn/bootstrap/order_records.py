@@ -17,7 +17,7 @@ from forewarn.bootstrap.node import machine_of
 from forewarn.bootstrap.start import StartError
 from forewarn.clocks import SystemClock
 from forewarn.domain.host_operation import task_called
-from forewarn.domain.knowledge import Beginning
+from forewarn.domain.knowledge import Undertaking
 from forewarn.domain.names import VmName
 from forewarn.executors.host_tasks import HOST_TASKS
 from forewarn.executors.impacts import IMPACTS
@@ -59,16 +59,16 @@ class Orders:
 
     kind: OrderKind
     folder: str
-    find: Callable[[Reading, OrderKey], tuple[Beginning, datetime] | None]
+    find: Callable[[Reading, OrderKey], tuple[Undertaking, datetime] | None]
 
 
-def _find_impact(reading: Reading, key: OrderKey) -> tuple[Beginning, datetime] | None:
+def _find_impact(reading: Reading, key: OrderKey) -> tuple[Undertaking, datetime] | None:
     event_id, vm = EventId(key[0]), VmName(key[1])
     event = reading.event(event_id)
     return ((event_id, vm), event.created_at) if event else None
 
 
-def _find_task(reading: Reading, key: OrderKey) -> tuple[Beginning, datetime] | None:
+def _find_task(reading: Reading, key: OrderKey) -> tuple[Undertaking, datetime] | None:
     under_way = reading.operations_under_way()
     operation = next((each for each in under_way if each.operation_id == key[0]), None)
     return (task_called(key[1], operation), operation.created_at) if operation else None
@@ -103,7 +103,7 @@ class OrderRecords:
         """Return the records of what may be told again: targets know whom they were told by."""
         return self._records(self._lost)
 
-    def _records(self, find_doubt: Callable[[Reading, Beginning, datetime], str]) -> Records:
+    def _records(self, find_doubt: Callable[[Reading, Undertaking, datetime], str]) -> Records:
         def doubt(key: OrderKey) -> str:
             def look(reading: Reading) -> str:
                 order = self._orders.find(reading, key)
@@ -118,13 +118,13 @@ class OrderRecords:
             epoch=lambda: self._store.read(lambda reading: reading.lease_epoch()),
         )
 
-    def _lost(self, reading: Reading, _about: Beginning, made_at: datetime) -> str:
+    def _lost(self, reading: Reading, _about: Undertaking, made_at: datetime) -> str:
         if is_in_doubt(reading, self._name, made_at):
             return _LOST
         found = read_lineage(Records(self._directory).lineage())
         return "" if is_continued(reading, self._name, found) else _BEHIND
 
-    def _elsewhere(self, reading: Reading, about: Beginning, made_at: datetime) -> str:
+    def _elsewhere(self, reading: Reading, about: Undertaking, made_at: datetime) -> str:
         node, own = reading.reserved_on(about), self._store.node
         if own and is_from_backup(reading, made_at):
             return _LOST  # with the reservations of other nodes, however good the records here are

@@ -81,16 +81,13 @@ def assemble(
     showings = Showings(store, clock)
     board.follow(store, showings.note)
     faults = MemoryFaults(document_of=board.document_of, clock=clock, changed=board.waiters.wake)
-    # The gates are made before whoever asks them, and is woken by their answers.
     gates = _make_gates(outside, clock, woken=lambda: candidate.wake())  # noqa: PLW0108
     reports = logger_above(settings.log_level)
     make = _LeaderMaker(
         store=store, outside=outside, gates=gates, make_context=context, reports=reports
     )
     candidate = Candidate(leadership or FileLeadership(store), make, supervisor, reports=reports)
-    # Where nobody else can log it, nothing depends on who leads.
-    leads = (lambda: candidate.epoch > 0) if settings.is_shared else (lambda: True)
-    event_log = EventLog(store, leads=leads)
+    event_log = EventLog(store, leads=lambda: candidate.epoch > 0 or not settings.is_shared)
     for listener in (faults.note, candidate.note, event_log.note):  # after the board
         store.listen(listener)
     return Replica(
@@ -189,6 +186,7 @@ def _make_context(settings: Settings, clock: Clock, outside: Outside) -> Callabl
 
 
 def _make_gates(outside: Outside, clock: Clock, *, woken: Callable[[], None]) -> AskedGates:
+    """Return the gates, made before whoever asks them and is *woken* by their answers."""
     return AskedGates(
         outside.gates,
         outbound=outside.outbound,

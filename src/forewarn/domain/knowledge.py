@@ -17,7 +17,7 @@ from forewarn.domain.names import VmName
 from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId
 
-Beginning: TypeAlias = tuple[EventId, VmName] | HostTask
+Undertaking: TypeAlias = tuple[EventId, VmName] | HostTask
 """What is begun at most once: the impact of an event on a virtual machine, or a task on a host."""
 
 K = TypeVar("K")

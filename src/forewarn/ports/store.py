@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, Protocol, TypeVar
 
-from forewarn.domain.knowledge import NOTHING, Beginning, Knowledge
+from forewarn.domain.knowledge import NOTHING, Knowledge, Undertaking
 from forewarn.ports.access import AccessReading, AccessWriting
 from forewarn.ports.changes import ChangeListener
 from forewarn.ports.documents import DocumentReading, DocumentWriting
@@ -56,7 +56,7 @@ class Reading(
     def knowledge(self) -> Knowledge:
         """Return what the leader has written down of what it was told."""
 
-    def reserved_on(self, about: Beginning) -> str | None:
+    def reserved_on(self, about: Undertaking) -> str | None:
         """Return the node on which *about* was reserved, and so may have begun; None if it was not.
 
         The name of the node is empty if it was reserved by a server with a store of its own.

@@ -39,7 +39,7 @@ from forewarn.operations.restoring import BACKUP_TAKEN_AT
 from forewarn.storage.columns import Kept
 from forewarn.storage.errors import (
     CopyRefusedError,
-    Place,
+    DatabasePlace,
 )
 from forewarn.storage.schema import WORKS_WITH_NAME, SchemaState
 from forewarn.storage.tables import (
@@ -87,7 +87,7 @@ class CopyEnd(Protocol):
     """A database that is copied, or copied to."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DatabasePlace:
         """Where it is."""
 
     def explain(self, error: Exception) -> Exception:
@@ -245,7 +245,7 @@ def _as_in_sqlite(column: Column[Any], engine: str) -> ColumnElement[Any]:
     return cast(plain, Integer) if isinstance(kind, Boolean) else plain
 
 
-def _verify(place: Place, rows: Mapping[str, int], connection: Connection) -> None:
+def _verify(place: DatabasePlace, rows: Mapping[str, int], connection: Connection) -> None:
     for table in COPIED:
         found = connection.scalar(select(func.count()).select_from(table))
         if found != rows[table.name]:

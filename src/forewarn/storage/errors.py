@@ -9,13 +9,13 @@ from forewarn.domain.errors import says
 from forewarn.domain.names import ScopeId
 from forewarn.ports.store import StoreError
 
-Place: TypeAlias = Path | URL
+DatabasePlace: TypeAlias = Path | URL
 """Where a database is: a file, or a database of a server."""
 
 _SECRETS: Final = ("password", "sslpassword")
 
 
-def describe_place(place: Place) -> str:
+def describe_place(place: DatabasePlace) -> str:
     """Return how people know the database, without passwords."""
     if isinstance(place, Path):
         return str(place)
@@ -60,7 +60,7 @@ class PostgresMissingError(DatabaseError):
 class DatabasePlaceError(DatabaseError):
     """The database at this place cannot be used as it is; nothing was changed."""
 
-    def __init__(self, place: Place, problem: str) -> None:
+    def __init__(self, place: DatabasePlace, problem: str) -> None:
         super().__init__(f"{describe_place(place)} {problem}.")
         self.place = place
 
@@ -76,7 +76,7 @@ class DatabaseInUseError(DatabasePlaceError):
 class DatabaseUnusableError(DatabasePlaceError):
     """A directory, no permission, no space."""
 
-    def __init__(self, place: Place, problem: str) -> None:
+    def __init__(self, place: DatabasePlace, problem: str) -> None:
         super().__init__(place, f"cannot be used: {problem}")
         self.problem = problem
 
@@ -84,7 +84,7 @@ class DatabaseUnusableError(DatabasePlaceError):
 class NotADatabaseError(DatabasePlaceError):
     """Something else is in it."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatabasePlace) -> None:
         kind = "file" if isinstance(place, Path) else "database"
         super().__init__(place, f"is not a forewarn database; use another {kind}")
 
@@ -104,7 +104,7 @@ class BackupRefusedError(DatabasePlaceError):
 class DatabaseOutdatedError(DatabasePlaceError):
     """An older release made it."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatabasePlace) -> None:
         problem = "does not have the schema of this release; run `forewarn db upgrade` first"
         super().__init__(place, problem)
 
@@ -112,7 +112,7 @@ class DatabaseOutdatedError(DatabasePlaceError):
 class DatabaseTooNewError(DatabasePlaceError):
     """A newer release made it, and no longer works beside this one."""
 
-    def __init__(self, place: Place, revision: str) -> None:
+    def __init__(self, place: DatabasePlace, revision: str) -> None:
         super().__init__(
             place,
             f"has schema {revision}, which this release does not know; "

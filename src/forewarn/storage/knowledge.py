@@ -7,7 +7,7 @@ from typing import Any, Final
 from forewarn.domain.gate import Answer, Question
 from forewarn.domain.host_work import HostTask
 from forewarn.domain.impact import Impact
-from forewarn.domain.knowledge import Beginning, Knowledge
+from forewarn.domain.knowledge import Knowledge, Undertaking
 from forewarn.storage.columns import json_reader, write_json
 
 _READERS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
@@ -25,7 +25,7 @@ def write_knowledge(known: Knowledge) -> Iterator[tuple[str, str, object]]:
             yield kind, _write_key(about), write_json(said)
 
 
-def knowledge_key(about: Beginning) -> tuple[str, str]:
+def knowledge_key(about: Undertaking) -> tuple[str, str]:
     """Return kind and about of the row of something that begins."""
     return "tasks" if isinstance(about, HostTask) else "impacts", _write_key(about)
 

@@ -9,7 +9,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Select
 from forewarn.domain.access import Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation
-from forewarn.domain.knowledge import Beginning, Knowledge
+from forewarn.domain.knowledge import Knowledge, Undertaking
 from forewarn.domain.maintenance import Maintenance
 from forewarn.domain.names import (
     MaintenanceId,
@@ -165,7 +165,7 @@ class SqlReading:
         rows = self._connection.execute(statements.KNOWLEDGE)
         return read_knowledge((kind, about, said) for kind, about, said in rows)
 
-    def reserved_on(self, about: Beginning) -> str | None:
+    def reserved_on(self, about: Undertaking) -> str | None:
         """Return the node on which *about* was reserved, if it was."""
         kind, key = knowledge_key(about)
         node: str | None = self._value(statements.RESERVED_ON, kind=kind, about=key)

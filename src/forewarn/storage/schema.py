@@ -33,11 +33,11 @@ from forewarn.storage.connections import Connector, driver_error, is_damage, out
 from forewarn.storage.errors import (
     DatabaseDamagedError,
     DatabaseOutdatedError,
+    DatabasePlace,
     DatabasePlaceError,
     DatabaseTooNewError,
     DatabaseUnusableError,
     NotADatabaseError,
-    Place,
 )
 from forewarn.storage.tables import APPEND_ONLY, ledger, metadata, settings, write_lock
 
@@ -89,12 +89,12 @@ class SchemaState:
         """Whether this release cannot use it."""
         return self._is_newer and not self.is_current
 
-    def require_usable(self, place: Place) -> None:
+    def require_usable(self, place: DatabasePlace) -> None:
         """Refuse the database at *place* if this release can neither use nor upgrade it."""
         if self.is_too_new:
             raise DatabaseTooNewError(place, str(self.revision))
 
-    def require_own(self, place: Place) -> None:
+    def require_own(self, place: DatabasePlace) -> None:
         """Refuse the database at *place* unless it has exactly the schema of this release."""
         self.require_usable(place)
         if self.revision != HEAD:
@@ -239,7 +239,7 @@ def check_encoding(connection: Connection, url: URL) -> None:
         raise DatabaseUnusableError(url, f"its encoding is {encoding}; create it with UTF8")
 
 
-def read_schema(connection: Connection, place: Place) -> SchemaState:
+def read_schema(connection: Connection, place: DatabasePlace) -> SchemaState:
     """Return which schema the database at *place* has; refused if it is not ours."""
     names = set(inspect(connection).get_table_names())
     if not names:
@@ -254,7 +254,9 @@ def read_schema(connection: Connection, place: Place) -> SchemaState:
     )
 
 
-def _bring_up_to_date(state: SchemaState, begin: Begin, place: Place, *, migrate: bool) -> bool:
+def _bring_up_to_date(
+    state: SchemaState, begin: Begin, place: DatabasePlace, *, migrate: bool
+) -> bool:
     state.require_usable(place)
     if state.is_current:
         return False
