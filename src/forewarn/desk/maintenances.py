@@ -113,12 +113,6 @@ class BegunMaintenanceView(MaintenanceView):
     warnings: tuple[str, ...]
 
 
-class MaintenancesView(View):
-    """Every Maintenance, oldest first."""
-
-    maintenances: tuple[MaintenanceSummaryView, ...]
-
-
 def maintenance_order(request: MaintenanceOrderRequest, services: Services) -> MaintenanceOrder:
     """Return what *request* asks for; holidays that are over by now are left out."""
     told = request.model_dump(include=set(CourseRequest.model_fields))
