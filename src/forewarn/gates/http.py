@@ -31,24 +31,19 @@ _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 _MOST_LINES: Final = 20
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class AddressGate:
     """Sends what *write* makes of a question, and has *read* judge the answer."""
 
-    def __init__(
-        self,
-        outbound: Outbound,
-        write: Callable[[Question], OutboundRequest],
-        read: Callable[[Reply], GateVerdict],
-    ) -> None:
-        self._outbound = outbound
-        self._write = write
-        self._read = read
+    outbound: Outbound
+    write: Callable[[Question], OutboundRequest]
+    read: Callable[[Reply], GateVerdict]
 
     async def ask(self, question: Question, *, now: datetime) -> GateVerdict:
         """Send the question; without a whole answer in time the gate is shut."""
         try:
-            reply = await self._outbound.send(self._write(question), now=now)
-            return self._read(reply.whole())
+            reply = await self.outbound.send(self.write(question), now=now)
+            return self.read(reply.whole())
         except NoAnswerError as error:
             return shut(str(error))
 
