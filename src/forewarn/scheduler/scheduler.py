@@ -42,7 +42,7 @@ from forewarn.ports.executor import Executor
 from forewarn.ports.gate import Gates
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.metrics import Distribution
-from forewarn.ports.store import Reading, Store
+from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId
 from forewarn.rounds import Rounds
 from forewarn.scheduler.answers import GateAnswers, hear
@@ -158,7 +158,7 @@ class Scheduler:
             self._reserved = NOTHING  # whatever begins is reserved in the turn it begins in
             self._gates.expect_news(context.now)
             self._hosts.follow(context.rules.host_works)
-            seen = self._store.read(self._look)
+            seen = self._store.read(lambda reading: look(reading, self._context(), self._known))
             self._note_pause(seen.server_pause)
             self._maintenances.follow(seen, context)
             now = self._context().now
@@ -254,9 +254,6 @@ class Scheduler:
         if news or over:
             self._store.write(lambda tx: tx.put_knowledge(news, forget=over, epoch=self.epoch))
             self._written = self._written - over | news
-
-    def _look(self, reading: Reading) -> Snapshot:
-        return look(reading, self._context(), self._known)
 
     def _perform(self, effect: Effect, events: Mapping[EventId, ScheduledEvent]) -> None:
         match effect:

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.notification import NotificationStatus
 from forewarn.domain.schedule import OccurrenceOutcome
-from forewarn.domain.standing import MaintenanceStatus
+from forewarn.domain.standing import UNDER_WAY, MaintenanceStatus
 from forewarn.domain.topology import Topology
 from forewarn.ports.clock import WallClock
 from forewarn.ports.entries import Figures
@@ -29,15 +29,6 @@ from forewarn.protocol.vocabulary import EventStatus, EventType
 from forewarn.telemetry.lives import ENDS, EventLives
 
 _log = structlog.get_logger(__name__)
-
-UNDER_WAY: Final = (
-    MaintenanceStatus.RUNNING,
-    MaintenanceStatus.WAITING,
-    MaintenanceStatus.PAUSED,
-    MaintenanceStatus.HELD,
-    MaintenanceStatus.ABORTING,
-)
-"""Where a Maintenance can be that is not over."""
 
 LabelValues: TypeAlias = str | tuple[str, ...]
 """What a value is told apart by: the one label there is, several, or none."""
