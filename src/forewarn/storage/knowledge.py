@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from forewarn.domain.gate import Answer, Question
@@ -22,7 +23,13 @@ def write_knowledge(known: Knowledge) -> Iterator[tuple[str, str, object]]:
     """Yield kind, about and said of each row."""
     for kind in _READERS:
         for about, said in getattr(known, kind).items():
-            yield kind, json.dumps(write_json(about), ensure_ascii=False), write_json(said)
+            yield kind, json.dumps(write_json(about), ensure_ascii=False), _write_said(said)
+
+
+@lru_cache(maxsize=1024)
+def _write_said(said: Impact | Answer) -> object:
+    # Of a hundred machines that begin together the same is said.
+    return write_json(said)
 
 
 def read_knowledge(rows: Iterable[tuple[str, str, Any]]) -> Knowledge:
