@@ -281,7 +281,7 @@ class Scheduler:
         )
 
         def complain() -> None:
-            log.error("executor_failed", exc_info=True, **about)
+            log.error("executor_failed", exc_info=True, **about)  # noqa: LOG014 - called by one
 
         self._impacts[key] = said = hear(ask, known, self._context().now, complain)
         report_impact(self._reports, "impact_changed", known, said, **about)
