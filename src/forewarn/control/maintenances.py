@@ -19,11 +19,13 @@ from forewarn.desk.maintenances import (
     MaintenanceSummaryView,
     MaintenanceView,
     PlacesRequest,
+    PlanErrorView,
+    PlanView,
     maintenance_order,
     maintenance_summary,
     maintenance_view,
+    plan_view,
 )
-from forewarn.desk.plans import PlanErrorView, PlanView, plan_view
 from forewarn.desk.schemas import View
 from forewarn.desk.shapes import fill, mirrors, several
 from forewarn.domain.blockers import Blocker, Verdict
