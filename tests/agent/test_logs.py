@@ -5,8 +5,7 @@ import logging
 import pytest
 
 from forewarn.agent.errors import AgentSettingsError
-from forewarn.agent.logs import make_printable, start_logging
-from forewarn.agent.startup import UNUSABLE, concluded
+from forewarn.agent.startup import UNUSABLE, concluded, make_printable, start_logging
 
 
 @pytest.mark.parametrize(

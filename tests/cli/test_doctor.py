@@ -438,7 +438,7 @@ def test_lease_that_was_lost_is_held_again_soon(settings: Settings) -> None:
         held = "The server holds it, epoch 3"
         while not (found := examine_lease(address))[1].startswith(held):
             assert time.monotonic() < deadline
-            assert found[0] == "fail"
+            assert found[0] == "fail", found
 
     assert found[0] == "ok"
 

@@ -275,7 +275,7 @@ def test_bad_configuration_is_refused_with_its_line(
     refused = make_server("--notifications", str(configuration)).run_to_the_end()
 
     assert refused.returncode == 1
-    problem = "kind of target 1: it is not one of 'webhook', 'apprise'."
+    problem = "kind of target 1: it must be one of 'webhook', 'apprise'."
     assert f"{configuration}:8: {problem}" in refused.stderr
 
 

@@ -107,7 +107,7 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
         (
             RUN + 'event_types = ["Nap"]\n',
             3,
-            "item 1 of event_types of command 1: it is not one of 'Freeze'",
+            "item 1 of event_types of command 1: it must be one of 'Freeze'",
         ),
         (HOOK.replace("https", "ftp"), 2, "url of webhook 1: write a URL that begins"),
         (HOOK.replace("://", "://u:T0KEN/P@"), 2, "url of webhook 1: the host or port is invalid"),

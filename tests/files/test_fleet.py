@@ -95,7 +95,7 @@ VM = '[[virtual_machine]]\nname = "a"\n'
         (VM + "profile = { vm_size = 2 }", "^vm_size of profile of a: it is not text in quotes.$"),
         (VM + "profile = { mac_address = '00:0d' }", "mac_address '00:0d' is not a MAC address"),
         (VM + "profile = { subnet = '10.0.0.1/24' }", "subnet '10.0.0.1/24' is not a network"),
-        (VM + "approval = 'some'", "^approval of a: it is not one of 'any', 'all' or 'leader'.$"),
+        (VM + "approval = 'some'", "^approval of a: it must be one of 'any', 'all' or 'leader'.$"),
         (VM + "postpone_until = 'soon'", "postpone_until of a: 'soon' is not a valid duration"),
         (VM + "notice = 90", "^notice of a: it is not text in quotes.$"),
         (VM + "scale_set = 's'\ncloud_service = 'c'", "only be in one of"),

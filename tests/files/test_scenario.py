@@ -121,11 +121,11 @@ def test_scenario_is_read_with_its_defaults() -> None:
         (
             f'{BEGINNING}source = "Me"\n',
             6,
-            "source of step 1: it is not one of 'Platform' or 'User'",
+            "source of step 1: it must be one of 'Platform' or 'User'",
         ),
         (f'{BEGINNING}label = "a b"\n', 6, "'a b' is not a valid name for a label"),
         (f'{BEGINNING}description = "{"x" * 4097}"\n', 6, "more than 4096"),
-        (BEGINNING.replace("Freeze", "Nap"), 5, "it is not one of 'Freeze', 'Reboot'"),
+        (BEGINNING.replace("Freeze", "Nap"), 5, "it must be one of 'Freeze', 'Reboot'"),
         (
             f'{BEGINNING}[[step]]\nat = "4m"\ncancel = true\n',
             7,

@@ -84,7 +84,7 @@ def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Q
             2,
             "name of gate 1: 'w e b' is not a valid name for a gate",
         ),
-        (HTTP.replace('"http"', '"Bearer T0KEN"'), 3, "kind of gate 1: it is not one of 'http', "),
+        (HTTP.replace('"http"', '"Bearer T0KEN"'), 3, "kind of gate 1: it must be one of 'http', "),
         (
             HTTP.replace('kind = "http"\n', ""),
             1,

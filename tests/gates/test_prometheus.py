@@ -16,7 +16,7 @@ from tests.ports import free_port
 from tests.web_site import OUTBOUND, Site
 
 from forewarn.domain.gate import Question
-from forewarn.gates.prometheus import ExpectationError, prometheus_gate, read_expectation
+from forewarn.gates.http import ExpectationError, prometheus_gate, read_expectation
 from forewarn.gates.verdict import GateVerdict
 from forewarn.outbound.client import OutboundRequest
 

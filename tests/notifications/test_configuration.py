@@ -97,7 +97,7 @@ def test_secret_may_be_in_a_file_beside_it(
         (
             HOOK.replace("webhook", "pigeon"),
             3,
-            "kind of target 1: it is not one of 'webhook'",
+            "kind of target 1: it must be one of 'webhook'",
         ),
         (HOOK.replace('kind = "webhook"\n', ""), 1, "kind of target 1: write webhook or apprise."),
         ('source = "a b"\n', 1, "source: it does not match the pattern ^\\S+$."),
@@ -112,7 +112,7 @@ def test_secret_may_be_in_a_file_beside_it(
         (HOOK + 'template = "{{ data.nothing }}"\n', 5, "template of target 1: the template is "),
         (HOOK + 'template = "{{ 1 / 0 }}"\n', 5, "template of target 1: the template is wrong: "),
         (HOOK + f'template = "{_DAY}"\n', 5, "in a message of phase scheduled."),
-        (HOOK + 'phases = ["done"]\n', 5, "phases of target 1: it is not one of 'scheduled'"),
+        (HOOK + 'phases = ["done"]\n', 5, "phases of target 1: it must be one of 'scheduled'"),
         (HOOK + "timeout = 0\n", 5, "timeout of target 1: it is too low, write more than 0."),
         (HOOK + '[target.headers]\n"X Y" = "a"\n', 5, "headers of target 1: 'X Y' cannot be"),
         (HOOK + 'headers = { X = "a\\nb" }\n', 5, "headers of target 1: 'X' cannot be"),

@@ -8,7 +8,6 @@ from pathlib import Path
 from forewarn.agent.cases import Case
 from forewarn.agent.errors import StateError
 from forewarn.agent.hooks import HookFinder, find_misfits, find_strays
-from forewarn.agent.logs import make_printable
 from forewarn.agent.rules import judge
 from forewarn.agent.settings import AgentSettings
 from forewarn.agent.startup import (
@@ -18,6 +17,7 @@ from forewarn.agent.startup import (
     find_identity,
     make_client,
     make_finder,
+    make_printable,
     prepare,
 )
 from forewarn.agent.state import StateFile, check_folder

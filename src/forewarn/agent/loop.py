@@ -1,4 +1,4 @@
-"""Let an agent run: a queue of what happens, and one thread that takes it from there.
+"""Put an agent together and let it run: a queue of what happens, and one thread that takes it.
 
 The document is watched in one thread, hooks and requests have their own; all they do is to put what
 comes of it into the queue.
@@ -14,17 +14,25 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Final, TypeAlias
 
-from forewarn.agent.agent import Agent, Looked
+from forewarn.agent.agent import Agent, Looked, Memory
+from forewarn.agent.cases import Cases
 from forewarn.agent.clock import read_clock
-from forewarn.agent.performer import Result
+from forewarn.agent.decisions import Mandate
+from forewarn.agent.hooks import HookFinder
+from forewarn.agent.performer import DryPerformer, Performer, RealPerformer, Result
+from forewarn.agent.settings import AgentSettings, Surroundings
 from forewarn.agent.status import Status
 from forewarn.client import Change, Client, ClosedError, RefusedError, UnavailableError
 from forewarn.protocol.document import Event
+from forewarn.protocol.identity import Identity
 from forewarn.systemd import SystemdNotifier
 
 LONGEST_SLEEP: Final = 20.0
 LONGEST_PAUSE: Final = 3.0
 """How long a server that refuses is left alone at most: an event may be announced 30 s before."""
+
+_PATIENCE: Final = 5.0
+"""For how long an approval is tried again at once; after that, `ask_again` says when."""
 
 _log = logging.getLogger("forewarn.agent")
 
@@ -40,6 +48,41 @@ Inbox: TypeAlias = SimpleQueue[InboxItem]
 def make_inbox() -> Inbox:
     """Return a queue that is empty."""
     return SimpleQueue()
+
+
+def compose_agent(
+    settings: AgentSettings,
+    me: Identity,
+    cases: Cases,
+    memory: Memory,
+    performer: Performer,
+    finder: HookFinder,
+) -> Agent:
+    """Return an agent for the machine *me* that goes on with *cases*."""
+    mandate = Mandate(
+        me=me,
+        approval=settings.approval,
+        timeout=settings.timeout,
+        postpone=settings.postpone,
+        ask_again=settings.ask_again.total_seconds(),
+        rules=settings.rules,
+    )
+    return Agent(
+        mandate=mandate, find_hooks=finder.find, cases=cases, memory=memory, performer=performer
+    )
+
+
+def make_performer(
+    client: Client, surroundings: Surroundings, inbox: Inbox, *, is_dry: bool
+) -> Performer:
+    """Return who does what the agent decides, or only says so."""
+    if is_dry:
+        return DryPerformer(inbox.put)
+
+    def connect() -> Client:
+        return Client(client.endpoint, patience=_PATIENCE)
+
+    return RealPerformer(connect, surroundings.variables, inbox.put)
 
 
 def run_agent(agent: Agent, inbox: Inbox, status: Status, notifier: SystemdNotifier) -> None:

@@ -29,8 +29,13 @@ def once(file: Path | None, *, is_dry: bool) -> int:
         if not changes and not cases:
             return DONE
         from forewarn.agent.agent import Looked
-        from forewarn.agent.assembly import compose_agent, make_performer
-        from forewarn.agent.loop import make_inbox, settle_agent, take_signals
+        from forewarn.agent.loop import (
+            compose_agent,
+            make_inbox,
+            make_performer,
+            settle_agent,
+            take_signals,
+        )
 
         inbox = make_inbox()
         performer = make_performer(client, surroundings, inbox, is_dry=is_dry)

@@ -88,30 +88,28 @@ class Performer(Protocol):
         """Ask for a later NotBefore, and report the answer."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class RealPerformer:
     """Runs hooks with *variables*, and asks the server, each time with a client of its own.
 
     So a question that is not answered holds up no other.
     """
 
-    def __init__(
-        self, connect: Callable[[], Client], variables: Mapping[str, str], report: Report
-    ) -> None:
-        self._connect = connect
-        self._variables = variables
-        self._report = report
+    connect: Callable[[], Client]
+    variables: Mapping[str, str]
+    report: Report
 
     def run_hook(self, event: Event, action: RunHook) -> Stoppable | None:
         """Begin a hook, and report how it ended."""
 
         def report(status: int) -> None:
-            self._report(_ended(event, action, status))
+            self.report(_ended(event, action, status))
 
         try:
             return HookProcess(
                 action,
                 event_id=event.event_id,
-                variables={**self._variables, **describe(event, action.phase)},
+                variables={**self.variables, **describe(event, action.phase)},
                 standard_input=write_input(event),
                 on_exit=report,
             )
@@ -137,7 +135,7 @@ class RealPerformer:
                     self.approve((event,))
                 return
             for event in events:
-                self._report(Answered(event=event, error=error))
+                self.report(Answered(event=event, error=error))
 
         threading.Thread(target=ask, daemon=True).start()
 
@@ -146,13 +144,13 @@ class RealPerformer:
 
         def ask() -> None:
             error = self._try(lambda client: client.postpone(event, not_before))
-            self._report(Answered(event=event, not_before=not_before, error=error))
+            self.report(Answered(event=event, not_before=not_before, error=error))
 
         threading.Thread(target=ask, daemon=True).start()
 
     def _try(self, call: Callable[[Client], None]) -> ClientError | None:
         try:
-            with self._connect() as client:
+            with self.connect() as client:
                 call(client)
         except ClientError as error:
             return error

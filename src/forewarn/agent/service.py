@@ -8,9 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from forewarn.agent.assembly import compose_agent, make_performer
 from forewarn.agent.clock import read_clock
-from forewarn.agent.loop import make_inbox, run_agent, take_signals, watch
+from forewarn.agent.loop import (
+    compose_agent,
+    make_inbox,
+    make_performer,
+    run_agent,
+    take_signals,
+    watch,
+)
 from forewarn.agent.settings import AgentSettings
 from forewarn.agent.startup import (
     DONE,

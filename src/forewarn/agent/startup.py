@@ -10,7 +10,6 @@ from typing import Final, ParamSpec
 
 from forewarn.agent.errors import AgentSettingsError
 from forewarn.agent.hooks import HookFinder
-from forewarn.agent.logs import make_printable, start_logging
 from forewarn.agent.settings import AgentSettings, Surroundings, read_settings, read_surroundings
 from forewarn.agent.state import StateFile
 from forewarn.client import Client, EndpointError, RefusedError, UnavailableError
@@ -30,6 +29,9 @@ _STATUSES: Final[tuple[tuple[type[ForewarnError], int], ...]] = (
     (ForewarnError, FAILED),
 )
 """What the process ends with after an error: the first that fits."""
+
+_PRIORITIES: Final = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
+_TERMINAL: Final = "%(asctime)s %(levelname)-7s %(message)s"
 
 _log = logging.getLogger("forewarn.agent")
 _P = ParamSpec("_P")
@@ -100,3 +102,38 @@ def guess_identity(state: StateFile) -> Identity:
     host_name = socket.gethostname()
     _log.warning("name_not_told host_name=%s hint='set name if Resources differ'", host_name)
     return Identity(name=host_name, host_name=host_name)
+
+
+def start_logging(*, is_journaled: bool) -> None:
+    """Write what is worth knowing to standard error.
+
+    What others have said cannot look like a line of its own.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JournalFormatter() if is_journaled else _Formatter(_TERMINAL))
+    root = logging.getLogger("forewarn")
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+
+
+def make_printable(text: str) -> str:
+    """Return *text* with what ends lines or steers terminals written out."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )
+
+
+class _Formatter(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as logging calls it
+        return make_printable(super().formatMessage(record))
+
+
+class _JournalFormatter(_Formatter):
+    """Puts the priority before each line, where journald looks for it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        priority = _PRIORITIES.get(record.levelname, 6)
+        return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())

@@ -14,7 +14,9 @@ _FIELDS: Final[Columns] = {
     "update domain": "update_domain",
     "resources": "resources",
     "description": "description",
-    "duration": lambda event: _seconds(event["duration_in_seconds"]),
+    "duration": lambda event: (
+        "" if event["duration_in_seconds"] is None else f"{event['duration_in_seconds']} s"
+    ),
     "maintenance": "maintenance_id",
     "host": "host",
     "created": lambda event: time_of(event["created_at"]),
@@ -72,7 +74,3 @@ def one_line(line: Row) -> str:
     detail = f": {line['detail']}" if line["detail"] else ""
     said = f"{line['what']} by {line['who']}"
     return f"{time_of(line['at'])}  {line['event_id']}  {said}  {of}{detail}"
-
-
-def _seconds(duration: int | None) -> str:
-    return "" if duration is None else f"{duration} s"

@@ -231,13 +231,10 @@ def _fold(
 def _folded(lines: Sequence[Row], noun: str, *, is_run: bool) -> Row:
     places = [line["place"] for line in lines]
     named = f"{places[0]} … {places[-1]}" if is_run else say_names(places)
-    spans = {
-        "ends": _latest(line.get("ends") for line in lines),
-        "latest": _latest(line.get("latest") for line in lines),
-    }
     return {
         **lines[0],
-        **spans,
+        "ends": _latest(line.get("ends") for line in lines),
+        "latest": _latest(line.get("latest") for line in lines),
         "place": f"{named} ({count_of(len(places), noun)})",
         "steps": sum(line.get("steps", 0) for line in lines),
         "vms": sum(line["vms"] for line in lines),

@@ -9,9 +9,8 @@ from functools import partial
 from typing import TypeVar
 
 from forewarn.client._errors import ClosedError
-from forewarn.client._forking import renew_after_fork
 from forewarn.client._messages import Conversation, NoAnswer, Pause, Request, Response
-from forewarn.client._transport import Transport
+from forewarn.client._transport import Transport, renew_after_fork
 
 _T = TypeVar("_T")
 
@@ -83,22 +82,15 @@ class AsyncDriver:
 
 
 async def _call_in_thread(call: Callable[[], _T]) -> _T:
-    loop = asyncio.get_running_loop()
-    awaited: asyncio.Future[_T] = loop.create_future()
-
-    def settle(done: Future[_T]) -> None:
-        if not awaited.done():  # or nobody wants it any more
-            error = done.exception()
-            awaited.set_result(done.result()) if error is None else awaited.set_exception(error)
+    done: Future[_T] = Future()
 
     def work() -> None:
-        done: Future[_T] = Future()
         try:
             done.set_result(call())
         except BaseException as error:  # noqa: BLE001 - it belongs to who awaits it
             done.set_exception(error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, done)
 
+    # From here on it cannot be canceled, only left alone.
+    done.set_running_or_notify_cancel()
     threading.Thread(target=work, name="forewarn-client", daemon=True).start()
-    return await awaited
+    return await asyncio.wrap_future(done)

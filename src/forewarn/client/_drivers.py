@@ -6,9 +6,8 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from forewarn.client._errors import ClosedError
-from forewarn.client._forking import renew_after_fork
 from forewarn.client._messages import Conversation, NoAnswer, Pause, Request, Response
-from forewarn.client._transport import Transport
+from forewarn.client._transport import Transport, renew_after_fork
 
 _T = TypeVar("_T")
 

@@ -1,4 +1,7 @@
-"""HTTP on one connection, by the standard library."""
+"""HTTP on one connection, by the standard library.
+
+A forked process must not share connections with its parent, nor locks that are held.
+"""
 
 import contextlib
 import os
@@ -7,7 +10,8 @@ import threading
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, IncompleteRead
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 from forewarn.client._endpoints import Endpoint
 from forewarn.client._messages import NoAnswer, Request, Response
@@ -223,3 +227,27 @@ def _explain(error: OSError | HTTPException) -> str:
         if isinstance(error, kind):
             return reason
     return f"it cannot be reached, {error}"
+
+
+class Renewable(Protocol):
+    """Something that has connections or locks."""
+
+    def renew(self) -> None:
+        """Begin anew in a child, where no other thread is left, without a word to the server."""
+
+
+def renew_after_fork(living: Renewable) -> None:
+    """Let *living* begin anew in every child that is forked as long as it lives."""
+    _living.add(living)
+
+
+_living: WeakSet[Renewable] = WeakSet()
+
+
+def _renew_all() -> None:
+    for living in tuple(_living):
+        living.renew()
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_renew_all)

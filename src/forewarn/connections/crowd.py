@@ -181,7 +181,9 @@ class Crowd:
         crowds = (self._strangers, self._holders) if holder.origin.is_known else (self._strangers,)
         for crowd in crowds:
             some = {id(each): each for each in (*islice(crowd.values(), _LOOKED_AT), holder)}
-            biggest = sorted(some.values(), key=_size, reverse=True)[:_TRIED]
+            biggest = sorted(some.values(), key=lambda holder: len(holder.members), reverse=True)[
+                :_TRIED
+            ]
             if any(self._drop_one(each, newcomer) for each in biggest):
                 return True
         return False
@@ -214,7 +216,3 @@ class Crowd:
             # Whoever fails in its turn must not take the turns of others with it.
             for holder in noted:
                 self._note(holder)
-
-
-def _size(holder: Holder) -> int:
-    return len(holder.members)

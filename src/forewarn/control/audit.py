@@ -1,15 +1,15 @@
 """/audit: who did what, and who was refused."""
 
-from operator import attrgetter
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering
-from forewarn.control.paging import LINKED, Paged
+from forewarn.control.paging import Paged
+from forewarn.control.routes import lists
 from forewarn.desk.schemas import View
-from forewarn.desk.shapes import mirrors
+from forewarn.desk.shapes import mirrors, several
 from forewarn.ports.entries import AuditEntry
 from forewarn.wording.moments import parse_past
 
@@ -23,13 +23,10 @@ class AuditEntryView(View):
     """One change or refusal, who is answerable for it, and where they were."""
 
 
-class AuditView(View):
-    """What was done and refused, in that order."""
-
-    audit: tuple[AuditEntryView, ...]
+_AUDIT: Final = several("audit", AuditEntryView, "What was done and refused, in that order.")
 
 
-@router.get("", response_model=AuditView, responses=LINKED)
+@router.get("", **lists(_AUDIT))
 def show_audit(
     caller: Administering,
     who: Annotated[str | None, Query()] = None,
@@ -47,4 +44,6 @@ def show_audit(
             who=who, action=action, since=moment, older_than=seen, limit=paging.limit + 1
         )
     )
-    return paging.newest("audit", entries, AuditEntryView.model_validate, attrgetter("sequence"))
+    return paging.answer(
+        "audit", entries, AuditEntryView.model_validate, "sequence", goes_back=True
+    )

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
-from operator import attrgetter
 from typing import Annotated, Final, TypedDict, Unpack
 
 from fastapi import APIRouter, Path, Query
@@ -11,8 +10,8 @@ from pydantic import AfterValidator
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
-from forewarn.control.paging import LINKED, Paged, Paging
-from forewarn.control.routes import CAN_BE_DRY, CHANGES, Key, answer_seen, creates, shows
+from forewarn.control.paging import Paged, Paging
+from forewarn.control.routes import CAN_BE_DRY, CHANGES, Key, answer_seen, creates, lists, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.explanations import explain_event_to
 from forewarn.desk.schemas import (
@@ -95,7 +94,7 @@ class ExplanationView(View):
     reasons: tuple[ReasonView, ...]
 
 
-@router.get("", response_model=EventsView, responses=LINKED)
+@router.get("", **lists(EventsView))
 def list_events(
     caller: Viewing,
     status: Statuses = (),
@@ -108,7 +107,7 @@ def list_events(
     return _list(caller, vm, scope, paging, status=status or _IN_FLIGHT)
 
 
-@router.get("/history", response_model=EventsView, responses=LINKED)
+@router.get("/history", **lists(EventsView))
 def list_history(  # noqa: PLR0913 - one for each way to narrow it down
     caller: Viewing,
     *,
@@ -264,7 +263,7 @@ def _list(
             **narrowing,
         )
 
-    return paging.newest("events", caller.read(look), event_view, attrgetter("event_id"))
+    return paging.answer("events", caller.read(look), event_view, "event_id", goes_back=True)
 
 
 def _moment(text: str | None, now: datetime) -> datetime | None:

@@ -3,8 +3,6 @@
 On the event loop, except for the figures, so that they answer when every thread waits for the disk.
 """
 
-from typing import Any, Final
-
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -15,10 +13,6 @@ from forewarn.desk.services import Services
 router = APIRouter(tags=["health"])
 metrics = APIRouter(tags=["health"])
 """Without a token on the machine itself, with any token elsewhere."""
-
-_OTHERWISE: Final[dict[int | str, dict[str, Any]]] = {
-    503: {"model": HealthView, "description": "Not so."}
-}
 
 
 @router.get("/healthz")
@@ -36,7 +30,7 @@ async def check_readiness(request: Request, response: Response) -> ReadinessView
     return ReadinessView(status=found.status, failing=services.failing())
 
 
-@router.get("/readyz/write", responses=_OTHERWISE)
+@router.get("/readyz/write", responses={503: {"model": HealthView, "description": "Not so."}})
 async def check_readiness_for_writes(request: Request, response: Response) -> HealthView:
     """Tell whether writes are taken."""
     services: Services = request.app.state.services

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 from fastapi import APIRouter
@@ -11,11 +10,11 @@ from pydantic import Field
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Operating, Viewing
-from forewarn.control.paging import LINKED, Paged
-from forewarn.control.routes import CHANGES, Key, answer_seen, shows
+from forewarn.control.paging import Paged
+from forewarn.control.routes import CHANGES, Key, answer_seen, lists, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import CloseRequest, EventView, HostPatch, View
-from forewarn.desk.shapes import mirrors
+from forewarn.desk.shapes import mirrors, several
 from forewarn.domain.event import Share
 from forewarn.domain.topology import split_by_update_domain
 from forewarn.operations.context import Context
@@ -61,22 +60,14 @@ class HostDetailView(HostView):
     events: tuple[EventView, ...]
 
 
-class HostsView(View):
-    """Every host."""
-
-    hosts: tuple[HostView, ...]
-
-
-@router.get("", response_model=HostsView, responses=LINKED)
+@router.get("", **lists(several("hosts", HostView, "Every host.")))
 def list_hosts(caller: Viewing, paging: Paged) -> Response:
     """Return every host."""
     loads = list(caller.read(find_loads).values())
     if paging.after is not None:
         hosts = [load.host for load in loads]
         loads = loads[hosts.index(find_host(hosts, paging.after)) + 1 :]
-    return paging.first(
-        "hosts", loads, lambda load: HostView(**_fields(load)), attrgetter("host.name")
-    )
+    return paging.answer("hosts", loads, lambda load: HostView(**_fields(load)), "host.name")
 
 
 @router.get("/{name}", **shows(HostDetailView))

@@ -2,31 +2,32 @@
 
 from collections.abc import Callable
 from functools import partial
-from operator import attrgetter
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
-from forewarn.control.paging import LINKED, Paged
+from forewarn.control.paging import Paged
 from forewarn.control.problems import problem_of
-from forewarn.control.routes import CHANGES, Key, answer_seen, creates, shows
+from forewarn.control.routes import CHANGES, Key, answer_seen, creates, lists, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.courses import CoursePatch, patch_course
 from forewarn.desk.explanations import explain_maintenance_to
 from forewarn.desk.maintenances import (
     BegunMaintenanceView,
     MaintenanceOrderRequest,
-    MaintenancesView,
+    MaintenanceSummaryView,
     MaintenanceView,
     PlacesRequest,
+    PlanErrorView,
+    PlanView,
     maintenance_order,
     maintenance_summary,
     maintenance_view,
+    plan_view,
 )
-from forewarn.desk.plans import PlanErrorView, PlanView, plan_view
 from forewarn.desk.schemas import View
-from forewarn.desk.shapes import fill, mirrors
+from forewarn.desk.shapes import fill, mirrors, several
 from forewarn.domain.blockers import Blocker, Verdict
 from forewarn.domain.names import MaintenanceId
 from forewarn.domain.standing import MaintenanceStatus, Standing
@@ -105,7 +106,9 @@ def explain_maintenance(caller: Viewing, maintenance_id: str) -> StandstillView:
     )
 
 
-@router.get("", response_model=MaintenancesView, responses=LINKED)
+@router.get(
+    "", **lists(several("maintenances", MaintenanceSummaryView, "Every Maintenance, oldest first."))
+)
 def list_maintenances(caller: Viewing, paging: Paged) -> Response:
     """Return the newest Maintenances, oldest first; the next page has older ones."""
     context = caller.context()
@@ -115,8 +118,9 @@ def list_maintenances(caller: Viewing, paging: Paged) -> Response:
             reading, context, older_than=seen, limit=paging.limit + 1
         )
     )
-    cursor = attrgetter("maintenance.maintenance_id")
-    return paging.newest("maintenances", reports, maintenance_summary, cursor)
+    return paging.answer(
+        "maintenances", reports, maintenance_summary, "maintenance.maintenance_id", goes_back=True
+    )
 
 
 @router.post("", name="maintenance start", **creates(BegunMaintenanceView))

@@ -1,29 +1,24 @@
 """/notifications and /notification-targets: what people were told, and whether it arrived."""
 
 import asyncio
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-from operator import attrgetter
-from typing import TypeVar
+from typing import Final
 
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.paging import LINKED, Paged
-from forewarn.control.routes import Key
+from forewarn.control.paging import Paged
+from forewarn.control.routes import Key, lists
 from forewarn.desk.schemas import View
-from forewarn.desk.shapes import fill, mirrors
+from forewarn.desk.shapes import fill, mirrors, several
 from forewarn.domain.notification import Delivery, Notification, NotificationStatus, Target
 from forewarn.operations.context import Context
 from forewarn.operations.notifications import find_notifications, prepare_test, retry_notification
+from forewarn.outbound.client import Daemons
 from forewarn.ports.store import Transaction
 
 router = APIRouter(tags=["notifications"])
-
-T = TypeVar("T")
 
 
 @mirrors(
@@ -35,10 +30,9 @@ class NotificationView(View):
     """One message to one target, about an event, a Maintenance or a schedule."""
 
 
-class NotificationsView(View):
-    """Several messages, in the order they were written."""
-
-    notifications: tuple[NotificationView, ...]
+_NOTIFICATIONS: Final = several(
+    "notifications", NotificationView, "Several messages, in the order they were written."
+)
 
 
 @mirrors(Target)
@@ -59,7 +53,7 @@ class DeliveryView(View):
     target: str
 
 
-@router.get("/notifications", response_model=NotificationsView, responses=LINKED)
+@router.get("/notifications", **lists(_NOTIFICATIONS))
 def list_notifications(
     caller: Viewing, status: NotificationStatus | None = None, *, paging: Paged
 ) -> Response:
@@ -69,8 +63,9 @@ def list_notifications(
             reading, status=status, older_than=paging.after, limit=paging.limit + 1
         )
     )
-    cursor = attrgetter("notification_id")
-    return paging.newest("notifications", found, NotificationView.model_validate, cursor)
+    return paging.answer(
+        "notifications", found, NotificationView.model_validate, "notification_id", goes_back=True
+    )
 
 
 @router.post("/notifications/{notification_id}/retry", name="notification retry")
@@ -99,24 +94,6 @@ async def test_target(caller: Administering, name: str) -> DeliveryView:
         )
         notifier = caller.services.notifiers[example.target]
         at = caller.context().at
-        delivery = await _left_behind(lambda: notifier.deliver(example, now=at))
+        # The threads of the pool are no daemons: at its end the server would wait for them.
+        delivery = await asyncio.wrap_future(Daemons().submit(notifier.deliver, example, now=at))
     return fill(DeliveryView, delivery, target=example.target)
-
-
-async def _left_behind(work: Callable[[], T]) -> T:
-    """Return what *work* returns; it is left behind if the server ends before.
-
-    The threads of the pool are no daemons: the process would wait for them.
-    """
-    done: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except Exception as error:  # noqa: BLE001 - it is raised again where it is waited for
-            done.set_exception(error)
-
-    # From here on it cannot be canceled, only left alone.
-    done.set_running_or_notify_cancel()
-    threading.Thread(target=run, name="notification-test", daemon=True).start()
-    return await asyncio.wrap_future(done)

@@ -3,8 +3,9 @@
 A page is encoded here, on the thread of its request and thing by thing, so that polls do not wait.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Annotated, Final, TypeVar
 
 from fastapi import Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,17 +16,6 @@ T = TypeVar("T")
 
 PAGE: Final = 1000
 """How many things a page has, unless another number is asked for."""
-LINKED: Final[dict[int | str, dict[str, Any]]] = {
-    200: {
-        "headers": {
-            "Link": {
-                "description": 'The next page, rel="next" (RFC 8288); missing on the last.',
-                "schema": {"type": "string"},
-            }
-        }
-    }
-}
-"""What OpenAPI tells of a list in pages."""
 
 
 class Paging:
@@ -53,38 +43,26 @@ class Paging:
             raise RequestValidationError([{"loc": ("query", "after"), "msg": problem}])
         return int(self.after)
 
-    def newest(
+    def answer(
         self,
         name: str,
         found: Sequence[T],
         view: Callable[[T], BaseModel],
-        cursor: Callable[[T], object],
+        cursor: str,
+        *,
+        goes_back: bool = False,
     ) -> Response:
-        """Answer with the last of *found*, if there is one more than wanted; it goes back in time.
+        """Answer with the first of *found*, and say where those after it are, by their *cursor*.
 
-        *found* is oldest first.
+        A list that *goes_back* in time is oldest first: the last of it are shown, and those before
+        them come next.
         """
-        shown = found[-self.limit :]
-        more = cursor(shown[0]) if len(found) > self.limit else None
-        return self._answer(name, map(view, shown), more)
-
-    def first(
-        self,
-        name: str,
-        found: Sequence[T],
-        view: Callable[[T], BaseModel],
-        cursor: Callable[[T], object],
-    ) -> Response:
-        """Answer with the first of *found*, and say where those after it are."""
-        shown = found[: self.limit]
-        more = cursor(shown[-1]) if len(found) > self.limit else None
-        return self._answer(name, map(view, shown), more)
-
-    def _answer(self, name: str, views: Iterable[BaseModel], more: object) -> Response:
-        body = ",".join(view.model_dump_json() for view in views)
+        shown = found[-self.limit :] if goes_back else found[: self.limit]
+        body = ",".join(view(each).model_dump_json() for each in shown)
         headers = {}
-        if more is not None:
-            following = self._url.include_query_params(after=str(more))
+        if len(found) > self.limit:
+            last = attrgetter(cursor)(shown[0 if goes_back else -1])
+            following = self._url.include_query_params(after=str(last))
             headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
         return Response(f'{{"{name}":[{body}]}}', headers=headers, media_type="application/json")
 

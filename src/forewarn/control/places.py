@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from operator import attrgetter
+from typing import Final
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.paging import LINKED, Paged
-from forewarn.control.routes import CHANGES, Key, answer_seen, shows
+from forewarn.control.paging import Paged
+from forewarn.control.routes import CHANGES, Key, answer_seen, lists, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import ScopePatch, View
-from forewarn.desk.shapes import fill
+from forewarn.desk.shapes import fill, several
 from forewarn.domain.names import name_key
 from forewarn.domain.policy import ApprovalPolicy
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology
@@ -40,10 +40,7 @@ class SetView(BaseModel):
     virtual_machines: tuple[str, ...]
 
 
-class SetsView(BaseModel):
-    """Every set of one kind, in fleet order."""
-
-    sets: tuple[SetView, ...]
+_SETS: Final = several("sets", SetView, "Every set of one kind, in fleet order.")
 
 
 class ScopeView(View):
@@ -65,7 +62,7 @@ def _add_routes(kind: ScopeKind) -> None:
     def list_sets(caller: Viewing, paging: Paged) -> Response:
         sets = _all_sets(caller, kind)
         begin = 0 if paging.after is None else _find(sets, paging.after) + 1
-        return paging.first("sets", sets[begin:], lambda view: view, attrgetter("name"))
+        return paging.answer("sets", sets[begin:], lambda view: view, "name")
 
     def show_set(caller: Viewing, name: str) -> SetView:
         sets = _all_sets(caller, kind)
@@ -74,7 +71,7 @@ def _add_routes(kind: ScopeKind) -> None:
     word = kind.replace("-", "_")
     list_sets.__name__, list_sets.__doc__ = f"list_{word}s", f"Return every {kind.noun}."
     show_set.__name__, show_set.__doc__ = f"show_{word}", f"Return one {kind.noun}."
-    router.get(f"/{kind}s", response_model=SetsView, responses=LINKED)(list_sets)
+    router.get(f"/{kind}s", **lists(_SETS))(list_sets)
     router.get(f"/{kind}s/{{name}}")(show_set)
 
 

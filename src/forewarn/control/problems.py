@@ -244,7 +244,7 @@ def _problem_of_path(request: Request, error: HTTPException) -> Problem:
     return Problem(
         kind=_HTTP_KINDS.get(status, "bad-request"),
         status=status,
-        detail=_sentence(error.detail),
+        detail=f"{error.detail.removesuffix('.')}.",
         headers={"Allow": ", ".join(methods_of(request))} if is_method else error.headers or {},
     )
 
@@ -254,10 +254,6 @@ def _location(found: Mapping[str, Any]) -> str:
     parts = found["loc"][:1] if found.get("type") == "json_invalid" else found["loc"]
     named = [str(part) for part in parts]
     return ".".join(named[1:] or named)
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
 
 
 def _urn(problem: Problem) -> str:

@@ -26,6 +26,12 @@ from forewarn.ports.store import Reading
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 _WEAK: Final = "W/"
+_LINK: Final[dict[str, Any]] = {
+    "Link": {
+        "description": 'The next page, rel="next" (RFC 8288); missing on the last.',
+        "schema": {"type": "string"},
+    }
+}
 _TAG: Final[dict[str, Any]] = {
     "ETag": {"description": "A strong tag of the answer.", "schema": {"type": "string"}}
 }
@@ -120,6 +126,11 @@ def shows(view: object) -> _Route:
         "dependencies": [Depends(_if_none_match)],
         "responses": {HTTPStatus.OK: {"headers": _TAG}, HTTPStatus.NOT_MODIFIED: known},
     }
+
+
+def lists(view: type[BaseModel]) -> _Route:
+    """Return how a route is declared that answers with *view* in pages."""
+    return {"response_model": view, "responses": {HTTPStatus.OK: {"headers": _LINK}}}
 
 
 def creates(view: type[BaseModel], dependencies: Sequence[params.Depends] = CAN_BE_DRY) -> _Route:

@@ -1,18 +1,17 @@
 """/scenarios and /scenario-runs: timelines, and beginning, following and stopping them."""
 
 from collections.abc import Iterable, Mapping
-from operator import attrgetter
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from fastapi import APIRouter
 from pydantic import BeforeValidator, Field, JsonValue, StrictStr, model_validator
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
-from forewarn.control.paging import LINKED, Paged
-from forewarn.control.routes import Key
+from forewarn.control.paging import Paged
+from forewarn.control.routes import Key, lists
 from forewarn.desk.schemas import EventView, LedgerView, Names, RequestModel, Text, View
-from forewarn.desk.shapes import fill, mirrors
+from forewarn.desk.shapes import fill, mirrors, several
 from forewarn.domain.limits import FASTEST
 from forewarn.domain.scenario import Scenario, ScenarioRun, ScenarioStep
 from forewarn.files.scenario import declare_step, read_scenario
@@ -89,10 +88,7 @@ class ScenarioRunView(ScenarioRunSummaryView):
     log: tuple[ScenarioLogView, ...]
 
 
-class ScenarioRunsView(View):
-    """Every run, oldest first."""
-
-    scenario_runs: tuple[ScenarioRunSummaryView, ...]
+_RUNS: Final = several("scenario_runs", ScenarioRunSummaryView, "Every run, oldest first.")
 
 
 @router.get("/scenarios")
@@ -101,15 +97,15 @@ def list_scenarios(caller: Viewing) -> ScenariosView:
     return ScenariosView.model_validate({"scenarios": tuple(caller.services.scenarios.values())})
 
 
-@router.get("/scenario-runs", response_model=ScenarioRunsView, responses=LINKED)
+@router.get("/scenario-runs", **lists(_RUNS))
 def list_scenario_runs(caller: Viewing, paging: Paged) -> Response:
     """Return the newest runs, oldest first; the next page has older ones."""
     seen = None if paging.after is None else paging.after.lower()
     runs = caller.read(
         lambda reading: find_scenario_runs(reading, older_than=seen, limit=paging.limit + 1)
     )
-    return paging.newest(
-        "scenario_runs", runs, ScenarioRunSummaryView.model_validate, attrgetter("run_id")
+    return paging.answer(
+        "scenario_runs", runs, ScenarioRunSummaryView.model_validate, "run_id", goes_back=True
     )
 
 

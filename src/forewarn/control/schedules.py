@@ -2,27 +2,27 @@
 
 from collections.abc import Callable
 from functools import partial
-from operator import attrgetter
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from forewarn.control.caller import Operating, Viewing
-from forewarn.control.paging import LINKED, Paged
-from forewarn.control.routes import CHANGES, Key, answer_seen, creates, shows
+from forewarn.control.paging import Paged
+from forewarn.control.routes import CHANGES, Key, answer_seen, creates, lists, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.schedules import (
     UPCOMING,
     ScheduleOrderRequest,
     SchedulePatch,
-    SchedulesView,
+    ScheduleSummaryView,
     ScheduleView,
     schedule_change,
     schedule_order,
     schedule_summary,
     schedule_view,
 )
+from forewarn.desk.shapes import several
 from forewarn.domain.schedule import Schedule, pause_schedule, resume_schedule
 from forewarn.domain.server_pause import ServerPause
 from forewarn.operations.context import Context
@@ -40,7 +40,7 @@ from forewarn.ports.store import Reading, Transaction
 router = APIRouter(prefix="/schedules", tags=["schedules"])
 
 
-@router.get("", response_model=SchedulesView, responses=LINKED)
+@router.get("", **lists(several("schedules", ScheduleSummaryView, "Every schedule, oldest first.")))
 def list_schedules(caller: Viewing, paging: Paged) -> Response:
     """Return the schedules, oldest first."""
 
@@ -52,11 +52,8 @@ def list_schedules(caller: Viewing, paging: Paged) -> Response:
 
     schedules, pause = caller.read(look)
     now = caller.services.clock.now()
-    return paging.first(
-        "schedules",
-        schedules,
-        lambda schedule: schedule_summary(schedule, now, pause),
-        attrgetter("name"),
+    return paging.answer(
+        "schedules", schedules, lambda schedule: schedule_summary(schedule, now, pause), "name"
     )
 
 
@@ -123,11 +120,11 @@ def _steer(
     name: str,
     steer: Callable[[Transaction, Context, str], Schedule],
 ) -> ScheduleView:
-    def operation(tx: Transaction, context: Context) -> ScheduleView:
-        return schedule_view(tx, steer(tx, context, name), context.now)
-
-    return caller.write_once(
-        key, ScheduleView, operation, current=lambda reading: _show(caller, reading, name)
+    return caller.change(
+        key,
+        ScheduleView,
+        lambda reading: _show(caller, reading, name),
+        lambda tx, context: steer(tx, context, name),
     )
 
 

@@ -1,16 +1,15 @@
 """/virtual-machines: one by one, and what their owners ask for."""
 
 from datetime import datetime
-from operator import attrgetter
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Operating, Viewing
-from forewarn.control.paging import LINKED, Paged
+from forewarn.control.paging import Paged
 from forewarn.control.problems import VirtualMachineExistsError
-from forewarn.control.routes import CHANGES, Key, answer_with_tag, creates, shows
+from forewarn.control.routes import CHANGES, Key, answer_with_tag, creates, lists, shows
 from forewarn.desk.caller import Caller
 from forewarn.desk.schemas import (
     AS_IS,
@@ -18,11 +17,10 @@ from forewarn.desk.schemas import (
     FleetChangeView,
     VirtualMachinePatch,
     VirtualMachineRequest,
-    VirtualMachinesView,
     VirtualMachineView,
     event_view,
 )
-from forewarn.desk.shapes import fill
+from forewarn.desk.shapes import fill, several
 from forewarn.domain.names import name_key
 from forewarn.domain.topology import ScopeKind, Topology, VirtualMachine
 from forewarn.files.fleet import Fleet, read_fleet
@@ -41,7 +39,12 @@ AsIs = Annotated[bool, Query(description=AS_IS)]
 NewHost = Annotated[bool, Query(description="Add the host if it is unknown.")]
 
 
-@router.get("", response_model=VirtualMachinesView, responses=LINKED)
+@router.get(
+    "",
+    **lists(
+        several("virtual_machines", VirtualMachineView, "Every virtual machine, in fleet order.")
+    ),
+)
 def list_virtual_machines(caller: Viewing, paging: Paged) -> Response:
     """Return the virtual machines, in fleet order."""
     topology = caller.read(lambda reading: reading.topology())
@@ -50,11 +53,8 @@ def list_virtual_machines(caller: Viewing, paging: Paged) -> Response:
         vms = vms[vms.index(find_vm(topology, paging.after)) + 1 :]
     page = vms[: paging.limit + 1]
     polls = caller.read(lambda reading: reading.last_polls(vm.name for vm in page))
-    return paging.first(
-        "virtual_machines",
-        page,
-        lambda vm: _show(vm, topology, polls.get(vm.name)),
-        attrgetter("name"),
+    return paging.answer(
+        "virtual_machines", page, lambda vm: _show(vm, topology, polls.get(vm.name)), "name"
     )
 
 

@@ -86,12 +86,6 @@ class ScheduleView(ScheduleSummaryView):
     occurrences: tuple[OccurrenceView, ...]
 
 
-class SchedulesView(View):
-    """Every schedule, oldest first."""
-
-    schedules: tuple[ScheduleSummaryView, ...]
-
-
 def schedule_order(request: ScheduleOrderRequest, services: Services) -> ScheduleOrder:
     """Return what *request* asks for; holidays that are over by now are left out."""
     return ScheduleOrder(

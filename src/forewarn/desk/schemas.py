@@ -264,12 +264,6 @@ class VirtualMachineView(View):
     last_polled_at: datetime | None
 
 
-class VirtualMachinesView(View):
-    """Every virtual machine, in fleet order."""
-
-    virtual_machines: tuple[VirtualMachineView, ...]
-
-
 @mirrors(ClockJump)
 class ClockJumpView(View):
     """A jump of the server's clock: forward, or back if *seconds* is negative."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from inspect import get_annotations
+from types import GenericAlias
 from typing import Any, Final, TypeAlias, TypeVar, get_type_hints
 
 from pydantic import BaseModel, create_model
@@ -55,6 +56,12 @@ def with_fields(given: Fields) -> Callable[[type[M]], type[M]]:
         return whole
 
     return build
+
+
+def several(noun: str, view: type[BaseModel], summary: str) -> type[BaseModel]:
+    """Return the model of a list, which has a *view* of each thing under *noun*."""
+    things: Any = (GenericAlias(tuple, (view, ...)), ...)
+    return create_model(f"{noun.title().replace('_', '')}View", __doc__=summary, **{noun: things})
 
 
 def fill(view: type[M], *things: object, **further: object) -> M:

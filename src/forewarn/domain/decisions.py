@@ -76,10 +76,11 @@ def _due(snapshot: Snapshot, now: datetime) -> Decisions:
 
 def _decide_all(snapshot: Snapshot, now: datetime) -> Decisions:
     walks, hosts = walk_all(snapshot, now), gather_facts(snapshot)
+    starts = due_starts(snapshot, now)
     return Decisions(
         actions=(
             *_cancellations(snapshot),
-            *_starts(snapshot, now),
+            *(StartEvent(event_id=event_id, reason=why) for event_id, why in starts.items()),
             *_completions(snapshot),
             *_operations(hosts, now),
             *_delays(snapshot, now),
@@ -142,11 +143,6 @@ def _cancellations(snapshot: Snapshot) -> Iterator[CancelEvent]:
     for event in _scheduled(snapshot):
         if is_withdrawn(event, snapshot):
             yield CancelEvent(event_id=event.event_id, reason="the maintenance was aborted")
-
-
-def _starts(snapshot: Snapshot, now: datetime) -> Iterator[StartEvent]:
-    for event_id, reason in due_starts(snapshot, now).items():
-        yield StartEvent(event_id=event_id, reason=reason)
 
 
 def _completions(snapshot: Snapshot) -> Iterator[CompleteEvent]:

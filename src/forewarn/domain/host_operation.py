@@ -126,7 +126,7 @@ def due_tasks(operation: HostOperation, facts: OperationFacts, now: datetime) ->
         case HostPhase.WORK:
             yield _task(operation, HostTaskKind.WORK)
         case HostPhase.VERIFY:
-            if _is_check_due(operation, now):
+            if operation.verify_at is not None and now >= operation.verify_at:
                 yield _task(operation, HostTaskKind.VERIFY, attempt=operation.attempt)
         case HostPhase.RETURN:
             for vm in _guests(facts):
@@ -223,10 +223,6 @@ def _verify(operation: HostOperation, facts: OperationFacts, now: datetime) -> H
         again_at = now + facts.rule.verify_every
         return replace(operation, attempt=operation.attempt + 1, verify_at=again_at)
     return operation
-
-
-def _is_check_due(operation: HostOperation, now: datetime) -> bool:
-    return operation.verify_at is not None and now >= operation.verify_at
 
 
 def _is_unheard_of(operation: HostOperation, now: datetime) -> bool:

@@ -98,9 +98,9 @@ def _news(known: Mapping[K, V], written: Mapping[K, V]) -> Iterator[tuple[K, V]]
 def _is_other(said: V, before: V) -> bool:
     if isinstance(said, Answer) and said.status is GateStatus.ASKING:
         return False  # until it is answered, what was said before is the last word
-    is_asked_about = (said.ask_again_at is None, before.ask_again_at is None)
-    same_time = replace(said, ask_again_at=before.ask_again_at)
-    return same_time != before or is_asked_about[0] is not is_asked_about[1]
+    if (said.ask_again_at is None) is not (before.ask_again_at is None):
+        return True
+    return said != before and replace(said, ask_again_at=before.ask_again_at) != before
 
 
 def _asked_again(written: Mapping[K, V], now: datetime, soon: datetime) -> Iterator[tuple[K, V]]:

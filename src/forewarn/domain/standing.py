@@ -29,5 +29,13 @@ class Standing(StrEnum):
     UNDER_WAY = "under way"
 
 
+UNDER_WAY: Final = (
+    MaintenanceStatus.RUNNING,
+    MaintenanceStatus.WAITING,
+    MaintenanceStatus.PAUSED,
+    MaintenanceStatus.HELD,
+    MaintenanceStatus.ABORTING,
+)
+"""Where a Maintenance can be that is not over."""
 NOT_DONE: Final = frozenset({Standing.GONE, Standing.SKIPPED})
 """What a Maintenance leaves undone for good."""

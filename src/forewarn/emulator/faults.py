@@ -18,6 +18,7 @@ from forewarn.ports.faults import Fault, FaultKind
 from forewarn.protocol.document import Document
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class MemoryFaults:
     """Faults by virtual machine. It is one of the `Faults`, and a listener of the store.
 
@@ -25,18 +26,11 @@ class MemoryFaults:
     machine; *changed* is called when a fault was set or removed.
     """
 
-    def __init__(
-        self,
-        *,
-        document_of: Callable[[VmName], Document | None],
-        clock: Clock,
-        changed: Callable[[], None],
-    ) -> None:
-        self._document_of = document_of
-        self._clock = clock
-        self._changed = changed
-        self._changing = Lock()
-        self._by_vm: Mapping[VmName, _Misbehaviour] = {}
+    document_of: Callable[[VmName], Document | None]
+    clock: Clock
+    changed: Callable[[], None]
+    _changing: Lock = field(default_factory=Lock)
+    _by_vm: Mapping[VmName, "_Misbehaviour"] = field(default_factory=dict)
 
     def all(self) -> Mapping[VmName, tuple[Fault, ...]]:
         """Return every fault with the times it has left, by virtual machine."""
@@ -49,27 +43,27 @@ class MemoryFaults:
         """Set a fault; it replaces one of the same kind."""
         with self._changing:
             known = self._by_vm.get(vm, _WELL_BEHAVED)
-            document = self._document_of(vm) or FIRST_DOCUMENT
-            after = known.with_fault(fault, document, self._clock.now())
+            document = self.document_of(vm) or FIRST_DOCUMENT
+            after = known.with_fault(fault, document, self.clock.now())
             self._by_vm = {**self._by_vm, vm: after}
-        self._changed()
+        self.changed()
 
     def remove(self, vm: VmName, kind: FaultKind | None = None) -> None:
         """Behave again: end *vm*'s fault of *kind*, or every one it has."""
         with self._changing:
             self._drop(vm, tuple(FaultKind) if kind is None else (kind,))
-        self._changed()
+        self.changed()
 
     def note(self, _: StoreChange) -> None:
         """Remember what was published, and forget who has left. The board hears of it first."""
         if not self._by_vm:
             return
         with self._changing:
-            now = self._clock.now()
+            now = self.clock.now()
             self._by_vm = {
                 vm: known.with_publication(document, now)
                 for vm, known in self._by_vm.items()
-                if (document := self._document_of(vm)) is not None
+                if (document := self.document_of(vm)) is not None
             }
 
     def __contains__(self, vm: object) -> bool:
@@ -91,7 +85,7 @@ class MemoryFaults:
 
     def show(self, vm: VmName, document: Document) -> Document:
         """Return what *vm* sees instead of *document*, the current one of its scope."""
-        return self._by_vm.get(vm, _WELL_BEHAVED).show(document, self._clock.now())
+        return self._by_vm.get(vm, _WELL_BEHAVED).show(document, self.clock.now())
 
     def _drop(self, vm: VmName, kinds: Collection[FaultKind]) -> None:
         after = self._by_vm.get(vm, _WELL_BEHAVED).without(kinds)

@@ -47,6 +47,7 @@ class Command:
     timeout: timedelta = LONGEST
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class ScriptContractor:
     """Starts the command that *find* says an order is for, and attends to it from then on.
 
@@ -55,42 +56,35 @@ class ScriptContractor:
     goes when it is asked about, so that nothing is begun that nobody waits for any more.
     """
 
-    def __init__(
-        self,
-        find: Callable[[Mapping[str, Any]], Command | None],
-        *,
-        kind: OrderKind,
-        records: Records,
-        environment: Mapping[str, str],
-        clock: Clock,
-        places: int = PLACES,
-    ) -> None:
-        self._find = find
-        self._kind = kind
-        self._records = records
-        self._environment = environment
-        self._clock = clock
-        self._places = threading.Semaphore(places)
-        self._waiting_reason = f"it waits until one of {places} places is free"
-        self._waiting: dict[OrderKey, Order] = {}
-        self._starting: dict[OrderKey, threading.Event] = {}
-        self._troubles: dict[OrderKey, Exception] = {}
+    find: Callable[[Mapping[str, Any]], Command | None] = field(kw_only=False)
+    kind: OrderKind
+    records: Records
+    environment: Mapping[str, str]
+    clock: Clock
+    places: int = PLACES
+    _free: threading.Semaphore = field(init=False)
+    _waiting: dict[OrderKey, Order] = field(default_factory=dict)
+    _starting: dict[OrderKey, threading.Event] = field(default_factory=dict)
+    _troubles: dict[OrderKey, Exception] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._free = threading.Semaphore(self.places)
 
     def takes(self, order: Order) -> bool:
         """Tell whether there is a command for *order*."""
-        return self._find(order.about) is not None
+        return self.find(order.about) is not None
 
     def holds(self, key: OrderKey) -> bool:
         """Tell whether the script waits, is being started, or was begun."""
         if any(key in known for known in (self._waiting, self._starting, self._troubles)):
             return True
-        begun = self._records.begun(key)
+        begun = self.records.begun(key)
         return begun is not None and begun["executor"] == EXECUTOR
 
     def begin(self, order: Order) -> Impact:
         """Have the script started, unless it was begun before."""
-        self._records.check_epoch(order.epoch)
-        if order.key not in self._starting and not self._records.has(order.key):
+        self.records.check_epoch(order.epoch)
+        if order.key not in self._starting and not self.records.has(order.key):
             self._waiting[order.key] = order
         return self.inquire(order.key)
 
@@ -98,7 +92,8 @@ class ScriptContractor:
         """Look whether the script runs or how it ended; what it printed last comes with it."""
         self._send_out(key)
         if key in self._waiting:
-            return self._running(self._waiting_reason if self._records.may_begin() else PAUSED)
+            crowded = f"it waits until one of {self.places} places is free"
+            return self._running(crowded if self.records.may_begin() else PAUSED)
         if key in self._starting:
             return self._running("")
         if trouble := self._troubles.pop(key, None):
@@ -113,32 +108,32 @@ class ScriptContractor:
             started.wait(max(0.0, deadline - time.monotonic()))
 
     def _look(self, key: OrderKey) -> Impact:
-        begun = self._records.begun(key)
-        if ended := self._records.ended(key):
+        begun = self.records.begun(key)
+        if ended := self.records.ended(key):
             return ended
         if begun is None:
-            return self._records.without(key, self._kind.advice)
+            return self.records.without(key, self.kind.advice)
         if begun["executor"] != EXECUTOR:
             reason = f"it was begun by the executor {begun['executor']}; serve with that"
             return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
-        if self._records.is_attended(key):
-            return self._running(self._records.last_word(key))
+        if self.records.is_attended(key):
+            return self._running(self.records.last_word(key))
         # It may have ended between the two looks.
-        lost = Impact(status=ImpactStatus.UNKNOWN, reason=f"{_LOST}; {self._kind.advice}")
-        return self._records.ended(key) or lost
+        lost = Impact(status=ImpactStatus.UNKNOWN, reason=f"{_LOST}; {self.kind.advice}")
+        return self.records.ended(key) or lost
 
     def _running(self, reason: str) -> Impact:
         return Impact(
             status=ImpactStatus.RUNNING,
             reason=reason,
-            ask_again_at=next_second(self._clock.now()),
+            ask_again_at=next_second(self.clock.now()),
         )
 
     def _send_out(self, key: OrderKey) -> None:
         """Let the order go if it waits and there is a place."""
-        if key not in self._waiting or not self._records.may_begin():
+        if key not in self._waiting or not self.records.may_begin():
             return
-        if not self._places.acquire(blocking=False):
+        if not self._free.acquire(blocking=False):
             return
         order, self._starting[key] = self._waiting[key], threading.Event()
         # A daemon: the script may take hours, and the server may end before.
@@ -147,7 +142,7 @@ class ScriptContractor:
             thread.start()
         except RuntimeError:  # there can be no more threads for now
             del self._starting[key]
-            self._places.release()
+            self._free.release()
             raise
         del self._waiting[key]
 
@@ -162,21 +157,21 @@ class ScriptContractor:
         if process is not None:
             # Somebody has to, or it stays in the list of processes after its end.
             process.wait()
-        self._places.release()
+        self._free.release()
 
     def _begin(self, order: Order) -> "subprocess.Popen[bytes] | None":
-        command = self._find(order.about)
+        command = self.find(order.about)
         if command is None:
-            self._records.end(order.key, ImpactStatus.FAILED, order.nobody(EXECUTOR))
+            self.records.end(order.key, ImpactStatus.FAILED, order.nobody(EXECUTOR))
             return None
-        file = self._records.claim(order.key, _content(order, command))
+        file = self.records.claim(order.key, _content(order, command))
         if file is None:
             return None
         try:
             return self._start(order, file)
         except OSError as error:
             reason = f"it could not be started: {error.strerror}"
-            self._records.end(order.key, ImpactStatus.FAILED, reason)
+            self.records.end(order.key, ImpactStatus.FAILED, reason)
             return None
         finally:
             os.close(file)
@@ -188,9 +183,9 @@ class ScriptContractor:
                 "-I",  # what is in the environment is meant for the script
                 "-S",
                 attendant.__file__,
-                str(self._records.order_path(order.key).absolute()),
+                str(self.records.order_path(order.key).absolute()),
             ],
-            env={**self._environment, **environment_of(order)},
+            env={**self.environment, **environment_of(order)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
 """Impacts on virtual machines as orders, and an executor that has a contractor carry them out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from forewarn.domain.event import ScheduledEvent
@@ -73,24 +73,22 @@ def find_among(those: Sequence[S]) -> Callable[[Mapping[str, Any]], S | None]:
     return lambda about: choose(those, EventType(about["event_type"]), about["host"])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ContractedExecutor:
     """Has a contractor carry impacts out."""
 
-    def __init__(
-        self, contractor: Contractor, *, host_of: Callable[[VmName], HostName | None]
-    ) -> None:
-        self._contractor = contractor
-        self._host_of = host_of
+    contractor: Contractor
+    host_of: Callable[[VmName], HostName | None] = field(kw_only=True)
 
     def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
         """Give the order, unless it was given before."""
-        host = event.host or self._host_of(vm)
-        return self._contractor.begin(ImpactOrder(event=event, vm=vm, host=host, epoch=epoch))
+        host = event.host or self.host_of(vm)
+        return self.contractor.begin(ImpactOrder(event=event, vm=vm, host=host, epoch=epoch))
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         """Ask the contractor."""
-        return self._contractor.inquire((event_id, vm))
+        return self.contractor.inquire((event_id, vm))
 
     def close(self) -> None:
         """Close the contractor. Impacts that were begun are not stopped."""
-        self._contractor.close()
+        self.contractor.close()

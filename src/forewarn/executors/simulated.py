@@ -4,6 +4,7 @@ What is begun is a row that says when it will be over. The unique row keeps it t
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 
 from forewarn.domain.event import ScheduledEvent
@@ -18,87 +19,72 @@ from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.vocabulary import EventId
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class SimulatedExecutor:
     """Begins an impact by writing down when it will be over.
 
     *failure_of* says why the impact on a virtual machine of the fleet is to fail, or nothing.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        *,
-        speed: float = 1,
-        failure_of: Callable[[Topology, VmName], str] = lambda _fleet, _vm: "",
-    ) -> None:
-        self._rows = _Rows(store, clock)
-        self._speed = speed
-        self._failure_of = failure_of
+    store: Store
+    clock: Clock
+    _: KW_ONLY
+    speed: float = 1
+    failure_of: Callable[[Topology, VmName], str] = lambda _fleet, _vm: ""
 
     def begin(self, event: ScheduledEvent, vm: VmName, *, epoch: int) -> Impact:
         """Write down when the impact will be over, unless it was begun before."""
-        return self._rows.begin(
+        return _Rows(self.store, self.clock).begin(
             (event.event_id, vm),
             self._duration_of(event),
-            lambda fleet: self._failure_of(fleet, vm),
+            lambda fleet: self.failure_of(fleet, vm),
             epoch,
         )
 
     def inquire(self, event_id: EventId, vm: VmName) -> Impact:
         """Look up when it will be over, or was."""
-        return self._rows.inquire((event_id, vm))
+        return _Rows(self.store, self.clock).inquire((event_id, vm))
 
     def _duration_of(self, event: ScheduledEvent) -> timedelta:
         if event.simulated_duration is not None:
             return event.simulated_duration
-        return USUAL_IMPACT[event.event_type] / self._speed
+        return USUAL_IMPACT[event.event_type] / self.speed
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class SimulatedHostWorker:
     """Works on a host as long as an impact of that type takes; the other tasks take no time.
 
     *failure_of* says why a task is to fail, or nothing.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        *,
-        rules: Sequence[HostWorkRule],
-        speed: float = 1,
-        failure_of: Callable[[Topology, HostTask], str] = lambda _fleet, _task: "",
-    ) -> None:
-        self._rows = _Rows(store, clock)
-        self._rules = rules
-        self._speed = speed
-        self._failure_of = failure_of
-
-    @property
-    def rules(self) -> Sequence[HostWorkRule]:
-        """Which hosts have work, in the order in which they are tried."""
-        return self._rules
+    store: Store
+    clock: Clock
+    _: KW_ONLY
+    rules: Sequence[HostWorkRule]
+    """Which hosts have work, in the order in which they are tried."""
+    speed: float = 1
+    failure_of: Callable[[Topology, HostTask], str] = lambda _fleet, _task: ""
 
     def begin(self, task: HostTask, *, epoch: int) -> Impact:
         """Write down when the task will be over, unless it was begun before."""
         is_work = task.kind is HostTaskKind.WORK
-        lasts = USUAL_IMPACT[task.event_type] / self._speed if is_work else timedelta(0)
-        return self._rows.begin(
-            _key_of(task), lasts, lambda fleet: self._failure_of(fleet, task), epoch
+        lasts = USUAL_IMPACT[task.event_type] / self.speed if is_work else timedelta(0)
+        return _Rows(self.store, self.clock).begin(
+            _key_of(task), lasts, lambda fleet: self.failure_of(fleet, task), epoch
         )
 
     def inquire(self, task: HostTask) -> Impact:
         """Look up when it will be over, or was."""
-        return self._rows.inquire(_key_of(task))
+        return _Rows(self.store, self.clock).inquire(_key_of(task))
 
 
+@dataclass(frozen=True, slots=True)
 class _Rows:
     """What was begun, and when it will be over."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+    store: Store
+    clock: Clock
 
     def begin(
         self,
@@ -108,7 +94,7 @@ class _Rows:
         epoch: int,
     ) -> Impact:
         event_id, vm = key
-        ends_at = self._clock.now() + lasts
+        ends_at = self.clock.now() + lasts
 
         def remember(tx: Transaction) -> SimulatedImpact | None:
             tx.check_epoch(epoch)
@@ -116,17 +102,17 @@ class _Rows:
             impact = SimulatedImpact(event_id=event_id, vm=vm, ends_at=ends_at, failure=failure)
             return impact if tx.put_simulated_impact(impact) else None
 
-        begun = self._store.write(remember)
+        begun = self.store.write(remember)
         return self.inquire(key) if begun is None else self._progress_of(begun)
 
     def inquire(self, key: tuple[EventId, VmName]) -> Impact:
-        impact = self._store.read(lambda reading: reading.simulated_impact(*key))
+        impact = self.store.read(lambda reading: reading.simulated_impact(*key))
         if impact is None:
             return Impact(status=ImpactStatus.NOT_BEGUN)
         return self._progress_of(impact)
 
     def _progress_of(self, impact: SimulatedImpact) -> Impact:
-        if self._clock.now() < impact.ends_at:
+        if self.clock.now() < impact.ends_at:
             return Impact(status=ImpactStatus.RUNNING, ask_again_at=impact.ends_at)
         if impact.failure:
             return Impact(status=ImpactStatus.FAILED, reason=impact.failure)

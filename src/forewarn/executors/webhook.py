@@ -63,6 +63,7 @@ class _Errand:
         return self.order is not None or self.status_url is not None
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class WebhookContractor:
     """Posts each order until its target takes it, then asks until it is over or out of time.
 
@@ -71,72 +72,61 @@ class WebhookContractor:
     did not tell so many times in a row.
     """
 
-    def __init__(  # noqa: PLR0913 - what it works with
-        self,
-        find: Callable[[Mapping[str, Any]], ImpactTarget | None],
-        *,
-        kind: OrderKind,
-        records: Records,
-        outbound: Outbound,
-        clock: Clock,
-        wall: WallClock,
-        wait: Callable[[int], timedelta],
-    ) -> None:
-        self._find = find
-        self._kind = kind
-        self._records = records
-        self._clock = clock
-        self._wall = wall
-        self._wait = wait
-        self._outbound = outbound
-        self._errands: dict[OrderKey, _Errand] = {}
-        self._changing = threading.Lock()
-        self._is_closed = False
-        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(_AT_ONCE)
-        )
-        self._requests: set[Future[None]] = set()
+    find: Callable[[Mapping[str, Any]], ImpactTarget | None] = field(kw_only=False)
+    kind: OrderKind
+    records: Records
+    outbound: Outbound
+    clock: Clock
+    wall: WallClock
+    wait: Callable[[int], timedelta]
+    _errands: dict[OrderKey, _Errand] = field(default_factory=dict)
+    _changing: threading.Lock = field(default_factory=threading.Lock)
+    _is_closed: bool = False
+    _turns: defaultdict[str, asyncio.Semaphore] = field(
+        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(_AT_ONCE))
+    )
+    _requests: set[Future[None]] = field(default_factory=set)
 
     def takes(self, order: Order) -> bool:
         """Tell whether there is a target for *order*."""
-        return self._find(order.about) is not None
+        return self.find(order.about) is not None
 
     def holds(self, key: OrderKey) -> bool:
         """Tell whether the order is being posted, or was taken by a target."""
-        begun = self._records.begun(key)
+        begun = self.records.begun(key)
         return key in self._errands or (begun is not None and begun["executor"] == EXECUTOR)
 
     def begin(self, order: Order) -> Impact:
         """Have the order posted, unless it was taken, or is being posted."""
-        self._records.check_epoch(order.epoch)
-        if order.key not in self._errands and not self._records.has(order.key):
+        self.records.check_epoch(order.epoch)
+        if order.key not in self._errands and not self.records.has(order.key):
             self._begin(order)
         return self.inquire(order.key)
 
     def inquire(self, key: OrderKey) -> Impact:
         """Say what the target last said, and have it asked again if it is time to."""
-        if ended := self._records.ended(key):
+        if ended := self.records.ended(key):
             self._forget(key)
             return ended
         errand = self._own_errand(key) or self._remember(key)
         if errand is None:
-            return self._records.without(key, self._kind.advice)
+            return self.records.without(key, self.kind.advice)
         if isinstance(errand, Impact):
             return errand
-        now = self._wall.now()
-        if errand.order is not None and not errand.is_under_way and not self._records.may_begin():
+        now = self.wall.now()
+        if errand.order is not None and not errand.is_under_way and not self.records.may_begin():
             return Impact(
                 status=ImpactStatus.RUNNING,
                 reason=PAUSED,
-                ask_again_at=next_second(self._clock.now()),
+                ask_again_at=next_second(self.clock.now()),
             )
         if now >= errand.since + errand.target.timeout:
-            self._records.end(key, ImpactStatus.FAILED, _out_of_time(errand))
+            self.records.end(key, ImpactStatus.FAILED, _out_of_time(errand))
             self._forget(key)
-            return self._records.ended(key) or errand.impact
+            return self.records.ended(key) or errand.impact
         if not errand.is_under_way and now >= errand.due and errand.has_somewhere_to_ask:
             self._send_out(key, errand)
-        return replace(errand.impact, ask_again_at=next_second(self._clock.now()))
+        return replace(errand.impact, ask_again_at=next_second(self.clock.now()))
 
     def close(self) -> None:
         """Send nothing more, and give up what takes long. Nothing that was begun is stopped by it.
@@ -151,18 +141,18 @@ class WebhookContractor:
             request.cancel()
 
     def _begin(self, order: Order) -> None:
-        target = self._find(order.about)
+        target = self.find(order.about)
         if target is None:
-            self._records.end(order.key, ImpactStatus.FAILED, order.nobody(EXECUTOR))
+            self.records.end(order.key, ImpactStatus.FAILED, order.nobody(EXECUTOR))
             return
-        now = self._wall.now()
+        now = self.wall.now()
         self._forget_others(now)
         errand = _Errand(target=target, epoch=order.epoch, since=now, due=now, order=order)
         self._send_out(order.key, errand)
 
     def _own_errand(self, key: OrderKey) -> _Errand | None:
         errand = self._errands.get(key)
-        if errand is None or errand.order is None or self._records.is_of_leader(errand.epoch):
+        if errand is None or errand.order is None or self.records.is_of_leader(errand.epoch):
             return errand
         # Others have led since, and may have posted it. Its time begins anew when it is begun anew.
         self._forget(key)
@@ -170,13 +160,13 @@ class WebhookContractor:
 
     def _remember(self, key: OrderKey) -> _Errand | Impact | None:
         """Return what another server has left, as far as it can be gone on with."""
-        begun = self._records.begun(key)
+        begun = self.records.begun(key)
         if begun is None:
             return None
         if begun["executor"] != EXECUTOR:
             reason = f"it was begun by the executor {begun['executor']}; serve with that"
             return Impact(status=ImpactStatus.UNKNOWN, reason=reason)
-        target = self._find(begun)
+        target = self.find(begun)
         status_url: str | None = begun["status_url"]
         if target is None or (status_url and not target.has(status_url)):
             reason = "the target that accepted it is no longer in the executor file"
@@ -185,7 +175,7 @@ class WebhookContractor:
             target=target,
             epoch=begun["epoch"],
             since=datetime.fromisoformat(begun["taken_at"]),
-            due=self._wall.now(),
+            due=self.wall.now(),
             status_url=status_url,
         )
         with self._changing:
@@ -197,7 +187,7 @@ class WebhookContractor:
             if self._is_closed:
                 return
             self._errands[key] = replace(errand, is_under_way=True)
-            request = self._outbound.begin(self._work(key, errand))
+            request = self.outbound.begin(self._work(key, errand))
             self._requests.add(request)
             request.add_done_callback(self._requests.discard)
 
@@ -231,15 +221,15 @@ class WebhookContractor:
                 self._errands[key] = known
 
     async def _ask(self, key: OrderKey, errand: _Errand) -> TargetAnswer:
-        names = (*self._kind.headers, EPOCH)
+        names = (*self.kind.headers, EPOCH)
         headers = dict(zip(names, (*key, str(errand.epoch)), strict=True))
-        target, now = errand.target, self._wall.now()
+        target, now = errand.target, self.wall.now()
         if errand.order is not None:
             request = target.request(headers, body=encode(errand.order))
         else:
             request = target.request(headers, url=errand.status_url)
         try:
-            return read_answer(target, await self._outbound.send(request, now=now), now)
+            return read_answer(target, await self.outbound.send(request, now=now), now)
         except NoAnswerError as error:
             said = str(error).rstrip(".")
             return TargetAnswer(code=0, said=f"{said[:1].lower()}{said[1:]}")
@@ -249,15 +239,15 @@ class WebhookContractor:
         if errand.order is None:
             impact = judge_status(answer)
         else:
-            impact = judge_order(answer, self._kind.untold)
+            impact = judge_order(answer, self.kind.untold)
             if answer.is_success:
                 errand = self._note_taken(errand.order, errand, answer)
         if impact.status in _ENDINGS:
-            self._records.end(key, impact.status, impact.reason)
+            self.records.end(key, impact.status, impact.reason)
         return self._later(errand, impact, answer.retry_after)
 
     def _note_taken(self, order: Order, errand: _Errand, answer: TargetAnswer) -> _Errand:
-        now = self._wall.now()
+        now = self.wall.now()
         record: Mapping[str, object] = {
             "executor": EXECUTOR,
             **order.about,
@@ -265,14 +255,14 @@ class WebhookContractor:
             "taken_at": now.isoformat(),
             "status_url": answer.status_url,
         }
-        file = self._records.claim(order.key, record)
+        file = self.records.claim(order.key, record)
         if file is not None:
             os.close(file)
         return replace(errand, order=None, since=now, status_url=answer.status_url)
 
     def _later(self, errand: _Errand, impact: Impact, not_before: timedelta) -> _Errand:
         failures = errand.failures + 1 if impact.status is ImpactStatus.UNKNOWN else 0
-        due = self._wall.now() + max(self._wait(failures), not_before)
+        due = self.wall.now() + max(self.wait(failures), not_before)
         return replace(errand, impact=impact, failures=failures, due=due, is_under_way=False)
 
 

@@ -148,7 +148,8 @@ def examine_fleet(content: Mapping[str, Any]) -> Fleet:
                 for key, problem in _vm_mistakes(given, vms[-1].vm)
             )
         else:
-            scopes.append(_read_set(_MEMBERSHIPS[table], given))
+            kind, policy = _MEMBERSHIPS[table], _read_policy(given)
+            scopes.append(DeliveryScope(kind=kind, policy=policy, **_pick(given, _SCOPE_KEYS)))
     return Fleet(
         scopes=tuple(scopes),
         virtual_machines=tuple(vms),
@@ -193,10 +194,6 @@ def _fleet_error(mistake: Mistake) -> FleetError:
         table=mistake.table,
         index=mistake.number,
     )
-
-
-def _read_set(kind: ScopeKind, given: Keys) -> DeliveryScope:
-    return DeliveryScope(kind=kind, policy=_read_policy(given), **_pick(given, _SCOPE_KEYS))
 
 
 def _read_vm(given: Keys) -> DeclaredVirtualMachine:

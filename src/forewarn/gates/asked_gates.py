@@ -6,7 +6,7 @@ was open, because a step may wait for something else meanwhile.
 
 import asyncio
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -51,48 +51,41 @@ class _Case:
     answered: threading.Event = field(default_factory=threading.Event)
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class AskedGates:
     """Every gate of the file. *woken* is called when an answer has come.
 
     Under virtual time it *waits* for answers: nothing may happen between two moments.
     """
 
-    def __init__(
-        self,
-        gates: Mapping[str, KnownGate],
-        *,
-        outbound: Outbound,
-        clock: Clock,
-        wall: WallClock,
-        woken: Callable[[], None],
-        waits: bool = False,
-    ) -> None:
-        self._gates = gates
-        self._outbound = outbound
-        self._clock = clock
-        self._wall = wall
-        self._woken = woken
-        self._waits = waits
-        self._lock = threading.Lock()
-        self._cases: OrderedDict[_Place, _Case] = OrderedDict()
-        self._lanes = {name: asyncio.Semaphore(LANES) for name in gates}
-        self._asking: set[Future[None]] = set()
+    gates: Mapping[str, KnownGate] = field(kw_only=False)
+    outbound: Outbound
+    clock: Clock
+    wall: WallClock
+    woken: Callable[[], None]
+    waits: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _cases: OrderedDict[_Place, _Case] = field(default_factory=OrderedDict)
+    _lanes: defaultdict[str, asyncio.Semaphore] = field(
+        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(LANES))
+    )
+    _asking: set[Future[None]] = field(default_factory=set)
 
     def kinds(self) -> Mapping[str, str]:
         """Return the kind of each gate, in the order of the file."""
-        return {name: known.kind for name, known in self._gates.items()}
+        return {name: known.kind for name, known in self.gates.items()}
 
     def ask(self, question: Question) -> Answer:
         """Return the answer so far, and have the question put if it is time to."""
-        now = self._clock.now()
-        if question.gate not in self._gates:
+        now = self.clock.now()
+        if question.gate not in self.gates:
             output = f"There is no gate called {question.gate!r} in the server's gate file."
             return Answer(status=GateStatus.SHUT, output=output, ask_again_at=now + _UNKNOWN_AGAIN)
         case = self._case(question, now)
-        if self._waits:
+        if self.waits:
             case.answered.wait()
         if case.answer.status is GateStatus.ASKING:
-            return replace(case.answer, ask_again_at=now + self._gates[question.gate].every)
+            return replace(case.answer, ask_again_at=now + self.gates[question.gate].every)
         return case.answer
 
     def test(self, name: str) -> Answer:
@@ -100,11 +93,11 @@ class AskedGates:
         question = Question(
             gate=name, maintenance_id=MaintenanceId("test"), scope_ids=(), steps_done=0
         )
-        return self._read(name, self._outbound.finish(self._put(question)))
+        return self._read(name, self.outbound.finish(self._put(question)))
 
     def close(self) -> None:
         """End what is under way."""
-        for known in self._gates.values():
+        for known in self.gates.values():
             known.gate.close()
         for question in list(self._asking):
             question.cancel()
@@ -129,7 +122,7 @@ class AskedGates:
     def _submit(self, question: Question, output: str) -> _Case:
         case = _Case(question, Answer(status=GateStatus.ASKING, output=output))
         try:
-            asking = self._outbound.begin(self._answer(case))
+            asking = self.outbound.begin(self._answer(case))
         except NoAnswerError:  # the server is about to stop
             case.answered.set()
             return case
@@ -151,21 +144,21 @@ class AskedGates:
         with self._lock:
             case.answer = answer
             case.ask_at = answer.ask_again_at
-        if not (self._waits or case.is_dropped):
-            self._woken()
+        if not (self.waits or case.is_dropped):
+            self.woken()
 
     async def _put(self, question: Question) -> GateVerdict:
         try:
-            return await self._gates[question.gate].gate.ask(question, now=self._wall.now())
+            return await self.gates[question.gate].gate.ask(question, now=self.wall.now())
         except Exception as error:
             # A mistake of ours must not open a gate.
             log.exception("gate_failed", gate=question.gate)
             return shut(f"The server failed to ask it: {type(error).__name__}.")
 
     def _read(self, name: str, verdict: GateVerdict) -> Answer:
-        wait = verdict.retry_after or self._gates[name].every
+        wait = verdict.retry_after or self.gates[name].every
         return Answer(
             status=GateStatus.OPEN if verdict.is_open else GateStatus.SHUT,
             output=verdict.output,
-            ask_again_at=self._clock.now() + wait,
+            ask_again_at=self.clock.now() + wait,
         )

@@ -94,7 +94,8 @@ class CommandGate:
         if is_late:
             return shut(f"{output}\nIt has not ended within {self._timeout:g} seconds.")
         if code != 0:
-            return shut(f"{output}\nIt ended with {_describe(code)}.")
+            ended = f"exit code {code}" if code > 0 else f"signal {-code}"
+            return shut(f"{output}\nIt ended with {ended}.")
         return GateVerdict(is_open=True, output=tidy(output))
 
 
@@ -123,7 +124,3 @@ def _read_until(process: subprocess.Popen[bytes], deadline: float) -> str:
 def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _describe(code: int) -> str:
-    return f"exit code {code}" if code > 0 else f"signal {-code}"

@@ -23,8 +23,13 @@ from forewarn.files.tables import (
 )
 from forewarn.gates.asked_gates import KnownGate
 from forewarn.gates.command import CommandGate
-from forewarn.gates.http import http_gate, webhook_gate
-from forewarn.gates.prometheus import ExpectationError, prometheus_gate, read_expectation
+from forewarn.gates.http import (
+    ExpectationError,
+    http_gate,
+    prometheus_gate,
+    read_expectation,
+    webhook_gate,
+)
 from forewarn.gates.verdict import Gate
 from forewarn.outbound.client import Outbound, OutboundRequest
 

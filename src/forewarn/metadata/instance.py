@@ -40,7 +40,9 @@ def answer_instance(
     vm: VirtualMachine, scope: DeliveryScope | None, *, path: Sequence[str], form: str
 ) -> MetadataAnswer:
     """Answer with the part of the tree that *path* names, as JSON or as text."""
-    node = _find(_describe(vm, scope), path)
+    interfaces = {"interface": [_interface(vm)]}
+    known: Node = {"compute": _describe_compute(vm, scope), "network": interfaces}
+    node = _find(known, path)
     if form == "text":
         return answer_bytes(_write_text(node).encode(), content_type=_CONTENT_TYPE_TEXT)
     if form != "json":
@@ -48,10 +50,6 @@ def answer_instance(
     if isinstance(node, str):
         return answer_error("Bad request. A single value needs format=text", status=400)
     return _answer_json(node)
-
-
-def _describe(vm: VirtualMachine, scope: DeliveryScope | None) -> Node:
-    return {"compute": _describe_compute(vm, scope), "network": {"interface": [_interface(vm)]}}
 
 
 def _describe_compute(vm: VirtualMachine, scope: DeliveryScope | None) -> Node:

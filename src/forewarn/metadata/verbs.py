@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -17,21 +17,16 @@ from forewarn.protocol.vocabulary import EventId
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class StoreVerbs:
     """What the metadata endpoint has done on behalf of a virtual machine.
 
     In virtual time it has to *settle* what is due then, before it answers.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        context: Callable[[str], Context],
-        settle: Callable[[], None] | None = None,
-    ) -> None:
-        self._store = store
-        self._context = context
-        self._settle = settle
+    store: Store
+    context: Callable[[str], Context]
+    settle: Callable[[], None] | None = None
 
     async def request_start(
         self, vm: VmName, event_ids: tuple[EventId, ...], *, where: str
@@ -42,7 +37,7 @@ class StoreVerbs:
     async def describe_event(self, vm: VmName, event_id: EventId) -> dict[str, object]:
         """Return what became of an event of *vm*'s scope."""
         return await asyncio.to_thread(
-            self._store.read,
+            self.store.read,
             lambda reading: describe_event(
                 event_in_scope(reading, vm, event_id), reading.ledger(event_id)
             ),
@@ -60,10 +55,10 @@ class StoreVerbs:
         return await self._write(work)
 
     def _asked(self, vm: VmName, where: str) -> Context:
-        return replace(self._context(vm), where=where, actor=Actor.VIRTUAL_MACHINE)
+        return replace(self.context(vm), where=where, actor=Actor.VIRTUAL_MACHINE)
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
-        result = await asyncio.wrap_future(self._store.submit(work))
-        if self._settle is not None:
-            await asyncio.to_thread(self._settle)
+        result = await asyncio.wrap_future(self.store.submit(work))
+        if self.settle is not None:
+            await asyncio.to_thread(self.settle)
         return result

@@ -37,6 +37,7 @@ class Notifications:
     retrying: Retrying = field(default_factory=Retrying)
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Courier:
     """Delivers the messages for one target: at least once, in order for each event.
 
@@ -44,26 +45,18 @@ class Courier:
     lost, and nobody gets the same message over and over.
     """
 
-    def __init__(  # noqa: PLR0913 - what it works with
-        self,
-        target: str,
-        notifier: Notifier,
-        *,
-        store: Store,
-        wall: WallClock,
-        retrying: Retrying,
-        chance: Callable[[], float],
-        epoch: int,
-    ) -> None:
-        self.target: Final = target
-        self._notifier = notifier
-        self._store = store
-        self._wall = wall
-        self._retrying = retrying
-        self._chance = chance
-        self._epoch = epoch
-        self.rounds: Final = Rounds("courier", self._turn, target=target)
-        self._prune_at: datetime | None = None
+    target: str = field(kw_only=False)
+    notifier: Notifier = field(kw_only=False)
+    store: Store
+    wall: WallClock
+    retrying: Retrying
+    chance: Callable[[], float]
+    epoch: int
+    rounds: Rounds = field(init=False)
+    _prune_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        self.rounds = Rounds("courier", self._turn, target=self.target)
 
     def note(self, change: StoreChange) -> None:
         """Look again, if the outbox has grown."""
@@ -73,8 +66,8 @@ class Courier:
     def _turn(self) -> float | None:
         """Deliver what is due, and return for how many seconds nothing will be, if it is known."""
         self._prune()
-        heads = self._store.read(lambda reading: reading.next_notifications(self.target))
-        now = self._wall.now()
+        heads = self.store.read(lambda reading: reading.next_notifications(self.target))
+        now = self.wall.now()
         due = [notification for notification in heads if notification.next_attempt_at <= now]
         for notification in due:
             if self.rounds.is_stopping:
@@ -86,10 +79,10 @@ class Courier:
 
     def _attempt(self, notification: Notification) -> None:
         delivery = self._deliver(notification)
-        now, chance = self._wall.now(), self._chance()
+        now, chance = self.wall.now(), self.chance()
         tried = self._write(
             lambda tx: record_attempt(
-                tx, notification, delivery, now=now, retrying=self._retrying, chance=chance
+                tx, notification, delivery, now=now, retrying=self.retrying, chance=chance
             )
         )
         if tried is not None:
@@ -97,7 +90,7 @@ class Courier:
 
     def _deliver(self, notification: Notification) -> Delivery:
         try:
-            return self._notifier.deliver(notification, now=self._wall.now())
+            return self.notifier.deliver(notification, now=self.wall.now())
         except Exception as error:
             # One message that cannot even be tried must not hold up those of other events.
             problem = f"The server failed to send it: {type(error).__name__}."
@@ -109,13 +102,13 @@ class Courier:
         """Have *work* done under the lease, however long the store is away; None if stopped."""
 
         def work_as_leader(tx: Transaction) -> T:
-            tx.check_epoch(self._epoch)
+            tx.check_epoch(self.epoch)
             return work(tx)
 
-        return self.rounds.insist(lambda: self._store.write(work_as_leader))
+        return self.rounds.insist(lambda: self.store.write(work_as_leader))
 
     def _prune(self) -> None:
-        now = self._wall.now()
+        now = self.wall.now()
         if self._prune_at is None or now >= self._prune_at:
             self._write(lambda tx: prune_outbox(tx, now=now))
             self._prune_at = now + _PRUNE_EVERY

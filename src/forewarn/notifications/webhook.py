@@ -1,12 +1,12 @@
 """Messages as HTTP requests: signed, with a name of their own, and never redirected."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
@@ -53,7 +53,8 @@ def cloud_event_body(source: str) -> Body:
     """Return how messages are written without a template."""
 
     def write(notification: Notification) -> bytes:
-        return _encode(cloud_event(notification, source))
+        content = cloud_event(notification, source)
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
     return write
 
@@ -83,10 +84,6 @@ def _failing() -> Iterator[None]:
 
 # What an operator writes there can neither reach into the process nor misspell a name unnoticed.
 _TEMPLATES: Final = SandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
-
-
-def _encode(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _read(reply: Reply, now: datetime) -> Delivery:

@@ -224,7 +224,6 @@ _PAST = {
     "postpone": Happening.POSTPONED,
     "start": Happening.STARTED,
     "complete": Happening.COMPLETED,
-    "cancel": Happening.CANCELED,
 }
 
 

@@ -167,7 +167,7 @@ class _Loop(asyncio.SelectorEventLoop):
     def __init__(self, look_up: LookUp) -> None:
         super().__init__()
         self._look_up = look_up
-        self._daemons = _Daemons()
+        self._daemons = Daemons()
         self._turns = asyncio.Semaphore(_MOST_LOOKUPS)
         self.set_default_executor(self._daemons)
 
@@ -184,7 +184,7 @@ class _Loop(asyncio.SelectorEventLoop):
             self.call_soon_threadsafe(self._turns.release)
 
 
-class _Daemons(ThreadPoolExecutor):
+class Daemons(ThreadPoolExecutor):
     """Where names are looked up and commands run: on daemons, for which nobody waits.
 
     A loop closes only when the threads of its usual executor have ended, and a lookup can take

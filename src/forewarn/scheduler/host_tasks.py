@@ -1,6 +1,7 @@
 """The work on hosts, as far as whoever does it has said."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -25,17 +26,15 @@ _NOBODY: Final = Impact(
 )
 
 
+@dataclass(slots=True, eq=False)
 class HostTasks:
     """Has tasks of host operations done, and remembers what was said of each."""
 
-    def __init__(
-        self, worker: HostWorker | None, reports: FilteringBoundLogger, *, epoch: int
-    ) -> None:
-        self._worker = worker
-        self._reports = reports
-        self._epoch = epoch
-        self._said: dict[HostTask, Impact] = {}
-        self._rules: tuple[HostWorkRule, ...] = ()
+    worker: HostWorker | None
+    reports: FilteringBoundLogger
+    epoch: int = field(kw_only=True)
+    _said: dict[HostTask, Impact] = field(default_factory=dict)
+    _rules: tuple[HostWorkRule, ...] = ()
 
     @property
     def tasks(self) -> Mapping[HostTask, Impact]:
@@ -67,7 +66,7 @@ class HostTasks:
         complain = partial(log.exception, "host_worker_failed", host=task.host, task=task.kind)
         said = hear(partial(self._ask, effect), known, context.now, complain)
         report_impact(
-            self._reports,
+            self.reports,
             "host_task_changed",
             known,
             said,
@@ -80,8 +79,8 @@ class HostTasks:
         self._said[task] = said
 
     def _ask(self, effect: InquireTask | BeginTask) -> Impact:
-        if self._worker is None:
+        if self.worker is None:
             return _NOBODY
         if isinstance(effect, BeginTask):
-            return self._worker.begin(effect.task, epoch=self._epoch)
-        return self._worker.inquire(effect.task)
+            return self.worker.begin(effect.task, epoch=self.epoch)
+        return self.worker.inquire(effect.task)

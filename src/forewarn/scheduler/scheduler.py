@@ -42,7 +42,7 @@ from forewarn.ports.executor import Executor
 from forewarn.ports.gate import Gates
 from forewarn.ports.host_worker import HostWorker
 from forewarn.ports.metrics import Distribution
-from forewarn.ports.store import Reading, Store
+from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId
 from forewarn.rounds import Rounds
 from forewarn.scheduler.answers import GateAnswers, hear
@@ -64,6 +64,7 @@ class Lull:
 
     seen: Snapshot
     at: datetime
+    questions: AbstractSet[Question]
 
     @property
     def ends_at(self) -> datetime | None:
@@ -152,37 +153,41 @@ class Scheduler:
             return
 
     def settle(self) -> Lull:
-        """Do everything that is due."""
+        """Do everything that is due, and let everybody else know what was said."""
         with self._turn:
-            context = self._context()
-            self._reserved = NOTHING  # whatever begins is reserved in the turn it begins in
-            self._gates.expect_news(context.now)
-            self._hosts.follow(context.rules.host_works)
-            seen = self._store.read(self._look)
-            self._note_pause(seen.server_pause)
-            self._maintenances.follow(seen, context)
-            now = self._context().now
-            while due := self._decide(seen, now):
-                seen = self._act(seen, due)
-                context = self._context()
-                self._maintenances.follow(seen, context)
-                now = context.now
-            self._write_down(seen, due.questions)
-            self._tell(seen)
-            self._lull = Lull(seen, now)
-            return self._lull
+            lull = self._do_what_is_due()
+            self._write_down(lull)
+            return lull
 
     def advance(self, duration: timedelta, *, move_to: Callable[[datetime], None]) -> datetime:
         """Let virtual time pass, doing on the way what is due; return when all is done."""
         with self._turn:
-            lull = self.settle()
+            lull = self._do_what_is_due()
             target = lull.at + duration
             while (moment := lull.ends_at) is not None and moment <= target:
                 move_to(moment)
-                lull = self.settle()
+                lull = self._do_what_is_due()
             move_to(target)
             self.settle()
             return target
+
+    def _do_what_is_due(self) -> Lull:
+        context = self._context()
+        self._reserved = NOTHING  # whatever begins is reserved in the turn it begins in
+        self._gates.expect_news(context.now)
+        self._hosts.follow(context.rules.host_works)
+        seen = self._store.read(lambda reading: look(reading, self._context(), self._known))
+        self._note_pause(seen.server_pause)
+        self._maintenances.follow(seen, context)
+        now = self._context().now
+        while due := self._decide(seen, now):
+            seen = self._act(seen, due)
+            context = self._context()
+            self._maintenances.follow(seen, context)
+            now = context.now
+        self._tell(seen)
+        self._lull = Lull(seen, now, due.questions)
+        return self._lull
 
     def _tell(self, seen: Snapshot) -> None:
         # When nothing is due: only then is it plain that a Maintenance is held.
@@ -247,16 +252,12 @@ class Scheduler:
             if isinstance(effect, BeginImpact | BeginTask)
         )
 
-    def _write_down(self, seen: Snapshot, questions: AbstractSet[Question]) -> None:
-        """Let everybody else know what was said, once nothing more is due."""
+    def _write_down(self, lull: Lull) -> None:
         news = find_unwritten(self._known, self._written)
-        over = find_obsolete(self._written, seen, questions)
+        over = find_obsolete(self._written, lull.seen, lull.questions)
         if news or over:
             self._store.write(lambda tx: tx.put_knowledge(news, forget=over, epoch=self.epoch))
             self._written = self._written - over | news
-
-    def _look(self, reading: Reading) -> Snapshot:
-        return look(reading, self._context(), self._known)
 
     def _perform(self, effect: Effect, events: Mapping[EventId, ScheduledEvent]) -> None:
         match effect:
@@ -278,7 +279,10 @@ class Scheduler:
             if isinstance(effect, BeginImpact)
             else partial(self._executor.inquire, *key)
         )
-        complain = partial(log.exception, "executor_failed", **about)
+
+        def complain() -> None:
+            log.error("executor_failed", exc_info=True, **about)  # noqa: LOG014 - called by one
+
         self._impacts[key] = said = hear(ask, known, self._context().now, complain)
         report_impact(self._reports, "impact_changed", known, said, **about)
 

@@ -66,10 +66,12 @@ class Kept(TypeDecorator[T], Generic[T]):
         del dialect
         return None if value is None else self.write(value)
 
-    def process_result_value(self, value: Any | None, dialect: Dialect) -> T | None:
-        """Give the same."""
-        del dialect
-        return None if value is None else self.read(value)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], T | None]:
+        """Return what gives the same; for a thousand values a turn, so with no call to spare."""
+        decode, read = self.impl_instance.result_processor(dialect, coltype), self.read
+        if decode is None:
+            return lambda value: None if value is None else read(value)
+        return lambda value: None if value is None else read(decode(value))
 
 
 class Word(Kept[_Word]):
@@ -78,7 +80,9 @@ class Word(Kept[_Word]):
     cache_ok = True
 
     def __init__(self, words: type[_Word]) -> None:
-        super().__init__(String(), attrgetter("value"), words)
+        super().__init__(
+            String(), attrgetter("value"), {each.value: each for each in words}.__getitem__
+        )
         self.words = words
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from forewarn.domain.gate import Answer, Question
@@ -22,7 +23,7 @@ def write_knowledge(known: Knowledge) -> Iterator[tuple[str, str, object]]:
     """Yield kind, about and said of each row."""
     for kind in _READERS:
         for about, said in getattr(known, kind).items():
-            yield kind, _write_key(about), write_json(said)
+            yield kind, _write_key(about), _write_said(said)
 
 
 def knowledge_key(about: Undertaking) -> tuple[str, str]:
@@ -32,6 +33,12 @@ def knowledge_key(about: Undertaking) -> tuple[str, str]:
 
 def _write_key(about: object) -> str:
     return json.dumps(write_json(about), ensure_ascii=False)
+
+
+@lru_cache(maxsize=1024)
+def _write_said(said: Impact | Answer) -> object:
+    # Of a hundred machines that begin together the same is said.
+    return write_json(said)
 
 
 def read_knowledge(rows: Iterable[tuple[str, str, Any]]) -> Knowledge:

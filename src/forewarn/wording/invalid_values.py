@@ -33,6 +33,12 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "union_tag_invalid": "{input!r} is not one of {expected_tags}",
     "union_tag_not_found": "it is required",
 }
+_UNNAMED: Final[Mapping[str, str]] = {
+    "{input!r} is not one of": "it must be one of",
+    "{input!r}": "it",
+    "{input}": "it",
+}
+"""What is said instead of a value that may be a secret."""
 
 
 def say_wrong(kind: str, value: object, **bounds: object) -> str:
@@ -49,11 +55,9 @@ def say_invalid(error: Mapping[str, Any], *, repeats: bool = True) -> str:
     if kind is None or kind not in _SENTENCES:  # our own refusals have none
         return str(error["msg"]).removeprefix("Value error, ").rstrip(".")
     value = bounds.pop("tag", error["input"])
-    return say_wrong(kind, value if repeats else _It(), **bounds)
-
-
-class _It:
-    """Stands for a value that may be a secret."""
-
-    def __repr__(self) -> str:
-        return "it"
+    if repeats:
+        return say_wrong(kind, value, **bounds)
+    sentence = _SENTENCES[kind]
+    for words, instead in _UNNAMED.items():
+        sentence = sentence.replace(words, instead)
+    return sentence.format(**bounds)

@@ -20,7 +20,7 @@ from forewarn.cli.signals import StopSignals
 from forewarn.clocks import SystemClock
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, ScopeId
-from forewarn.domain.standing import MaintenanceStatus
+from forewarn.domain.standing import UNDER_WAY, MaintenanceStatus
 from forewarn.protocol.vocabulary import EventType
 
 _IMPACT: Final = EventType.FREEZE
@@ -31,12 +31,6 @@ _PAUSE_MINUTES: Final = 2
 _LONGEST_PAUSE: Final = 2.0
 _EVENT: Final = TypeAdapter(ScheduledEvent)
 _EVENTS: Final = TypeAdapter(tuple[ScheduledEvent, ...])
-_UNDER_WAY: Final = {
-    MaintenanceStatus.RUNNING,
-    MaintenanceStatus.WAITING,
-    MaintenanceStatus.PAUSED,
-    MaintenanceStatus.ABORTING,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +55,7 @@ class RollOut:
 
     @property
     def is_under_way(self) -> bool:
-        return self.status in _UNDER_WAY
+        return self.status in UNDER_WAY and self.status is not MaintenanceStatus.HELD
 
 
 async def perform_until_interrupted(
