@@ -1,7 +1,8 @@
 """`forewarn`, but at a point that is named it sends itself a signal, once, if a file is there.
 
 Points of the leader: `record`, inside the transaction that would write its decisions, and `begin`,
-after that transaction and before the executor is told.
+after that transaction and before the executor is told. Of any replica: `write`, inside the
+transaction that announces an event.
 """
 
 import os
@@ -15,6 +16,7 @@ from forewarn.cli import main
 from forewarn.executors.impacts import ContractedExecutor
 from forewarn.scheduler import scheduler
 from forewarn.scheduler.tick import decide_and_record
+from forewarn.storage.transaction import SqlTransaction
 
 
 def stop_before(function: Callable[..., Any], marker: Path, number: int) -> Callable[..., Any]:
@@ -35,6 +37,9 @@ if __name__ == "__main__":
     if point == "record":
         recording = stop_before(decide_and_record, Path(marker), number)
         setattr(scheduler, "decide_and_record", recording)  # noqa: B010 - it is not exported
+    elif point == "write":
+        writing = stop_before(SqlTransaction.put_event, Path(marker), number)
+        setattr(SqlTransaction, "put_event", writing)  # noqa: B010 - a method cannot be assigned
     else:
         beginning = stop_before(ContractedExecutor.begin, Path(marker), number)
         setattr(ContractedExecutor, "begin", beginning)  # noqa: B010 - a method cannot be assigned
