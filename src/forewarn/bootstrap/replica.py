@@ -29,6 +29,7 @@ from forewarn.notifications.outbox import Courier, Notifications
 from forewarn.operations.context import Context
 from forewarn.operations.notifications import give_up_orphans
 from forewarn.outbound.client import Outbound
+from forewarn.ports.changes import ChangeListener
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import Actor
 from forewarn.ports.leadership import Leadership
@@ -88,8 +89,7 @@ def assemble(
     )
     candidate = Candidate(leadership or FileLeadership(store), make, supervisor, reports=reports)
     event_log = EventLog(store, leads=lambda: candidate.epoch > 0 or not settings.is_shared)
-    for listener in (faults.note, candidate.note, event_log.note):  # after the board
-        store.listen(listener)
+    _listen(store, faults.note, candidate.note, event_log.note)
     return Replica(
         settings=settings,
         store=store,
@@ -169,6 +169,12 @@ class Replica:
             tally=self.tally,
         )
         return MetadataServer(app, listeners)
+
+
+def _listen(store: Store, *listeners: ChangeListener) -> None:
+    """Have *listeners* hear of changes, after the board, and each after those before it."""
+    for listener in listeners:
+        store.listen(listener)
 
 
 def _make_context(settings: Settings, clock: Clock, outside: Outside) -> Callable[[str], Context]:
