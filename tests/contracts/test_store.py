@@ -746,6 +746,24 @@ def test_changed_topology_is_read_by_everyone_and_after_opening_again(
     store.close()
 
 
+def test_what_virtual_machines_have_in_common_is_in_memory_once(open_store: OpenStore) -> None:
+    """A fleet may have a million of them, and each text needs as much memory as half of one."""
+    fleet = _fleet("web-0")
+    (vm,) = fleet.virtual_machines.values()
+    twin = replace(vm, name=VmName("web-1"), vm_id="another", addresses=())
+    scopes, hosts = fleet.scopes.values(), fleet.hosts.values()
+    store = open_store()
+    store.write(_apply(build_topology(scopes=scopes, virtual_machines=(vm, twin), hosts=hosts)))
+    store.close()
+
+    again = open_store()
+    first, second = again.read(lambda reading: reading.topology().virtual_machines.values())
+    again.close()
+
+    for name in ("scope_id", "host", "zone", "location", "tags", "labels"):
+        assert getattr(first, name) is getattr(second, name), name
+
+
 def test_topology_of_an_undone_work_is_not_seen(store: Store) -> None:
     def undone(tx: Transaction) -> None:
         tx.put_topology(_fleet("web-0", "ghost"))

@@ -260,12 +260,15 @@ def assign_domains(
 
 def split_by_update_domain(topology: Topology, names: Iterable[VmName]) -> tuple[Share, ...]:
     """Split *names* so that no share spans two update domains or two scopes; in fleet order."""
+    known = topology.virtual_machines
     wanted = set(names)
-    unknown = sorted(wanted - topology.virtual_machines.keys())
+    # Not the difference with its keys, for that would be a look at every one of them.
+    unknown = sorted(name for name in wanted if name not in known)
     if unknown:
         raise UnknownVirtualMachineError(unknown[0])
     shares: dict[tuple[ScopeId, int], list[VmName]] = {}
-    for vm in topology.virtual_machines.values():
+    # Of one there is no order to keep, so that nobody has to go through the fleet for it.
+    for vm in known.values() if len(wanted) > 1 else map(known.__getitem__, wanted):
         if vm.name in wanted:
             shares.setdefault((vm.scope_id, vm.update_domain), []).append(vm.name)
     return tuple(

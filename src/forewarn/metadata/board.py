@@ -179,9 +179,15 @@ class _Directory:
     def __init__(self, topology: Topology) -> None:
         vms = topology.virtual_machines.values()
         self.topology = topology
-        self.by_name = {name_key(vm.name): vm for vm in vms}
-        self.by_vm_id = {name_key(vm.vm_id): vm for vm in vms if vm.vm_id}
+        self.by_name = {_slim_key(vm.name): vm for vm in vms}
+        self.by_vm_id = {_slim_key(vm.vm_id): vm for vm in vms if vm.vm_id}
         self.by_address = dict(_addresses(vms))
+
+
+def _slim_key(name: str) -> str:
+    # Most names are their own keys, and a million copies of them would be a tenth of the memory.
+    key = name_key(name)
+    return name if key == name else key
 
 
 def _addresses(vms: Iterable[VirtualMachine]) -> Iterable[tuple[str, VirtualMachine]]:
