@@ -46,6 +46,7 @@ bench: .venv/.dev  ## print the figures
 	@$(BIN)/python bench/attacks.py
 	@$(BIN)/python bench/emulator.py
 	@$(BIN)/python bench/rollout.py
+	@$(BIN)/python bench/scale.py
 	@$(BIN)/python bench/agent.py
 	@$(BIN)/python bench/cli.py
 

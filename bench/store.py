@@ -1,4 +1,4 @@
-"""Writes per second at the Store port, beside the same statements through plain sqlite3.
+"""Writes per second at the Store port, beside the same statements through the plain driver.
 
 A write is what an operation does: an event, its scope's document, a line in the ledger and one in
 the audit, four statements in a transaction that is on the disk before it is acknowledged. The peer
@@ -6,6 +6,9 @@ has its values ready and commits them one by one, with the same durability.
 
 The disks: memory, where a commit costs nothing and only our own time counts; the directory for
 temporary files; and memory again with 5 ms for each fsync, like a good network disk.
+
+Then the same on PostgreSQL, which waits for the disk. Its peer is one connection of psycopg that
+takes the lock row first, as every replica does; and, for information, 32 such connections.
 """
 
 import gc
@@ -13,15 +16,20 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
+
+import psycopg
+from clusters import durable_cluster
+from sqlalchemy import Table
 
 from forewarn.domain.event import Happening, ScheduledEvent
 from forewarn.domain.names import ScopeId, VmName
@@ -31,6 +39,7 @@ from forewarn.ports.store import Store, Transaction
 from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
+from forewarn.storage.postgres import open_postgres
 from forewarn.storage.sqlite import open_sqlite, upgrade
 from forewarn.storage.statements import PUT
 from forewarn.storage.tables import audit, documents, events, ledger
@@ -40,6 +49,7 @@ MICROSECONDS = 1_767_600_000_000_000
 CALLERS = 32
 RUNS = 5
 SECONDS = 0.5
+RATIO_TARGET = 0.5
 WARM_UP = 500
 MEMORY = Path("/dev/shm")  # noqa: S108 - the point is that it is no disk
 
@@ -65,6 +75,7 @@ def main() -> None:
     _measure("temporary files", None)
     if MEMORY.is_dir() and shutil.which("gcc"):
         _measure_with_slow_sync()
+    _measure_postgresql()
 
 
 def _measure(disk: str, directory: Path | None) -> None:
@@ -79,14 +90,64 @@ def _measure(disk: str, directory: Path | None) -> None:
         store.write(_work(next(numbers)))
         for callers in (1, CALLERS):
             pairs = [
-                (_rate_of_store(store, numbers, callers), _rate_of_peer(peer, numbers))
+                (
+                    _rate_of_store(store, numbers, callers),
+                    _rate_of_peer(partial(_write_plainly, peer), numbers),
+                )
                 for _ in range(RUNS)
             ]
-            ours, theirs = (median(rates) for rates in zip(*pairs, strict=True))
-            row = f"{disk:<18}{callers:>8}{ours:>10.0f}/s{theirs:>10.0f}/s  {ours / theirs:.2f}"
-            print(row, flush=True)
+            _print_row(disk, callers, pairs)
         store.close()
         peer.close()
+
+
+def _print_row(disk: str, callers: int, pairs: Iterable[tuple[float, float]]) -> None:
+    ours, theirs = (median(rates) for rates in zip(*pairs, strict=True))
+    row = f"{disk:<18}{callers:>8}{ours:>10.0f}/s{theirs:>10.0f}/s  {ours / theirs:.2f}"
+    print(row, flush=True)
+
+
+def _measure_postgresql() -> None:
+    with durable_cluster() as cluster:
+        if cluster is None:
+            return
+        numbers = count()
+        url = cluster.new_database()
+        store = open_postgres(cluster.new_database())
+        peers = [psycopg.connect(url, autocommit=True) for _ in range(CALLERS)]
+        header = f"{'PostgreSQL':<18}{'callers':>8}{'store':>12}{'psycopg':>12}  ratio"
+        print(f"{header} (target {RATIO_TARGET})", flush=True)
+        for _ in range(WARM_UP):
+            store.submit(_work(next(numbers)))
+            _write_to_postgresql(peers[0], next(numbers))
+        store.write(_work(next(numbers)))
+        for callers in (1, CALLERS):
+            pairs = [
+                (
+                    _rate_of_store(store, numbers, callers),
+                    _rate_of_peer(partial(_write_to_postgresql, peers[0]), numbers),
+                )
+                for _ in range(RUNS)
+            ]
+            _print_row("temporary files", callers, pairs)
+        crowd = median(_rate_of_peers(peers, numbers) for _ in range(RUNS))
+        print(f"{'':<38}{crowd:>10.0f}/s  by {CALLERS} connections", flush=True)
+        store.close()
+        for peer in peers:
+            peer.close()
+
+
+def _rate_of_peers(peers: Sequence[psycopg.Connection], numbers: Iterator[int]) -> float:
+    def call(deadline: float) -> int:
+        return sum(
+            threads.map(
+                lambda peer: _write_on(partial(_write_to_postgresql, peer), numbers, deadline),
+                peers,
+            )
+        )
+
+    with ThreadPoolExecutor(len(peers)) as threads:
+        return _rate(call)
 
 
 def _measure_with_slow_sync() -> None:
@@ -106,28 +167,23 @@ def _files(directory: Path | None) -> Iterator[Path]:
 
 
 def _rate_of_store(store: Store, numbers: Iterator[int], callers: int) -> float:
-    def call(deadline: float) -> int:
-        done = 0
-        while perf_counter() < deadline:
-            store.write(_work(next(numbers)))
-            done += 1
-        return done
-
+    call = partial(_write_on, lambda number: store.write(_work(number)), numbers)
     with ThreadPoolExecutor(callers) as threads:
         # Threads that are there already, as they are in a server.
         list(threads.map(call, [0.0] * callers))
         return _rate(lambda deadline: sum(threads.map(call, [deadline] * callers)))
 
 
-def _rate_of_peer(peer: sqlite3.Connection, numbers: Iterator[int]) -> float:
-    def call(deadline: float) -> int:
-        done = 0
-        while perf_counter() < deadline:
-            _write_plainly(peer, next(numbers))
-            done += 1
-        return done
+def _rate_of_peer(write: Callable[[int], None], numbers: Iterator[int]) -> float:
+    return _rate(partial(_write_on, write, numbers))
 
-    return _rate(call)
+
+def _write_on(write: Callable[[int], None], numbers: Iterator[int], deadline: float) -> int:
+    done = 0
+    while perf_counter() < deadline:
+        write(next(numbers))
+        done += 1
+    return done
 
 
 def _rate(call: Callable[[float], int]) -> float:
@@ -190,23 +246,32 @@ BODY = encode_document(Document(document_incarnation=1, events=(show(_event(1)),
 
 
 def _write_plainly(peer: sqlite3.Connection, number: int) -> None:
+    peer.execute("BEGIN IMMEDIATE")
+    for table, values in _rows(number):
+        peer.execute(PUT[table].texts["sqlite"], values)
+    peer.execute("COMMIT")
+
+
+def _write_to_postgresql(peer: psycopg.Connection, number: int) -> None:
+    peer.execute("BEGIN")
+    peer.execute(b"SELECT last_change FROM write_lock WHERE name = 'writer' FOR UPDATE")
+    for table, values in _rows(number):
+        peer.execute(PUT[table].texts["postgresql"].encode(), values)
+    peer.execute("COMMIT")
+
+
+def _rows(number: int) -> Iterator[tuple[Table, tuple[object, ...]]]:
     event_id = f"602D9444-D2CD-49C7-8624-{number:012X}"
     vm = f"web-{number}"
     scope_id = f"virtual-machine/{vm}"
     at = MICROSECONDS
     kind = ("Reboot", "Platform", "Scheduled")
     text = ("Host server is undergoing maintenance.", None, None, None)
-    rest = (at, at, at, 1, 1, "[]", None, None, None, "", None, None, None)
-    peer.execute("BEGIN IMMEDIATE")
-    peer.execute(
-        PUT[events].texts["sqlite"], (event_id, *kind, scope_id, 0, f'["{vm}"]', *text, *rest)
-    )
-    peer.execute(PUT[documents].texts["sqlite"], (scope_id, number, at, BODY, scope_id, number))
-    peer.execute(PUT[ledger].texts["sqlite"], (event_id, at, "scheduled", "ada", "", ""))
-    peer.execute(
-        PUT[audit].texts["sqlite"], (at, at, "ada", "create", event_id, "done", "", "", "operator")
-    )
-    peer.execute("COMMIT")
+    rest = (at, at, at, True, True, "[]", None, None, None, "", None, None, None)
+    yield events, (event_id, *kind, scope_id, 0, f'["{vm}"]', *text, *rest)
+    yield documents, (scope_id, number, at, BODY, scope_id, number)
+    yield ledger, (event_id, at, "scheduled", "ada", "", "")
+    yield audit, (at, at, "ada", "create", event_id, "done", "", "", "operator")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,247 @@
+"""What a large fleet costs: the start of a server, its memory, and a cycle of one event.
+
+A cycle is what happens to one event in the life of an operator: it is scheduled, approved by the
+virtual machine, started by the server and completed. It should cost the same in any fleet. After
+that, Maintenances are walked in virtual time over fleets of three sizes; the cost of each virtual
+machine should be nearly the same. `--whole` takes the sizes of the targets; the default does not.
+"""
+
+import argparse
+import gc
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from clusters import durable_cluster
+from servers import Server, running, scheduled_events, wait_until
+
+from forewarn.domain.course import Course
+from forewarn.domain.maintenance import MaintenanceOrder
+from forewarn.domain.names import HostName, VmName
+from forewarn.domain.topology import (
+    DeliveryScope,
+    Host,
+    ScopeKind,
+    Topology,
+    VirtualMachine,
+)
+from forewarn.files.fleet import read_fleet
+from forewarn.operations.maintenances import report_maintenance, start_maintenance
+from forewarn.protocol.vocabulary import EventType
+from forewarn.storage.postgres import open_postgres
+from forewarn.storage.sqlite import open_sqlite
+from forewarn.testing.engine import start_engine
+from forewarn.testing.handles import EmulatedClock
+
+SCOPE_SIZE: Final = 50
+HOST_SIZE: Final = 20
+SMALL: Final = 1_000
+DEFAULT: Final = 100_000
+WHOLE: Final = 1_000_000
+CYCLES: Final = 60
+ROUNDS: Final = 5
+START_TARGET: Final = 30.0
+MEMORY_TARGET: Final = 1024
+CYCLE_TARGET: Final = 1.2
+WALKS: Final = (1_000, 10_000)
+WHOLE_WALKS: Final = (1_000, 10_000, 50_000)
+WALK_TARGET: Final = 2.0
+WALK_SET: Final = 20
+START: Final = datetime(2027, 1, 4, tzinfo=UTC)
+LONGEST: Final = timedelta(days=7)
+VM: Final = "vm-0000017"
+
+
+def main() -> None:
+    """Print the figures beside their targets."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--whole", action="store_true", help="measure at the sizes of the targets")
+    parser.add_argument("--vms", type=int, help="how many virtual machines the large fleet has")
+    parser.add_argument("--only", choices=("sqlite", "postgresql", "walk"), help="only this part")
+    options = parser.parse_args()
+    vms = options.vms or (WHOLE if options.whole else DEFAULT)
+    if vms != WHOLE:
+        print(f"{vms} VMs in place of the target's {WHOLE}; bench/scale.py --whole takes them all")
+    parts: dict[str, Callable[[], None]] = {
+        "sqlite": lambda: _compare_on_sqlite(vms),
+        "postgresql": lambda: _compare_on_postgresql(vms),
+        "walk": lambda: _walk_all(WHOLE_WALKS if options.whole else WALKS),
+    }
+    for name, part in parts.items():
+        if options.only in {None, name}:
+            part()
+
+
+def _compare_on_sqlite(vms: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _compare("sqlite", vms, folder, lambda each: f"sqlite:///{folder}/{each}.db")
+
+
+def _compare_on_postgresql(vms: int) -> None:
+    with tempfile.TemporaryDirectory() as name, durable_cluster() as cluster:
+        if cluster is not None:
+            _compare("postgresql", vms, Path(name), lambda _: cluster.empty_database())
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """What one cycle costs, in milliseconds: as waited for, and as the server worked for it."""
+
+    waited: float
+    worked: float
+
+
+def _compare(engine: str, vms: int, folder: Path, new_url: Callable[[int], str]) -> None:
+    servers: dict[int, Server] = {}
+    with ExitStack() as stack:
+        for size in (SMALL, vms):
+            url = new_url(size)
+            filled = _fill(url, size)
+            server = Server(folder=folder / str(size), database=url)
+            stack.enter_context(running(server))
+            started = server.wait_for(scheduled_events(VM))
+            _cycle(server)
+            each = server.resident_bytes() / size
+            servers[size] = server
+            print(
+                f"{engine}, {size} VMs in {size // SCOPE_SIZE} scopes: filled in {filled:.1f} s, "
+                f"serving {started:.1f} s after start"
+                + (f" (target {START_TARGET:.0f} s), " if size != SMALL else ", ")
+                + f"{each:.0f} bytes resident per VM"
+                + (f" (target {MEMORY_TARGET})" if size != SMALL else ""),
+                flush=True,
+            )
+        # In turns, so that whatever else the machine does hits both alike.
+        cycles = {size: list[Cycle]() for size in servers}
+        for _ in range(ROUNDS):
+            for size, server in servers.items():
+                cycles[size].append(_measure(server))
+    small, large = (_middle(cycles[size]) for size in (SMALL, vms))
+    ratio = large.waited / small.waited
+    print(
+        f"{engine}, a cycle of one event: {small.waited:.1f} ms in {SMALL} VMs and "
+        f"{large.waited:.1f} ms in {vms} VMs, {ratio:.2f} times (target {CYCLE_TARGET} times); "
+        f"of the server's CPU {small.worked:.1f} and {large.worked:.1f} ms, "
+        f"{large.worked / small.worked:.2f} times",
+        flush=True,
+    )
+
+
+def _fill(url: str, size: int) -> float:
+    topology = _describe(size)
+    began = time.perf_counter()
+    path = url.removeprefix("sqlite:///")
+    store = open_postgres(url) if path == url else open_sqlite(Path(path))
+    change = store.read(lambda reading: reading.prepare_topology(topology))
+    store.write(lambda tx: tx.put_topology(topology, change))
+    store.close()
+    return time.perf_counter() - began
+
+
+def _describe(size: int) -> Topology:
+    """Return a fleet in availability sets, each machine with what a real one has."""
+    scopes = [
+        DeliveryScope(kind=ScopeKind.AVAILABILITY_SET, name=f"set-{number:05}")
+        for number in range(size // SCOPE_SIZE)
+    ]
+    vms = [
+        VirtualMachine(
+            name=VmName(f"vm-{number:07}"),
+            scope_id=scopes[number // SCOPE_SIZE].scope_id,
+            update_domain=number % 5,
+            fault_domain=number % 2,
+            host=HostName(f"host-{number // HOST_SIZE:05}"),
+            addresses=(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}",),
+            vm_id=f"602d9444-d2cd-49c7-8624-{number:012x}",
+            zone=str(number % 3),
+            location="north",
+        )
+        for number in range(size)
+    ]
+    # Nobody has to check it.
+    return Topology(
+        virtual_machines={vm.name: vm for vm in vms},
+        scopes={scope.scope_id: scope for scope in scopes},
+        hosts={vm.host: Host(name=vm.host) for vm in vms if vm.host},
+    )
+
+
+def _measure(server: Server) -> Cycle:
+    gc.collect()
+    before = server.cpu_seconds()
+    times = [_cycle(server) for _ in range(CYCLES)]
+    worked = (server.cpu_seconds() - before) / CYCLES
+    return Cycle(median(times) * 1000, worked * 1000)
+
+
+def _middle(cycles: list[Cycle]) -> Cycle:
+    return Cycle(median(each.waited for each in cycles), median(each.worked for each in cycles))
+
+
+def _cycle(server: Server) -> float:
+    began = time.perf_counter()
+    event_id = server.create("Reboot", VM)
+    server.approve(VM, event_id)
+
+    def is_started() -> bool:
+        return any(each["EventStatus"] == "Started" for each in server.poll(VM)["Events"])
+
+    wait_until(is_started, f"{event_id} does not start", 60)
+    server.operate("POST", f"events/{event_id}/complete")
+    return time.perf_counter() - began
+
+
+def _walk_all(sizes: tuple[int, ...]) -> None:
+    costs = {size: _walk(size) for size in sizes}
+    figures = ", ".join(f"{cost * 1000:.2f} ms at {size}" for size, cost in costs.items())
+    ratio = costs[sizes[-1]] / costs[sizes[0]]
+    print(
+        f"a walk, per VM: {figures}; {ratio:.2f} times (target {WALK_TARGET:.0f} times)", flush=True
+    )
+
+
+def _walk(size: int) -> float:
+    sets = size // WALK_SET
+    engine = start_engine({"executor": "simulated"}, read_fleet(_describe_sets(sets)), START)
+    try:
+        order = MaintenanceOrder(
+            event_type=EventType.FREEZE,
+            scopes=tuple(f"set-{number}" for number in range(sets)),
+            course=Course(hold_all=False),
+        )
+        began = time.perf_counter()
+        started = engine.write(lambda tx, context: start_maintenance(tx, context, order))
+        EmulatedClock(engine).advance(LONGEST)
+        taken = time.perf_counter() - began
+        context = engine.replica.context("bench")
+        report = engine.read(
+            lambda reading: report_maintenance(reading, context, started.maintenance_id)
+        )
+        done = sum(len(event.resources) for event in report.events if event.ended_at)
+        if done != size:
+            raise SystemExit(f"{done} of {size} virtual machines were walked over")
+    finally:
+        engine.close()
+    return taken / size
+
+
+def _describe_sets(sets: int) -> dict[str, object]:
+    vms = ((number, index) for number in range(sets) for index in range(WALK_SET))
+    return {
+        "availability_set": [{"name": f"set-{number}"} for number in range(sets)],
+        "virtual_machine": [
+            {"name": f"vm-{number}-{index}", "availability_set": f"set-{number}"}
+            for number, index in vms
+        ],
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Real servers for benchmarks: processes with ports of their own, that are asked over HTTP."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any, Final
+
+from local_ports import free_port
+
+PROGRAM: Final = (sys.executable, "-c", "from forewarn.cli import main; main()")
+API_VERSION: Final = "2020-07-01"
+ANSWER_SECONDS: Final = 60.0
+START_SECONDS: Final = 600.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Server:
+    """`forewarn serve` on *database*; connections to it are kept."""
+
+    folder: Path
+    database: str
+    flags: tuple[str, ...] = ()
+    metadata_port: int = field(default_factory=free_port)
+    control_port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+    _connections: dict[int, HTTPConnection] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Start, and do not wait."""
+        where = {
+            "--metadata": f"127.0.0.1:{self.metadata_port}",
+            "--control": f"127.0.0.1:{self.control_port}",
+            "--database": self.database,
+            "--state-dir": str(self.folder),
+        }
+        flags = [word for pair in where.items() for word in pair]
+        with self._log.open("ab") as log:
+            command = [*PROGRAM, "serve", "--trust-path", *flags, *self.flags]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603
+
+    def kill(self) -> None:
+        """Kill -9."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(ANSWER_SECONDS)
+            self.process = None
+
+    def wait_for(self, path: str) -> float:
+        """Return after how many seconds virtual machines are answered at *path*."""
+
+        def is_there() -> bool:
+            if self.process is None or self.process.poll() is not None:
+                raise SystemExit(self._log.read_text()[-2000:])
+            try:
+                return self._ask(self.metadata_port, "GET", path)[0] == 200
+            except (OSError, HTTPException):
+                return False
+
+        return wait_until(is_there, f"no answer to {path}", START_SECONDS, pause=0.05)
+
+    def poll(self, vm: str) -> dict[str, Any]:
+        """Return the document that *vm* reads."""
+        document: dict[str, Any] = json.loads(self.read(vm))
+        return document
+
+    def read(self, vm: str) -> bytes:
+        """Return the bytes that *vm* reads."""
+        return self._succeed(self.metadata_port, "GET", scheduled_events(vm))
+
+    def approve(self, vm: str, event_id: str) -> None:
+        """Have *vm* ask for the start of an event."""
+        order = {"StartRequests": [{"EventId": event_id}]}
+        self._succeed(self.metadata_port, "POST", scheduled_events(vm), order)
+
+    def operate(self, method: str, path: str, body: object = None) -> Any:
+        """Ask the control API; return what it answers."""
+        return json.loads(self._succeed(self.control_port, method, f"/api/v1/{path}", body))
+
+    def create(self, event_type: str, vm: str, **more: object) -> str:
+        """Announce an event, and return its id."""
+        order = {"event_type": event_type, "resources": [vm], **more}
+        event_id: str = self.operate("POST", "events", order)["events"][0]["event_id"]
+        return event_id
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / f"log-{self.metadata_port}"
+
+    def resident_bytes(self) -> int:
+        """Return how much memory it has."""
+        return self._status("VmRSS") * 1024
+
+    def cpu_seconds(self) -> float:
+        """Return how long it has kept a core busy."""
+        if self.process is None:
+            raise ValueError(self.process)
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / 100
+
+    def _status(self, name: str) -> int:
+        if self.process is None:
+            raise ValueError(self.process)
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+    def _succeed(self, port: int, method: str, path: str, body: object = None) -> bytes:
+        status, answer = self._ask(port, method, path, body)
+        if status not in {200, 201}:
+            raise SystemExit(f"{method} {path}: {status} {answer[:1000].decode()}")
+        return answer
+
+    def _ask(self, port: int, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+        connection = self._connections.setdefault(
+            port, HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
+        )
+        sent = None if body is None else json.dumps(body).encode()
+        token = (self.folder / "admin.token").read_text() if port == self.control_port else ""
+        headers = {
+            "Metadata": "true",
+            "Authorization": f"Bearer {token.strip()}",
+            "Content-Type": "application/json",
+        }
+        try:
+            connection.request(method, path, sent, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except BaseException:
+            connection.close()
+            raise
+
+
+@contextmanager
+def running(*servers: Server) -> Iterator[None]:
+    """Run *servers* while the block runs."""
+    with ExitStack() as stack:
+        for server in servers:
+            server.folder.mkdir(exist_ok=True)
+            stack.callback(server.kill)
+            server.start()
+        yield
+
+
+def scheduled_events(vm: str) -> str:
+    """Return where *vm* reads its document."""
+    return f"/vm/{vm}/metadata/scheduledevents?api-version={API_VERSION}"
+
+
+def wait_until(
+    is_so: Callable[[], bool], reason: str, seconds: float, *, pause: float = 0.0005
+) -> float:
+    """Return after how many seconds *is_so*, or give up."""
+    began = time.perf_counter()
+    while not is_so():
+        if time.perf_counter() - began > seconds:
+            raise SystemExit(f"{reason}, after {seconds:.0f} seconds")
+        time.sleep(pause)
+    return time.perf_counter() - began
