@@ -41,6 +41,7 @@ format: .venv/.dev  ## rewrite the code in the house format
 bench: .venv/.dev  ## print the figures
 	@$(BIN)/python bench/core.py
 	@$(BIN)/python bench/store.py
+	@$(BIN)/python bench/replicas.py
 	@$(BIN)/python bench/fleet.py
 	@$(BIN)/python bench/polls.py
 	@$(BIN)/python bench/attacks.py

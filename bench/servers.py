@@ -4,10 +4,10 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,8 +44,14 @@ class Server:
             command = [*PROGRAM, "serve", "--trust-path", *flags, *self.flags]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603
 
+    def hang_up(self) -> None:
+        """Close the connections, which the server closes itself after seconds without a word."""
+        for connection in self._connections.values():
+            connection.close()
+
     def kill(self) -> None:
         """Kill -9."""
+        self.hang_up()
         if self.process is not None:
             self.process.kill()
             self.process.wait(ANSWER_SECONDS)
@@ -55,14 +61,21 @@ class Server:
         """Return after how many seconds virtual machines are answered at *path*."""
 
         def is_there() -> bool:
-            if self.process is None or self.process.poll() is not None:
-                raise SystemExit(self._log.read_text()[-2000:])
-            try:
-                return self._ask(self.metadata_port, "GET", path)[0] == 200
-            except (OSError, HTTPException):
-                return False
+            return self._answers(self.metadata_port, path)
 
         return wait_until(is_there, f"no answer to {path}", START_SECONDS, pause=0.05)
+
+    def is_ready(self) -> bool:
+        """Tell whether operators are answered."""
+        return self._answers(self.control_port, "/readyz")
+
+    def _answers(self, port: int, path: str) -> bool:
+        if self.process is None or self.process.poll() is not None:
+            raise SystemExit(self._log.read_text()[-2000:])
+        try:
+            return self._ask(port, "GET", path)[0].status == 200
+        except (OSError, HTTPException):
+            return False
 
     def poll(self, vm: str) -> dict[str, Any]:
         """Return the document that *vm* reads."""
@@ -72,6 +85,18 @@ class Server:
     def read(self, vm: str) -> bytes:
         """Return the bytes that *vm* reads."""
         return self._succeed(self.metadata_port, "GET", scheduled_events(vm))
+
+    def etag(self, vm: str) -> str:
+        """Return by what the document of *vm* is known."""
+        answer, _ = self._ask(self.metadata_port, "GET", scheduled_events(vm))
+        return answer.headers["ETag"]
+
+    def wait_for_change(self, vm: str, etag: str) -> None:
+        """Return when *vm* is shown another document than that of *etag*."""
+        wanted = {"If-None-Match": etag, "Prefer": f"wait={ANSWER_SECONDS / 2:.0f}"}
+        answer, _ = self._ask(self.metadata_port, "GET", scheduled_events(vm), headers=wanted)
+        if answer.status != 200:
+            raise SystemExit(f"{vm} was shown nothing new: {answer.status}")
 
     def approve(self, vm: str, event_id: str) -> None:
         """Have *vm* ask for the start of an event."""
@@ -110,26 +135,31 @@ class Server:
         return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
     def _succeed(self, port: int, method: str, path: str, body: object = None) -> bytes:
-        status, answer = self._ask(port, method, path, body)
-        if status not in {200, 201}:
-            raise SystemExit(f"{method} {path}: {status} {answer[:1000].decode()}")
-        return answer
+        answer, content = self._ask(port, method, path, body)
+        if answer.status not in {200, 201}:
+            raise SystemExit(f"{method} {path}: {answer.status} {content[:1000].decode()}")
+        return content
 
-    def _ask(self, port: int, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+    def _ask(
+        self,
+        port: int,
+        method: str,
+        path: str,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[HTTPResponse, bytes]:
         connection = self._connections.setdefault(
             port, HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
         )
         sent = None if body is None else json.dumps(body).encode()
-        token = (self.folder / "admin.token").read_text() if port == self.control_port else ""
-        headers = {
-            "Metadata": "true",
-            "Authorization": f"Bearer {token.strip()}",
-            "Content-Type": "application/json",
-        }
+        common = {"Metadata": "true", "Content-Type": "application/json"}
+        if path.startswith("/api/"):
+            token = (self.folder / "admin.token").read_text().strip()
+            common["Authorization"] = f"Bearer {token}"
         try:
-            connection.request(method, path, sent, headers)
+            connection.request(method, path, sent, {**common, **(headers or {})})
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            return answer, answer.read()
         except BaseException:
             connection.close()
             raise
