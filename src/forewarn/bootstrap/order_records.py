@@ -137,19 +137,24 @@ class OrderRecords:
 
     def _continue_lineage(self) -> None:
         records = Records(self._directory)
+        try:
+            with records.locked():
+                is_complete = self._continue_locked(records)
+        except OSError as error:
+            sentence = f"The records in {self._orders.folder}/ cannot be kept: {error.strerror}."
+            raise StartError(sentence) from error
+        if not is_complete:
+            log.warning("executor_records_incomplete", records=self._orders.folder)
+
+    def _continue_locked(self, records: Records) -> bool:
         found = read_lineage(records.lineage())
         lineage, is_complete = self._store.read(
             lambda reading: continue_lineage(reading, self._name, found, new_id=uuid.uuid4().hex)
         )
         # First on disk: records ahead of the database are complete, records behind it are not.
-        try:
-            records.keep_lineage(lineage.encode())
-        except OSError as error:
-            sentence = f"The records in {self._orders.folder}/ cannot be kept: {error.strerror}."
-            raise StartError(sentence) from error
+        records.keep_lineage(lineage.encode())
         doubt_until = None if is_complete else SystemClock().now()
         self._store.write(
             lambda tx: record_lineage(tx, self._name, lineage, doubt_until=doubt_until)
         )
-        if not is_complete:
-            log.warning("executor_records_incomplete", records=self._orders.folder)
+        return is_complete

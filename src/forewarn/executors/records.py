@@ -3,7 +3,8 @@
 import fcntl
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -50,6 +51,17 @@ class Records:
         """Tell whether what was begun under *epoch* is still the leader's."""
         return self._epoch() in {None, epoch}
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep out other servers that share the directory and start with it, too."""
+        self._make_directory(self._directory)
+        descriptor = os.open(self._directory, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
     def lineage(self) -> str | None:
         """Return what was kept about all of these records, if they are there."""
         try:
@@ -58,9 +70,8 @@ class Records:
             return None
 
     def keep_lineage(self, text: str) -> None:
-        """Keep *text* about all of these records, before any of them is made."""
-        self._make_directory(self._directory)
-        draft = draft_of(self._directory / LINEAGE)  # servers may share the directory
+        """Keep *text* about all of these records, before any of them is made; while locked."""
+        draft = draft_of(self._directory / LINEAGE)
         with draft.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
