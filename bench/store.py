@@ -28,6 +28,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import psycopg
+import structlog
 from clusters import durable_cluster
 from sqlalchemy import Table
 
@@ -75,6 +76,7 @@ def main() -> None:
     _measure("temporary files", None)
     if MEMORY.is_dir() and shutil.which("gcc"):
         _measure_with_slow_sync()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     _measure_postgresql()
 
 

@@ -53,7 +53,14 @@ _READERS: Final = 8
 _READERS_MORE: Final = 4
 _READER_SECONDS: Final = 10.0
 
-_TAKE_TURN: Final = "SELECT last_change FROM write_lock WHERE name = %s FOR UPDATE"
+# Several statements at once where they can be: each way to the database and back costs as much as
+# what is done there.
+_TAKE_TURN: Final = f"""
+BEGIN;
+SELECT last_change FROM write_lock WHERE name = '{LOCK}' FOR UPDATE;
+SAVEPOINT work
+"""  # noqa: S608
+_MOVE_MARK: Final = "RELEASE work; SAVEPOINT work"
 _LAST_CHANGE: Final = "SELECT last_change FROM write_lock WHERE name = %s"
 _CHANGES_AFTER: Final = "SELECT number, hint FROM changes WHERE number > %s ORDER BY number"
 _RECORD_CHANGE: Final = f"""
@@ -225,6 +232,7 @@ class PostgresSession:
         self._opened: _Opened | None = None
         self._last = 0
         self._missed: tuple[StoreChange, ...] = ()
+        self._is_marked = False
         self.total_changes = 0
 
     @property
@@ -268,16 +276,17 @@ class PostgresSession:
             self.close()
 
     def set_mark(self) -> None:
-        """Remember what was done so far."""
-        self._driver.execute("SAVEPOINT work")
+        """Remember what was done so far; a transaction begins with a mark."""
+        if not self._is_marked:
+            self._driver.execute(_MOVE_MARK, prepare=False)
+        self._is_marked = False
 
     def undo(self) -> None:
         """Take back what was done since the mark."""
         self._driver.execute("ROLLBACK TO work")
 
     def forget_mark(self) -> None:
-        """Keep what was done since the mark."""
-        self._driver.execute("RELEASE work")
+        """Keep what was done since the mark, which is left to the next one and to the commit."""
 
     def outage(self, error: BaseException) -> str | None:
         """Say what is wrong with the database or the way to it, if that is what *error* tells."""
@@ -307,9 +316,11 @@ class PostgresSession:
         return self._opened
 
     def _take_turn(self) -> None:
-        self._driver.execute("BEGIN")
-        row = self._driver.execute(_TAKE_TURN, [LOCK]).fetchone()
+        answers = self._driver.execute(_TAKE_TURN, prepare=False)
+        answers.nextset()
+        row = answers.fetchone()
         self._last = row[0] if row else 0
+        self._is_marked = True
         told = self._told()
         self._missed = () if told == self._last else read_changes(self._driver, told, self._last)
 
