@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from select import select
+from selectors import EVENT_READ, DefaultSelector
 from typing import Any, Final
 
 import psycopg
@@ -63,7 +63,11 @@ class ChangeFollower:
                 self._wait(connection, self._alarm)
 
     def _wait(self, *those: Any) -> None:
-        select(those, (), (), _LOOK_SECONDS)
+        # Not select(): it cannot wait for a file whose number is 1024 or more.
+        with DefaultSelector() as selector:
+            for each in those:
+                selector.register(each, EVENT_READ)
+            selector.select(_LOOK_SECONDS)
 
     def _note(self, problem: str | None) -> None:
         if problem is not None and self.is_following:
