@@ -1,9 +1,12 @@
 """What only PostgreSQL can go through: lost connections, replicas, and what it cannot keep."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
+from pathlib import Path
+from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 
 import psycopg
 import pytest
@@ -101,6 +104,26 @@ def test_replica_is_told_of_others_changes_before_its_own_is_acknowledged(
     assert [change.sequence for change in heard.changes] == [1]
 
 
+def test_replica_with_thousands_of_open_files_is_woken_by_others_changes(
+    postgres_url: str, store: PostgresStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limit, most = getrlimit(RLIMIT_NOFILE)
+    setrlimit(RLIMIT_NOFILE, (min(4096, most), most))
+    try:
+        with ExitStack() as stack:
+            for _ in range(1100):
+                stack.enter_context(Path(os.devnull).open("rb"))
+            replica = stack.enter_context(closing(open_postgres(postgres_url)))
+            heard = Heard(replica)
+            for number in range(1, 6):
+                store.write(pause(number))
+                heard.wait_for(lambda change: change.sequence == store.last_told)
+    finally:
+        setrlimit(RLIMIT_NOFILE, (limit, most))
+
+    assert "changes_not_followed" not in capsys.readouterr().out
+
+
 def test_change_whose_notification_was_lost_is_found(
     postgres_url: str, store: PostgresStore, replica: PostgresStore
 ) -> None:
@@ -193,6 +216,32 @@ def test_replica_that_stands_still_in_a_transaction_is_cut_off(
         store.write(pause(1))
 
     assert store.read(lambda reading: reading.setting(SERVER_PAUSE)) == "1"
+
+
+@pytest.mark.parametrize("harm", ["DROP TABLE write_lock, settings", "TRUNCATE write_lock"])
+def test_database_whose_tables_somebody_took_away_is_not_written(
+    postgres_url: str, store: PostgresStore, harm: str
+) -> None:
+    leadership = DatabaseLeadership(store.address, "replica-0")
+    with psycopg.connect(postgres_url) as other:
+        other.execute(harm.encode())
+
+    with pytest.raises(StoreUnavailableError, match="restore it from a backup"):
+        store.write(pause(1))
+
+    assert not store.is_writable()
+    with closing(leadership), suppress(StoreUnavailableError):
+        assert leadership.campaign() is None
+
+
+def test_database_whose_tables_are_gone_cannot_be_read(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    with psycopg.connect(postgres_url) as other:
+        other.execute("DROP SCHEMA public CASCADE")
+
+    with pytest.raises(StoreUnavailableError, match="cannot be read now: its tables are not"):
+        store.read(lambda reading: reading.setting(SERVER_PAUSE))
 
 
 def test_database_that_is_away_refuses_reads_and_writes_and_heals() -> None:

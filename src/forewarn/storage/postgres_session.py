@@ -319,7 +319,9 @@ class PostgresSession:
         answers = self._driver.execute(_TAKE_TURN, prepare=False)
         answers.nextset()
         row = answers.fetchone()
-        self._last = row[0] if row else 0
+        if row is None:  # nobody would wait for anybody
+            raise errors.UndefinedTable("write_lock is empty")
+        self._last = row[0]
         self._is_marked = True
         told = self._told()
         self._missed = () if told == self._last else read_changes(self._driver, told, self._last)
@@ -398,6 +400,7 @@ _OUTAGES: Final[Mapping[type[psycopg.Error], str]] = {
     errors.LockNotAvailable: "another replica has been writing for too long; try again",
     errors.IdleInTransactionSessionTimeout: "this server stood still while it was writing",
     errors.InsufficientPrivilege: "its user has no permission ({said})",
+    errors.UndefinedTable: "its tables are not as they were ({said}); restore it from a backup",
     psycopg.OperationalError: "it cannot be reached or used ({said})",
     psycopg.InterfaceError: "the connection to it was lost ({said})",
 }
