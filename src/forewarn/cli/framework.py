@@ -73,8 +73,10 @@ class LazyGroup(TyperGroup):
         try:
             return super().resolve_command(ctx, args)
         except UsageError as error:
-            if "Did you mean" not in error.message and (found := self._with_verb(args[0])):
-                error.message += f" Did you mean {' or '.join(map(repr, found))}?"
+            # A verb is meant more likely than a command that is only spelled like it.
+            if found := self._with_verb(args[0]):
+                said, _, _ = error.message.partition(" Did you mean")
+                error.message = f"{said} Did you mean {' or '.join(map(repr, found))}?"
             raise
 
     def _with_verb(self, verb: str) -> list[str]:
