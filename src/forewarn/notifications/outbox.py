@@ -37,7 +37,7 @@ class Notifications:
     retrying: Retrying = field(default_factory=Retrying)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Courier:
     """Delivers the messages for one target: at least once, in order for each event.
 
@@ -53,7 +53,7 @@ class Courier:
     chance: Callable[[], float]
     epoch: int
     rounds: Rounds = field(init=False)
-    _prune_at: datetime | None = None
+    _prune_at: datetime | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.rounds = Rounds("courier", self._turn, target=self.target)
