@@ -118,7 +118,7 @@ METRICS: Final[Mapping[str, Family]] = {
     "forewarn_store_group_size": Family(
         "histogram", "Writes per commit; their sum is the writes, their count the commits."
     ),
-    "forewarn_store_writable": Family("gauge", "1 unless the last write failed."),
+    "forewarn_store_writable": Family("gauge", "1 unless the last write failed or the file moved."),
     "forewarn_store_readable": Family("gauge", "1 if what the database counts could be read."),
 }
 """Every metric of this server; those of its process (process_…) come on top."""
