@@ -165,7 +165,7 @@ class TablesFile(Generic[M]):
             self.content = model.model_validate(content)
         except ValidationError as error:
             tables = model.model_fields
-            found = [_read_mistake(each, tables) for each in error.errors()]
+            found = [_read_mistake(each, tables, repeats=False) for each in error.errors()]
             raise self._refusal(found) from None
 
     def build(self, table: str, entries: Sequence[T], make: Callable[[T], R]) -> tuple[R, ...]:
@@ -230,7 +230,7 @@ def examine(
         if table not in readers or not isinstance(entries, list):
             kind = "tuple_type" if table in readers else "extra_forbidden"
             error = ErrorDetails(type=kind, loc=(table,), msg="", input=None)
-            mistakes.append(_read_mistake(error, readers))
+            mistakes.append(_read_mistake(error, readers, repeats=False))
     for table, reader in readers.items():
         entries = content.get(table)
         for number, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -256,9 +256,7 @@ def _read_rest(reader: SchemaValidator, entry: object, wrong: Container[str]) ->
     return None
 
 
-def _read_mistake(
-    error: ErrorDetails, tables: Mapping[str, Any], *, repeats: bool = False
-) -> Mistake:
+def _read_mistake(error: ErrorDetails, tables: Mapping[str, Any], *, repeats: bool) -> Mistake:
     problem = say_invalid(error, repeats=repeats)
     # A place is ("webhook", 0, "url"), ("gate", 0, "http", "url") or, outside of tables, ("x",).
     loc: tuple[str | int, ...] = (*error["loc"], "")

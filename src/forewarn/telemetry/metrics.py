@@ -23,7 +23,7 @@ from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.notification import NotificationStatus
 from forewarn.domain.policy import Policy, approved_at
 from forewarn.domain.schedule import OccurrenceOutcome
-from forewarn.domain.standing import UNDER_WAY, MaintenanceStatus
+from forewarn.domain.standing import NOT_OVER, MaintenanceStatus
 from forewarn.domain.topology import Topology
 from forewarn.ports.clock import WallClock
 from forewarn.ports.entries import Figures
@@ -212,7 +212,7 @@ class _Figures(Collector):
 
     def _of_maintenances(self) -> Iterator[Metric]:
         here = self._from
-        yield _each("forewarn_maintenances", UNDER_WAY, here.maintenances())
+        yield _each("forewarn_maintenances", NOT_OVER, here.maintenances())
         yield _each("forewarn_maintenances_ended_total", MaintenanceOutcome, here.endings)
         yield _each("forewarn_schedule_occurrences_total", OccurrenceOutcome, here.occurrences)
         yield _values("forewarn_gates_shut", here.gates_shut())
