@@ -1,17 +1,17 @@
-"""How a part with a thread of its own goes on: round after round, until it is stopped.
+"""The loop of a part with a thread of its own: round after round, until it is stopped.
 
-While the store is away the part waits, and the log says so: once, and again when it is over.
-A part of the Leader ends with its lease. Anything else that goes wrong is for those above.
+While the store is unavailable the part waits, and logs when that begins, changes and ends. A part
+of the Leader ends with its lease. The supervisor handles any other exception.
 """
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 import structlog
 
-from forewarn.ports.store import LeaseLostError, StoreUnavailableError
+from forewarn.ports.store import LeaseLostError, StoreError, StoreUnavailableError
 
 log = structlog.get_logger()
 
@@ -23,8 +23,8 @@ _PAUSE_AFTER_FAILURE: Final = 1.0
 class Rounds:
     """The rounds of *part*, as the log calls it; `wake` and `stop` are called on any thread.
 
-    *work* is done every so many seconds, or sooner if it returns a number of seconds. What
-    *is_thorough* does it once more after it was stopped.
+    *work* runs every so many seconds, or sooner if it returns a number of seconds. With
+    *is_thorough*, it runs once more after `stop`.
     """
 
     def __init__(
@@ -59,21 +59,25 @@ class Rounds:
         self._awake.set()
 
     def run(self) -> None:
-        """Go on until stopped or the lease is lost."""
-        with suppress(LeaseLostError):
+        """Do rounds until stopped or the lease is lost."""
+        try:
             while not self._ends():
                 wait: float | None = _PAUSE_AFTER_FAILURE
-                with self._patience():
+                with self._holding_back_outages():
                     wait = self._work()
                 self._awake.wait(self._every if wait is None else min(wait, self._every))
             if self._is_thorough:
-                with self._patience():
+                with self._holding_back_outages():
                     self._work()
+        except StoreError as error:
+            # A part that took too long to stop is left behind, and finds the store closed.
+            if not (self.is_stopping or isinstance(error, LeaseLostError)):
+                raise
 
     def insist(self, work: Callable[[], T]) -> T | None:
-        """Do *work* within a round, however long the store is away; None if stopped first."""
+        """Do *work* within a round, however long the store is unavailable; None if stopped."""
         while True:
-            with self._patience():
+            with self._holding_back_outages():
                 return work()
             if self.pause(_PAUSE_AFTER_FAILURE):
                 return None
@@ -87,8 +91,8 @@ class Rounds:
         return self.is_stopping
 
     @contextmanager
-    def _patience(self) -> Iterator[None]:
-        """Hold back that the store is away, and log it when that is news."""
+    def _holding_back_outages(self) -> Iterator[None]:
+        """Wait while the store is unavailable, and log it when that is news."""
         try:
             yield
         except StoreUnavailableError as error:

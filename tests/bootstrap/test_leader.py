@@ -21,7 +21,7 @@ from forewarn.domain.names import MaintenanceId
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.maintenances import start_maintenance
 from forewarn.ports.leadership import NotLeadingError
-from forewarn.ports.store import Store
+from forewarn.ports.store import LeaseLostError, Store
 from forewarn.protocol.vocabulary import EventType
 from forewarn.settings import Settings, make_settings
 from forewarn.storage.lock import FileLeadership
@@ -44,10 +44,17 @@ class ContestedLeadership(FileLeadership):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._is_taken = threading.Event()
+        self.raises = False
         self.store = store
 
     def campaign(self) -> int | None:
         return None if self._is_taken.is_set() else super().campaign()
+
+    def renew(self, epoch: int) -> bool:
+        is_held = super().renew(epoch)
+        if self.raises and not is_held:
+            raise LeaseLostError(epoch, epoch + 1)
+        return is_held
 
     def take_away(self) -> None:
         self._is_taken.set()
@@ -129,6 +136,19 @@ def test_lease_is_lost_and_gained_ten_times_in_the_middle_of_an_impact(
     assert outcome(replica, maintenance_id) is MaintenanceOutcome.SUCCEEDED
     assert begun.read_text().split() == NAMES, "each has begun once, and none was left out"
     assert epochs == sorted(set(epochs)), "no epoch comes twice"
+
+
+def test_lease_that_is_refused_when_it_is_renewed_is_lost_and_gained_again(
+    replica: Replica, leadership: ContestedLeadership
+) -> None:
+    until(lambda: replica.candidate.epoch > 0)
+    leadership.raises = True
+
+    leadership.take_away()
+    until(lambda: replica.candidate.epoch == 0)
+    leadership.give_back()
+
+    until(lambda: replica.candidate.epoch > 0)
 
 
 def test_replica_that_does_not_lead_does_nothing_that_a_leader_does(

@@ -170,8 +170,8 @@ def test_conflict_is_four_and_names_the_next_command(run: Run) -> None:
 @pytest.mark.parametrize(
     ("fleet", "place"),
     [
-        ('[[virtual_machine]]\nname = "x"\nzoen = "1"\n', "3: zoen of x: it is unknown."),
-        ('[[virtual_machine]]\nname = "x"\nzone = 1\n', "3: zone of x: it is not text in quotes."),
+        ('[[virtual_machine]]\nname = "x"\nzoen = "1"\n', "3: zoen of x: unknown key."),
+        ('[[virtual_machine]]\nname = "x"\nzone = 1\n', "3: zone of x: 1 is not text in quotes."),
         ('\n[[virtual_machine]]\nname = "x"\navailability_set = "no"\n', "4: x belongs to"),
         (
             '[[virtual_machine]]\nname = "x"\navailability_set = "web"\nupdate_domain = 9\n',
@@ -181,7 +181,7 @@ def test_conflict_is_four_and_names_the_next_command(run: Run) -> None:
         ('[[virtual_machine]]\nname = "a b"\n', "2: 'a b' is not a valid name"),
         ('[[virtual_machine]]\nname = "x"\n\nzone = [\n', "4: This is not TOML"),
         ('a = "x"\nb = = 1\n', "2: This is not TOML"),
-        ('[[vm]]\nname = "x"\n', "1: vm: it is unknown; known keys: availability_set"),
+        ('[[vm]]\nname = "x"\n', "1: vm: unknown key; known keys: availability_set"),
         ('[[virtual_machine]]\nname = "x"\nzone = 2026-01-05\n', "3: zone is a date or time"),
     ],
 )

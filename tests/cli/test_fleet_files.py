@@ -130,7 +130,7 @@ update_domain = 9
 """
 
 TOLD = (
-    "fleet.toml:3: update_domain of web: it is unknown.\n"
+    "fleet.toml:3: update_domain of web: unknown key.\n"
     "fleet.toml:5: name of virtual_machine 1: it is required.\n"
     "fleet.toml:10: a belongs to availability-set/wbe, which is not declared.\n"
     "fleet.toml:11: The address '10.0.0.999' of a is not an IP address.\n"
@@ -182,7 +182,7 @@ def test_fleet_is_read_from_standard_input(environment: dict[str, str], mark: st
 
     assert apply(f'{mark}[[virtual_machine]]\r\nname = "a"\r\n').stdout.startswith("+ a\n1 added")
     assert apply('[[virtual_machine]]\nname = "b"\ncolour = 1\n').stderr == (
-        "standard input:3: colour of b: it is unknown.\n"
+        "standard input:3: colour of b: unknown key.\n"
     )
 
 

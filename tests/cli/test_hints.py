@@ -89,6 +89,14 @@ def test_every_option_of_a_field_exists_somewhere() -> None:
     assert set(FLAG.findall(" ".join(OPTIONS.values()))) <= every_flag()
 
 
+def test_log_event_in_a_hint_is_logged_by_the_server() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+    named = set(re.findall(r'"see (\w+) in ', sources))
+
+    assert named >= {"database_not_writable", "lease_lost", "loop_failed"}
+    assert [name for name in named if f'("{name}", ' not in sources] == []
+
+
 def test_every_hint_is_of_a_problem_there_is() -> None:
     def kinds(error: type[ForewarnError]) -> Iterator[str]:
         name = error.__name__.removesuffix("Error")

@@ -274,7 +274,7 @@ def test_applied_fleet_tells_what_it_skipped(run: Run, tmp_path: Path) -> None:
     refused = run("fleet", "apply", "moved.toml")
 
     assert (refused.exit_code, "moved.toml:2: solo is in" in refused.stderr) == (4, True)
-    assert refused.stderr.endswith("vm solo, or --skip-busy, which leaves it as it is\n")
+    assert refused.stderr.endswith("vm solo, or add --skip-busy to leave it unchanged\n")
     lines = shown(run("fleet", "apply", "moved.toml", "--skip-busy")).splitlines()
     assert lines[0] == "+ new"
     assert lines[1].startswith("! skipped: solo is in 0000")
@@ -294,7 +294,7 @@ def test_applied_fleet_tells_once_which_host_is_closed_to_those_it_skipped(
 
     assert (refused.exit_code, "moved.toml:2: kvm-1 is closed" in refused.stderr) == (4, True)
     assert refused.stderr.endswith(
-        "try: forewarn host open kvm-1, or --skip-busy, which leaves it as it is\n"
+        "try: forewarn host open kvm-1, or add --skip-busy to leave it unchanged\n"
     )
     lines = shown(run("fleet", "apply", "moved.toml", "--skip-busy")).splitlines()
     assert lines[0].startswith("! skipped: kvm-1 is closed to new virtual machines")

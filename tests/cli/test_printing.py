@@ -76,6 +76,18 @@ def test_words_of_others_are_printed_without_line_breaks_and_escape_sequences(
     assert "\nline" not in printed.stdout
 
 
+@pytest.mark.parametrize("command", ["event show", "event explain", "event history"])
+def test_words_of_others_are_printed_as_they_wrote_them(run: Run, command: str) -> None:
+    words = "used `operation: true` by mistake"
+    event = "00000000-0000-4000-8000-000000000003"
+    run("event", "create", "--type", "Reboot", "--resource", "solo")
+    run("event", "cancel", event, "--reason", words)
+
+    printed = run(*command.split(), *([event] if command != "event history" else []))
+
+    assert words in printed.stdout
+
+
 @pytest.mark.parametrize("output", [Output.JSON, Output.YAML])
 def test_answers_that_come_one_by_one_have_no_raw_control_character(
     output: Output, capsys: pytest.CaptureFixture[str]

@@ -86,8 +86,12 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
     ("text", "line", "problem"),
     [
         ("a = = 1\n", 1, "This is not TOML: "),
-        ("\npigeon = 1\n", 2, "pigeon: it is unknown; known keys: command, webhook, host_work."),
-        ('[command]\nrun = ["true"]\n', 1, "command: it is not a list; write [[command]]."),
+        ("\npigeon = 1\n", 2, "pigeon: unknown key; known keys: command, webhook, host_work."),
+        (
+            '[command]\nrun = ["true"]\n',
+            1,
+            "command: it is not a list; in TOML, write [[command]].",
+        ),
         ("[[command]]\n", 1, "run of command 1: it is required."),
         ("[[command]]\nrun = []\n", 2, "run of command 1: it is empty."),
         (RUN + '[[command]]\nrun = "true"\n', 4, "run of command 2: it is not a list."),
@@ -118,8 +122,12 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
             3,
             "request_timeout of webhook 1: it is too high, the maximum is 60",
         ),
-        (HOOK + "retries = 1\n", 3, "retries of webhook 1: it is unknown."),
-        ('[host_work]\nrun = ["true"]\n', 1, "host_work: it is not a list; write [[host_work]]."),
+        (HOOK + "retries = 1\n", 3, "retries of webhook 1: unknown key."),
+        (
+            '[host_work]\nrun = ["true"]\n',
+            1,
+            "host_work: it is not a list; in TOML, write [[host_work]].",
+        ),
         (HOST_RUN + "verify = []\n", 3, "verify of host_work 1: it is empty."),
         (HOST_RUN + 'return = "x"\n', 3, "return of host_work 1: it is not a list."),
         (HOST_RUN + 'verify_every = "0s"\n', 3, "verify_every of host_work 1: it must be longer"),
@@ -128,7 +136,7 @@ def test_file_says_whom_to_post_to(write: Write, tmp_path: Path) -> None:
             3,
             "a of labels of host_work 1: it is not text in quotes.",
         ),
-        (HOST_RUN + "pigeon = 1\n", 3, "pigeon of host_work 1: it is unknown."),
+        (HOST_RUN + "pigeon = 1\n", 3, "pigeon of host_work 1: unknown key."),
         (HOST_HOOK.replace("https", "ftp"), 2, "url of host_work 1: write a URL that begins"),
     ],
 )

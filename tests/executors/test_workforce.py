@@ -139,11 +139,11 @@ def test_hosts_are_not_worked_on_in_virtual_time(tmp_path: Path, file: Path) -> 
     [
         (
             "colour = 1\n",
-            "{path}:1: colour: it is unknown; known keys: {known}.",
+            "{path}:1: colour: unknown key; known keys: {known}.",
         ),
         (
             "colour = 1\nsize = 2\nage = 3\n",
-            "{path}:1: colour: it is unknown; known keys: {known} (and 2 more).",
+            "{path}:1: colour: unknown key; known keys: {known} (and 2 more).",
         ),
     ],
 )

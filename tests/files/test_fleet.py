@@ -76,28 +76,39 @@ VM = '[[virtual_machine]]\nname = "a"\n'
         ("= 1", "not TOML"),
         (
             "[[server]]\nname = 'a'",
-            "^server: it is unknown; known keys: availability_set, cloud_service, scale_set, ",
+            "^server: unknown key; known keys: availability_set, cloud_service, scale_set, ",
         ),
         ("[virtual_machine]\nname = 'a'", r"write \[\[virtual_machine\]\]"),
         ("[[virtual_machine]]\nhost = 'a'", "^name of virtual_machine 1: it is required.$"),
-        ("[[virtual_machine]]\nname = 7", "^name of virtual_machine 1: it is not text in quotes.$"),
-        (VM + "colour = 1", "^colour of a: it is unknown.$"),
-        (VM + "host = 1", "^host of a: it is not text in quotes.$"),
-        (VM + "update_domain = true", "^update_domain of a: it is not a whole number.$"),
-        (VM + "addresses = [1]", "^item 1 of addresses of a: it is not text in quotes.$"),
+        ("[[virtual_machine]]\nname = 7", "^name of virtual_machine 1: 7 is not text in quotes.$"),
+        (VM + "colour = 1", "^colour of a: unknown key.$"),
+        (VM + "host = 1", "^host of a: 1 is not text in quotes.$"),
+        (VM + "update_domain = true", "^update_domain of a: true is not a whole number.$"),
+        (VM + "addresses = [1]", "^item 1 of addresses of a: 1 is not text in quotes.$"),
         (VM + "addresses = '::1'", "^addresses of a: it is not a list.$"),
-        (VM + "tags = { x = 1 }", "^x of tags of a: it is not text in quotes.$"),
+        (VM + "tags = { x = 1 }", "^x of tags of a: 1 is not text in quotes.$"),
         (VM + "labels = 1", "^labels of a: it is not a table of keys and values.$"),
         (
             VM + "profile = { size = 'D2' }",
-            "^profile of a: 'size' is unknown; known keys: vm_size, ",
+            "^profile of a: unknown key 'size'; known keys: vm_size, ",
         ),
-        (VM + "profile = { vm_size = 2 }", "^vm_size of profile of a: it is not text in quotes.$"),
+        (
+            VM + "profile = { size = 'D2', vm_sku = 'D2' }",
+            "^profile of a: unknown key 'size', unknown key 'vm_sku'; known keys: vm_size, ",
+        ),
+        (
+            VM + "profile = { size = 'D2', subnet = '10.0.0.1/24' }",
+            "subnet '10.0.0.1/24' is not a network.*, and unknown key 'size'; known keys: ",
+        ),
+        (VM + "profile = { vm_size = 2 }", "^vm_size of profile of a: 2 is not text in quotes.$"),
         (VM + "profile = { mac_address = '00:0d' }", "mac_address '00:0d' is not a MAC address"),
         (VM + "profile = { subnet = '10.0.0.1/24' }", "subnet '10.0.0.1/24' is not a network"),
-        (VM + "approval = 'some'", "^approval of a: it must be one of 'any', 'all' or 'leader'.$"),
+        (
+            VM + "approval = 'some'",
+            "^approval of a: 'some' is not one of 'any', 'all' or 'leader'.$",
+        ),
         (VM + "postpone_until = 'soon'", "postpone_until of a: 'soon' is not a valid duration"),
-        (VM + "notice = 90", "^notice of a: it is not text in quotes.$"),
+        (VM + "notice = 90", "^notice of a: 90 is not text in quotes.$"),
         (VM + "scale_set = 's'\ncloud_service = 'c'", "only be in one of"),
         (VM + "placement_group = 'p'\navailability_set = 's'", "is in no scale set"),
         (VM + "role = 'Front'\ncloud_service = 'c'", "are called Front_IN_NUMBER"),
@@ -116,6 +127,21 @@ def test_declaration_that_cannot_be_read_is_refused(text: str, words: str) -> No
 def test_entry_that_is_no_table_is_refused() -> None:
     with pytest.raises(FleetError, match=r"^host 1: it is not a table"):
         read_fleet({"host": ["kvm-1"]})
+
+
+def test_key_called_kind_hides_no_other_key() -> None:
+    fleet = examine_fleet({"virtual_machine": [{"name": "x", "kind": "zone", "zone": 1}]})
+
+    assert [str(each) for each in fleet.mistakes] == [
+        "zone of x: 1 is not text in quotes.",
+        "kind of x: unknown key.",
+    ]
+    assert [declared.vm.name for declared in fleet.virtual_machines] == ["x"]
+
+
+def test_long_value_is_not_repeated() -> None:
+    with pytest.raises(FleetError, match=r"^host of a: it is not text in quotes.$"):
+        read_fleet({"virtual_machine": [{"name": "a", "host": [1] * 1000}]})
 
 
 def test_every_mistake_of_a_file_is_told() -> None:

@@ -69,8 +69,8 @@ def test_every_mistake_is_told_with_its_line_in_the_order_of_the_file(tmp_path: 
         f"{path}:3: url of door 1: write a URL that begins with http:// or https://.",
         f"{path}:4: name of door 2: it is required.",
         f"{path}:5: height of door 2: it is not a whole number.",
-        f"{path}:6: floor of door 2: it is unknown.",
-        f"{path}:7: wall: it is unknown; known keys: colour, door, window.",
+        f"{path}:6: floor of door 2: unknown key.",
+        f"{path}:7: wall: unknown key; known keys: colour, door, window.",
     ]
 
 

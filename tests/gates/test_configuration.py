@@ -75,8 +75,8 @@ def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Q
     ("text", "line", "problem"),
     [
         ("a = = 1\n", 1, "This is not TOML: "),
-        ("\nnope = 1\n", 2, "nope: it is unknown; known keys: gate."),
-        ('[gate]\nname = "x"\n', 1, "gate: it is not a list; write [[gate]]."),
+        ("\nnope = 1\n", 2, "nope: unknown key; known keys: gate."),
+        ('[gate]\nname = "x"\n', 1, "gate: it is not a list; in TOML, write [[gate]]."),
         (HTTP.replace("https", "ftp"), 4, "url of gate 1: write a URL that begins with http"),
         (HTTP.replace("://", "://u:T0KEN/P@"), 4, "url of gate 1: the host or port is invalid"),
         (
@@ -104,7 +104,7 @@ def test_secret_may_be_in_a_file_beside_it(write: Write, site: Site, question: Q
         ),
         (HTTP + 'every = "2d"\n', 5, "every of gate 1: it can be 1s to 1d."),
         (HTTP + 'timeout = "0s"\n', 5, "timeout of gate 1: it can be 1s to 2m."),
-        (HTTP + 'secret = "x"\n', 5, "secret of gate 1: it is unknown."),
+        (HTTP + 'secret = "x"\n', 5, "secret of gate 1: unknown key."),
         (COMMAND.replace('"true"', ""), 4, "run of gate 1: it is empty."),
         (COMMAND.replace('["true"]', '"true"'), 4, "run of gate 1: it is not a list."),
         (COMMAND.replace("true", "no-such"), 4, "run of gate 1: there is no program 'no-such'"),

@@ -72,10 +72,10 @@ def test_secret_may_be_in_a_file_beside_it(
     ("text", "line", "problem"),
     [
         ("a = = 1\n", 1, "This is not TOML: "),
-        ("\nnope = 1\n", 2, "nope: it is unknown; known keys: source, first_retry, "),
+        ("\nnope = 1\n", 2, "nope: unknown key; known keys: source, first_retry, "),
         ("first_retry = -1\n", 1, "first_retry: it is too low, write more than 0."),
         ("attempts = 0\n", 1, "attempts: "),
-        ('[target]\nname = "x"\n', 1, "target: it is not a list; write [[target]]."),
+        ('[target]\nname = "x"\n', 1, "target: it is not a list; in TOML, write [[target]]."),
         (HOOK.replace("https", "ftp"), 4, "url of target 1: write a URL that begins"),
         (
             HOOK.replace("hush.", "u:T0KEN/P@hush."),

@@ -859,7 +859,7 @@ def test_one_event_of_a_host_is_not_canceled_alone(cluster: Cluster) -> None:
     with pytest.raises(SharedOperationError) as refusal:
         cancel(events["db"].event_id, operation=False)
     assert f"{events['web-0'].event_id} (web-0)" in str(refusal.value)
-    assert str(refusal.value).endswith("Cancel them all with `operation`.")
+    assert str(refusal.value).endswith("Cancel them all with `operation: true`.")
     assert cluster.in_flight() == events
 
     cancel(events["db"].event_id, operation=True)

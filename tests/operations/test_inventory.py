@@ -167,7 +167,7 @@ def test_every_mistake_of_a_declaration_is_told_at_once(fleet: Store, operator: 
         fleet.write(lambda tx: apply_fleet(tx, operator, declared))
 
     assert list(map(str, refused.value.mistakes)) == [
-        "colour of SOLO: it is unknown.",
+        "colour of SOLO: unknown key.",
         "More than one virtual machine is called 'c'; names are not case-sensitive.",
         str(InvalidNameError("virtual machine", "d e")),
         "More than one set or virtual machine is called 'SOLO'; names are not case-sensitive.",

@@ -71,7 +71,7 @@ def test_closed_host_takes_no_virtual_machine(fleet: Store, operator: Context, t
     vm = "new" if text == NEW else "solo"
     assert str(refused.value) == (
         "kvm-1 is closed to new virtual machines since 2026-01-05 08:00:00 GMT: new kernel. "
-        f"Choose another host for {vm}, open it, or state it as a fact with `as_is`."
+        f"Choose another host for {vm}, open kvm-1, or state it as a fact with `as_is`."
     )
     assert (refused.value.host, refused.value.vms) == ("kvm-1", (vm,))
     assert topology(fleet) is before

@@ -24,7 +24,7 @@ from forewarn.storage.errors import (
     DatabaseUrlError,
     NotADatabaseError,
 )
-from forewarn.storage.sqlite import open_sqlite
+from forewarn.storage.sqlite import SqliteStore, open_sqlite
 
 NOW = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
 
@@ -41,6 +41,10 @@ def _record(number: int) -> Callable[[Transaction], None]:
         )
 
     return work
+
+
+def _open_files() -> set[str]:
+    return {each.name for each in Path("/proc/self/fd").iterdir()}
 
 
 @contextmanager
@@ -127,6 +131,41 @@ def test_database_that_is_moved_away_takes_no_writes_until_it_is_back(
 
     assert store.is_writable()
     assert len(store.read(lambda reading: reading.audit())) == 2
+    store.close()
+
+
+def test_database_is_still_in_its_place_when_the_server_changes_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = open_sqlite("forewarn.db")
+
+    monkeypatch.chdir("/")
+    store.write(_record(1))
+
+    assert store.is_writable()
+    store.close()
+
+
+def test_database_that_cannot_be_opened_leaves_no_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "forewarn.db"
+    open_sqlite(path).close()
+    before = _open_files()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    room, refused, store = 3, 0, None
+
+    while store is None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (room, hard))
+        try:
+            store = SqliteStore(path)
+        except DatabaseUnusableError:
+            refused += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if store is None:
+            assert _open_files() == before, f"{refused} attempts"
+        room += 1
+
     store.close()
 
 

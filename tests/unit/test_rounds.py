@@ -1,9 +1,9 @@
-"""Round after round, also while the store is away."""
+"""Round after round, also while the store is unavailable."""
 
 import pytest
 from structlog.testing import capture_logs
 
-from forewarn.ports.store import LeaseLostError, StoreUnavailableError
+from forewarn.ports.store import LeaseLostError, StoreError, StoreUnavailableError
 from forewarn.rounds import Rounds
 
 FULL = "forewarn.db cannot be written now: the disk is full."
@@ -74,6 +74,29 @@ def test_rounds_of_the_leader_end_with_its_lease() -> None:
         Rounds("courier", work).run()
 
     assert lines == []
+
+
+@pytest.mark.parametrize("is_thorough", [False, True])
+def test_part_that_is_left_behind_ends_quietly_when_the_store_is_closed(
+    *, is_thorough: bool
+) -> None:
+    def work() -> float | None:
+        rounds.stop()
+        raise StoreError("It was closed.")
+
+    rounds = Rounds("courier", work, is_thorough=is_thorough)
+    with capture_logs() as lines:
+        rounds.run()
+
+    assert lines == []
+
+
+def test_store_that_fails_while_the_part_is_needed_is_left_to_those_above() -> None:
+    def work() -> float | None:
+        raise StoreError("It was closed.")
+
+    with pytest.raises(StoreError):
+        Rounds("courier", work).run()
 
 
 def test_mistake_of_ours_is_left_to_those_above() -> None:

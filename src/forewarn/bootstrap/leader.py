@@ -125,8 +125,10 @@ class Candidate:
             thread.stop()
 
     def _look(self) -> None:
-        leader = self._leader
-        if leader is not None and not self._leadership.renew(leader.epoch):
+        leader, is_held = self._leader, False
+        with suppress(LeaseLostError):  # as another replica leads by now
+            is_held = leader is None or self._leadership.renew(leader.epoch)
+        if leader is not None and not is_held:
             self._reports.warning("lease_lost", epoch=leader.epoch)
             self._drop()
         if self._leader is None and not self._rounds.is_stopping:

@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from forewarn.cli.output import print_line
+from forewarn.cli.output import print_line, with_options
 from forewarn.environment import CONFIG_FILE, SettingsError, has_foreign_settings_file
 from forewarn.protocol.controls import printable
 from forewarn.protocol.errors import ForewarnError
@@ -125,7 +125,7 @@ HINTS: Final[Mapping[str, str]] = {
     "plan": "try: forewarn maintenance start --help",
     "shared-host": "try: forewarn vm list",
     "clock": "try: forewarn clock show",
-    "store-unavailable": "the server answers polls meanwhile; free its disk, then try again",
+    "store-unavailable": "the server still answers polls; fix this, then try again",
 }
 """What to try next, by the kind of problem; the braces are filled from its members."""
 
@@ -179,8 +179,8 @@ def confirm(question: str) -> None:
 
 
 def _report(message: str, hint: str, *, place: str = "forewarn", more: Sequence[str] = ()) -> None:
-    print_line(f"{place}: {' '.join(message.split())}", err=True)
+    print_line(f"{place}: {' '.join(with_options(message).split())}", err=True)
     for line in more:
-        print_line(line, err=True)
+        print_line(with_options(line), err=True)
     if hint:
         print_line(f"  {hint}", err=True)

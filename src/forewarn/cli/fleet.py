@@ -23,7 +23,7 @@ from forewarn.cli.options import (
     taking,
     toggle,
 )
-from forewarn.cli.output import Row, print_line, print_toml, table_of
+from forewarn.cli.output import Row, print_line, print_toml, table_of, with_options
 from forewarn.cli.session import Session, command
 from forewarn.cli.vm import COLUMNS
 from forewarn.wording.differences import SIGNS, difference_line, entry_noun
@@ -145,7 +145,7 @@ def _with_lines(refusal: ServerRefusedError, file: Path, text: str) -> CommandEr
     mistakes = refusal.problem.get("mistakes") or [refusal.problem]
     placed = [(lines.find(mistake), str(mistake["detail"])) for mistake in mistakes]
     can_be_skipped = str(refusal.problem.get("type")).endswith(_SKIPPED)
-    more = ", or --skip-busy, which leaves it as it is" if can_be_skipped else ""
+    more = ", or add --skip-busy to leave it unchanged" if can_be_skipped else ""
     return refuse_lines(file, placed, refusal.code, refusal.hint + more)
 
 
@@ -155,7 +155,7 @@ def _print_change(change: Row) -> None:
         print_line(_line(difference))
     # One closed host is the reason for all who would have come there.
     for reason in dict.fromkeys(skipped["reason"] for skipped in change["skipped"]):
-        print_line(f"! skipped: {reason}")
+        print_line(f"! skipped: {with_options(reason)}")
     for host in change["undeclared_hosts"]:
         print_line(f"Note: host {host} is new and not declared")
     print_line(_counts(change))

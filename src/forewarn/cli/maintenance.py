@@ -21,7 +21,7 @@ from forewarn.cli.maintenance_tables import (
     print_plan,
 )
 from forewarn.cli.options import BEGINS, DRY_RUN, TIMEOUT, YES, Given, argument, taking
-from forewarn.cli.output import Columns, Row, print_line, table_of
+from forewarn.cli.output import Columns, Row, print_line, table_of, with_options
 from forewarn.cli.patches import make_patch
 from forewarn.cli.place_tables import By, Detail, say_standings
 from forewarn.cli.session import Session, command
@@ -71,7 +71,7 @@ def start(session: Session, order: Given) -> None:
     """
     begun = session.post("maintenances", body=order)
     for warning in begun["warnings"]:
-        print_line(f"Warning: {warning}", err=True)
+        print_line(f"Warning: {with_options(warning)}", err=True)
     if session.dry_run:
         session.show(begun, lambda got: print_maintenance({**got, "maintenance_id": None}))
     elif session.wait:

@@ -13,6 +13,7 @@ from forewarn.cli.output import (
     print_parts,
     print_table,
     time_of,
+    with_options,
 )
 from forewarn.cli.place_tables import (
     Detail,
@@ -81,10 +82,10 @@ def print_plan(made: Row, by: Detail = Detail.PLACE) -> None:
             print_table(lines, columns)
         print_line()
     _print_lines("", made["summary"])
-    _print_lines("Warning: ", made["warnings"])
+    _print_lines("Warning: ", map(with_options, made["warnings"]))
     _print_lines("Conflict: ", (conflict["sentence"] for conflict in made["conflicts"]))
     _print_lines("Note: ", made["remarks"])
-    _print_lines("Error: ", (error["detail"] for error in made["errors"]))
+    _print_lines("Error: ", (with_options(error["detail"]) for error in made["errors"]))
 
 
 def print_maintenance(maintenance: Row, by: Detail = Detail.PLACE) -> None:

@@ -55,11 +55,11 @@ class ShownMoment:
 OPTIONS: Final = {
     "as_is": "--as-is",
     "at_once": "--at-once",
-    "clock virtual": "--clock virtual",
+    "clock: virtual": "--clock virtual",
     "expires": "--expires",
     "hold_all: false": "--no-hold-all",
     "min_available": "--min-available",
-    "operation": "--operation",
+    "operation: true": "--operation",
     "windows": "--window",
 }
 """How people type the fields that sentences of the server name in backticks."""
@@ -119,11 +119,12 @@ def print_yaml(answer: object) -> None:
 
 def print_line(text: str = "", *, err: bool = False) -> None:
     """Print one line, whatever is in *text*."""
-    typer.echo(_readable(text), err=err)
+    typer.echo(printable(text), err=err)
 
 
-def _readable(text: str) -> str:
-    return printable(_FIELD.sub(lambda field: OPTIONS.get(field[1], field[0]), text))
+def with_options(sentence: str) -> str:
+    """Return a *sentence* of the server with options in place of the fields that it names."""
+    return _FIELD.sub(lambda field: OPTIONS.get(field[1], field[0]), sentence)
 
 
 def print_text(text: str, *, err: bool = False) -> None:
@@ -187,7 +188,7 @@ def _print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 def print_lines(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     """Print *lines* below *titles*; on a terminal that is too narrow, field by field."""
-    lines = [tuple(map(_readable, line)) for line in lines]
+    lines = [tuple(map(printable, line)) for line in lines]
     room = None
     if lines and sys.stdout.isatty():
         lines = shorten_ids(lines)

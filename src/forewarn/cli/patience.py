@@ -1,4 +1,4 @@
-"""How long a command waits for what it has begun, and follows it, across restarts of the server.
+"""Waits for what a command has begun, and follows it, across restarts of the server.
 
 Whoever stops waiting stops nothing else.
 """

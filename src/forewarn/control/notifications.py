@@ -94,6 +94,6 @@ async def test_target(caller: Administering, name: str) -> DeliveryView:
         )
         notifier = caller.services.notifiers[example.target]
         at = caller.context().at
-        # The threads of the pool are no daemons: at its end the server would wait for them.
+        # The threads of the pool are not daemon threads: at its end the server would wait for them.
         delivery = await asyncio.wrap_future(Daemons().submit(notifier.deliver, example, now=at))
     return fill(DeliveryView, delivery, target=example.target)

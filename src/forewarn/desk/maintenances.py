@@ -20,7 +20,7 @@ from forewarn.domain.planning import Capacity, Forecast, Plan, PlannedShare, Pla
 from forewarn.domain.risks import Conflict, Exposure
 from forewarn.domain.standing import MaintenanceStatus, Standing
 from forewarn.domain.timetable import Stretch
-from forewarn.domain.walk import Brake
+from forewarn.domain.walk import BrakeSummary
 from forewarn.domain.windows import Blackout
 from forewarn.files.holidays import read_holidays
 from forewarn.operations.maintenances import MaintenanceReport
@@ -55,7 +55,7 @@ class ShareView(View):
     """Virtual machines of one update domain of one scope."""
 
 
-@mirrors(Brake)
+@mirrors(BrakeSummary)
 class BrakeView(View):
     """What holds a step back, and when that ends: at `until`, or by progress or by hand only."""
 

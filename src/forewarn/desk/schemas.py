@@ -20,7 +20,7 @@ from forewarn.desk.shapes import Fields, fill, mirrors, with_fields
 from forewarn.domain.event import Approval, Outcome, ScheduledEvent
 from forewarn.domain.profile import Profile
 from forewarn.domain.topology import ScopeKind, VirtualMachine
-from forewarn.files.fleet import POLICY_KEYS, VM_KEYS, Keys
+from forewarn.files.fleet import POLICY_KEYS, VM_KEYS, KeyTypes
 from forewarn.operations.differences import Difference, FieldDifference
 from forewarn.operations.inventory import FleetChange
 from forewarn.operations.safeguards import SkippedEntry
@@ -131,7 +131,7 @@ _ASKED: Final[Mapping[Any, Any]] = {
 _PAIRS: Final = (Mapping[str, str], Profile)
 
 
-def _asked(keys: Keys) -> Fields:
+def _asked(keys: KeyTypes) -> Fields:
     """Return *keys* of a fleet file that are no tables, each of which may be left out."""
     return {
         key: (_ASKED.get(kind, Text) | None, None)

@@ -24,7 +24,7 @@ from forewarn.ports.store import Store
 from forewarn.protocol.errors import ForewarnError
 
 
-@says("The clock is real and passes by itself; serve with `clock virtual`.")
+@says("The clock is real and passes by itself; serve with `clock: virtual`.")
 class ClockError(ConflictError):
     """The clock cannot be set: it is the real one."""
 

@@ -14,7 +14,7 @@ from forewarn.protocol.vocabulary import EventId
 
 
 class Release(StrEnum):
-    """How a brake lets go."""
+    """How a brake is released."""
 
     BY_TIME = "by time"
     BY_PROGRESS = "by progress"

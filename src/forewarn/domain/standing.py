@@ -29,7 +29,7 @@ class Standing(StrEnum):
     UNDER_WAY = "under way"
 
 
-UNDER_WAY: Final = (
+NOT_OVER: Final = (
     MaintenanceStatus.RUNNING,
     MaintenanceStatus.WAITING,
     MaintenanceStatus.PAUSED,

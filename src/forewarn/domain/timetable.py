@@ -219,8 +219,8 @@ class _Timetable:
             self._remaining = [number for number in self._remaining if number not in begun]
 
     def _note_wait(self, number: int, blockers: Sequence[Blocker]) -> None:
-        """Come back to a step when the first of *blockers* lets go, if they all do so by time."""
-        # Others let go when a step ends, and then all that remain are looked at again anyway.
+        """Come back to a step when the first of *blockers* ends, if they all end by time."""
+        # Others end when a step does, and then all that remain are looked at again anyway.
         if any(blocker.release is not Release.BY_TIME for blocker in blockers):
             return
         moments = [blocker.until for blocker in blockers if blocker.until]

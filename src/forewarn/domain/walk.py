@@ -35,12 +35,11 @@ from forewarn.protocol.vocabulary import EventId, EventStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brake:
-    """A brake that is on: all blockers that it yields for a step, in short.
+class BrakeSummary:
+    """All blockers that a brake yields for a step, in short.
 
-    BY_TIME it lets go at *until*, whatever happens. BY_PROGRESS it does when something has ended
-    that is under way, comes first or is asked for again at *until*. BY_HAND it never does, unless
-    somebody acts.
+    BY_TIME it is released at *until*, whatever happens; BY_PROGRESS, when something has ended that
+    is under way, comes first or is asked for again at *until*; BY_HAND, only when somebody acts.
     """
 
     kind: BrakeKind
@@ -79,7 +78,7 @@ class Stage:
         return iter(filter(None, [self._asked_again_at]))
 
     @property
-    def brakes(self) -> tuple[Brake, ...]:
+    def brakes(self) -> tuple[BrakeSummary, ...]:
         """What holds it back in short, each kind once."""
         alike: dict[BrakeKind, list[Blocker]] = {}
         for blocker in self.blockers:
@@ -90,10 +89,10 @@ class Stage:
     def _asked_again_at(self) -> datetime | None:
         return self.answer.ask_again_at if self.answer and not self.is_stuck else None
 
-    def _brake(self, kind: BrakeKind, found: Sequence[Blocker]) -> Brake:
+    def _brake(self, kind: BrakeKind, found: Sequence[Blocker]) -> BrakeSummary:
         release = max(found, key=lambda each: each.release is Release.BY_HAND).release
         if kind is BrakeKind.GATE and self.awaited is not None:
-            return Brake(
+            return BrakeSummary(
                 kind=kind,
                 release=release,
                 until=self._asked_again_at,
@@ -101,9 +100,9 @@ class Stage:
                 detail=self.answer.output if self.answer else "",
             )
         if kind is BrakeKind.SHARED_HOST:
-            return Brake(kind=kind, release=release, detail=self.step.host or "")
+            return BrakeSummary(kind=kind, release=release, detail=self.step.host or "")
         says_more = found[0].kind in _SAYING_MORE
-        return Brake(
+        return BrakeSummary(
             kind=kind,
             release=release,
             until=found[0].until,

@@ -18,7 +18,7 @@ from forewarn.ports.faults import Fault, FaultKind
 from forewarn.protocol.document import Document
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class MemoryFaults:
     """Faults by virtual machine. It is one of the `Faults`, and a listener of the store.
 
@@ -29,8 +29,8 @@ class MemoryFaults:
     document_of: Callable[[VmName], Document | None]
     clock: Clock
     changed: Callable[[], None]
-    _changing: Lock = field(default_factory=Lock)
-    _by_vm: Mapping[VmName, "_Misbehaviour"] = field(default_factory=dict)
+    _changing: Lock = field(init=False, default_factory=Lock)
+    _by_vm: Mapping[VmName, "_Misbehaviour"] = field(init=False, default_factory=dict)
 
     def all(self) -> Mapping[VmName, tuple[Fault, ...]]:
         """Return every fault with the times it has left, by virtual machine."""

@@ -47,7 +47,7 @@ class Command:
     timeout: timedelta = LONGEST
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ScriptContractor:
     """Starts the command that *find* says an order is for, and attends to it from then on.
 
@@ -63,9 +63,9 @@ class ScriptContractor:
     clock: Clock
     places: int = PLACES
     _free: threading.Semaphore = field(init=False)
-    _waiting: dict[OrderKey, Order] = field(default_factory=dict)
-    _starting: dict[OrderKey, threading.Event] = field(default_factory=dict)
-    _troubles: dict[OrderKey, Exception] = field(default_factory=dict)
+    _waiting: dict[OrderKey, Order] = field(init=False, default_factory=dict)
+    _starting: dict[OrderKey, threading.Event] = field(init=False, default_factory=dict)
+    _troubles: dict[OrderKey, Exception] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._free = threading.Semaphore(self.places)

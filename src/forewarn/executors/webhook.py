@@ -63,7 +63,7 @@ class _Errand:
         return self.order is not None or self.status_url is not None
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class WebhookContractor:
     """Posts each order until its target takes it, then asks until it is over or out of time.
 
@@ -79,13 +79,13 @@ class WebhookContractor:
     clock: Clock
     wall: WallClock
     wait: Callable[[int], timedelta]
-    _errands: dict[OrderKey, _Errand] = field(default_factory=dict)
-    _changing: threading.Lock = field(default_factory=threading.Lock)
-    _is_closed: bool = False
+    _errands: dict[OrderKey, _Errand] = field(init=False, default_factory=dict)
+    _changing: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _is_closed: bool = field(init=False, default=False)
     _turns: defaultdict[str, asyncio.Semaphore] = field(
-        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(_AT_ONCE))
+        init=False, default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(_AT_ONCE))
     )
-    _requests: set[Future[None]] = field(default_factory=set)
+    _requests: set[Future[None]] = field(init=False, default_factory=set)
 
     def takes(self, order: Order) -> bool:
         """Tell whether there is a target for *order*."""

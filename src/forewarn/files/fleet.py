@@ -6,7 +6,7 @@ fleet.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import lru_cache
@@ -25,8 +25,8 @@ from forewarn.files.tables import MOST_MISTAKES, Mistake, duration, entry_reader
 from forewarn.files.toml import NotTomlError, decode
 from forewarn.protocol.errors import ForewarnError
 
-Keys: TypeAlias = Mapping[str, Any]
-"""The keys of an entry, with their types in the domain or with their values."""
+KeyTypes: TypeAlias = Mapping[str, Any]
+"""The keys that an entry may have, with their types in the domain."""
 
 
 @says("{problem}")
@@ -86,8 +86,8 @@ _SCOPE_KEYS: Final = _keys_of(DeliveryScope, "kind", "placement_group", "policy"
 _OWN_KEYS: Final = _keys_of(VirtualMachine, "scope_id")
 POLICY_KEYS: Final = _keys_of(Policy)
 _PLACE: Final = (*_MEMBERSHIPS, "placement_group", "update_domain", "fault_domain", "host", "role")
-VM_KEYS: Final[Keys] = POLICY_KEYS | dict.fromkeys(_PLACE, str) | _OWN_KEYS
-TABLES: Final[Mapping[str, Keys]] = {
+VM_KEYS: Final[KeyTypes] = POLICY_KEYS | dict.fromkeys(_PLACE, str) | _OWN_KEYS
+TABLES: Final[Mapping[str, KeyTypes]] = {
     **dict.fromkeys(_MEMBERSHIPS, _SCOPE_KEYS | POLICY_KEYS),
     "virtual_machine": VM_KEYS,
     "host": _keys_of(Host, "closure"),
@@ -96,12 +96,12 @@ TABLES: Final[Mapping[str, Keys]] = {
 
 
 def _read_profile(texts: Mapping[str, str]) -> Profile:
-    for key in texts:
-        if key not in PROFILE_KEYS:
-            raise ValueError(f"{key!r} is unknown; known keys: {', '.join(PROFILE_KEYS)}")
-    profile = Profile(**texts)
-    if mistakes := ", and ".join(profile_mistakes(profile)):
-        raise ValueError(mistakes)
+    profile = Profile(**_pick(texts, PROFILE_KEYS))
+    mistakes = [*profile_mistakes(profile)]
+    if unknown := [f"unknown key {key!r}" for key in texts if key not in PROFILE_KEYS]:
+        mistakes.append(f"{', '.join(unknown)}; known keys: {', '.join(PROFILE_KEYS)}")
+    if mistakes:
+        raise ValueError(", and ".join(mistakes))
     return profile
 
 
@@ -196,7 +196,7 @@ def _fleet_error(mistake: Mistake) -> FleetError:
     )
 
 
-def _read_vm(given: Keys) -> DeclaredVirtualMachine:
+def _read_vm(given: Mapping[str, Any]) -> DeclaredVirtualMachine:
     table = next((table for table in _MEMBERSHIPS if table in given), None)
     if table is None:
         scope = standalone(given["name"], _read_policy(given))
@@ -212,7 +212,7 @@ def _read_vm(given: Keys) -> DeclaredVirtualMachine:
     )
 
 
-def _read_policy(given: Keys) -> Policy:
+def _read_policy(given: Mapping[str, Any]) -> Policy:
     settings = _pick(given, POLICY_KEYS)
     return Policy(**settings) if settings else USUAL_POLICY
 
@@ -223,12 +223,12 @@ def _scope_of(kind: ScopeKind, name: str, group: str | None) -> DeliveryScope:
     return DeliveryScope(kind=kind, name=name, placement_group=group)
 
 
-def _pick(given: Keys, keys: Keys) -> dict[str, Any]:
+def _pick(given: Mapping[str, Any], keys: Container[str]) -> dict[str, Any]:
     """Return what is *given* of *keys*; the domain has defaults for the others."""
     return {key: value for key, value in given.items() if key in keys}
 
 
-def _vm_mistakes(given: Keys, vm: VirtualMachine) -> Iterator[tuple[str, str]]:
+def _vm_mistakes(given: Mapping[str, Any], vm: VirtualMachine) -> Iterator[tuple[str, str]]:
     """Yield the keys that do not go with the others, and why."""
     sets = [table for table in _MEMBERSHIPS if table in given]
     if len(sets) > 1:

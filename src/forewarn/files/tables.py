@@ -39,7 +39,7 @@ MOST_MISTAKES: Final = 100
 """How many mistakes of one file are told."""
 _SECOND: Final = timedelta(seconds=1)
 _HINTS: Final[Mapping[str, str]] = {
-    "tuple_type": "; write [[{table}]]",
+    "tuple_type": "; in TOML, write [[{table}]]",
     "extra_forbidden": "; known keys: {known}",
 }
 """What to do about what is wrong outside of tables."""
@@ -165,7 +165,7 @@ class TablesFile(Generic[M]):
             self.content = model.model_validate(content)
         except ValidationError as error:
             tables = model.model_fields
-            found = [_read_mistake(each, content, tables) for each in error.errors()]
+            found = [_read_mistake(each, tables, repeats=False) for each in error.errors()]
             raise self._refusal(found) from None
 
     def build(self, table: str, entries: Sequence[T], make: Callable[[T], R]) -> tuple[R, ...]:
@@ -230,7 +230,7 @@ def examine(
         if table not in readers or not isinstance(entries, list):
             kind = "tuple_type" if table in readers else "extra_forbidden"
             error = ErrorDetails(type=kind, loc=(table,), msg="", input=None)
-            mistakes.append(_read_mistake(error, content, readers))
+            mistakes.append(_read_mistake(error, readers, repeats=False))
     for table, reader in readers.items():
         entries = content.get(table)
         for number, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -240,7 +240,7 @@ def examine(
                 found = []
                 for error in refusal.errors():
                     error["loc"] = (table, number, *error["loc"])
-                    mistake = _read_mistake(error, content, readers)
+                    mistake = _read_mistake(error, readers, repeats=True)
                     found.append(replace(mistake, entry=_name_of(entry)))
                 mistakes += found
                 read = _read_rest(reader, entry, {each.key for each in found})
@@ -256,22 +256,20 @@ def _read_rest(reader: SchemaValidator, entry: object, wrong: Container[str]) ->
     return None
 
 
-def _read_mistake(
-    error: ErrorDetails, content: Mapping[str, Any], tables: Mapping[str, Any]
-) -> Mistake:
-    problem = say_invalid(error, repeats=False)
+def _read_mistake(error: ErrorDetails, tables: Mapping[str, Any], *, repeats: bool) -> Mistake:
+    problem = say_invalid(error, repeats=repeats)
     # A place is ("webhook", 0, "url"), ("gate", 0, "http", "url") or, outside of tables, ("x",).
     loc: tuple[str | int, ...] = (*error["loc"], "")
     table, number, *rest = loc
     if not isinstance(number, int):
         hint = _HINTS.get(error["type"], "").format(table=table, known=", ".join(tables))
         return Mistake(problem + hint, str(table))
-    entry = content[str(table)][number]
-    if rest and isinstance(entry, Mapping) and entry.get("kind") == rest[0]:
+    kinds = _kinds(tables[str(table)])
+    if rest[0] in kinds:
         # pydantic names the model that it chose by the kind.
         del rest[0]
     if error["type"] == "union_tag_not_found":
-        *kinds, last = _kinds(tables[str(table)])
+        *kinds, last = kinds
         problem = f"write {', '.join(kinds)} or {last}"
     key = "kind" if error["type"].startswith("union_tag") else rest[0]
     inner = (f"item {each + 1}" if isinstance(each, int) else each for each in rest[-2:0:-1])
@@ -283,10 +281,10 @@ def _name_of(entry: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _kinds(table: FieldInfo) -> list[str]:
+def _kinds(table: object) -> list[str]:
     """Return the kinds that a [[table]] of several can be of: pydantic names them only if wrong."""
-    entry = get_args(table.annotation)[0]
-    choice = get_args(get_args(entry)[0])
+    entry = get_args(table.annotation)[:1] if isinstance(table, FieldInfo) else ()
+    choice = (each for kind in entry for union in get_args(kind)[:1] for each in get_args(union))
     return [kind for each in choice for kind in get_args(each.model_fields["kind"].annotation)]
 
 

@@ -51,7 +51,7 @@ class _Case:
     answered: threading.Event = field(default_factory=threading.Event)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class AskedGates:
     """Every gate of the file. *woken* is called when an answer has come.
 
@@ -64,12 +64,12 @@ class AskedGates:
     wall: WallClock
     woken: Callable[[], None]
     waits: bool = False
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _cases: OrderedDict[_Place, _Case] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _cases: OrderedDict[_Place, _Case] = field(init=False, default_factory=OrderedDict)
     _lanes: defaultdict[str, asyncio.Semaphore] = field(
-        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(LANES))
+        init=False, default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(LANES))
     )
-    _asking: set[Future[None]] = field(default_factory=set)
+    _asking: set[Future[None]] = field(init=False, default_factory=set)
 
     def kinds(self) -> Mapping[str, str]:
         """Return the kind of each gate, in the order of the file."""

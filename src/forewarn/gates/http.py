@@ -31,7 +31,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 _MOST_LINES: Final = 20
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AddressGate:
     """Sends what *write* makes of a question, and has *read* judge the answer."""
 

@@ -132,6 +132,8 @@ class Board:
         with self._changing:
             # Everything is read at first, and again after something could not be.
             is_behind = self._behind is not None or change.is_gap
+            # The oldest that is not shown yet: nothing recorded since then was served. The empty
+            # change that is behind from the start gives way to the first real one.
             if self._behind is None or self._behind.recorded_at is None:
                 self._behind = change
             news = [

@@ -3,15 +3,11 @@
 import threading
 from typing import Final
 
-import structlog
-
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import Showing
-from forewarn.ports.store import Store, StoreError
+from forewarn.ports.store import Store
 from forewarn.rounds import Rounds
-
-_log = structlog.get_logger(__name__)
 
 
 class Showings:
@@ -37,14 +33,10 @@ class Showings:
         return self._pending
 
     def commit(self) -> None:
-        """Write down what was noted; what cannot be written now is tried again."""
+        """Write down what was noted; what cannot be written stays for the next round."""
         written = self._pending
         if not written:
             return
-        try:
-            self._store.write(lambda tx: tx.put_showings(written))
-        except StoreError as error:
-            _log.warning("showings_not_written", error=str(error))
-            return
+        self._store.write(lambda tx: tx.put_showings(written))
         with self._changing:
             self._pending = self._pending[len(written) :]

@@ -17,7 +17,7 @@ from forewarn.protocol.vocabulary import EventId
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StoreVerbs:
     """What the metadata endpoint has done on behalf of a virtual machine.
 

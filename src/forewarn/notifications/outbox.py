@@ -37,12 +37,12 @@ class Notifications:
     retrying: Retrying = field(default_factory=Retrying)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Courier:
     """Delivers the messages for one target: at least once, in order for each event.
 
-    What came of an attempt is recorded before the next is made. So if the store is away nothing is
-    lost, and nobody gets the same message over and over.
+    What came of an attempt is recorded before the next is made. So if the store is unavailable,
+    nothing is lost, and nobody gets the same message over and over.
     """
 
     target: str = field(kw_only=False)
@@ -53,7 +53,7 @@ class Courier:
     chance: Callable[[], float]
     epoch: int
     rounds: Rounds = field(init=False)
-    _prune_at: datetime | None = None
+    _prune_at: datetime | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.rounds = Rounds("courier", self._turn, target=self.target)
@@ -99,7 +99,7 @@ class Courier:
             return Delivery(is_delivered=False, answer=problem)
 
     def _write(self, work: Callable[[Transaction], T]) -> T | None:
-        """Have *work* done under the lease, however long the store is away; None if stopped."""
+        """Have *work* done under the lease, however long the store is unavailable."""
 
         def work_as_leader(tx: Transaction) -> T:
             tx.check_epoch(self.epoch)

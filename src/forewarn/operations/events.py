@@ -49,7 +49,7 @@ class SharedOperationError(ConflictError):
         self.event_id = event.event_id
         self.event_ids = tuple(other.event_id for other in others)
         named = say_names([f"{other.event_id} ({', '.join(other.resources)})" for other in others])
-        advice = "Cancel them all with `operation`."
+        advice = "Cancel them all with `operation: true`."
         if any(other.event_status is EventStatus.STARTED for other in others):
             advice = "Some have started, so they can no longer be canceled together."
         super().__init__(

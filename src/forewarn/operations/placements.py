@@ -30,7 +30,7 @@ class HostClosedError(ConflictError):
         super().__init__(
             f"{host} is closed to new virtual machines since "
             f"{say_moment(closure.closed_at)}{reason}. Choose another host for "
-            f"{say_names(self.vms)}, open it, or state it as a fact with `as_is`."
+            f"{say_names(self.vms)}, open {host}, or state it as a fact with `as_is`."
         )
 
 

@@ -136,7 +136,7 @@ class Store(Protocol):
         """How many works each commit had."""
 
     def is_writable(self) -> bool:
-        """Tell whether the last attempt to write did not fail for want of disk or permission."""
+        """Tell whether the database is in its place, and the last write did not fail."""
 
     def close(self) -> None:
         """Finish what was submitted, then let go of the files."""

@@ -110,7 +110,7 @@ class Scheduler:
         self._impacts: dict[tuple[EventId, VmName], Impact] = {}
         self._written = store.read(lambda reading: reading.knowledge())
         self._reserved = NOTHING
-        self._gates = GateAnswers(gates, reports, self._written.answers)
+        self._answers = GateAnswers(gates, reports, self._written.answers)
         self._hosts = HostTasks(host_worker, reports, epoch=epoch)
         self._maintenances = MaintenanceLog(store, reports)
         self._pause: ServerPause | None = None
@@ -124,7 +124,7 @@ class Scheduler:
         return len(
             {
                 (question.maintenance_id, question.gate)
-                for question, answer in list(self._gates.answers.items())
+                for question, answer in list(self._answers.answers.items())
                 if answer.status is GateStatus.SHUT
             }
         )
@@ -174,7 +174,7 @@ class Scheduler:
     def _do_what_is_due(self) -> Lull:
         context = self._context()
         self._reserved = NOTHING  # whatever begins is reserved in the turn it begins in
-        self._gates.expect_news(context.now)
+        self._answers.expect_news(context.now)
         self._hosts.follow(context.rules.host_works)
         seen = self._store.read(lambda reading: look(reading, self._context(), self._known))
         self._note_pause(seen.server_pause)
@@ -202,7 +202,7 @@ class Scheduler:
 
     def _decide(self, seen: Snapshot, now: datetime) -> Decisions:
         due = decide(seen, now)
-        self._gates.keep(due.questions)
+        self._answers.keep(due.questions)
         return due
 
     def _act(self, seen: Snapshot, due: Decisions) -> Snapshot:
@@ -239,7 +239,7 @@ class Scheduler:
         return Knowledge(
             impacts=MappingProxyType(self._impacts),
             tasks=self._hosts.tasks,
-            answers=self._gates.answers,
+            answers=self._answers.answers,
         )
 
     def _may_begin(self, effects: Iterable[Effect]) -> bool:
@@ -262,7 +262,7 @@ class Scheduler:
     def _perform(self, effect: Effect, events: Mapping[EventId, ScheduledEvent]) -> None:
         match effect:
             case AskGate():
-                self._gates.ask(effect.question, self._context().now)
+                self._answers.ask(effect.question, self._context().now)
             case InquireTask() | BeginTask():
                 self._hosts.perform(effect, self._context())
             case InquireImpact() | BeginImpact():

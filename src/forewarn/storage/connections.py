@@ -36,7 +36,7 @@ class OpenedFile:
     """The file that *path* names, as long as it does."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path.absolute()
         self._identity = self._identify()
 
     def is_in_place(self) -> bool:

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import ExitStack, closing
 from pathlib import Path
 from queue import Empty, Full, LifoQueue
 from typing import Final, TypeVar
@@ -108,18 +109,18 @@ class SqliteStore:
         self._reading = Connector(
             path, mode="ro", busy_timeout=busy_timeout, pragmas=_READER_PRAGMAS
         )
-        try:
-            self._writing = writing.connect()
-            # Listeners read also when no more files can be opened: theirs are open from the start.
-            self._listening = self._reading.connect()
-            self._listening.driver.execute("SELECT 1 FROM sqlite_schema").fetchone()
-        except (sqlite3.Error, DBAPIError) as error:
-            raise explain_failure(path, error) from error
-        if self._writing.driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            self._listening.close()
-            self._writing.close()
-            problem = "its file system has no shared memory for SQLite; use a local disk"
-            raise DatabaseUnusableError(path, problem)
+        with ExitStack() as opened:
+            try:
+                self._writing = opened.enter_context(closing(writing.connect()))
+                # Listeners also read when no more files can be opened: theirs are open already.
+                self._listening = opened.enter_context(closing(self._reading.connect()))
+                self._listening.driver.execute("SELECT 1 FROM sqlite_schema").fetchone()
+            except (sqlite3.Error, DBAPIError) as error:
+                raise explain_failure(path, error) from error
+            if self._writing.driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                problem = "its file system has no shared memory for SQLite; use a local disk"
+                raise DatabaseUnusableError(path, problem)
+            opened.pop_all()
         self._file = OpenedFile(path)
         self._lock = lock
         self._cache = TopologyCache()

@@ -23,7 +23,7 @@ from forewarn.domain.maintenance import MaintenanceOutcome
 from forewarn.domain.notification import NotificationStatus
 from forewarn.domain.policy import Policy, approved_at
 from forewarn.domain.schedule import OccurrenceOutcome
-from forewarn.domain.standing import UNDER_WAY, MaintenanceStatus
+from forewarn.domain.standing import NOT_OVER, MaintenanceStatus
 from forewarn.domain.topology import Topology
 from forewarn.ports.clock import WallClock
 from forewarn.ports.entries import Figures
@@ -124,7 +124,7 @@ METRICS: Final[Mapping[str, Family]] = {
     "forewarn_store_group_size": Family(
         "histogram", "Writes per commit; their sum is the writes, their count the commits."
     ),
-    "forewarn_store_writable": Family("gauge", "1 unless the last write failed."),
+    "forewarn_store_writable": Family("gauge", "1 unless the last write failed or the file moved."),
     "forewarn_store_readable": Family("gauge", "1 if what the database counts could be read."),
 }
 """Every metric of this server; those of its process (process_…) come on top."""
@@ -222,7 +222,7 @@ class _Figures(Collector):
 
     def _of_maintenances(self) -> Iterator[Metric]:
         here = self._from
-        yield _each("forewarn_maintenances", UNDER_WAY, here.maintenances())
+        yield _each("forewarn_maintenances", NOT_OVER, here.maintenances())
         yield _each("forewarn_maintenances_ended_total", MaintenanceOutcome, here.endings)
         yield _each("forewarn_schedule_occurrences_total", OccurrenceOutcome, here.occurrences)
         yield _values("forewarn_gates_shut", here.gates_shut())

@@ -17,7 +17,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "greater_than": "{input} is too low, write more than {gt}",
     "less_than_equal": "{input} is too high, the maximum is {le}",
     "path_type": "{input!r} is not a path",
-    "string_type": "it is not text in quotes",
+    "string_type": "{input!r} is not text in quotes",
     "string_too_short": "it is empty",
     "too_short": "it is empty",
     "string_pattern_mismatch": "it does not match the pattern {pattern}",
@@ -29,7 +29,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "dict_type": "it is not a table of keys and values",
     "list_type": "it is not a list",
     "missing": "it is required",
-    "extra_forbidden": "it is unknown",
+    "extra_forbidden": "unknown key",
     "union_tag_invalid": "{input!r} is not one of {expected_tags}",
     "union_tag_not_found": "it is required",
 }
@@ -49,13 +49,13 @@ def say_wrong(kind: str, value: object, **bounds: object) -> str:
 def say_invalid(error: Mapping[str, Any], *, repeats: bool = True) -> str:
     """Return why a value was refused, from what pydantic says about it.
 
-    Unless it *repeats* the value, it is called "it".
+    Unless it *repeats* the value, it is called "it", as are values that can be long.
     """
     kind, bounds = error.get("type"), dict(error.get("ctx", {}))
     if kind is None or kind not in _SENTENCES:  # our own refusals have none
         return str(error["msg"]).removeprefix("Value error, ").rstrip(".")
     value = bounds.pop("tag", error["input"])
-    if repeats:
+    if repeats and not isinstance(value, dict | list):
         return say_wrong(kind, value, **bounds)
     sentence = _SENTENCES[kind]
     for words, instead in _UNNAMED.items():

@@ -61,7 +61,7 @@ def test_one_fault_is_cleared_or_all(api: httpx2.Client) -> None:
         ("slow", {"seconds": -1}, "fault", "seconds must be more than 0"),
         ("slow", {"seconds": "2"}, "invalid-request", "seconds"),
         ("reset", {"times": True}, "invalid-request", "times"),
-        ("reset", {"when": 1}, "invalid-request", "when: it is unknown."),
+        ("reset", {"when": 1}, "invalid-request", "when: unknown key."),
         ("grumpy", {}, "invalid-request", "kind: 'grumpy' is not one of 'slow', 'reset'"),
     ],
 )

@@ -161,12 +161,12 @@ def test_every_mistake_of_a_fleet_is_a_problem_of_its_own(api: httpx2.Client) ->
     assert problem["mistakes"] == [
         {
             "type": "urn:forewarn:problem:fleet",
-            "detail": "scale_set: it is not a list; write [[scale_set]].",
+            "detail": "scale_set: it is not a list; in TOML, write [[scale_set]].",
             "table": "scale_set",
         },
         {
             "type": "urn:forewarn:problem:fleet",
-            "detail": "zone of a: it is not text in quotes.",
+            "detail": "zone of a: 1 is not text in quotes.",
             "table": "virtual_machine",
             "index": 0,
             "entry": "a",

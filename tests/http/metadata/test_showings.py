@@ -164,15 +164,22 @@ def test_what_changes_no_document_and_takes_no_time_is_no_showing(store: Store) 
     assert showings.pending() == ()
 
 
-def test_what_cannot_be_written_is_kept(server: Server) -> None:
+def test_what_cannot_be_written_is_kept_and_logged_once(server: Server, tmp_path: Path) -> None:
     pending = server.showings.pending()
-    server.store.close()
+    database = tmp_path / "forewarn.db"
+    aside = database.rename(tmp_path / "aside.db")
+    server.showings.rounds.stop()  # so that each run is one round
 
     with capture_logs() as logs:
-        server.showings.commit()
+        server.showings.rounds.run()
+        server.showings.rounds.run()
+        assert server.showings.pending() == pending != ()
+        aside.rename(database)
+        server.showings.rounds.run()
 
-    assert server.showings.pending() == pending != ()
-    assert [line["event"] for line in logs] == ["showings_not_written"]
+    assert server.showings.pending() == ()
+    told = [line["event"] for line in logs if line["event"].startswith("showings")]
+    assert told == ["showings_waits_for_store", "showings_recovered"]
 
 
 def test_showings_that_are_over_can_be_forgotten(store: Store) -> None:

@@ -42,7 +42,7 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.standstill import find_standstill
 from forewarn.domain.topology import Topology
-from forewarn.domain.walk import Brake, Stage, calendar_errors, status, walk, walk_all
+from forewarn.domain.walk import BrakeSummary, Stage, calendar_errors, status, walk, walk_all
 from forewarn.domain.windows import Calendar, Window
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType
 
@@ -112,7 +112,7 @@ def restart_of(vm: str, scope_id: ScopeId = WEB) -> ScheduledEvent:
     return start_unannounced(draft, event_id=EventId(f"restart:{vm}"), now=NOW)
 
 
-def brakes_of(stages: Iterable[Stage], vm: str) -> dict[BrakeKind, Brake]:
+def brakes_of(stages: Iterable[Stage], vm: str) -> dict[BrakeKind, BrakeSummary]:
     """Return what holds the step that touches *vm*."""
     (stage,) = (stage for stage in stages for share in stage.step.shares if vm in share.resources)
     return {brake.kind: brake for brake in stage.brakes}
@@ -134,7 +134,7 @@ def test_paused_maintenance_waits_for_somebody(fleet: Topology) -> None:
     brakes = brakes_of(walk(maintenance, seen(maintenance, fleet), NOW), "web-0")
 
     assert brakes == {
-        BrakeKind.PAUSED: Brake(kind=BrakeKind.PAUSED, release=Release.BY_HAND),
+        BrakeKind.PAUSED: BrakeSummary(kind=BrakeKind.PAUSED, release=Release.BY_HAND),
     }
 
 
@@ -153,7 +153,7 @@ def test_later_steps_wait_for_the_earlier_ones_of_their_scope(fleet: Topology) -
 
     assert begun(stages) == ["web-0", "web-2", "db-0"]
     assert brakes_of(stages, "web-1") == {
-        BrakeKind.EARLIER_STEP: Brake(
+        BrakeKind.EARLIER_STEP: BrakeSummary(
             kind=BrakeKind.EARLIER_STEP, release=Release.BY_PROGRESS, scope_ids=(WEB,)
         )
     }
@@ -165,7 +165,7 @@ def test_scope_with_an_event_in_flight_says_which(fleet: Topology) -> None:
 
     stages = walk(maintenance, seen(maintenance, fleet, flying), NOW)
 
-    assert brakes_of(stages, "web-1")[BrakeKind.BUSY] == Brake(
+    assert brakes_of(stages, "web-1")[BrakeKind.BUSY] == BrakeSummary(
         kind=BrakeKind.BUSY,
         release=Release.BY_PROGRESS,
         scope_ids=(WEB,),
@@ -203,7 +203,7 @@ def test_host_with_two_update_domains_of_a_scope_waits_for_somebody(fleet: Topol
 
     stages = walk(maintenance, seen(maintenance, shared), NOW)
 
-    assert brakes_of(stages, "web-0")[BrakeKind.SHARED_HOST] == Brake(
+    assert brakes_of(stages, "web-0")[BrakeKind.SHARED_HOST] == BrakeSummary(
         kind=BrakeKind.SHARED_HOST, release=Release.BY_HAND, detail="kvm-1"
     )
     assert brakes_of(stages, "solo")[BrakeKind.EARLIER_STEP].release is Release.BY_HAND
@@ -222,7 +222,7 @@ def test_canary_goes_first_whatever_its_update_domain(fleet: Topology) -> None:
     ]
     assert begun(stages) == ["db-0"]
     assert brakes_of(stages, "web-0") == {
-        BrakeKind.CANARY: Brake(kind=BrakeKind.CANARY, release=Release.BY_PROGRESS)
+        BrakeKind.CANARY: BrakeSummary(kind=BrakeKind.CANARY, release=Release.BY_PROGRESS)
     }
 
 
@@ -244,7 +244,7 @@ def test_others_wait_while_the_last_canary_is_in_flight(fleet: Topology) -> None
 
     stages = walk(maintenance, seen(maintenance, fleet, events), NOW)
 
-    assert brakes_of(stages, "web-0")[BrakeKind.CANARY] == Brake(
+    assert brakes_of(stages, "web-0")[BrakeKind.CANARY] == BrakeSummary(
         kind=BrakeKind.CANARY, release=Release.BY_PROGRESS, event_ids=(EventId("os:db-1"),)
     )
 
@@ -281,7 +281,7 @@ def test_everybody_soaks_after_the_last_canary(fleet: Topology) -> None:
 
     early, late = walk(maintenance, snapshot, NOW), walk(maintenance, snapshot, SOON)
 
-    assert brakes_of(early, "web-0")[BrakeKind.CANARY] == Brake(
+    assert brakes_of(early, "web-0")[BrakeKind.CANARY] == BrakeSummary(
         kind=BrakeKind.CANARY, release=Release.BY_TIME, until=SOON
     )
     assert begun(late) == ["web-0", "web-2"]
@@ -294,7 +294,7 @@ def test_scope_soaks_between_its_steps(fleet: Topology) -> None:
     early, late = walk(maintenance, snapshot, NOW), walk(maintenance, snapshot, SOON)
 
     assert brakes_of(early, "web-1") == {
-        BrakeKind.SOAK: Brake(
+        BrakeKind.SOAK: BrakeSummary(
             kind=BrakeKind.SOAK, release=Release.BY_TIME, until=SOON, scope_ids=(WEB,)
         )
     }
@@ -323,7 +323,7 @@ def test_what_was_withdrawn_is_not_soaked(fleet: Topology) -> None:
 def test_no_more_scopes_than_wanted_are_under_way_at_once(fleet: Topology) -> None:
     maintenance = maintenance_of(at_once=1)
     flying = announced(maintenance, fleet, "web-0")
-    limit = Brake(kind=BrakeKind.AT_ONCE, release=Release.BY_PROGRESS)
+    limit = BrakeSummary(kind=BrakeKind.AT_ONCE, release=Release.BY_PROGRESS)
 
     stages = walk(maintenance, seen(maintenance, fleet), NOW)
     with_one = walk(maintenance, seen(maintenance, fleet, flying), NOW)
@@ -355,7 +355,7 @@ def test_capacity_counts_what_users_restart(fleet: Topology) -> None:
     stages = walk(maintenance, seen(maintenance, fleet, [restart_of("web-1")]), NOW)
 
     assert begun(free) == ["web-0", "web-2", "db-0"]
-    assert brakes_of(stages, "web-0")[BrakeKind.CAPACITY] == Brake(
+    assert brakes_of(stages, "web-0")[BrakeKind.CAPACITY] == BrakeSummary(
         kind=BrakeKind.CAPACITY,
         release=Release.BY_PROGRESS,
         scope_ids=(WEB,),
@@ -403,7 +403,9 @@ def test_step_waits_for_the_window(fleet: Topology) -> None:
     stages = walk(maintenance, snapshot, NOW)
 
     assert brakes_of(stages, "web-0") == {
-        BrakeKind.CALENDAR: Brake(kind=BrakeKind.CALENDAR, release=Release.BY_TIME, until=TONIGHT)
+        BrakeKind.CALENDAR: BrakeSummary(
+            kind=BrakeKind.CALENDAR, release=Release.BY_TIME, until=TONIGHT
+        )
     }
     assert next_deadline(snapshot, NOW) == TONIGHT
     assert status(maintenance, snapshot, NOW) is MaintenanceStatus.WAITING
@@ -460,7 +462,7 @@ def test_longer_notice_of_a_scope_has_to_fit_in_too(fleet: Topology) -> None:
     stages = walk(maintenance, snapshot, TONIGHT)
 
     assert brakes_of(stages, "web-0") == {
-        BrakeKind.CALENDAR: Brake(kind=BrakeKind.CALENDAR, release=Release.BY_HAND)
+        BrakeKind.CALENDAR: BrakeSummary(kind=BrakeKind.CALENDAR, release=Release.BY_HAND)
     }
     steps = remaining_steps(maintenance, patient, ())
     (error,) = calendar_errors(maintenance, steps, snapshot, NOW)
@@ -525,7 +527,7 @@ def test_with_notice_outside_only_the_impact_has_to_fit_in(fleet: Topology) -> N
     (error,) = calendar_errors(longer, steps, snapshot, NOW)
     assert "needs 301 s for its impact, but no opening of the windows" in str(error)
     (brake,) = walk(longer, seen(longer, fleet), NOW)[0].brakes
-    assert brake == Brake(kind=BrakeKind.CALENDAR, release=Release.BY_HAND)
+    assert brake == BrakeSummary(kind=BrakeKind.CALENDAR, release=Release.BY_HAND)
 
 
 def ask(maintenance: Maintenance, gate: str, scope_id: ScopeId, steps_done: int) -> Question:
@@ -563,7 +565,7 @@ def test_gate_is_asked_before_the_next_step_and_holds_it(fleet: Topology) -> Non
     decisions = decide(snapshot, NOW)
 
     assert brakes_of(stages, "web-1") == {
-        BrakeKind.GATE: Brake(kind=BrakeKind.GATE, release=Release.BY_PROGRESS, gate="smoke")
+        BrakeKind.GATE: BrakeSummary(kind=BrakeKind.GATE, release=Release.BY_PROGRESS, gate="smoke")
     }
     assert decisions.effects == (AskGate(question=question),)
     assert decisions.questions == {question}
@@ -595,7 +597,7 @@ def test_shut_gate_is_asked_again_when_it_says(fleet: Topology) -> None:
 
     stages = walk(maintenance, snapshot, NOW)
 
-    assert brakes_of(stages, "web-1")[BrakeKind.GATE] == Brake(
+    assert brakes_of(stages, "web-1")[BrakeKind.GATE] == BrakeSummary(
         kind=BrakeKind.GATE,
         release=Release.BY_PROGRESS,
         until=again,
@@ -631,7 +633,7 @@ def test_gate_that_stays_shut_holds_the_step_until_somebody_resumes(fleet: Topol
 
     stages = walk(maintenance, snapshot, LATER)
 
-    assert brakes_of(stages, "db-1")[BrakeKind.GATE] == Brake(
+    assert brakes_of(stages, "db-1")[BrakeKind.GATE] == BrakeSummary(
         kind=BrakeKind.GATE, release=Release.BY_HAND, gate="smoke", detail="no"
     )
     assert status(maintenance, snapshot, LATER) is MaintenanceStatus.HELD
@@ -690,7 +692,7 @@ def test_of_two_maintenances_that_want_a_scope_the_older_gets_it(fleet: Topology
     walks = walk_all(snapshot, NOW)
 
     assert begun(walks[older.maintenance_id]) == ["web-0", "web-2", "db-0"]
-    assert brakes_of(walks[younger.maintenance_id], "web-0")[BrakeKind.BUSY] == Brake(
+    assert brakes_of(walks[younger.maintenance_id], "web-0")[BrakeKind.BUSY] == BrakeSummary(
         kind=BrakeKind.BUSY, release=Release.BY_PROGRESS, scope_ids=(WEB,)
     )
 

@@ -20,7 +20,7 @@ from forewarn.cli.signals import StopSignals
 from forewarn.clocks import SystemClock
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.names import HostName, ScopeId
-from forewarn.domain.standing import UNDER_WAY, MaintenanceStatus
+from forewarn.domain.standing import NOT_OVER, MaintenanceStatus
 from forewarn.protocol.vocabulary import EventType
 
 _IMPACT: Final = EventType.FREEZE
@@ -55,7 +55,7 @@ class RollOut:
 
     @property
     def is_under_way(self) -> bool:
-        return self.status in UNDER_WAY and self.status is not MaintenanceStatus.HELD
+        return self.status in NOT_OVER and self.status is not MaintenanceStatus.HELD
 
 
 async def perform_until_interrupted(

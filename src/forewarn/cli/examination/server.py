@@ -108,7 +108,7 @@ def _jumps(session: Session, figures: Mapping[str, float], now: datetime) -> Ite
 def _store(figures: Mapping[str, float]) -> Finding:
     check = "writes"
     if figures.get("forewarn_store_writable") != 1:
-        hint = "free its disk, or see its log"
+        hint = "see database_not_writable in its log"
         return wrong(check, "The server cannot write its database.", hint)
     return fine(check, "The server can write its database.")
 
