@@ -1,5 +1,6 @@
 """Where virtual machines are: hosts, update and fault domains, and who reads which document."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -27,6 +28,7 @@ from forewarn.domain.policy import Policy
 from forewarn.domain.profile import NO_PROFILE, Profile
 from forewarn.protocol.vocabulary import EventType, role_of
 
+_IPV4: Final = re.compile(r"(?:(?:25[0-5]|(?:2[0-4]|1[0-9]|[1-9])?[0-9])(?:\.(?!$)|$)){4}")
 UPDATE_DOMAINS: Final = 5
 FAULT_DOMAINS: Final = 2
 MOST_DOMAINS: Final = 1000
@@ -349,7 +351,9 @@ def _address_mistakes(vms: Iterable[VirtualMachine]) -> Iterator[AddressError]:
     for vm in vms:
         for address in vm.addresses:
             try:
-                ip_address(address)
+                # A pattern tells in a quarter of the time, of which a large fleet has little.
+                if not _IPV4.fullmatch(address):
+                    ip_address(address)
                 key = normalise_address(address)
             except ValueError:
                 yield AddressError(address, vm.name, "is not an IP address")

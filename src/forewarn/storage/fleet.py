@@ -266,7 +266,8 @@ class _Part:
         return [
             self._put.prepare(self._values(key, places[key], self._write(thing)))
             for key, thing in self.things(topology).items()
-            if known_places.get(key) != places[key] or known_things[key] != thing
+            if known_places.get(key) != places[key]
+            or (known_things[key] is not thing and known_things[key] != thing)
         ]
 
     def _values(self, key: str, position: int, fields: Mapping[str, object]) -> Iterator[object]:
