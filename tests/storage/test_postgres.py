@@ -194,6 +194,20 @@ def test_connection_that_is_lost_in_a_transaction_undoes_it_for_all_who_share_it
     assert store.read(lambda reading: (reading.setting("a"), reading.setting("b"))) == (None, None)
 
 
+def test_isolation_that_the_database_prefers_makes_no_write_fail(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        name = other.info.dbname
+        other.execute(
+            f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'".encode()
+        )
+    with ExitStack() as stack:
+        stores = [stack.enter_context(closing(open_postgres(postgres_url))) for _ in range(3)]
+        submitted = [each.submit(pause(number)) for number in range(50) for each in stores]
+
+        for each in submitted:
+            each.result(TIMEOUT)
+
+
 def test_commit_that_is_cut_off_is_not_said_to_be_undone(
     postgres_url: str, store: PostgresStore
 ) -> None:

@@ -46,7 +46,10 @@ _PARAMETERS: Final[Mapping[str, object]] = {
     "tcp_user_timeout": 10_000,
     "target_session_attrs": "read-write",
 }
-_LIMITS: Final = "SET lock_timeout = '10s'; SET TimeZone = 'UTC'"
+_LIMITS: Final = (
+    "SET lock_timeout = '10s'; SET TimeZone = 'UTC'; "
+    "SET default_transaction_isolation = 'read committed'"
+)
 # A replica that stands still in the middle of a transaction would have all others wait for it.
 _WRITER_LIMITS: Final = "SET idle_in_transaction_session_timeout = '5s'"
 _READERS: Final = 8
