@@ -11,10 +11,11 @@ from tests.web_site import OUTBOUND
 
 from forewarn.bootstrap import leader
 from forewarn.bootstrap.replica import Outside, Replica, assemble
-from forewarn.bootstrap.start import ADMIN, begin
+from forewarn.bootstrap.start import begin
 from forewarn.bootstrap.supervision import Supervisor
 from forewarn.bootstrap.workforce import choose_workforce
 from forewarn.clocks import SystemClock
+from forewarn.domain.access import ADMIN
 from forewarn.domain.course import Course
 from forewarn.domain.maintenance import MaintenanceOrder, MaintenanceOutcome
 from forewarn.domain.names import MaintenanceId

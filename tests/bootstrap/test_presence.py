@@ -2,12 +2,15 @@
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 import pytest
 from structlog.testing import capture_logs
+from tests.postgres import SECONDS, run_cluster
 from tests.waiting import wait_until
 
 from forewarn.bootstrap.address import public_url
@@ -18,8 +21,19 @@ from forewarn.bootstrap.presence import (
     heart_beating,
     introduce,
 )
+from forewarn.bootstrap.server import take_over
+from forewarn.bootstrap.start import begin
 from forewarn.bootstrap.supervision import Supervisor
+from forewarn.files.fleet import FleetError, examine_fleet
+from forewarn.files.toml import decode
 from forewarn.settings import make_settings
+
+NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
+WRONG_FLEET = """
+[[virtual-machines]]
+name = "web-1"
+nonsense = true
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -96,3 +110,49 @@ def test_single_replica_of_a_file_agrees_with_itself(tmp_path: Path) -> None:
         check_agreement(database.replicas)
 
     assert database.place == str(tmp_path / "forewarn.db")
+
+
+def test_replica_that_loses_the_database_before_it_serves_waits_for_it() -> None:
+    with (
+        run_cluster() as cluster,
+        opened(url := cluster.new_database()) as database,
+        ThreadPoolExecutor(1) as pool,
+        capture_logs() as lines,
+    ):
+        cluster.stop("immediate")
+        beginning = pool.submit(take_over, database, make_settings({"database": url}), None)
+        wait_until(
+            lambda: any(line["event"] == "waiting_for_database" for line in lines), "the wait"
+        )
+        cluster.start()
+
+        assert beginning.result(SECONDS).token
+
+
+def test_replica_that_has_the_admin_token_finds_it_when_it_starts_again(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    here, elsewhere = (
+        make_settings({"database": postgres_url, "state_dir": str(tmp_path / name)})
+        for name in ("here", "elsewhere")
+    )
+    with opened(postgres_url) as database, capture_logs() as lines:
+        made = begin(database.store, here, None, NOW).token
+        again = begin(database.store, here, None, NOW).token
+        said = len(lines)
+        other = begin(database.store, elsewhere, None, NOW).token
+
+    assert made == again != ""
+    assert other == ""
+    assert said == 0
+    assert [line["event"] for line in lines] == ["admin_token_elsewhere"]
+
+
+def test_fleet_file_is_checked_before_others_have_to_wait_for_it(postgres_url: str) -> None:
+    settings = make_settings({"database": postgres_url})
+    fleet = examine_fleet(decode(WRONG_FLEET))
+    with opened(postgres_url) as database, psycopg.connect(postgres_url) as writing:
+        writing.execute("SELECT 1 FROM write_lock FOR UPDATE")
+
+        with pytest.raises(FleetError):
+            begin(database.store, settings, fleet, NOW)

@@ -1,8 +1,10 @@
 """Whole databases copied from one engine to the other, as they are or not at all."""
 
+import errno
 import json
 import threading
 from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from itertools import count
@@ -26,7 +28,8 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.types import TypeEngine
-from tests.postgres import Cluster
+from tests.postgres import SECONDS, Cluster
+from tests.waiting import wait_until
 
 from forewarn.ports.store import Store, Transaction
 from forewarn.storage.columns import Kept
@@ -154,6 +157,23 @@ def test_lease_of_a_copy_is_nobodys(source: Path, empty_url: str) -> None:
     assert replicas == (0,)
 
 
+def test_admin_token_of_the_replicas_is_not_that_of_a_copy(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    insertion = "INSERT INTO tokens (token_hash, name, role, scopes, created_at)"
+    with psycopg.connect(postgres_url) as connection:
+        for name in ("admin", "ops"):
+            connection.execute(
+                f"{insertion} VALUES ('{name}', '{name}', 'admin', '[]', 0)".encode()
+            )
+
+    to_file(postgres_url, tmp_path / "copy.db")
+
+    with closing(open_sqlite(tmp_path / "copy.db")) as store:
+        found = {each.name: each.is_live(AT) for each in store.read(lambda tx: tx.tokens())}
+    assert found == {"admin": False, "ops": True}
+
+
 def test_rows_are_numbered_after_those_that_were_copied(source: Path, empty_url: str) -> None:
     to_postgres(source, empty_url)
 
@@ -247,6 +267,39 @@ def test_copy_by_a_user_who_may_only_read_is_a_backup(
         with psycopg.connect(postgres_url) as connection:
             connection.execute("DROP OWNED BY reader; DROP ROLE reader")
     del postgres
+
+
+def test_replica_that_comes_before_the_lock_keeps_a_database_from_being_marked(
+    postgres_url: str,
+) -> None:
+    with psycopg.connect(postgres_url) as replica, ThreadPoolExecutor(1) as pool:
+        replica.execute("SELECT 1 FROM write_lock FOR UPDATE")
+        marking = pool.submit(database(postgres_url).mark_as_backup, AT)
+        waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+        wait_until(lambda: replica.execute(waiting).fetchone() is not None, "the lock")
+        replica.execute("INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, 9e15, 0)")
+        replica.commit()
+
+        with pytest.raises(CopyRefusedError, match="is in use"):
+            marking.result(SECONDS)
+    assert "backup_taken_at" not in settings_in(postgres_url)
+
+
+def test_backup_that_cannot_be_replaced_is_kept(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, journal = tmp_path / "kept.db", tmp_path / "kept.db-journal"
+    kept.write_bytes(b"")
+    journal.write_bytes(b"")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EBUSY, "busy")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(DatabaseUnusableError, match="busy"):
+        copy_database(database(postgres_url), NewFile(kept, is_backup=True), at=AT)
+    assert kept.exists()
+    assert journal.exists()
 
 
 def test_copy_of_a_backup_stays_one(source: Path, empty_url: str) -> None:

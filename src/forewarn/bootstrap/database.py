@@ -79,19 +79,20 @@ def _open_shared(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) 
     except ImportError as error:
         raise PostgresMissingError from error
     node = find_node(settings.state_directory)
-    store = _wait_for(lambda: open_postgres(settings.database, migrate=settings.migrate, node=node))
+    store = wait_for(lambda: open_postgres(settings.database, migrate=settings.migrate, node=node))
     stack.callback(store.close)
     leadership = DatabaseLeadership(store.address, itself.replica_id)
     stack.callback(leadership.close)
     replicas = DatabaseReplicas(store, itself)
     stack.callback(replicas.leave)
-    _wait_for(replicas.report)
+    wait_for(replicas.report)
     return OpenDatabase(
         store=store, leadership=leadership, replicas=replicas, place=str(store.address)
     )
 
 
-def _wait_for(attempt: Callable[[], T]) -> T:
+def wait_for(attempt: Callable[[], T]) -> T:
+    """Return what *attempt* does, which is repeated while the database is away."""
     trouble, said_at = "", 0.0
     while True:
         try:

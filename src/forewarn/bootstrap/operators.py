@@ -9,7 +9,7 @@ import uvicorn
 import forewarn
 from forewarn.bootstrap.clock_control import ReplicaClockControl
 from forewarn.bootstrap.replica import Replica
-from forewarn.bootstrap.start import ADMIN, AdminToken
+from forewarn.bootstrap.start import AdminToken
 from forewarn.bootstrap.tls import Certificate, find_certificate
 from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
@@ -18,6 +18,7 @@ from forewarn.desk.caller import authenticator
 from forewarn.desk.feed import Feed
 from forewarn.desk.refusals import Refusals
 from forewarn.desk.services import Services
+from forewarn.domain.access import ADMIN
 from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.pausing import find_pause
 from forewarn.telemetry.metrics import FigureSources, exporter

@@ -12,13 +12,14 @@ from typing import Final
 import structlog
 
 from forewarn.bootstrap.address import leave_address, public_url
-from forewarn.bootstrap.database import open_database
+from forewarn.bootstrap.database import OpenDatabase, open_database, wait_for
 from forewarn.bootstrap.operators import ControlServer, control_server
 from forewarn.bootstrap.presence import check_agreement, heart_beating, introduce
 from forewarn.bootstrap.replica import Outside, Replica, assemble
 from forewarn.bootstrap.start import (
     FleetDeclaration,
     Listeners,
+    StartingPoint,
     begin_as_declared,
     open_listeners,
     read_fleet_declaration,
@@ -103,8 +104,7 @@ def _replica(
             stack.enter_context(heart_beating(database.replicas, supervisor))
         store = database.store
         try:
-            check_agreement(database.replicas)
-            beginning = begin_as_declared(store, settings, fleet, SystemClock().now())
+            beginning = take_over(database, settings, fleet)
         except BaseException:
             database.discard()
             raise
@@ -119,6 +119,18 @@ def _replica(
             executor_problem=lambda: workforce.problem,
             reload_executors=workforce.reload,
         )
+
+
+def take_over(
+    database: OpenDatabase, settings: Settings, fleet: FleetDeclaration | None
+) -> StartingPoint:
+    """Begin on *database*, or refuse to; one that replicas share may be away, and is waited for."""
+
+    def attempt() -> StartingPoint:
+        check_agreement(database.replicas)
+        return begin_as_declared(database.store, settings, fleet, SystemClock().now())
+
+    return wait_for(attempt) if settings.is_shared else attempt()
 
 
 def _run(

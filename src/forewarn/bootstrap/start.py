@@ -6,7 +6,7 @@ import socket
 import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from forewarn.clocks import SystemClock, VirtualClock
+from forewarn.domain.access import ADMIN
 from forewarn.domain.names import name_key
 from forewarn.domain.publication import republish
 from forewarn.environment import ADMIN_TOKEN_FILE
@@ -27,10 +28,10 @@ from forewarn.files.fleet import (
 from forewarn.files.fleet_lines import FleetLines, subject_of
 from forewarn.files.toml import NotTomlError, decode, place
 from forewarn.metadata.http import open_listener, open_unix_listener
-from forewarn.operations.access import grant_admin, new_secret
+from forewarn.operations.access import grant_admin, is_secret_of, new_secret
 from forewarn.operations.context import Context, Rules
 from forewarn.operations.differences import Difference
-from forewarn.operations.inventory import FleetChange, apply_fleet, find_vm
+from forewarn.operations.inventory import FleetChange, FleetPlan, apply_fleet, find_vm, plan_fleet
 from forewarn.operations.pausing import pause_server
 from forewarn.operations.restoring import AHEAD, take_over_backup
 from forewarn.operations.safeguards import ApplyOptions
@@ -49,9 +50,10 @@ from forewarn.wording.durations import parse_duration
 
 log = structlog.get_logger()
 
-ADMIN: Final = "admin"
 _ADMIN_TOKEN_PLACE: Final = "admin_token_place"  # noqa: S105 - where it is, not what it is
 """The setting that says where the replica that made the admin token has left it."""
+# What a host is doing must not keep the server from answering polls.
+_AT_START: Final = ApplyOptions(skip_busy=True)
 _MOST_LINES: Final = 50
 """How many changes by the fleet file are logged one by one."""
 
@@ -144,7 +146,8 @@ def open_listeners(settings: Settings, closing: ExitStack) -> Listeners:
 
 def begin(store: Store, settings: Settings, fleet: Fleet | None, now: datetime) -> StartingPoint:
     """Take over *store*: its clock, its wire, the declared fleet and the lease, or nothing."""
-    beginning = store.write(lambda tx: _begin(tx, settings, fleet, now))
+    plan = _plan(store, settings, fleet, now) if fleet is not None and settings.is_shared else None
+    beginning = store.write(lambda tx: _begin(tx, settings, fleet, now, plan))
     _log_change(beginning.change)
     return beginning
 
@@ -182,20 +185,17 @@ def new_id() -> EventId:
 
 
 def _begin(
-    tx: Transaction, settings: Settings, fleet: Fleet | None, now: datetime
+    tx: Transaction,
+    settings: Settings,
+    fleet: Fleet | None,
+    now: datetime,
+    plan: FleetPlan | None,
 ) -> StartingPoint:
     clock = _take_over_clock(tx, settings, now)
     _take_over_wire(tx, settings.preview_wire, clock.now())
-    context = Context(
-        who=ADMIN,
-        now=clock.now(),
-        at=now,
-        new_id=new_id,
-        rules=make_rules(settings),
-        actor=Actor.SERVER,
-    )
+    context = _context(settings, clock.now(), now)
     is_restored = take_over_backup(tx, context)
-    change = FleetChange() if fleet is None else _apply(tx, context, fleet)
+    change = FleetChange() if fleet is None else _apply(tx, context, fleet, plan)
     if settings.paused:
         pause_server(tx, context, "started with --paused")
     if settings.default_vm is not None:
@@ -209,11 +209,23 @@ def _begin(
     return StartingPoint(clock=clock, token=token, change=change)
 
 
-def _apply(tx: Transaction, context: Context, fleet: Fleet) -> FleetChange:
+def _context(settings: Settings, now: datetime, at: datetime) -> Context:
+    rules = make_rules(settings)
+    return Context(who=ADMIN, now=now, at=at, new_id=new_id, rules=rules, actor=Actor.SERVER)
+
+
+def _plan(store: Store, settings: Settings, fleet: Fleet, now: datetime) -> FleetPlan:
+    """Return what *fleet* changes, found out while other replicas can write."""
+    context = _context(settings, now, now)
+    plan = store.read(lambda reading: plan_fleet(reading, context, fleet, _AT_START))
+    prepared = store.read(lambda reading: reading.prepare_topology(plan.after))
+    return replace(plan, prepared=prepared)
+
+
+def _apply(tx: Transaction, context: Context, fleet: Fleet, plan: FleetPlan | None) -> FleetChange:
     before = tx.topology()
     is_first = not (before.virtual_machines or before.scopes or before.hosts)
-    # What a host is doing must not keep the server from answering polls.
-    change = apply_fleet(tx, context, fleet, options=ApplyOptions(skip_busy=True))
+    change = apply_fleet(tx, context, fleet, options=_AT_START, plan=plan)
     return FleetChange() if is_first else change
 
 
@@ -286,10 +298,21 @@ def _admin_token(directory: Path) -> str:
 
 def _share_admin_token(tx: Transaction, context: Context, directory: Path) -> str:
     """Make the admin token of all replicas, unless another has; return it only if it is here."""
-    if any(token.name == ADMIN and token.is_live(context.at) for token in tx.tokens()):
+    live = [each for each in tx.tokens() if each.name == ADMIN and each.is_live(context.at)]
+    if live:
+        kept = _read_kept(directory)
+        if any(is_secret_of(token, kept) for token in live):
+            return kept
         log.info("admin_token_elsewhere", place=tx.setting(_ADMIN_TOKEN_PLACE))
         return ""
     return _make_shared_admin_token(tx, context, directory)
+
+
+def _read_kept(directory: Path) -> str:
+    try:
+        return read_secret(directory / ADMIN_TOKEN_FILE)
+    except (UnsafeFileError, OSError):
+        return ""
 
 
 def _make_shared_admin_token(tx: Transaction, context: Context, directory: Path) -> str:
@@ -303,8 +326,7 @@ def _make_shared_admin_token(tx: Transaction, context: Context, directory: Path)
 def renew_shared_admin_token(store: Store, settings: Settings, at: datetime) -> Path:
     """Put a new admin token into the state directory; all replicas take it, and no other."""
     directory = settings.state_directory
-    rules = make_rules(settings)
-    context = Context(who=ADMIN, now=at, at=at, new_id=new_id, rules=rules, actor=Actor.SERVER)
+    context = _context(settings, at, at)
     store.write(lambda tx: _make_shared_admin_token(tx, context, directory))
     return directory / ADMIN_TOKEN_FILE
 

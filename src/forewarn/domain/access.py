@@ -75,7 +75,9 @@ class TokenOrderError(InvalidError):
     """A token that cannot be as it was asked for."""
 
 
-RESERVED_NAMES: Final = frozenset({"admin", "scheduler"})
+ADMIN: Final = "admin"
+"""Who has the token that the server makes by itself."""
+RESERVED_NAMES: Final = frozenset({ADMIN, "scheduler"})
 """Who these are is known already; a token of that name would make the audit say something else."""
 
 

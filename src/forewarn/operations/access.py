@@ -110,6 +110,11 @@ def is_secret(known: str, given: str) -> bool:
     return hmac.compare_digest(_hash(known), _hash(given))
 
 
+def is_secret_of(token: Token, given: str) -> bool:
+    """Tell whether *given* is the secret of *token*, in a time that says nothing about either."""
+    return hmac.compare_digest(token.token_hash, _hash(given))
+
+
 def needs_noting(token: Token, at: datetime) -> bool:
     """Tell whether it is worth a write that *token* was used."""
     return token.last_used_at is None or at - token.last_used_at >= USE_NOTED_AFTER

@@ -35,6 +35,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import NullType
 
+from forewarn.domain.access import ADMIN
 from forewarn.operations.restoring import BACKUP_TAKEN_AT
 from forewarn.storage.columns import Kept
 from forewarn.storage.errors import (
@@ -49,6 +50,7 @@ from forewarn.storage.tables import (
     replicas,
     scenario_runs,
     settings,
+    tokens,
     write_lock,
 )
 
@@ -153,7 +155,7 @@ def copy_database(
                     rows[table.name] += len(chunk)
             with blamed_on(target):
                 _verify(target.place, rows, connection)
-                _make_own(connection)
+                _make_own(connection, at)
                 if is_backup or not seen.is_still:
                     mark_as_backup(connection, at)
                 return CopyReport(rows=rows, is_backup=is_marked(connection))
@@ -253,9 +255,14 @@ def _verify(place: DatabasePlace, rows: Mapping[str, int], connection: Connectio
             raise CopyRefusedError(place, f"{problem}; nothing was copied")
 
 
-def _make_own(connection: Connection) -> None:
-    """Have the new database belong to nobody, and number its rows after those it has."""
+def _make_own(connection: Connection, at: datetime) -> None:
+    """Have the new database belong to nobody, and number its rows after those it has.
+
+    Whoever can read the state directory of a replica must not be the admin of the copy.
+    """
     connection.execute(update(leases).values(holder="", expires_at=None))
+    is_live_admin = (tokens.c.name == ADMIN, tokens.c.revoked_at.is_(None))
+    connection.execute(update(tokens).where(*is_live_admin).values(revoked_at=at))
     if connection.dialect.name != "postgresql":
         return
     for table in COPIED:

@@ -19,7 +19,7 @@ from forewarn.storage.schema import (
     check_file,
     explain_failure,
     find_schema,
-    remove_files,
+    remove_companions,
     require_database,
 )
 
@@ -85,8 +85,9 @@ class NewFile:
                     yield writing.sql
                     writing.driver.execute("COMMIT")
                 finish_draft(draft)
-                remove_files(self.place)
                 draft.replace(self.place)
+                # Last: what is there now is kept, with all its files, until it is replaced.
+                remove_companions(self.place)
             sync_folder(self.place.parent)
 
     def write(self, connection: Connection, table: Table, rows: Sequence[list[Any]]) -> None:

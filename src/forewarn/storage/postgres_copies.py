@@ -145,9 +145,10 @@ class PostgresDatabase:
         """Have the next server that starts on it treat it as a backup of *at*."""
         with self._connect("READ COMMITTED") as connection, blamed_on(self):
             read_schema(connection, self.place).require_own(self.place)
+            # Before the look: whoever is writing now is seen after it.
+            connection.execute(text(_LOCK))
             if connection.scalar(text(_ARE_REPLICAS_ALIVE)):
                 raise CopyRefusedError(self.place, "is in use; stop every replica first")
-            connection.execute(text(_LOCK))
             mark_as_backup(connection, at)
             connection.commit()
 
@@ -168,8 +169,11 @@ class PostgresDatabase:
         with self._connect("READ COMMITTED") as connection:
             with blamed_on(self):
                 read_schema(connection, self.place).require_own(self.place)
-                is_used = bool(connection.scalar(text(_ARE_REPLICAS_ALIVE)))
-            yield not is_used and self._lock(connection)
+                is_still = self._lock(connection)
+                if is_still and connection.scalar(text(_ARE_REPLICAS_ALIVE)):
+                    connection.rollback()
+                    is_still = False
+            yield is_still
 
     def _lock(self, connection: Connection) -> bool:
         try:

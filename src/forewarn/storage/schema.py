@@ -195,7 +195,13 @@ def explain_failure(path: Path, error: Exception) -> DatabasePlaceError:
 
 def remove_files(path: Path) -> None:
     """Remove a database and what SQLite keeps beside it."""
-    for suffix in ("", "-journal", "-wal", "-shm"):
+    path.unlink(missing_ok=True)
+    remove_companions(path)
+
+
+def remove_companions(path: Path) -> None:
+    """Remove what SQLite keeps beside a database."""
+    for suffix in ("-journal", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 

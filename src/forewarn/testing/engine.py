@@ -16,8 +16,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, Self, TypeVar
 
 from forewarn.bootstrap.replica import Outside, Replica, assemble
-from forewarn.bootstrap.start import ADMIN, begin
+from forewarn.bootstrap.start import begin
 from forewarn.bootstrap.workforce import choose_workforce
+from forewarn.domain.access import ADMIN
 from forewarn.files.fleet import Fleet
 from forewarn.metadata.http import MetadataServer, open_listener
 from forewarn.operations.context import Context
