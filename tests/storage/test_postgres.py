@@ -19,7 +19,7 @@ from forewarn.ports.store import SERVER_PAUSE, StoreUnavailableError, Transactio
 from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError
 from forewarn.storage.lease import DatabaseLeadership
 from forewarn.storage.postgres import PostgresStore, open_postgres
-from forewarn.storage.postgres_session import CHANGES_KEPT, PostgresAddress
+from forewarn.storage.postgres_session import CHANGES_KEPT, PostgresAddress, will_pass
 
 NOW = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
 OTHERS = (
@@ -283,6 +283,27 @@ def test_what_waiting_does_not_mend_is_refused_at_once(postgres: Cluster) -> Non
         open_postgres(postgres.url("nothing"))
     with pytest.raises(DatabaseUrlError):
         open_postgres("postgresql://user:secret@[::1/name")
+
+
+@pytest.mark.parametrize(
+    ("said", "passes"),
+    [
+        ("SSL connection has been closed unexpectedly", True),
+        ("SSL SYSCALL error: EOF detected", True),
+        ("FATAL:  terminating connection due to administrator command", True),
+        ("FATAL:  the database system is starting up", True),
+        ("FATAL:  das Datenbanksystem startet", True),
+        ("failed to resolve host 'db': [Errno -3] Temporary failure in name resolution", True),
+        ("failed to resolve host 'db': [Errno -2] Name or service not known", False),
+        ('FATAL:  password authentication failed for user "x"', False),
+        ("server does not support SSL, but SSL was required", False),
+        ("SSL error: certificate verify failed", False),
+        ('connection is bad: invalid sslmode value: "foo"', False),
+        ('connection is bad: invalid port number: "99999"', False),
+    ],
+)
+def test_outage_is_waited_for_and_a_mistake_is_not(said: str, *, passes: bool) -> None:
+    assert will_pass(psycopg.OperationalError(said)) is passes
 
 
 def test_secret_of_the_address_is_in_no_error(postgres: Cluster) -> None:

@@ -5,6 +5,7 @@ hosts, TLS, a password file, a service. What it says in errors is cleared of pas
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -358,14 +359,18 @@ def last_change(driver: psycopg.Connection[Any]) -> int:
 def will_pass(error: Exception) -> bool:
     """Tell whether a connection that failed with *error* may succeed later, with nothing changed.
 
-    libpq says why in words only.
+    Why is said in words only, and by some servers in another language: whatever is not known to be
+    a mistake may pass, for a replica must not end because the database is away.
     """
-    said = str(error)
-    return not any(words in said for words in _LASTING) or any(words in said for words in _PASSING)
+    return _LASTING.search(str(error)) is None
 
 
-_LASTING: Final = ("FATAL:", "SSL", "certificate", "invalid", "could not translate host name")
-_PASSING: Final = ("starting up", "shutting down", "recovery", "too many", "connection slots")
+_LASTING: Final = re.compile(
+    r"does not exist|authentication failed|no password supplied|no pg_hba\.conf entry"
+    r"|permission denied|not permitted to log in|does not support SSL|certificate"
+    r"|invalid \w+ value|invalid port number|invalid connection option"
+    r"|could not translate host name|failed to resolve host .*\[Errno -2\]"
+)
 
 
 def outage(error: BaseException) -> str | None:
