@@ -10,16 +10,26 @@ from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 
 import psycopg
 import pytest
+from sqlalchemy.exc import DBAPIError
 from tests.postgres import Cluster, run_cluster
 from tests.works import TIMEOUT, held
 
+from forewarn.domain.names import VmName
+from forewarn.domain.topology import Topology, VirtualMachine, build_topology, standalone
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import AuditEntry
 from forewarn.ports.store import SERVER_PAUSE, StoreUnavailableError, Transaction
 from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError
 from forewarn.storage.lease import DatabaseLeadership
 from forewarn.storage.postgres import PostgresStore, open_postgres
-from forewarn.storage.postgres_session import CHANGES_KEPT, PostgresAddress, will_pass
+from forewarn.storage.postgres_changes import CHANGES_KEPT, read_changes
+from forewarn.storage.postgres_session import (
+    PostgresAddress,
+    PostgresSession,
+    will_pass,
+    without_nul,
+)
+from forewarn.storage.transaction import Changes
 
 NOW = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
 OTHERS = (
@@ -33,6 +43,19 @@ CREATE FUNCTION cut_off() RETURNS trigger LANGUAGE plpgsql AS
   'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
 CREATE CONSTRAINT TRIGGER cut_off AFTER INSERT OR UPDATE ON settings
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION cut_off()
+"""
+
+# What a setting is called tells what happens to the transaction that writes it.
+HARMFUL_SETTINGS = """
+CREATE FUNCTION do_harm() RETURNS trigger LANGUAGE plpgsql AS '
+  BEGIN
+    IF NEW.name = ''fail'' THEN RAISE EXCEPTION ''no''; END IF;
+    IF NEW.name = ''demote'' THEN
+      PERFORM set_config(''default_transaction_read_only'', ''on'', false);
+    END IF;
+    RETURN NEW;
+  END';
+CREATE TRIGGER do_harm BEFORE INSERT ON settings FOR EACH ROW EXECUTE FUNCTION do_harm()
 """
 
 
@@ -70,6 +93,12 @@ class Heard:
 
 def pause(number: int) -> Callable[[Transaction], None]:
     return lambda tx: tx.put_setting(SERVER_PAUSE, str(number))
+
+
+def make_topology(name: str) -> Topology:
+    scope = standalone(VmName(name))
+    vm = VirtualMachine(name=VmName(name), scope_id=scope.scope_id)
+    return build_topology(scopes=[scope], virtual_machines=[vm])
 
 
 def cut_off_all(url: str) -> None:
@@ -151,6 +180,83 @@ def test_replica_that_is_too_far_behind_reads_everything(
     assert (gap.has_ledger_grown, gap.has_outbox_grown) == (True, True)
 
 
+def test_commits_of_others_between_two_statements_are_no_gap(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    for number in range(3):
+        store.write(pause(number))
+
+    with psycopg.connect(postgres_url) as connection:
+        changes = read_changes(connection, 0, 2)
+
+    assert [(change.sequence, change.is_gap) for change in changes] == [(1, False), (2, False)]
+
+
+def test_database_that_is_older_than_before_is_read_again_and_followed(
+    postgres_url: str,
+    store: PostgresStore,
+    replica: PostgresStore,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for number in range(10):
+        store.write(pause(number))
+    heard, heard_elsewhere = Heard(store), Heard(replica)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DELETE FROM changes WHERE number > 7")
+        connection.execute("UPDATE write_lock SET last_change = 7")
+
+    for each in (heard, heard_elsewhere):
+        each.wait_for(lambda change: change.is_gap)
+    store.write(pause(100))
+
+    assert heard.changes[-1].sequence == store.last_told == 8
+    heard_elsewhere.wait_for(lambda change: change.sequence == 8)
+    assert "forewarn db mark-restored" in capsys.readouterr().out
+
+
+def test_writer_that_finds_the_database_older_tells_of_its_own_change(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    for number in range(10):
+        store.write(pause(number))
+    heard = Heard(store)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("DELETE FROM changes WHERE number > 7")
+        connection.execute("UPDATE write_lock SET last_change = 7")
+        submitted = store.submit(pause(100))
+    submitted.result(TIMEOUT)
+
+    heard.wait_for(lambda change: change.is_gap)
+    assert store.last_told == 8
+
+
+def test_topology_of_an_older_database_is_read_again(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    store.write(lambda tx: tx.put_topology(make_topology("web-0")))
+    heard = Heard(store)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("UPDATE virtual_machines SET name = 'web-1'")
+        connection.execute("UPDATE write_lock SET last_change = 0")
+
+    heard.wait_for(lambda change: change.is_gap)
+
+    assert list(store.read(lambda reading: reading.topology()).virtual_machines) == ["web-1"]
+
+
+def test_hint_that_this_release_cannot_read_is_a_gap(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    heard = Heard(store)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        hint = '{"sequence": 1, "incarnations": ["x"]}'
+        connection.execute("INSERT INTO changes VALUES (1, %s, 0), (2, 'null', 0)", [hint])
+        connection.execute("UPDATE write_lock SET last_change = 2")
+
+    heard.wait_for(lambda change: change.is_gap and change.sequence == 2)
+    store.write(pause(1))
+
+
 def test_only_the_last_changes_are_kept(postgres_url: str, store: PostgresStore) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("INSERT INTO changes VALUES (1, '{}', 0), (2, '{}', 0)")
@@ -192,6 +298,48 @@ def test_connection_that_is_lost_in_a_transaction_undoes_it_for_all_who_share_it
     store.write(pause(1))
     assert store.is_writable()
     assert store.read(lambda reading: (reading.setting("a"), reading.setting("b"))) == (None, None)
+
+
+def test_work_that_ignores_an_error_of_the_database_fails_alone(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    def ignore(tx: Transaction) -> None:
+        with suppress(psycopg.Error):
+            tx.put_setting("fail", "1")
+
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(HARMFUL_SETTINGS)
+    with held(store):
+        first = store.submit(lambda tx: tx.put_setting("a", "1"))
+        second = store.submit(ignore)
+
+    first.result(TIMEOUT)
+    with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+        second.result(TIMEOUT)
+    assert store.read(lambda reading: reading.setting("a")) == "1"
+
+
+def test_transaction_that_failed_is_not_taken_for_committed(postgres_url: str) -> None:
+    session = PostgresSession(PostgresAddress(postgres_url), told=lambda: 0)
+    with closing(open_postgres(postgres_url)), closing(session):
+        session.begin()
+        with suppress(DBAPIError):
+            session.sql.exec_driver_sql("SELECT nothing")
+
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            session.commit(Changes())
+
+
+def test_connection_that_has_become_read_only_is_given_up(
+    postgres_url: str, store: PostgresStore
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(HARMFUL_SETTINGS)
+    store.write(lambda tx: tx.put_setting("demote", "1"))
+    with pytest.raises(StoreUnavailableError, match="read-only"):
+        store.write(pause(1))
+
+    store.write(pause(2))
 
 
 def test_isolation_that_the_database_prefers_makes_no_write_fail(postgres_url: str) -> None:
@@ -322,6 +470,11 @@ def test_symbol_is_kept_for_the_character_that_cannot_be(store: PostgresStore) -
 
     (kept,) = store.read(lambda reading: reading.audit(who="a\0b"))
     assert kept.who == "a␀b"
+
+
+@pytest.mark.parametrize("values", [(1, "a"), [1, "a"], {"a": ("b",)}])
+def test_values_without_that_character_stay_what_they_are(values: object) -> None:
+    assert without_nul(values) == values
 
 
 def test_lease_is_of_one_replica_until_it_is_over_or_given_up(postgres_url: str) -> None:

@@ -81,14 +81,27 @@ class Board:
                 self._read_again()
 
     def put_up(
-        self, documents: Mapping[ScopeId, Document], topology: Topology | None = None
+        self,
+        documents: Mapping[ScopeId, Document],
+        topology: Topology | None = None,
+        *,
+        is_everything: bool = False,
     ) -> None:
-        """Put up *documents*, then *topology*; when this returns, every poll sees them."""
+        """Put up *documents*, then *topology*; when this returns, every poll sees them.
+
+        If they are *everything* that there is, they count even where older than what is shown: the
+        database may have been replaced by an older one.
+        """
         fresh = [
             scope_id
             for scope_id, document in documents.items()
             if self._is_news(scope_id, document.document_incarnation)
+            or (is_everything and self._documents[scope_id] != document)
         ]
+        if is_everything:
+            for scope_id in self._documents.keys() - documents.keys():
+                del self._documents[scope_id]
+                del self._pages[scope_id]
         for scope_id in fresh:
             self._documents[scope_id] = documents[scope_id]
             self._pages[scope_id] = self._print(documents[scope_id])
@@ -155,7 +168,7 @@ class Board:
             return documents, reading.topology_version(), reading.topology()
 
         documents, self._topology_version, topology = store.read(look)
-        self.put_up(documents, topology)
+        self.put_up(documents, topology, is_everything=scope_ids is None)
 
     def _is_news(self, scope_id: ScopeId, document_incarnation: int) -> bool:
         # Changes of one scope may overtake each other on their way; incarnations only ever grow.

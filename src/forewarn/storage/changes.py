@@ -27,7 +27,7 @@ class ChangeListeners:
     def tell(self, changes: Iterable[StoreChange]) -> None:
         """Tell of those of *changes* that are news, as one."""
         with self._telling:
-            news = [change for change in changes if change.sequence > self.last or change.is_gap]
+            news = self._news(changes)
             if not news:
                 return
             change = news[0] if len(news) == 1 else merge(news)
@@ -37,6 +37,16 @@ class ChangeListeners:
                     listener(change)
                 except Exception:  # noqa: BLE001 - the commit stands; the next listener has to know
                     _log.exception("listener_failed", listener=repr(listener))
+
+    def _news(self, changes: Iterable[StoreChange]) -> list[StoreChange]:
+        news: list[StoreChange] = []
+        last = self.last
+        for change in changes:
+            # After a gap numbers may be smaller than before: the database may be an older one.
+            if change.is_gap or change.sequence > last:
+                news.append(change)
+                last = change.sequence
+        return news
 
 
 def merge(changes: Iterable[StoreChange]) -> StoreChange:

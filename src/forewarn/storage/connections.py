@@ -94,6 +94,9 @@ class SqliteSession:
         """Remember what was done so far."""
         self._driver.execute("SAVEPOINT work")
 
+    def require_sound(self) -> None:
+        """Do nothing: in SQLite a statement that failed undoes itself, and nothing else."""
+
     def undo(self) -> None:
         """Take back what was done since the mark."""
         self._driver.execute("ROLLBACK TO work")

@@ -25,6 +25,7 @@ from forewarn.domain.topology import (
     Topology,
     VirtualMachine,
 )
+from forewarn.ports.changes import StoreChange
 from forewarn.storage.columns import Kept
 from forewarn.storage.statements import PUT, REMOVE, SETTING, key_of
 from forewarn.storage.tables import delivery_scopes, hosts, settings, virtual_machines
@@ -55,6 +56,9 @@ class StoredTopology:
     positions: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
+_UNKNOWN: Final = StoredTopology(version=-1)
+
+
 class TopologyCache:
     """The copy of the topology that all transactions share. It only ever holds committed ones."""
 
@@ -77,6 +81,11 @@ class TopologyCache:
             if version > self._stored.version:
                 self._stored = stored
             return stored
+
+    def note(self, change: StoreChange) -> None:
+        """Give the copy up if nobody knows any more what changed: its number says nothing then."""
+        if change.is_gap:
+            self._stored = _UNKNOWN
 
     def keep(self, stored: StoredTopology) -> None:
         """Take over *stored*, which has just been committed."""

@@ -9,7 +9,8 @@ import psycopg
 import structlog
 
 from forewarn.storage.changes import ChangeListeners
-from forewarn.storage.postgres_session import CHANNEL, PostgresAddress, last_change, read_changes
+from forewarn.storage.postgres_changes import CHANNEL, last_change, read_changes
+from forewarn.storage.postgres_session import PostgresAddress
 
 _log = structlog.get_logger(__name__)
 
@@ -54,9 +55,11 @@ class ChangeFollower:
     def _follow(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute(f"LISTEN {CHANNEL}")
         while not self._is_stopping:
+            # In this order, or what the writer tells meanwhile would make the database look older.
+            told = self._listeners.last
             last = last_change(connection)
-            if last != self._listeners.last:
-                self._listeners.tell(read_changes(connection, self._listeners.last, last))
+            if last != told:
+                self._listeners.tell(read_changes(connection, told, last))
             self._note(None)
             # What was notified meanwhile has come with the answers, and would wake nobody.
             if not any(connection.notifies(timeout=0)):

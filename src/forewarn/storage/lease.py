@@ -10,12 +10,8 @@ from typing import Any, Final
 import psycopg
 
 from forewarn.ports.store import StoreUnavailableError
-from forewarn.storage.postgres_session import (
-    DATABASE_NOW,
-    LOCK,
-    PostgresAddress,
-    StandingConnection,
-)
+from forewarn.storage.postgres_changes import LOCK
+from forewarn.storage.postgres_session import DATABASE_NOW, PostgresAddress, StandingConnection
 from forewarn.storage.reading import LEASE
 
 _LEASE_SECONDS: Final = 3.0

@@ -19,10 +19,10 @@ from forewarn.storage.errors import DatabaseUnusableError, StoreClosedError
 from forewarn.storage.figures import count_figures
 from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.follower import ChangeFollower
+from forewarn.storage.postgres_changes import last_change
 from forewarn.storage.postgres_session import (
     PostgresAddress,
     PostgresSession,
-    last_change,
     outage,
     will_pass,
 )
@@ -73,7 +73,10 @@ class PostgresStore:
         self._cache = TopologyCache()
         self._is_closed = False
         self._contact: float | None = None
-        self._session = PostgresSession(address, told=lambda: self._listeners.last)
+        self._listeners.add(self._cache.note)
+        self._session = PostgresSession(
+            address, told=lambda: self._listeners.last, note=self._cache.note
+        )
         self._writer = Writer(str(address), self._session, self._cache, self._listeners, node=node)
         self._follower = ChangeFollower(address, self._listeners)
 

@@ -8,31 +8,28 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, Self
 
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 from sqlalchemy import URL, Connection, Engine, NullPool, QueuePool, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from forewarn.ports.changes import StoreChange
+from forewarn.ports.changes import ChangeListener, StoreChange
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.storage.columns import HintColumn
 from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError, describe_place
+from forewarn.storage.postgres_changes import CHANGES_KEPT, CHANNEL, LOCK, read_changes
 from forewarn.storage.transaction import Changes
 from forewarn.storage.writer import UncertainCommitError
 
 OLDEST_SERVER: Final = 14
 """The oldest release of PostgreSQL that is supported."""
-CHANNEL: Final = "forewarn_changes"
-CHANGES_KEPT: Final = 1000
-"""How many changes a replica may be behind before it has to read everything."""
-LOCK: Final = "writer"
-"""The row that whoever writes has locked."""
 DATABASE_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
 """The time of the database, as columns have it."""
 
@@ -65,8 +62,6 @@ SELECT last_change FROM write_lock WHERE name = '{LOCK}' FOR UPDATE;
 SAVEPOINT work
 """  # noqa: S608
 _MOVE_MARK: Final = "RELEASE work; SAVEPOINT work"
-_LAST_CHANGE: Final = "SELECT last_change FROM write_lock WHERE name = %s"
-_CHANGES_AFTER: Final = "SELECT number, hint FROM changes WHERE number > %s ORDER BY number"
 _RECORD_CHANGE: Final = f"""
 WITH added AS (
     INSERT INTO changes (number, hint, changed_at)
@@ -107,7 +102,9 @@ def without_nul(params: Any) -> Any:
         return params.replace("\0", "␀")
     if isinstance(params, Mapping):
         return {key: without_nul(each) for key, each in params.items()}
-    return [without_nul(each) for each in params] if isinstance(params, list | tuple) else params
+    if isinstance(params, list | tuple):
+        return type(params)([without_nul(each) for each in params])
+    return params
 
 
 class PostgresAddress:
@@ -227,12 +224,19 @@ class PostgresSession:
     """The writer's connection, which is opened again when it was lost.
 
     Whoever has locked the row of `write_lock` writes, over all replicas. So changes are numbered
-    in the order in which they are committed, and each work sees all that came before it.
+    in the order in which they are committed, and each work sees all that came before it. *note* is
+    called with what others changed that nobody here was told of, before the first work.
     """
 
-    def __init__(self, address: PostgresAddress, told: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        address: PostgresAddress,
+        told: Callable[[], int],
+        note: ChangeListener = lambda _: None,
+    ) -> None:
         self._engine = address.writing_engine()
         self._told = told
+        self._note = note
         self._opened: _Opened | None = None
         self._last = 0
         self._missed: tuple[StoreChange, ...] = ()
@@ -261,11 +265,13 @@ class PostgresSession:
         if hint is not None:
             self._record(hint)
         try:
-            self._driver.execute("COMMIT")
+            ended = self._driver.execute("COMMIT").statusmessage
         except psycopg.Error as error:
             if self._driver.broken:
                 raise UncertainCommitError from error
             raise
+        if ended != "COMMIT":  # PostgreSQL undoes a transaction that failed, and calls it no error
+            raise errors.InFailedSqlTransaction(f"it ended in a {ended}")
         self.total_changes += 1
         return self._missed if hint is None else (*self._missed, hint)
 
@@ -275,15 +281,19 @@ class PostgresSession:
             return
         with suppress(psycopg.Error):
             self._opened.driver.execute("ROLLBACK")
-        # SQLAlchemy may have given it up although it is not broken.
-        if self._opened.driver.broken or self._opened.sql.invalidated:
-            self.close()
+        # What failed may fail again on it, as on a primary that has become a standby.
+        self.close()
 
     def set_mark(self) -> None:
         """Remember what was done so far; a transaction begins with a mark."""
         if not self._is_marked:
             self._driver.execute(_MOVE_MARK, prepare=False)
         self._is_marked = False
+
+    def require_sound(self) -> None:
+        """Raise if a statement has failed since the mark, and the work took no notice."""
+        if self._driver.info.transaction_status == TransactionStatus.INERROR:
+            raise errors.InFailedSqlTransaction("a statement failed, and the work ignored it")
 
     def undo(self) -> None:
         """Take back what was done since the mark."""
@@ -329,6 +339,8 @@ class PostgresSession:
         self._is_marked = True
         told = self._told()
         self._missed = () if told == self._last else read_changes(self._driver, told, self._last)
+        for change in self._missed:
+            self._note(change)
 
     def _record(self, hint: StoreChange) -> None:
         values = {
@@ -339,21 +351,6 @@ class PostgresSession:
             "channel": CHANNEL,
         }
         self._driver.execute(_RECORD_CHANGE, values)
-
-
-def read_changes(driver: psycopg.Connection[Any], told: int, last: int) -> tuple[StoreChange, ...]:
-    """Return the changes after *told*, up to the *last*; a gap, if they are not kept any more."""
-    rows = driver.execute(_CHANGES_AFTER, [told]).fetchall()
-    if [number for number, _ in rows] != [*range(told + 1, last + 1)]:
-        # Also if the database was replaced by an older one.
-        return (replace(_EVERYTHING, sequence=last),)
-    return tuple(change for _, hint in rows if (change := HintColumn.read(hint)))
-
-
-def last_change(driver: psycopg.Connection[Any]) -> int:
-    """Return the number of the last change, over all replicas."""
-    row = driver.execute(_LAST_CHANGE, [LOCK]).fetchone()
-    return int(row[0]) if row else 0
 
 
 def will_pass(error: Exception) -> bool:
@@ -413,6 +410,3 @@ _OUTAGES: Final[Mapping[type[psycopg.Error], str]] = {
     psycopg.InterfaceError: "the connection to it was lost ({said})",
 }
 """What is wrong, the first that fits."""
-_EVERYTHING: Final = StoreChange(
-    has_work=True, has_ledger_grown=True, has_outbox_grown=True, is_gap=True
-)

@@ -66,6 +66,9 @@ class WritingSession(Protocol):
     def set_mark(self) -> None:
         """Remember what was done so far."""
 
+    def require_sound(self) -> None:
+        """Raise if what was done since the mark cannot be committed."""
+
     def undo(self) -> None:
         """Take back what was done since the mark."""
 
@@ -205,6 +208,7 @@ class Writer:
         )
         try:
             job.result = job.work(transaction)
+            self._session.require_sound()
         except BaseException as error:  # whatever it is, it is the caller's, and not the writer's
             # With the disk full SQLite may have rolled back everything, neighbours included.
             if self._session.outage(error) is not None:

@@ -26,6 +26,7 @@ from forewarn.storage.sqlite import SqliteStore
 T = TypeVar("T")
 
 SCOPE = ScopeId("virtual-machine/a")
+GONE = ScopeId("virtual-machine/gone")
 VM = VirtualMachine(name=VmName("a"), scope_id=SCOPE)
 
 
@@ -160,6 +161,18 @@ def test_what_could_not_be_read_is_put_up_although_nothing_else_changes(
     thread.join()
 
     assert shown.page(VM, "2020-07-01").etag == b"2"
+
+
+def test_everything_is_shown_as_it_is_after_a_gap_even_if_it_is_older(store: UnluckyStore) -> None:
+    shown = board()
+    shown.follow(store)
+    shown.put_up({SCOPE: Document(document_incarnation=9), GONE: Document(document_incarnation=9)})
+
+    store.listener(StoreChange(is_gap=True))
+
+    elsewhere = VirtualMachine(name=VmName("gone"), scope_id=GONE)
+    assert shown.page(VM, "2020-07-01").etag == b"1"
+    assert shown.page(elsewhere, "2020-07-01").etag == b"0"
 
 
 def test_late_change_does_not_bring_back_an_older_document() -> None:
