@@ -487,6 +487,22 @@ def test_order_that_runs_out_of_time_before_its_turn_is_not_sent(
     assert len(target.asked) == at_once
 
 
+def test_order_that_comes_during_a_pause_is_sent_after_it(
+    target: OrderTarget, tmp_path: Path
+) -> None:
+    paused = threading.Event()
+    paused.set()
+    executor = make_webhook(
+        tmp_path, ImpactTarget(url=target.url), may_begin=lambda: not paused.is_set()
+    )
+
+    assert begin(executor).inquire(*KEY).reason == "it waits because the server is paused"
+    assert target.asked == []
+    paused.clear()
+    wait_for(executor, lambda impact: impact.reason == "working")
+    executor.close()
+
+
 def test_order_that_its_target_has_not_taken_is_not_sent_again_during_a_pause(
     target: OrderTarget, tmp_path: Path
 ) -> None:

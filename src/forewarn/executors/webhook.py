@@ -148,7 +148,10 @@ class WebhookContractor:
         now = self.wall.now()
         self._forget_others(now)
         errand = _Errand(target=target, epoch=order.epoch, since=now, due=now, order=order)
-        self._send_out(order.key, errand)
+        # Not sent yet: the inquiry that follows sends what is due, unless the server is paused.
+        with self._changing:
+            if not self._is_closed:
+                self._errands[order.key] = errand
 
     def _own_errand(self, key: OrderKey) -> _Errand | None:
         errand = self._errands.get(key)
