@@ -56,6 +56,7 @@ from forewarn.ports.entries import (
     LedgerEntry,
     LedgerLine,
     Membership,
+    Showing,
     SimulatedImpact,
 )
 from forewarn.ports.store import (
@@ -691,6 +692,24 @@ def test_removed_scope_leaves_its_document_as_a_tombstone(store: Store) -> None:
 
     assert store.read(lambda reading: reading.document(lone)) == _document(4)
     assert lone not in store.read(lambda reading: reading.documents())
+
+
+def test_moment_of_a_poll_or_a_showing_never_goes_back(store: Store) -> None:
+    later, vm = NOW + timedelta(seconds=1), VmName("web-0")
+    for at in (NOW, later, NOW):
+        store.write(partial(_put_moments, vm=vm, at=at))
+
+    assert store.read(lambda reading: reading.last_polled_at(WEB)) == later
+    assert store.read(lambda reading: reading.last_polls([vm])) == {vm: later}
+    assert store.read(lambda reading: reading.showing(NOW)) == Showing(
+        recorded_at=NOW, shown_at=later
+    )
+
+
+def _put_moments(tx: Transaction, *, vm: VmName, at: datetime) -> None:
+    tx.put_polled_at(WEB, at)
+    tx.put_polls({vm: at})
+    tx.put_showings([Showing(recorded_at=NOW, shown_at=at)])
 
 
 def test_incarnation_is_never_shown_with_other_content(store: Store) -> None:

@@ -18,9 +18,9 @@ _LEASE_SECONDS: Final = 3.0
 """How long a leader is taken for alive that does not say so."""
 
 _END: Final = f"({DATABASE_NOW} + %(seconds)s * 1000000)::BIGINT"
-_IS_HELD: Final = f"SELECT FROM leases WHERE name = %(lease)s AND expires_at > {DATABASE_NOW}"
+_IS_HELD: Final = f"SELECT 1 FROM leases WHERE name = %(lease)s AND expires_at > {DATABASE_NOW}"  # noqa: S608
 _TAKE: Final = f"""
-WITH turn AS (SELECT FROM write_lock WHERE name = %(lock)s FOR UPDATE)
+WITH turn AS (SELECT 1 FROM write_lock WHERE name = %(lock)s FOR UPDATE)
 INSERT INTO leases AS held (name, epoch, holder, expires_at)
 SELECT %(lease)s, 1, %(holder)s, {_END} FROM turn
 ON CONFLICT (name) DO UPDATE

@@ -42,9 +42,9 @@ SET statement_timeout = 0
 """
 _ARE_REPLICAS_ALIVE: Final = f"""
 WITH clock AS (SELECT {DATABASE_NOW} AS now)
-SELECT EXISTS (SELECT FROM leases, clock WHERE expires_at > now)
-  OR EXISTS (SELECT FROM replicas, clock WHERE seen_at > now - {SILENT_AFTER.seconds} * 1000000)
-  OR EXISTS (SELECT FROM pg_stat_activity
+SELECT EXISTS (SELECT 1 FROM leases, clock WHERE expires_at > now)
+  OR EXISTS (SELECT 1 FROM replicas, clock WHERE seen_at > now - {SILENT_AFTER.seconds} * 1000000)
+  OR EXISTS (SELECT 1 FROM pg_stat_activity
     WHERE datname = current_database() AND application_name = 'forewarn')
 """  # noqa: S608
 _LOCK: Final = "LOCK TABLE write_lock IN EXCLUSIVE MODE"

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Select,
     Table,
     bindparam,
+    case,
     create_mock_engine,
     delete,
     exists,
@@ -226,12 +227,25 @@ def _knowledge(statement: Any) -> Insert:
     return upsert(statement, node=func.coalesce(statement.excluded.node, knowledge.c.node))
 
 
+def _latest(name: str) -> InsertMaker:
+    """Return how rows are added whose moment only moves on: replicas write without an order."""
+
+    def make(statement: Any) -> Insert:
+        known, given = statement.table.c[name], statement.excluded[name]
+        return upsert(statement, **{name: case((given > known, given), else_=known)})
+
+    return make
+
+
 _WAYS: Final[Mapping[Table, InsertMaker]] = {
     documents: _next_document,
     ledger: lambda statement: statement,
     audit: lambda statement: statement,
     simulated_impacts: lambda statement: statement.on_conflict_do_nothing(),
     knowledge: _knowledge,
+    polls: _latest("last_polled_at"),
+    vm_polls: _latest("last_polled_at"),
+    showings: _latest("shown_at"),
 }
 """How rows are added to tables in which not everything is replaced."""
 PUT: Final = {
