@@ -61,13 +61,17 @@ class Kept(TypeDecorator[T], Generic[T]):
         self.write = write
         self.read = read
 
-    def process_bind_param(self, value: T | None, dialect: Dialect) -> object:
-        """Take it."""
-        del dialect
-        return None if value is None else self.write(value)
+    # For a thousand values a turn, so with no call to spare.
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[T | None], object]:
+        """Return what takes it."""
+        encode, write = self.impl_instance.bind_processor(dialect), self.write
+        if encode is None:
+            return lambda value: None if value is None else write(value)
+        return lambda value: encode(None if value is None else write(value))
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], T | None]:
-        """Return what gives the same; for a thousand values a turn, so with no call to spare."""
+        """Return what gives the same."""
         decode, read = self.impl_instance.result_processor(dialect, coltype), self.read
         if decode is None:
             return lambda value: None if value is None else read(value)
