@@ -1,5 +1,6 @@
 """What every executor promises: an impact happens at most once, and its end is told as it was."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -39,7 +40,7 @@ from forewarn.operations.events import EventOrder, complete_event, create_events
 from forewarn.operations.inventory import apply_fleet
 from forewarn.ports.entries import SimulatedImpact
 from forewarn.ports.executor import Executor
-from forewarn.ports.store import LeaseLostError, Store
+from forewarn.ports.store import SERVER_PAUSE, LeaseLostError, Store
 from forewarn.protocol.vocabulary import EventStatus, EventType
 from forewarn.scheduler.scheduler import Scheduler
 
@@ -219,6 +220,17 @@ def test_impact_that_is_begun_twice_happens_once(rig: Rig, store: Store) -> None
         executor.begin(EVENT, WEB_0, epoch=lead(store))
         assert executor.inquire(*KEY).status is ImpactStatus.DONE
         assert set(rig.deeds().values()) == {1}
+
+
+@each("simulated")
+def test_impact_is_not_begun_once_the_server_is_paused(rig: Rig, store: Store) -> None:
+    paused = json.dumps({"who": "ops", "since": NOW.isoformat(), "reason": ""})
+    store.write(lambda tx: tx.put_setting(SERVER_PAUSE, paused))
+    executor, epoch = rig.make(), lead(store)
+
+    assert executor.begin(EVENT, WEB_0, epoch=epoch).status is ImpactStatus.NOT_BEGUN
+    store.write(lambda tx: tx.put_setting(SERVER_PAUSE, ""))
+    assert executor.begin(EVENT, WEB_0, epoch=epoch).status is ImpactStatus.RUNNING
 
 
 @each(*TELLING)
