@@ -24,6 +24,7 @@ from forewarn.storage.lease import DatabaseLeadership
 from forewarn.storage.postgres import PostgresStore, open_postgres
 from forewarn.storage.postgres_changes import CHANGES_KEPT, read_changes
 from forewarn.storage.postgres_session import (
+    READERS,
     PostgresAddress,
     PostgresSession,
     will_pass,
@@ -340,6 +341,47 @@ def test_connection_that_has_become_read_only_is_given_up(
         store.write(pause(1))
 
     store.write(pause(2))
+
+
+def test_listener_reads_although_every_reader_is_busy(store: PostgresStore) -> None:
+    read: list[str | None] = []
+    store.listen(lambda _: read.append(store.read(lambda it: it.setting(SERVER_PAUSE))))
+
+    def keep_busy(more: int) -> None:
+        if more:
+            store.read(lambda _: keep_busy(more - 1))
+        else:
+            store.write(pause(1))
+
+    keep_busy(READERS)
+
+    assert read == ["1"]
+
+
+def test_listener_that_would_wait_for_the_writer_is_refused_on_any_thread(
+    store: PostgresStore, replica: PostgresStore
+) -> None:
+    refused: list[Exception] = []
+
+    def write_here(_: StoreChange) -> None:
+        try:
+            replica.write(pause(2))
+        except RuntimeError as error:
+            refused.append(error)
+
+    replica.listen(write_here)
+    heard = Heard(replica)
+    store.write(pause(1))
+
+    heard.wait_for(lambda change: change.sequence == 1)
+    assert "use submit()" in str(refused[0])
+
+
+def test_database_gives_up_a_writer_whose_machine_is_lost(postgres_url: str) -> None:
+    with closing(PostgresSession(PostgresAddress(postgres_url), told=lambda: 0)) as session:
+        shown = session.sql.exec_driver_sql("SHOW tcp_user_timeout").scalar()
+
+    assert shown == "10000"
 
 
 def test_isolation_that_the_database_prefers_makes_no_write_fail(postgres_url: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from threading import Lock
+from threading import Lock, Thread, current_thread
 
 import structlog
 
@@ -17,6 +17,8 @@ class ChangeListeners:
     def __init__(self, last: int = 0) -> None:
         self.last = last
         self._telling = Lock()
+        self.teller: Thread | None = None
+        """The thread that is telling them something now."""
         self._listeners: tuple[ChangeListener, ...] = ()
 
     def add(self, listener: ChangeListener) -> None:
@@ -27,16 +29,23 @@ class ChangeListeners:
     def tell(self, changes: Iterable[StoreChange]) -> None:
         """Tell of those of *changes* that are news, as one."""
         with self._telling:
-            news = self._news(changes)
-            if not news:
-                return
-            change = news[0] if len(news) == 1 else merge(news)
-            self.last = change.sequence
-            for listener in self._listeners:
-                try:
-                    listener(change)
-                except Exception:  # noqa: BLE001 - the commit stands; the next listener has to know
-                    _log.exception("listener_failed", listener=repr(listener))
+            self.teller = current_thread()
+            try:
+                self._tell(changes)
+            finally:
+                self.teller = None
+
+    def _tell(self, changes: Iterable[StoreChange]) -> None:
+        news = self._news(changes)
+        if not news:
+            return
+        change = news[0] if len(news) == 1 else merge(news)
+        self.last = change.sequence
+        for listener in self._listeners:
+            try:
+                listener(change)
+            except Exception:  # noqa: BLE001 - the commit stands; the next listener has to know
+                _log.exception("listener_failed", listener=repr(listener))
 
     def _news(self, changes: Iterable[StoreChange]) -> list[StoreChange]:
         news: list[StoreChange] = []

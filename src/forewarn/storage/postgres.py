@@ -70,6 +70,8 @@ class PostgresStore:
         self.address = address
         self.node = node
         self._reading = address.reading_engine()
+        # Listeners also read when all others are busy: whoever writes waits for them.
+        self._listening = address.reading_engine(size=1, most=2)
         self._cache = TopologyCache()
         self._is_closed = False
         self._contact: float | None = None
@@ -139,6 +141,7 @@ class PostgresStore:
         self._follower.close()
         self._session.close()
         self._reading.dispose()
+        self._listening.dispose()
 
     def query(self, look: Callable[[Connection], T]) -> T:
         """Return what *look* sees in one consistent snapshot, in words of the database."""
@@ -160,5 +163,7 @@ class PostgresStore:
             raise StoreUnavailableError(sentence) from error
 
     def _look_once(self, look: Callable[[Connection], T]) -> T:
-        with self._reading.connect() as connection:
+        is_listener = self._writer.is_current_thread()
+        engine = self._listening if is_listener else self._reading
+        with engine.connect() as connection:
             return look(connection)

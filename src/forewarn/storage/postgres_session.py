@@ -49,9 +49,12 @@ _LIMITS: Final = (
     "SET default_transaction_isolation = 'read committed'"
 )
 # A replica that stands still in the middle of a transaction would have all others wait for it.
-_WRITER_LIMITS: Final = "SET idle_in_transaction_session_timeout = '5s'"
-_READERS: Final = 8
-_READERS_MORE: Final = 4
+# So would one whose machine is lost while the database sends it rows.
+_WRITER_LIMITS: Final = (
+    "SET idle_in_transaction_session_timeout = '5s'; SET tcp_user_timeout = '10s'"
+)
+READERS: Final = 12
+"""How many may read at once."""
 _READER_SECONDS: Final = 10.0
 
 # Several statements at once where they can be: each way to the database and back costs as much as
@@ -153,14 +156,14 @@ class PostgresAddress:
             isolation_level="AUTOCOMMIT",
         )
 
-    def reading_engine(self) -> Engine:
+    def reading_engine(self, size: int = 8, most: int = READERS) -> Engine:
         """Return what looks, each time at one moment."""
         return create_engine(
             self.place,
             creator=self.connect,
             poolclass=QueuePool,
-            pool_size=_READERS,
-            max_overflow=_READERS_MORE,
+            pool_size=size,
+            max_overflow=most - size,
             pool_timeout=_READER_SECONDS,
             isolation_level="REPEATABLE READ",
             execution_options={"postgresql_readonly": True},

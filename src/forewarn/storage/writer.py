@@ -123,7 +123,7 @@ class Writer:
 
     def is_current_thread(self) -> bool:
         """Tell whether the caller is a work or a listener, for which nobody could do the work."""
-        return current_thread() is self._thread
+        return current_thread() in {self._thread, self._listeners.teller}
 
     def write(self, work: Work[T]) -> T:
         """Queue *work* and wait for it."""
