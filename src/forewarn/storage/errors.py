@@ -45,7 +45,7 @@ class DatabaseError(StoreError):
     """The database cannot be used as it is; nothing was changed."""
 
 
-@says("{url} names no database; write sqlite:///forewarn.db or postgresql://HOST/DB.")
+@says("{url} is not a database URL; write sqlite:///forewarn.db or postgresql://HOST/DB.")
 class DatabaseUrlError(DatabaseError):
     """No database is meant."""
 

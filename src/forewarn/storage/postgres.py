@@ -133,7 +133,7 @@ class PostgresStore:
         return self._follower.is_following
 
     def close(self) -> None:
-        """Finish what was submitted, then let go of the connections."""
+        """Finish what was submitted, then close the connections."""
         if self._is_closed:
             return
         self._writer.close()

@@ -406,7 +406,7 @@ _OUTAGES: Final[Mapping[type[psycopg.Error], str]] = {
     errors.ReadOnlySqlTransaction: "it is read-only, as a standby is; connect to the primary",
     errors.TooManyConnections: "it takes no more connections; raise its max_connections",
     errors.LockNotAvailable: "another replica has been writing for too long; try again",
-    errors.IdleInTransactionSessionTimeout: "this server stood still while it was writing",
+    errors.IdleInTransactionSessionTimeout: "a write paused for more than 5 seconds",
     errors.InsufficientPrivilege: "its user has no permission ({said})",
     errors.UndefinedTable: "its tables are not as they were ({said}); restore it from a backup",
     psycopg.OperationalError: "it cannot be reached or used ({said})",

@@ -228,7 +228,10 @@ class Writer:
         self.note_writable(reason)
         sentence = f"Nothing was written, because {self._database} cannot be written now: {reason}."
         if isinstance(error, UncertainCommitError):
-            sentence = f"Nobody knows whether {self._database} has written it: {reason}."
+            sentence = (
+                f"The change may have been stored: {self._database} was lost during the commit, "
+                f"because {reason}. Check before you repeat it."
+            )
         for job in jobs:
             job.future.set_exception(StoreUnavailableError(sentence))
 
