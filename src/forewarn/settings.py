@@ -75,7 +75,9 @@ def _check_database(url: str) -> str:
         return f"{SQLITE}{url}"
     if not url.startswith(SQLITE) or len(url) == len(SQLITE):
         # Not repeated: there may be a password in it.
-        raise ValueError("it is not a database URL; write PATH, sqlite:///PATH or postgresql://HOST/DB")
+        raise ValueError(
+            "it is not a database URL; write PATH, sqlite:///PATH or postgresql://HOST/DB"
+        )
     return url
 
 

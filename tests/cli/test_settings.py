@@ -111,7 +111,10 @@ def test_environment_lists_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
             "The clock virtual needs a database in a file, not PostgreSQL.",
         ),
         ({"database": "sqlite:///"}, "The setting database is wrong: it is not a database URL"),
-        ({"database": "mysql://u:p@h/d"}, "The setting database is wrong: it is not a database URL"),
+        (
+            {"database": "mysql://u:p@h/d"},
+            "The setting database is wrong: it is not a database URL",
+        ),
         ({"database": ""}, "The setting database is wrong: it is not a database URL"),
         ({"user_initiated_limit": 0}, "The setting user_initiated_limit is wrong: "),
         ({"metadata_socket_mode": "0999"}, "The setting metadata_socket_mode is wrong: '0999' is"),
