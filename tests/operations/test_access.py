@@ -20,6 +20,7 @@ from forewarn.operations.access import (
     TokenOrder,
     create_token,
     find_token,
+    grant_admin,
     is_secret,
     new_secret,
     note_use,
@@ -52,6 +53,19 @@ def test_token_is_found_by_its_secret(fleet: Store, operator: Context) -> None:
     assert find(fleet, operator.at, "fw_other") is None
     assert (made.name, made.role, made.scopes) == ("deploy", Role.OPERATOR, ())
     assert made.created_at == operator.at
+
+
+def test_new_admin_token_ends_the_one_before_and_no_other(fleet: Store, operator: Context) -> None:
+    deploy = create(fleet, operator)
+    fleet.write(lambda tx: grant_admin(tx, operator, "admin", "fw_first"))
+    fleet.write(lambda tx: grant_admin(tx, operator, "admin", "fw_second"))
+
+    found = find(fleet, operator.at, "fw_second")
+    assert found is not None
+    assert (found.name, found.role) == ("admin", Role.ADMIN)
+    with pytest.raises(TokenRevokedError):
+        find(fleet, operator.at, "fw_first")
+    assert find(fleet, operator.at) == deploy
 
 
 def test_secret_is_not_kept(fleet: Store, operator: Context) -> None:

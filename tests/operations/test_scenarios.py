@@ -8,7 +8,7 @@ from forewarn.domain.errors import ScenarioOverError, UnknownVirtualMachineError
 from forewarn.domain.knowledge import NOTHING
 from forewarn.domain.scenario import Scenario, ScenarioRunStatus
 from forewarn.files.scenario import ScenarioError, read_scenario
-from forewarn.operations.context import Context, Rules
+from forewarn.operations.context import Context, Rules, SharedDatabaseError
 from forewarn.operations.scenarios import (
     UnknownScenarioError,
     UnknownScenarioRunError,
@@ -46,6 +46,15 @@ def tick(store: Store, context: Context) -> None:
     epoch = store.write(lambda tx: tx.next_epoch())
     while look_and_record(epoch):
         pass
+
+
+def test_scenario_is_refused_on_a_database_that_others_share(
+    fleet: Store, operator: Context
+) -> None:
+    shared = replace(operator, rules=Rules(is_shared=True))
+
+    with pytest.raises(SharedDatabaseError, match="Scenarios need a server"):
+        fleet.write(lambda tx: start_scenario(tx, shared, SCENARIO, ["web-0"]))
 
 
 def test_scenario_is_begun_with_the_machines_it_happens_to(fleet: Store, operator: Context) -> None:

@@ -278,6 +278,21 @@ def test_work_of_another_kind_is_done_beside_the_loop() -> None:
     outbound.close()
 
 
+def test_work_for_which_there_is_no_thread_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    outbound = Outbound()
+    assert outbound.begin(asyncio.to_thread(pow, 2, 3)).result(SOON) == 8
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            outbound.begin(asyncio.to_thread(pow, 2, 3)).result(SOON)
+    assert outbound.begin(asyncio.to_thread(pow, 2, 4)).result(SOON) == 16
+    outbound.close()
+
+
 def test_lookups_that_hang_take_64_threads_and_hold_up_nobody_later(site: Site) -> None:
     answering, port = threading.Event(), int(site.url.rpartition(":")[2])
 
