@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Final, TypeVar
 
 import psycopg
@@ -10,13 +9,9 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from forewarn.ports.changes import ChangeListener
-from forewarn.ports.entries import Figures
-from forewarn.ports.metrics import Distribution
-from forewarn.ports.store import Reading, StoreUnavailableError, Transaction
+from forewarn.ports.store import StoreUnavailableError
 from forewarn.storage.changes import ChangeListeners
 from forewarn.storage.errors import DatabaseUnusableError, StoreClosedError
-from forewarn.storage.figures import count_figures
 from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.follower import ChangeFollower
 from forewarn.storage.postgres_changes import last_change
@@ -26,8 +21,8 @@ from forewarn.storage.postgres_session import (
     outage,
     will_pass,
 )
-from forewarn.storage.reading import SqlReading
 from forewarn.storage.schema import prepare_database
+from forewarn.storage.store import SqlStore
 from forewarn.storage.writer import Writer
 
 T = TypeVar("T")
@@ -58,7 +53,7 @@ def open_postgres(url: str, *, migrate: bool = True, node: str = "") -> "Postgre
         engine.dispose()
 
 
-class PostgresStore:
+class PostgresStore(SqlStore):
     """The Store port on a database that has the schema already; `open_postgres` sees to that.
 
     *node* is where this replica keeps its files, by a name of its own.
@@ -81,31 +76,6 @@ class PostgresStore:
         )
         self._writer = Writer(str(address), self._session, self._cache, self._listeners, node=node)
         self._follower = ChangeFollower(address, self._listeners)
-
-    def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
-        """Have *work* done in a transaction; the future is resolved after commit and listeners."""
-        return self._writer.submit(work)
-
-    def write(self, work: Callable[[Transaction], T]) -> T:
-        """Do *work* in a transaction and return its result, after commit and listeners."""
-        return self._writer.write(work)
-
-    def read(self, look: Callable[[Reading], T]) -> T:
-        """Return what *look* sees in one consistent snapshot."""
-        return self.query(lambda connection: look(SqlReading(connection, self._cache)))
-
-    def figures(self) -> Figures:
-        """Count what there is."""
-        return self.query(count_figures)
-
-    @property
-    def commits(self) -> Distribution:
-        """How many works each commit had."""
-        return self._writer.commits
-
-    def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit, by whichever replica, that has a `StoreChange`."""
-        self._listeners.add(listener)
 
     def is_writable(self) -> bool:
         """Tell whether the database could be used when it was last tried, and lately."""

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from pathlib import Path
 from queue import Empty, Full, LifoQueue
@@ -12,10 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from forewarn.ports.changes import ChangeListener
-from forewarn.ports.entries import Figures
-from forewarn.ports.metrics import Distribution
-from forewarn.ports.store import Reading, StoreUnavailableError, Transaction
+from forewarn.ports.store import StoreUnavailableError
 from forewarn.storage.changes import ChangeListeners
 from forewarn.storage.connections import (
     BUSY_TIMEOUT,
@@ -26,11 +22,10 @@ from forewarn.storage.connections import (
     outage,
 )
 from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError, StoreClosedError
-from forewarn.storage.figures import count_figures
 from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.lock import DatabaseLock
-from forewarn.storage.reading import SqlReading
 from forewarn.storage.schema import bring_up_to_date, check_file, explain_failure
+from forewarn.storage.store import SqlStore
 from forewarn.storage.writer import Writer
 
 T = TypeVar("T")
@@ -91,7 +86,7 @@ def database_path(url_or_path: str | Path) -> Path:
     return Path(url.database)
 
 
-class SqliteStore:
+class SqliteStore(SqlStore):
     """The Store port on a file that has the schema already; `open_sqlite` sees to that."""
 
     node: Final = ""
@@ -130,31 +125,6 @@ class SqliteStore:
         session = SqliteSession(self._writing, self._file)
         self._writer = Writer(str(path), session, self._cache, self._listeners)
 
-    def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
-        """Have *work* done in a transaction; the future is resolved after commit and listeners."""
-        return self._writer.submit(work)
-
-    def write(self, work: Callable[[Transaction], T]) -> T:
-        """Do *work* in a transaction and return its result, after commit and listeners."""
-        return self._writer.write(work)
-
-    def read(self, look: Callable[[Reading], T]) -> T:
-        """Return what *look* sees in one consistent snapshot."""
-        return self._look(lambda connection: look(SqlReading(connection, self._cache)))
-
-    def figures(self) -> Figures:
-        """Count what there is."""
-        return self._look(count_figures)
-
-    @property
-    def commits(self) -> Distribution:
-        """How many works each commit had."""
-        return self._writer.commits
-
-    def listen(self, listener: ChangeListener) -> None:
-        """Call *listener* after each commit that changed any of what a `StoreChange` tells."""
-        self._listeners.add(listener)
-
     def is_writable(self) -> bool:
         """Tell whether the file is there, and disk and permission sufficed for the last write."""
         return self._writer.is_writable and self._file.is_in_place()
@@ -171,7 +141,8 @@ class SqliteStore:
         if self._lock is not None:
             self._lock.release()
 
-    def _look(self, look: Callable[[Connection], T]) -> T:
+    def query(self, look: Callable[[Connection], T]) -> T:
+        """Return what *look* sees in one consistent snapshot, in words of the database."""
         try:
             return self._look_once(look)
         except (sqlite3.Error, DBAPIError) as error:

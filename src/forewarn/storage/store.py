@@ -1,0 +1,57 @@
+"""What stores on both engines do alike, once their writer and their listeners are there."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from forewarn.ports.changes import ChangeListener
+from forewarn.ports.entries import Figures
+from forewarn.ports.metrics import Distribution
+from forewarn.ports.store import Reading, Transaction
+from forewarn.storage.changes import ChangeListeners
+from forewarn.storage.figures import count_figures
+from forewarn.storage.fleet import TopologyCache
+from forewarn.storage.reading import SqlReading
+from forewarn.storage.writer import Writer
+
+T = TypeVar("T")
+
+
+class SqlStore(ABC):
+    """The part of the Store port that does not depend on the engine."""
+
+    _writer: Writer
+    _listeners: ChangeListeners
+    _cache: TopologyCache
+
+    def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
+        """Have *work* done in a transaction; the future is resolved after commit and listeners."""
+        return self._writer.submit(work)
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Do *work* in a transaction and return its result, after commit and listeners."""
+        return self._writer.write(work)
+
+    def read(self, look: Callable[[Reading], T]) -> T:
+        """Return what *look* sees in one consistent snapshot."""
+        return self.query(lambda connection: look(SqlReading(connection, self._cache)))
+
+    def figures(self) -> Figures:
+        """Count what there is."""
+        return self.query(count_figures)
+
+    @property
+    def commits(self) -> Distribution:
+        """How many works each commit had."""
+        return self._writer.commits
+
+    def listen(self, listener: ChangeListener) -> None:
+        """Call *listener* after each commit, by whichever replica, that has a `StoreChange`."""
+        self._listeners.add(listener)
+
+    @abstractmethod
+    def query(self, look: Callable[[Connection], T]) -> T:
+        """Return what *look* sees in one consistent snapshot, in words of the database."""
