@@ -31,7 +31,7 @@ from forewarn.operations.lineage import (
     read_lineage,
     record_lineage,
 )
-from forewarn.operations.pausing import find_pause
+from forewarn.operations.pausing import find_pause, may_begin
 from forewarn.ports.store import Reading, Store
 from forewarn.protocol.vocabulary import EventId
 
@@ -114,6 +114,7 @@ class OrderRecords:
         return Records(
             self._directory,
             may_begin=lambda: self._store.read(find_pause) is None,
+            permit=lambda epoch: self._store.write(lambda tx: may_begin(tx, epoch)),
             doubt=doubt,
             epoch=lambda: self._store.read(lambda reading: reading.lease_epoch()),
         )

@@ -71,7 +71,7 @@ def show_server(caller: Viewing) -> ServerStatusView:
 
 @router.post("/pause", name="pause")
 def pause_server(caller: Administering, request: PauseRequest | None = None) -> ServerView:
-    """Begin nothing until resumed; once this is answered, nothing more begins."""
+    """Begin nothing until resumed. What begins at this moment, on any replica, still does."""
     reason = request.reason if request else ""
     found = caller.write(lambda tx, context: pausing.pause_server(tx, context, reason))
     caller.services.finish_turn()

@@ -28,6 +28,7 @@ from forewarn.executors.orders import (
 )
 from forewarn.executors.records import OrderKey, Records
 from forewarn.ports.clock import Clock
+from forewarn.ports.store import LeaseLostError
 from forewarn.wording.durations import format_duration
 
 EXECUTOR: Final = "command"
@@ -150,6 +151,8 @@ class ScriptContractor:
         process: subprocess.Popen[bytes] | None = None
         try:
             process = self._begin(order)
+        except LeaseLostError:
+            pass  # whoever leads next is told that it has not begun
         except Exception as error:  # noqa: BLE001 - whoever asks next gets it
             self._troubles[order.key] = error
         finally:
@@ -164,6 +167,8 @@ class ScriptContractor:
         if command is None:
             self.records.end(order.key, ImpactStatus.FAILED, order.nobody(EXECUTOR))
             return None
+        if not self.records.permit(order.epoch):
+            return None  # paused since the look: it is given anew after the pause
         file = self.records.claim(order.key, _content(order, command))
         if file is None:
             return None

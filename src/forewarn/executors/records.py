@@ -22,9 +22,11 @@ LINEAGE: Final = "lineage.json"
 class Records:
     """A directory with files for each order. What is written stays as it is.
 
-    Orders that wait for a place or for a target are not begun unless *may_begin*. Where there is a
-    *doubt*, an order may have been begun although there is no record of it. *epoch* is that of the
-    leader; nothing is begun for others. Without it, whoever asks is taken for the leader.
+    Orders that wait for a place or for a target stay where they are unless *may_begin*, a look that
+    may be out of date at once. So each begins only with a *permit*, which a transaction gives: none
+    to the leader of an old epoch, and none after a pause. Where there is a *doubt*, an order may
+    have been begun although there is no record of it. *epoch* is that of the leader; nothing is
+    begun for others. Without it, whoever asks is taken for the leader.
     """
 
     def __init__(
@@ -32,11 +34,13 @@ class Records:
         directory: Path,
         *,
         may_begin: Callable[[], bool] = lambda: True,
+        permit: Callable[[int], bool] = lambda _: True,
         doubt: Callable[[OrderKey], str] = lambda _: "",
         epoch: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._directory = directory
         self.may_begin = may_begin
+        self.permit = permit
         self._doubt = doubt
         self._epoch = epoch
 

@@ -13,7 +13,7 @@ from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import VmName
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.topology import Topology
-from forewarn.operations.pausing import find_pause
+from forewarn.operations.pausing import may_begin
 from forewarn.ports.clock import Clock
 from forewarn.ports.entries import SimulatedImpact
 from forewarn.ports.store import Store, Transaction
@@ -98,8 +98,7 @@ class _Rows:
         ends_at = self.clock.now() + lasts
 
         def remember(tx: Transaction) -> SimulatedImpact | None:
-            tx.check_epoch(epoch)
-            if find_pause(tx) is not None:  # since the leader decided
+            if not may_begin(tx, epoch):  # paused since the leader decided
                 return None
             failure = failure_in(tx.topology())
             impact = SimulatedImpact(event_id=event_id, vm=vm, ends_at=ends_at, failure=failure)

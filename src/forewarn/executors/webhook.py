@@ -29,6 +29,7 @@ from forewarn.executors.targets import (
 )
 from forewarn.outbound.client import NoAnswerError, Outbound
 from forewarn.ports.clock import Clock, WallClock
+from forewarn.ports.store import StoreError
 from forewarn.wording.durations import format_duration
 
 EXECUTOR: Final = "webhook"
@@ -212,9 +213,12 @@ class WebhookContractor:
             async with self._turns[errand.target.url]:
                 if self._is_closed or key not in self._errands:
                     return  # it ended while it waited for its turn
-                answer = await self._ask(key, errand)
+                is_permitted = await self._may_send(errand)
+                answer = await self._ask(key, errand) if is_permitted else None
             # Records are files, and the loop is there for others, too.
             known = await asyncio.to_thread(self._conclude, key, errand, answer)
+        except StoreError:  # not sent: whoever asks about it next tries again, or leads no more
+            known = self._later(errand, errand.impact, timedelta(0))
         except Exception as error:
             log.exception("webhook_executor_failed", order=key)
             trouble = Impact(status=ImpactStatus.UNKNOWN, reason=str(error))
@@ -222,6 +226,11 @@ class WebhookContractor:
         with self._changing:
             if key in self._errands:
                 self._errands[key] = known
+
+    async def _may_send(self, errand: _Errand) -> bool:
+        if errand.order is None:
+            return True  # a question begins nothing
+        return await asyncio.to_thread(self.records.permit, errand.epoch)
 
     async def _ask(self, key: OrderKey, errand: _Errand) -> TargetAnswer:
         names = (*self.kind.headers, EPOCH)
@@ -237,8 +246,10 @@ class WebhookContractor:
             said = str(error).rstrip(".")
             return TargetAnswer(code=0, said=f"{said[:1].lower()}{said[1:]}")
 
-    def _conclude(self, key: OrderKey, errand: _Errand, answer: TargetAnswer) -> _Errand:
-        """Write down what has to be of an answer, and return what is known then."""
+    def _conclude(self, key: OrderKey, errand: _Errand, answer: TargetAnswer | None) -> _Errand:
+        """Write down what has to be of an answer, if any, and return what is known then."""
+        if answer is None:  # the server was paused since the look
+            return replace(errand, is_under_way=False)
         if errand.order is None:
             impact = judge_status(answer)
         else:
