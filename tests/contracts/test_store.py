@@ -577,7 +577,7 @@ def test_events_in_flight_are_scheduled_or_started(store: Store) -> None:
     store.write(_put_events(*events))
 
     everywhere = store.read(lambda reading: reading.events_in_flight())
-    here = store.read(lambda reading: reading.events_in_flight(WEB))
+    here = store.read(lambda reading: reading.events_in_flight([WEB]))
 
     assert everywhere == (events[0], events[3], events[4])
     assert here == (events[0], events[4])

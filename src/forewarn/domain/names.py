@@ -32,7 +32,12 @@ def check_name(name: str, noun: str) -> None:
 
 def names_place(name: str, place: HostName | ScopeId) -> bool:
     """Tell whether *name* is that of a host, or is the name or the id of a scope."""
-    return name_key(name) in {name_key(place), name_key(plain_name(place))}
+    return name_key(name) in place_keys(place)
+
+
+def place_keys(place: HostName | ScopeId) -> set[str]:
+    """Return the keys of all names that a host or a scope has."""
+    return {name_key(place), name_key(plain_name(place))}
 
 
 def plain_name(place: HostName | ScopeId) -> str:

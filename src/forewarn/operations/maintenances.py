@@ -36,7 +36,7 @@ from forewarn.domain.maintenance import (
     resume,
     set_course,
 )
-from forewarn.domain.names import HostName, MaintenanceId, ScopeId, VmName, name_key
+from forewarn.domain.names import HostName, MaintenanceId, VmName, name_key
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
 from forewarn.domain.topology import Host, Topology, VirtualMachine
@@ -334,9 +334,7 @@ def _find_canaries(
 def _selected_vms(topology: Topology, order: MaintenanceOrder) -> tuple[VmName, ...]:
     names = dict.fromkeys(vm.name for vm in find_vms(topology, order.virtual_machines))
     vms = topology.virtual_machines.values()
-    scope_ids: set[ScopeId] = set()
-    for wanted in order.scopes:
-        scope_ids.update(scope.scope_id for scope in find_scopes(topology, wanted))
+    scope_ids = {scope.scope_id for scope in find_scopes(topology, *order.scopes)}
     names |= dict.fromkeys(vm.name for vm in vms if vm.scope_id in scope_ids)
     if order.labels:
         found = _labelled(vms, order.labels)

@@ -1,6 +1,7 @@
 """What every change of an event writes: the event, its scope's document, ledger and audit."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
@@ -8,6 +9,7 @@ from typing import Final
 
 from forewarn.domain.event import Happening, ScheduledEvent
 from forewarn.domain.maintenance import soaks_until
+from forewarn.domain.names import ScopeId
 from forewarn.domain.notification import Notification, NotificationStatus, Phase, phase_of
 from forewarn.domain.policy import Policy
 from forewarn.domain.publication import publish
@@ -56,9 +58,15 @@ def record_events(tx: Transaction, context: Context, deeds: Iterable[Deed]) -> N
         for message in messages:
             tx.put_notification(message)
     _record_soaks(tx, context, [deed.event for deed in done])
-    for scope_id in dict.fromkeys(deed.event.scope_id for deed in done):
-        before = tx.document(scope_id)
-        after = publish(before, tx.events_in_flight(scope_id))
+    _publish(tx, context, tuple(dict.fromkeys(deed.event.scope_id for deed in done)))
+
+
+def _publish(tx: Transaction, context: Context, scope_ids: Sequence[ScopeId]) -> None:
+    in_flight: dict[ScopeId, list[ScheduledEvent]] = defaultdict(list)
+    for event in tx.events_in_flight(scope_ids):
+        in_flight[event.scope_id].append(event)
+    for scope_id, before in tx.documents(scope_ids).items():
+        after = publish(before, in_flight[scope_id])
         if after != before:
             tx.put_document(scope_id, after, at=context.now)
 

@@ -1,7 +1,7 @@
 """Delivery scopes by name or id."""
 
 from forewarn.domain.errors import NotFoundError
-from forewarn.domain.names import ScopeId, name_key, names_place
+from forewarn.domain.names import ScopeId, name_key, names_place, place_keys
 from forewarn.domain.topology import DeliveryScope, Topology, VirtualMachine
 
 
@@ -25,12 +25,15 @@ def find_scope_ids(topology: Topology, name: str) -> tuple[ScopeId, ...]:
     return tuple(scope_id for scope_id in topology.scopes if names_place(name, scope_id))
 
 
-def find_scopes(topology: Topology, name: str) -> tuple[DeliveryScope, ...]:
-    """Return the scopes that *name* is the name or the id of, or refuse if there is none."""
-    found = tuple(topology.scopes[scope_id] for scope_id in find_scope_ids(topology, name))
-    if not found:
-        raise unknown_selection(topology, name)
-    return found
+def find_scopes(topology: Topology, *names: str) -> tuple[DeliveryScope, ...]:
+    """Return the scopes that *names* are names or ids of, or refuse the first that is neither."""
+    wanted = {name_key(name): name for name in names}
+    meant = {scope_id: place_keys(scope_id) & wanted.keys() for scope_id in topology.scopes}
+    known = set().union(*meant.values())
+    for key, name in wanted.items():
+        if key not in known:
+            raise unknown_selection(topology, name)
+    return tuple(topology.scopes[scope_id] for scope_id, keys in meant.items() if keys)
 
 
 def unknown_selection(topology: Topology, name: str) -> UnknownSelectionError:

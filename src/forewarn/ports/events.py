@@ -15,7 +15,9 @@ class EventReading(Protocol):
 
     def event(self, event_id: EventId) -> ScheduledEvent | None: ...
 
-    def events_in_flight(self, scope_id: ScopeId | None = None) -> tuple[ScheduledEvent, ...]: ...
+    def events_in_flight(
+        self, scope_ids: Iterable[ScopeId] | None = None
+    ) -> tuple[ScheduledEvent, ...]: ...
 
     def operation_events(self, operation_id: OperationId) -> tuple[ScheduledEvent, ...]:
         """Return the events of a host operation that are in flight, or refuse to name them."""

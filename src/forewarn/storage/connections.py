@@ -69,12 +69,15 @@ class SqliteSession:
         self._driver = connection.driver
         self._file = file
         self._last = 0
+        self._is_first = True
+        self._is_marked = False
 
     def begin(self) -> None:
         """Begin a transaction."""
         self._file.check()
         # IMMEDIATE, or a work that reads first could find at its first write that it may not.
         self._driver.execute("BEGIN IMMEDIATE")
+        self._is_first, self._is_marked = True, False
 
     def commit(self, changes: Changes) -> Sequence[StoreChange]:
         """Commit, and return the change, if there is one."""
@@ -91,19 +94,26 @@ class SqliteSession:
             self._driver.rollback()
 
     def set_mark(self) -> None:
-        """Remember what was done so far."""
+        """Remember what was done so far: nothing, if nothing was."""
+        if self._is_first:
+            self._is_first = False
+            return
+        # One after the other, not inside of it: SQLite looks through all that are open.
+        if self._is_marked:
+            self._driver.execute("RELEASE work")
         self._driver.execute("SAVEPOINT work")
+        self._is_marked = True
 
     def require_sound(self) -> None:
         """Do nothing: in SQLite a statement that failed undoes itself, and nothing else."""
 
     def undo(self) -> None:
         """Take back what was done since the mark."""
-        self._driver.execute("ROLLBACK TO work")
-
-    def forget_mark(self) -> None:
-        """Keep what was done since the mark."""
-        self._driver.execute("RELEASE work")
+        if self._is_marked:
+            self._driver.execute("ROLLBACK TO work")
+        else:
+            self.roll_back()
+            self.begin()
 
     @property
     def total_changes(self) -> int:

@@ -302,9 +302,6 @@ class PostgresSession:
         """Take back what was done since the mark."""
         self._driver.execute("ROLLBACK TO work")
 
-    def forget_mark(self) -> None:
-        """Keep what was done since the mark, which is left to the next one and to the commit."""
-
     def outage(self, error: BaseException) -> str | None:
         """Say what is wrong with the database or the way to it, if that is what *error* tells."""
         return outage(error)

@@ -79,11 +79,14 @@ class SqlReading:
         """Return one event, wherever it is in its life."""
         return self._one(ScheduledEvent, statements.EVENT, event_id=event_id)
 
-    def events_in_flight(self, scope_id: ScopeId | None = None) -> tuple[ScheduledEvent, ...]:
-        """Return what is Scheduled or Started, everywhere or in one scope."""
-        if scope_id is None:
+    def events_in_flight(
+        self, scope_ids: Iterable[ScopeId] | None = None
+    ) -> tuple[ScheduledEvent, ...]:
+        """Return what is Scheduled or Started, everywhere or in these scopes."""
+        if scope_ids is None:
             return self._all(ScheduledEvent, statements.EVENTS_IN_FLIGHT)
-        return self._all(ScheduledEvent, statements.EVENTS_IN_FLIGHT_OF_SCOPE, scope_id=scope_id)
+        look = statements.EVENTS_IN_FLIGHT_OF_SCOPES
+        return self._all(ScheduledEvent, look, scope_ids=list(scope_ids))
 
     def operation_events(self, operation_id: OperationId) -> tuple[ScheduledEvent, ...]:
         """Return the events of a host operation that are Scheduled or Started."""

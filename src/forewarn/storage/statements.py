@@ -269,8 +269,9 @@ EVENTS_IN_FLIGHT: Final = _in_order(events).where(IS_IN_FLIGHT)
 EVENTS_UNDER_WAY: Final = _in_order(events).where(
     or_(IS_IN_FLIGHT, events.c.maintenance_id.in_(_UNFINISHED))
 )
-EVENTS_IN_FLIGHT_OF_SCOPE: Final = EVENTS_IN_FLIGHT.where(
-    events.c.scope_id == bindparam("scope_id")
+_WANTED: Final = json_items(bindparam("scope_ids", type_=JSON)).table_valued("value")
+EVENTS_IN_FLIGHT_OF_SCOPES: Final = EVENTS_IN_FLIGHT.where(
+    events.c.scope_id.in_(select(_WANTED.c.value))
 )
 EVENTS_IN_FLIGHT_OF_OPERATION: Final = EVENTS_IN_FLIGHT.where(
     events.c.operation_id == bindparam("operation_id")
@@ -355,7 +356,6 @@ def _documents_of(scope_id: ColumnElement[Any]) -> Select[Any]:
 
 
 DOCUMENTS: Final = _documents_of(delivery_scopes.c.scope_id).order_by(delivery_scopes.c.position)
-_WANTED: Final = json_items(bindparam("scope_ids", type_=JSON)).table_valued("value")
 DOCUMENTS_OF: Final = _documents_of(_WANTED.c.value)
 
 _NEWER: Final = documents.alias("newer")

@@ -64,16 +64,13 @@ class WritingSession(Protocol):
         """Undo all of the transaction, if there still is one."""
 
     def set_mark(self) -> None:
-        """Remember what was done so far."""
+        """Remember what was done so far, in place of what was remembered before."""
 
     def require_sound(self) -> None:
         """Raise if what was done since the mark cannot be committed."""
 
     def undo(self) -> None:
         """Take back what was done since the mark."""
-
-    def forget_mark(self) -> None:
-        """Keep what was done since the mark."""
 
     @property
     def total_changes(self) -> int:
@@ -217,7 +214,6 @@ class Writer:
             self._session.undo()
         else:
             changes.add(transaction.changes)
-        self._session.forget_mark()
 
     def _refuse(self, jobs: Iterable[_Job], error: Exception) -> None:
         self._undo_all()

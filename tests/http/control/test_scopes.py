@@ -451,7 +451,7 @@ def test_confined_transaction_reads_and_writes_nothing_of_others(
         assert confined.simulated_impact(other, VmName("db-0")) is None
         assert confined.simulated_impact(own, VmName("web-0")) is None
         assert [event.event_id for event in confined.events_in_flight()] == [own]
-        assert confined.events_in_flight(DB) == ()
+        assert confined.events_in_flight([DB]) == ()
         assert [event.event_id for event in confined.events()] == [own]
         assert [event.event_id for event in confined.events(scope_ids=[DB, WEB])] == [own]
         assert confined.events(scope_ids=[DB]) == ()
