@@ -816,21 +816,31 @@ def _order(topology: Topology) -> tuple[list[str], ...]:
 # Transactions.
 
 
-def test_raising_work_leaves_nothing_and_its_neighbours_everything(store: Store) -> None:
-    def failing(tx: Transaction) -> None:
-        _full_work(1)(tx)
-        raise LookupError("changed my mind")
+@pytest.mark.parametrize("failing", [{0}, {1}, {0, 1}, {1, 2}, {0, 2}, {3}])
+def test_raising_work_leaves_nothing_and_its_neighbours_everything(
+    store: Store, failing: set[int]
+) -> None:
+    def work_of(number: int) -> Callable[[Transaction], int]:
+        def work(tx: Transaction) -> int:
+            _full_work(number)(tx)
+            if number in failing:
+                raise LookupError("changed my mind")
+            return number
+
+        return work
 
     with held(store):
-        first = store.submit(_full_work(0))
-        undone = store.submit(failing)
-        last = store.submit(_full_work(2))
+        futures = [store.submit(work_of(number)) for number in range(4)]
 
-    assert (first.result(TIMEOUT), last.result(TIMEOUT)) == (0, 2)
-    assert isinstance(undone.exception(TIMEOUT), LookupError)
+    for number, future in enumerate(futures):
+        if number in failing:
+            assert isinstance(future.exception(TIMEOUT), LookupError)
+        else:
+            assert future.result(TIMEOUT) == number
+    stored = [number for number in range(4) if number not in failing]
     events = store.read(lambda reading: reading.events())
-    assert [event.event_id for event in events] == [_event(0).event_id, _event(2).event_id]
-    assert len(store.read(lambda reading: reading.audit())) == 2
+    assert [event.event_id for event in events] == [_event(each).event_id for each in stored]
+    assert len(store.read(lambda reading: reading.audit())) == len(stored)
     assert store.is_writable()
 
 
