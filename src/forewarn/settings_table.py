@@ -13,6 +13,7 @@ from forewarn.domain.limits import DOCUMENT_RETENTION, USER_INITIATED_LIMIT
 from forewarn.domain.notice import NoticeMode
 from forewarn.environment import CONTROL_ADDRESS
 from forewarn.protocol.versions import PreviewWire
+from forewarn.wording.database_urls import has_password
 
 
 class ClockKind(StrEnum):
@@ -71,6 +72,12 @@ class Setting:
     is_secret: bool = False
     is_url: bool = False
     """Whether it may have a password in it."""
+
+    def hides(self, value: object) -> bool:
+        """Tell whether there is a secret in *value*."""
+        if self.is_url:
+            return has_password(str(value))
+        return self.is_secret and value is not None
 
 
 def _path(summary: str, metavar: str = "FILE") -> Setting:

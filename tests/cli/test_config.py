@@ -98,6 +98,15 @@ def test_another_file_is_named() -> None:
     assert shown("--config", "other.toml")["speed"] == (4.0, "file", "other.toml")
 
 
+def test_password_on_the_command_line_is_shown_with_a_warning() -> None:
+    words = ["config", "show", "--database", "postgresql://forewarn:hunter2@db/forewarn"]
+
+    result = CliRunner().invoke(app, words)
+
+    assert "can read the password on the command line" in result.stderr
+    assert "hunter2" not in result.output
+
+
 def test_password_of_the_database_is_masked(folder: Path) -> None:
     url = "postgresql://forewarn:hunter2@db/forewarn?sslpassword=hunter2"
     masked = "postgresql://forewarn:********@db/forewarn?sslpassword=********"

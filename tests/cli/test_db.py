@@ -192,14 +192,37 @@ def test_database_restored_with_postgresqls_own_tools_is_marked(
     postgres.drop(other)
 
 
-def test_password_on_the_command_line_is_accepted_with_a_warning(url: str) -> None:
-    with_password = url.replace("forewarn@", "forewarn:secret@")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("db", "upgrade", "--database"),
+        ("db", "backup", "copy.db", "--database"),
+        ("db", "check", "--database"),
+        ("db", "copy", "forewarn.db"),
+        ("db", "copy", "--", "copy.db"),
+        ("db", "mark-restored", "--database"),
+        ("db", "restore", "forewarn.db", "--database"),
+        ("token", "renew-admin", "--database"),
+        ("config", "show", "--database"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_password_on_the_command_line_is_accepted_with_a_warning(
+    url: str, words: tuple[str, ...], *, is_there: bool
+) -> None:
+    with_password = url.replace("forewarn@", "forewarn:hunter2@")
+    command = [*words, with_password if is_there else f"{with_password}_gone"]
+    if "--" in words:  # from there
+        command = ["db", "copy", command[-1], "copy.db"]
 
-    said = run("upgrade", "--database", with_password)
+    said = CliRunner().invoke(app, command)
 
+    assert said.exit_code in ({0, 1} if is_there else {0, 1, 6}), said.output
     assert "can read the password on the command line" in said.stderr
     assert "PGPASSFILE" in said.stderr
-    assert "secret" not in said.output
+    assert "hunter2" not in said.output
+    assert "Traceback" not in said.output
 
 
 def test_admin_token_of_all_replicas_is_renewed(url: str, tmp_path: Path) -> None:

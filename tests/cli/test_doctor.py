@@ -134,6 +134,33 @@ def test_configuration_that_cannot_be_read_fails(folder: Path) -> None:
     assert "state directory" not in found
 
 
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('database = "postgresql://u:hunter2@127.0.0.1:1/x"', "database"),
+        ('proxy_secret = "hunter2"', "proxy_secret"),
+    ],
+)
+def test_file_with_a_secret_that_others_can_read_is_worth_a_warning(
+    folder: Path, line: str, name: str
+) -> None:
+    file = folder / "forewarn.toml"
+    file.write_text(f"{line}\n")
+    said = []
+    for mode in (0o640, 0o600):
+        file.chmod(mode)
+        said.append(examine()[1]["configuration"])
+
+    assert said == [
+        (
+            "warn",
+            f"Others on this machine can read forewarn.toml, which has secrets: {name}.",
+            "try: chmod 600 forewarn.toml",
+        ),
+        ("ok", "forewarn.toml can be read.", ""),
+    ]
+
+
 def test_missing_state_directory_fails() -> None:
     _, found = examine(FOREWARN_STATE_DIR="nowhere")
 

@@ -268,3 +268,16 @@ def test_table_of_settings_says_what_their_types_are() -> None:
             if isinstance(setting.default, tuple)
             else setting.kind in kinds
         ), name
+
+
+@pytest.mark.parametrize(
+    "database",
+    ["", "postgresql://u:pw@db/forewarn", "postgres://db/x", "state/my.db", "sqlite:////var/db"],
+)
+def test_commands_look_for_the_admin_token_where_the_server_keeps_it(
+    monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    if database:
+        monkeypatch.setenv("FOREWARN_DATABASE", database)
+
+    assert load_cli_settings().state_dir == load_settings({}).state_directory

@@ -129,6 +129,7 @@ def test_start_that_is_refused_does_not_tell_the_password(
 ) -> None:
     wrong = f"{PASSWORD}-wrong"
 
+    listeners = ("--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0")
     for url in (
         guarded.url(password=wrong),
         guarded.url("nowhere"),
@@ -136,11 +137,13 @@ def test_start_that_is_refused_does_not_tell_the_password(
         guarded.url(password=f"{PASSWORD}%zz"),
         guarded.url().replace("postgresql:", "mysql:"),
     ):
-        ended = command(url, "serve", "--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0")
-        assert ended.returncode in {1, 2}, ended.stderr
-        assert ended.stderr
-        assert "Traceback" not in ended.stderr
-        assert PASSWORD not in ended.stdout + ended.stderr
+        for flags in ((), ("--database", url)):
+            ended = command(url, "serve", *listeners, *flags)
+            assert ended.returncode in {1, 2}, ended.stderr
+            assert ended.stderr
+            assert "Traceback" not in ended.stderr
+            assert PASSWORD not in ended.stdout + ended.stderr
+            assert ("password on the command line" in ended.stderr) is bool(flags)
 
 
 def test_server_does_not_tell_the_password(
@@ -162,8 +165,8 @@ def test_server_does_not_tell_the_password(
         wait_until(lambda: _is_ready(control), f"{log} has no server", START_SECONDS)
         asked = (("doctor",), ("config", "show"), ("db", "check"))
         said = [command(url, *words) for words in asked]
-        with urlopen(f"http://127.0.0.1:{control}/metrics", timeout=10) as metrics:
-            shown = metrics.read().decode()
+        status = command(url, "status", "-o", "json")
+        shown = "".join(_get(control, path) for path in ("/metrics", "/api/openapi.json"))
         command_line = Path(f"/proc/{server.pid}/cmdline").read_text(encoding="utf-8")
     finally:
         server.terminate()
@@ -173,13 +176,20 @@ def test_server_does_not_tell_the_password(
     assert "SELECT" in written, "the log is not talkative enough"
     assert "forewarn" in command_line
     assert all("postgresql://forewarn:***" in each.stdout for each in said), said
+    assert "postgresql://127.0.0.1" in status.stdout
+    said.append(status)
     for text in (written, shown, command_line, *(each.stdout + each.stderr for each in said)):
         assert PASSWORD not in text
 
 
+def _get(port: int, path: str) -> str:
+    with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
 def _is_ready(port: int) -> bool:
     try:
-        with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
-            return True
+        return bool(_get(port, "/readyz"))
     except (URLError, ConnectionError):
         return False

@@ -8,7 +8,7 @@ from forewarn.cli.catalogue import noun
 from forewarn.cli.errors import reported_errors
 from forewarn.cli.options import switch
 from forewarn.cli.output import Columns, Output, OutputOption, Row, print_answer, table_of
-from forewarn.cli.serve import given, take_flags
+from forewarn.cli.serve import given, take_flags, warn_of_password
 from forewarn.cli.settings import (
     CliSettings,
     find_control_url,
@@ -49,6 +49,7 @@ def show(
     Example: forewarn config show --effective
     """
     with reported_errors("config show"):
+        warn_of_password(flags["database"])
         views = (*_of_server(given(flags), config), *_of_commands())
         shown = [view for view in views if effective or view["origin"] != SettingOrigin.DEFAULT]
         print_answer({"settings": shown}, output, table_of("settings", _COLUMNS))

@@ -1,16 +1,24 @@
 """`forewarn doctor`: what an operator stumbles on, and what to do about it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
 from forewarn.cli.catalogue import alone
-from forewarn.cli.examination.findings import Finding, fine, print_findings, wrong
+from forewarn.cli.examination.findings import (
+    Finding,
+    doubtful,
+    fine,
+    is_open_to_others,
+    print_findings,
+    wrong,
+)
 from forewarn.cli.options import ConfigFile, switch
 from forewarn.cli.session import Session, command
 from forewarn.clocks import SystemClock
 from forewarn.environment import CONFIG_FILE, SettingsError
+from forewarn.settings_table import SETTINGS, SettingOrigin
 
 app = alone()
 
@@ -43,17 +51,27 @@ def doctor(
 
 def _of_machine(config: Path | None) -> Iterator[Finding]:
     from forewarn.cli.examination.machine import examine_machine  # noqa: PLC0415 - slow to load
-    from forewarn.settings import load_settings  # noqa: PLC0415
+    from forewarn.settings import find_origins, load_settings  # noqa: PLC0415
 
     try:
         settings = load_settings({}, config)
     except SettingsError as error:
         yield wrong("configuration", str(error), "try: forewarn serve --help")
         return
-    yield fine("configuration", _say_file(config))
+    origins = find_origins({}, config)
+    in_file = (name for name, origin in origins.items() if origin is SettingOrigin.FILE)
+    secrets = [name for name in in_file if SETTINGS[name].hides(getattr(settings, name))]
+    yield _configuration(config or CONFIG_FILE, secrets)
     yield from examine_machine(settings)
 
 
-def _say_file(config: Path | None) -> str:
-    file = config or CONFIG_FILE
-    return f"{file} can be read." if file.exists() else f"There is no {file}; defaults apply."
+def _configuration(file: Path, secrets: Sequence[str]) -> Finding:
+    check = "configuration"
+    if not file.exists():
+        return fine(check, f"There is no {file}; defaults apply.")
+    if secrets and is_open_to_others(file):
+        sentence = (
+            f"Others on this machine can read {file}, which has secrets: {', '.join(secrets)}."
+        )
+        return doubtful(check, sentence, f"try: chmod 600 {file}")
+    return fine(check, f"{file} can be read.")

@@ -136,7 +136,9 @@ def read_cli_variables() -> dict[str, Any]:
 def _find_state_dir(served: dict[str, Any]) -> Path:
     if "state_dir" in served:
         return Path(served["state_dir"])
-    return Path(str(served.get("database", "")).removeprefix(SQLITE)).parent
+    database = str(served.get("database", "")).removeprefix(SQLITE)
+    # The server on a database of another machine keeps its state where it was started.
+    return Path() if "://" in database else Path(database).parent
 
 
 def find_control_url(path: Path) -> str | None:
