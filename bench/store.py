@@ -41,8 +41,8 @@ from forewarn.protocol.document import Document, encode_document
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 from forewarn.storage.postgres import open_postgres
+from forewarn.storage.rows import PUT
 from forewarn.storage.sqlite import open_sqlite, upgrade
-from forewarn.storage.statements import PUT
 from forewarn.storage.tables import audit, documents, events, ledger
 
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)

@@ -23,11 +23,11 @@ from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError
 from forewarn.storage.lease import DatabaseLeadership
 from forewarn.storage.postgres import PostgresStore, open_postgres
 from forewarn.storage.postgres_changes import CHANGES_KEPT, read_changes
+from forewarn.storage.postgres_outages import will_pass
 from forewarn.storage.postgres_session import (
     READERS,
     PostgresAddress,
     PostgresSession,
-    will_pass,
     without_nul,
 )
 from forewarn.storage.transaction import Changes

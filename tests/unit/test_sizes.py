@@ -1,4 +1,4 @@
-"""How long a function may be: what is longer is two things."""
+"""How long a function or a module may be: what is longer is two things."""
 
 import ast
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 SOURCES = Path(__file__).parent.parent.parent / "src/forewarn"
 LONGEST_FUNCTION = 46
 """In lines, from its `def` to its end, docstring included."""
+LONGEST_MODULE = 400
 
 
 def modules() -> Iterator[tuple[str, str]]:
@@ -25,3 +26,9 @@ def test_no_function_is_long() -> None:
 
     assert len(lengths) > 3000, "the sources were found"
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FUNCTION} == {}
+
+
+def test_no_module_is_long() -> None:
+    lengths = {path: len(text.splitlines()) for path, text in modules()}
+
+    assert {path: lines for path, lines in lengths.items() if lines > LONGEST_MODULE} == {}

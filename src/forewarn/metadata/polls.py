@@ -1,20 +1,17 @@
 """Who has polled, from the hot path to the store."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import Final
-
-import structlog
 
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.metadata.board import Board
 from forewarn.operations.enabling import RENEW_AFTER, record_polls
 from forewarn.ports.clock import Clock
-from forewarn.ports.store import Store, StoreError, Transaction
+from forewarn.ports.store import Store, StoreUnavailableError, Transaction
 from forewarn.rounds import Rounds
-
-_log = structlog.get_logger(__name__)
 
 _AT_ONCE: Final = 2_000
 """How many machines' polls are written in a second: whoever else writes must not wait for them."""
@@ -41,7 +38,9 @@ class Polls:
         """Remember that *vm* has polled; called for every poll."""
         self._polled.add(vm)
         if self._is_eager:
-            self.commit()
+            # A poll is answered all the same; what was not written is when it polls again.
+            with suppress(StoreUnavailableError):
+                self.commit()
 
     def commit(self) -> None:
         """Write down who has polled for the first time or after a while."""
@@ -57,20 +56,15 @@ class Polls:
         # After an outage this is also how the store learns that it can be written again.
         if not news and not told and self._store.is_writable():
             return
-        was_writable = self._store.is_writable()
 
         def write(tx: Transaction) -> None:
             record_polls(tx, news)
             tx.put_polls(told)
             tx.put_setting("last_upkeep", now.isoformat())
 
-        try:
-            self._store.write(write)
-            self._committed |= news
-            self._heard |= told
-        except StoreError as error:
-            if was_writable:
-                _log.warning("store_not_writable", error=str(error))
+        self._store.write(write)
+        self._committed |= news
+        self._heard |= told
 
     def _machines(self, polled: Iterable[VmName], now: datetime) -> dict[VmName, datetime]:
         """Return whose polls are to be written in this turn; the others are in one to come."""

@@ -54,7 +54,7 @@ def back_up(source: Path, target: Path, *, at: datetime, overwrite: bool = False
     if target.exists() and target.samefile(source):
         raise BackupRefusedError(target, "is the database itself; choose another name")
     refuse_existing(target, overwrite=overwrite)
-    with draft_of(target) as draft:
+    with drafting(target) as draft:
         _copy(source, draft, at)
         draft.replace(target)
     sync_folder(target.parent)
@@ -103,7 +103,7 @@ def restore(backup: Path, target: Path, *, at: datetime) -> Path | None:
     _check_place(target)
     lock = DatabaseLock(target)
     try:
-        with draft_of(target) as draft:
+        with drafting(target) as draft:
             _copy(backup, draft, at)
             aside = _set_aside(target, at)
             draft.replace(target)
@@ -122,7 +122,7 @@ def _check_place(target: Path) -> None:
 
 
 @contextmanager
-def draft_of(target: Path) -> Iterator[Path]:
+def drafting(target: Path) -> Iterator[Path]:
     """Give a new file beside *target* that only its owner can read, and that is gone afterwards."""
     draft = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:

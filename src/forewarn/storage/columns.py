@@ -4,7 +4,7 @@ What has fields is kept as a JSON object of them, by the types that they have in
 new field needs nothing here, and gets its default in rows of earlier releases.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
@@ -12,7 +12,16 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from sqlalchemy import JSON, BigInteger, Dialect, Integer, LargeBinary, String, TypeDecorator
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Dialect,
+    Integer,
+    LargeBinary,
+    String,
+    TypeDecorator,
+)
 from sqlalchemy.types import TypeEngine
 
 from forewarn.domain.course import Course
@@ -197,3 +206,25 @@ Published: Final[Kept[Document]] = Kept(
     LargeBinary(), lambda document: encode_document(document, NEWEST), decode_document
 )
 """A document, kept as the bytes that the newest api-version shows."""
+
+
+def key(name: str, kind: Any = String) -> Column[Any]:
+    """Return a column that is in the primary key; the database numbers only sequences."""
+    numbering: Any = "auto" if name == "sequence" else False
+    return Column(name, kind, primary_key=True, autoincrement=numbering)
+
+
+def numbered(name: str) -> Iterator[Column[Any]]:
+    """Yield the columns that keep rows in the order of creation, each with a *name* of its own."""
+    yield key("sequence", WholeNumber)
+    yield Column(name, String, nullable=False, unique=True)
+
+
+def required(kind: Any, names: str) -> Iterator[Column[Any]]:
+    """Yield the columns of *names*, in which every row has something."""
+    return (Column(name, kind, nullable=False) for name in names.split())
+
+
+def optional(kind: Any, names: str) -> Iterator[Column[Any]]:
+    """Yield the columns of *names*, in which a row may have nothing."""
+    return (Column(name, kind) for name in names.split())

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Table, insert
 
-from forewarn.storage.backups import draft_of, finish_draft, sync_folder
+from forewarn.storage.backups import drafting, finish_draft, sync_folder
 from forewarn.storage.connections import Connector, driver_error
 from forewarn.storage.copying import SourceView, find_rows, mark_as_backup
 from forewarn.storage.errors import CopyRefusedError, DatabaseError
@@ -77,7 +77,7 @@ class NewFile:
         with nullcontext() if self.is_backup else _locked(self.place):
             if not self.is_backup:
                 self._require_empty()
-            with draft_of(self.place) as draft:
+            with drafting(self.place) as draft:
                 bring_up_to_date(draft, migrate=True)
                 writing = Connector(draft, mode="rw", pragmas=_DRAFT_PRAGMAS).connect()
                 with closing(writing):

@@ -27,7 +27,8 @@ from forewarn.domain.topology import (
 )
 from forewarn.ports.changes import StoreChange
 from forewarn.storage.columns import Kept
-from forewarn.storage.statements import PUT, REMOVE, SETTING, key_of
+from forewarn.storage.rows import PUT, REMOVE, key_of
+from forewarn.storage.statements import SETTING
 from forewarn.storage.tables import delivery_scopes, hosts, settings, virtual_machines
 
 TOPOLOGY_VERSION: Final = "topology_version"

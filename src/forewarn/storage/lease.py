@@ -10,9 +10,9 @@ from typing import Any, Final
 import psycopg
 
 from forewarn.ports.store import StoreUnavailableError
-from forewarn.storage.postgres_changes import LOCK
 from forewarn.storage.postgres_session import DATABASE_NOW, PostgresAddress, StandingConnection
 from forewarn.storage.reading import LEASE
+from forewarn.storage.tables import LOCK_ROW
 
 _LEASE_SECONDS: Final = 3.0
 """How long a leader is taken for alive that does not say so."""
@@ -43,7 +43,7 @@ class DatabaseLeadership:
         self, address: PostgresAddress, holder: str, *, seconds: float = _LEASE_SECONDS
     ) -> None:
         self._connection = StandingConnection(address)
-        self._values = {"lease": LEASE, "lock": LOCK, "holder": holder, "seconds": seconds}
+        self._values = {"lease": LEASE, "lock": LOCK_ROW, "holder": holder, "seconds": seconds}
 
     def campaign(self) -> int | None:
         """Return a new epoch if the lease is this replica's now, and none while others hold it."""

@@ -15,11 +15,10 @@ from forewarn.storage.errors import DatabaseUnusableError, StoreClosedError
 from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.follower import ChangeFollower
 from forewarn.storage.postgres_changes import last_change
+from forewarn.storage.postgres_outages import outage, will_pass
 from forewarn.storage.postgres_session import (
     PostgresAddress,
     PostgresSession,
-    outage,
-    will_pass,
 )
 from forewarn.storage.schema import prepare_database
 from forewarn.storage.store import SqlStore

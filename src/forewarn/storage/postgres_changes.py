@@ -8,12 +8,11 @@ import structlog
 
 from forewarn.ports.changes import StoreChange
 from forewarn.storage.columns import HintColumn
+from forewarn.storage.tables import LOCK_ROW
 
 CHANNEL: Final = "forewarn_changes"
 CHANGES_KEPT: Final = 1000
 """How many changes a replica may be behind before it has to read everything."""
-LOCK: Final = "writer"
-"""The row that whoever writes has locked."""
 
 _LAST_CHANGE: Final = "SELECT last_change FROM write_lock WHERE name = %s"
 # Others may commit more between two statements.
@@ -29,7 +28,7 @@ _log = structlog.get_logger(__name__)
 
 def last_change(driver: psycopg.Connection[Any]) -> int:
     """Return the number of the last change, over all replicas."""
-    row = driver.execute(_LAST_CHANGE, [LOCK]).fetchone()
+    row = driver.execute(_LAST_CHANGE, [LOCK_ROW]).fetchone()
     return int(row[0]) if row else 0
 
 

@@ -23,10 +23,10 @@ from forewarn.storage.copying import (
     read_settings,
 )
 from forewarn.storage.errors import CopyRefusedError, DatabaseUnusableError
+from forewarn.storage.postgres_outages import outage
 from forewarn.storage.postgres_session import (
     DATABASE_NOW,
     PostgresAddress,
-    outage,
     server_version,
     without_nul,
 )
@@ -47,7 +47,7 @@ SELECT EXISTS (SELECT 1 FROM leases, clock WHERE expires_at > now)
   OR EXISTS (SELECT 1 FROM pg_stat_activity
     WHERE datname = current_database() AND application_name = 'forewarn')
 """  # noqa: S608
-_LOCK: Final = "LOCK TABLE write_lock IN EXCLUSIVE MODE"
+_KEEP_OUT_WRITERS: Final = "LOCK TABLE write_lock IN EXCLUSIVE MODE"
 _CAN_WRITE: Final = """
 SELECT current_setting('transaction_read_only') = 'off'
   AND CASE WHEN to_regclass('write_lock') IS NULL
@@ -146,7 +146,7 @@ class PostgresDatabase:
         with self._connect("READ COMMITTED") as connection, blamed_on(self):
             read_schema(connection, self.place).require_own(self.place)
             # Before the look: whoever is writing now is seen after it.
-            connection.execute(text(_LOCK))
+            connection.execute(text(_KEEP_OUT_WRITERS))
             if connection.scalar(text(_ARE_REPLICAS_ALIVE)):
                 raise CopyRefusedError(self.place, "is in use; stop every replica first")
             mark_as_backup(connection, at)
@@ -177,7 +177,7 @@ class PostgresDatabase:
 
     def _lock(self, connection: Connection) -> bool:
         try:
-            connection.execute(text(f"{_LOCK} NOWAIT"))
+            connection.execute(text(f"{_KEEP_OUT_WRITERS} NOWAIT"))
         except DBAPIError:
             # Somebody writes after all, or this is a standby, or a user who may only read.
             connection.rollback()
@@ -190,7 +190,7 @@ class PostgresDatabase:
             create_schema(connection)
             return
         state.require_own(self.place)
-        connection.execute(text(_LOCK))
+        connection.execute(text(_KEEP_OUT_WRITERS))
         if find_rows(connection) is not None:
             raise CopyRefusedError(self.place, "is not empty; create another database for it")
 

@@ -1,11 +1,10 @@
-"""Connections to a PostgreSQL database, the one that writes, and what its errors mean.
+"""Connections to a PostgreSQL database, and the one that writes.
 
 Only the libpq under psycopg reads the address, so whatever it understands is understood: several
 hosts, TLS, a password file, a service. What it says in errors is cleared of passwords.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,13 +17,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from sqlalchemy import URL, Connection, Engine, NullPool, QueuePool, create_engine
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from forewarn.ports.changes import ChangeListener, StoreChange
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.storage.columns import HintColumn
 from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError, describe_place
-from forewarn.storage.postgres_changes import CHANGES_KEPT, CHANNEL, LOCK, read_changes
+from forewarn.storage.postgres_changes import CHANGES_KEPT, CHANNEL, read_changes
+from forewarn.storage.postgres_outages import outage
+from forewarn.storage.tables import LOCK_ROW
 from forewarn.storage.transaction import Changes
 from forewarn.storage.writer import UncertainCommitError
 
@@ -61,7 +61,7 @@ _READER_SECONDS: Final = 10.0
 # what is done there.
 _TAKE_TURN: Final = f"""
 BEGIN;
-SELECT last_change FROM write_lock WHERE name = '{LOCK}' FOR UPDATE;
+SELECT last_change FROM write_lock WHERE name = '{LOCK_ROW}' FOR UPDATE;
 SAVEPOINT work
 """  # noqa: S608
 _MOVE_MARK: Final = "RELEASE work; SAVEPOINT work"
@@ -347,66 +347,7 @@ class PostgresSession:
             "number": hint.sequence,
             "hint": json.dumps(HintColumn.write(hint)),
             "kept": CHANGES_KEPT,
-            "lock": LOCK,
+            "lock": LOCK_ROW,
             "channel": CHANNEL,
         }
         self._driver.execute(_RECORD_CHANGE, values)
-
-
-def will_pass(error: Exception) -> bool:
-    """Tell whether a connection that failed with *error* may succeed later, with nothing changed.
-
-    Why is said in words only, and by some servers in another language: whatever is not known to be
-    a mistake may pass, for a replica must not end because the database is away.
-    """
-    return _LASTING.search(str(error)) is None
-
-
-_LASTING: Final = re.compile(
-    r"does not exist|authentication failed|no password supplied|no pg_hba\.conf entry"
-    r"|permission denied|not permitted to log in|does not support SSL|certificate"
-    r"|invalid \w+ value|invalid port number|invalid connection option"
-    r"|could not translate host name|failed to resolve host .*\[Errno -2\]"
-)
-
-
-def outage(error: BaseException) -> str | None:
-    """Say what is wrong with the database or the way to it, if that is what *error* tells.
-
-    None for anything else, such as a row that breaks a constraint.
-    """
-    cause = error.__cause__ if isinstance(error, UncertainCommitError) else error
-    origin = cause.orig if isinstance(cause, DBAPIError) else cause
-    if isinstance(origin, PoolTimeoutError):
-        return "all its connections are busy; try again"
-    said = str(origin)
-    for kind, sentence in _OUTAGES.items():
-        if isinstance(origin, kind):
-            known = next((each for words, each in _WORDS.items() if words in said), sentence)
-            return known.format(said=said.strip().partition("\n")[0])
-    return None
-
-
-_WORDS: Final[Mapping[str, str]] = {
-    "certificate verify failed": (
-        "its TLS certificate is not trusted ({said}); "
-        "set sslrootcert to the file of the CA that signed it"
-    ),
-    "does not match host name": (
-        "its TLS certificate is for another name ({said}); connect to the name that it is for"
-    ),
-}
-"""What libpq says in words only."""
-
-_OUTAGES: Final[Mapping[type[psycopg.Error], str]] = {
-    errors.DiskFull: "its disk is full; free some space",
-    errors.ReadOnlySqlTransaction: "it is read-only, as a standby is; connect to the primary",
-    errors.TooManyConnections: "it takes no more connections; raise its max_connections",
-    errors.LockNotAvailable: "another replica has been writing for too long; try again",
-    errors.IdleInTransactionSessionTimeout: "a write paused for more than 5 seconds",
-    errors.InsufficientPrivilege: "its user has no permission ({said})",
-    errors.UndefinedTable: "its tables are not as they were ({said}); restore it from a backup",
-    psycopg.OperationalError: "it cannot be reached or used ({said})",
-    psycopg.InterfaceError: "the connection to it was lost ({said})",
-}
-"""What is wrong, the first that fits."""

@@ -43,6 +43,7 @@ from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.storage import statements
 from forewarn.storage.fleet import StoredTopology, TopologyCache, prepare_topology
 from forewarn.storage.knowledge import knowledge_key, read_knowledge
+from forewarn.storage.rows import in_chunks
 from forewarn.storage.tables import events, maintenances, outbox, scenario_runs
 
 T = TypeVar("T")
@@ -264,7 +265,7 @@ class SqlReading:
         """Return when each of *vms* last polled, as far as it was recorded."""
         keys = {name_key(vm): vm for vm in vms}
         found: dict[VmName, datetime] = {}
-        for some in statements.in_chunks(keys):
+        for some in in_chunks(keys):
             rows = self._connection.execute(statements.LAST_POLLS, {"vms": some})
             found |= {keys[key]: moment for key, moment in rows}
         return found

@@ -39,7 +39,7 @@ from forewarn.storage.errors import (
     DatabaseUnusableError,
     NotADatabaseError,
 )
-from forewarn.storage.tables import APPEND_ONLY, ledger, metadata, settings, write_lock
+from forewarn.storage.tables import APPEND_ONLY, LOCK_ROW, ledger, metadata, settings, write_lock
 
 REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 19))
 """Every migration, oldest first; a test compares it with the scripts."""
@@ -287,7 +287,7 @@ def create_schema(connection: Connection) -> None:
     for statement in _creation(connection.dialect.name):
         connection.exec_driver_sql(statement)
     connection.execute(insert(_VERSIONS).values(version_num=HEAD))
-    connection.execute(insert(write_lock).values(name="writer", last_change=0))
+    connection.execute(insert(write_lock).values(name=LOCK_ROW, last_change=0))
     _say_works_with(connection)
 
 

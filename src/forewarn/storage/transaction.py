@@ -43,6 +43,7 @@ from forewarn.storage.fleet import (
 )
 from forewarn.storage.knowledge import write_knowledge
 from forewarn.storage.reading import LEASE, SqlReading
+from forewarn.storage.rows import PUT, REMOVE, key_of
 
 
 @dataclass(slots=True)
@@ -140,7 +141,7 @@ class SqlTransaction(SqlReading):
     def put_document(self, scope_id: ScopeId, document: Document, *, at: datetime) -> None:
         """Publish *document*, which has to be newer than the scope's current one, or the same."""
         key = (scope_id, document.document_incarnation)
-        if statements.PUT[tables.documents].run(self._connection, *key, at, document, *key):
+        if PUT[tables.documents].run(self._connection, *key, at, document, *key):
             self.changes.incarnations[scope_id] = document.document_incarnation
             self._record(at)
             return
@@ -171,12 +172,12 @@ class SqlTransaction(SqlReading):
 
     def put_preview_wire(self, wire: PreviewWire, *, at: datetime) -> None:
         """Remember how 2017-03-01 is written from now on."""
-        statements.PUT[tables.preview_wires].run(self._connection, at, wire)
+        PUT[tables.preview_wires].run(self._connection, at, wire)
 
     def put_soak(self, scope_id: ScopeId, until: datetime, *, at: datetime) -> None:
         """Leave the scope alone until then; forget what is over by *at*."""
         self._connection.execute(statements.FORGET_SOAKS, {"at": at})
-        statements.PUT[tables.soaks].run(self._connection, scope_id, until)
+        PUT[tables.soaks].run(self._connection, scope_id, until)
         self._note_work()
 
     def put_showings(self, showings: Iterable[Showing]) -> None:
@@ -189,7 +190,7 @@ class SqlTransaction(SqlReading):
 
     def put_polled_at(self, scope_id: ScopeId, at: datetime) -> None:
         """Remember that the scope was polled."""
-        statements.PUT[tables.polls].run(self._connection, scope_id, at)
+        PUT[tables.polls].run(self._connection, scope_id, at)
 
     def put_polls(self, polls: Mapping[VmName, datetime]) -> None:
         """Remember when virtual machines polled."""
@@ -197,7 +198,7 @@ class SqlTransaction(SqlReading):
 
     def put_setting(self, name: str, value: str) -> None:
         """Put *value* under *name*."""
-        statements.PUT[tables.settings].run(self._connection, name, value)
+        PUT[tables.settings].run(self._connection, name, value)
         if name == SERVER_PAUSE:
             self._note_work()
 
@@ -250,7 +251,7 @@ class SqlTransaction(SqlReading):
     def next_epoch(self, *, ahead: int = 0) -> int:
         """Take over leadership: return a lease epoch nobody has had, *ahead* of the next one."""
         epoch = self.lease_epoch() + ahead + 1
-        statements.PUT[tables.leases].run(self._connection, LEASE, epoch, "", None)
+        PUT[tables.leases].run(self._connection, LEASE, epoch, "", None)
         return epoch
 
     def check_epoch(self, epoch: int) -> None:
@@ -261,7 +262,7 @@ class SqlTransaction(SqlReading):
         self._is_leaders = True
 
     def _put(self, table: Table, thing: object) -> int:
-        return statements.PUT[table].put(self._connection, thing)
+        return PUT[table].put(self._connection, thing)
 
     def _put_work(self, table: Table, thing: object) -> None:
         self._put(table, thing)
@@ -272,13 +273,13 @@ class SqlTransaction(SqlReading):
         self._put_rows(tables.knowledge, rows)
 
     def _put_rows(self, table: Table, rows: Iterable[Iterable[object]]) -> None:
-        put = statements.PUT[table]
+        put = PUT[table]
         put.run_many(self._connection, map(put.prepare, rows))
 
     def _remove(self, table: Table, keys: Iterable[Iterable[object]]) -> None:
-        names = statements.key_of(table)
+        names = key_of(table)
         if gone := [dict(zip(names, key, strict=True)) for key in keys]:
-            self._connection.execute(statements.REMOVE[table], gone)
+            self._connection.execute(REMOVE[table], gone)
 
     def _note_work(self) -> None:
         # The leader knows what it records itself, and would only look in vain.

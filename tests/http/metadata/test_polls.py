@@ -120,4 +120,13 @@ def test_store_that_cannot_be_written_ends_no_thread_and_is_said_once(service: S
         commit(polls)
         commit(polls)
 
-    assert [line["event"] for line in logs].count("store_not_writable") == 1
+    assert [line["event"] for line in logs].count("polls_waits_for_store") == 1
+
+
+def test_poll_that_cannot_be_written_at_once_is_answered(service: Service) -> None:
+    service.make_read_only()
+    polls = Polls(service.store, service.board, VirtualClock(NOW), is_eager=True)
+
+    polls.note(VmName("web-0"))
+
+    assert service.store.read(lambda reading: reading.last_polled_at(WEB)) is None
