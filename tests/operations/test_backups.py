@@ -2,13 +2,12 @@
 
 import sqlite3
 import stat
-import threading
 from contextlib import closing
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 
 import pytest
+from tests.works import writing
 
 from forewarn.domain.names import ScopeId
 from forewarn.files.fleet import read_fleet_file
@@ -16,7 +15,7 @@ from forewarn.operations.context import Context
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.pausing import find_pause
 from forewarn.operations.restoring import AHEAD, take_over_backup
-from forewarn.ports.store import Store, Transaction
+from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import event_id
 from forewarn.storage.backups import back_up, examine, restore
 from forewarn.storage.errors import (
@@ -64,27 +63,11 @@ def backup(database: Path, tmp_path: Path) -> Path:
 
 
 def test_backup_of_a_database_that_is_written_is_what_it_was_at_one_moment(tmp_path: Path) -> None:
-    stopping = threading.Event()
-
-    def write(store: Store) -> None:
-        numbers = count()
-
-        def put_both(tx: Transaction) -> None:
-            text = str(next(numbers))
-            tx.put_setting("a", text)
-            tx.put_setting("b", text)
-
-        while not stopping.is_set():
-            store.write(put_both)
-
     with closing(open_sqlite(tmp_path / "forewarn.db")) as store:
         put(store, "here")
-        writer = threading.Thread(target=write, args=(store,))
-        writer.start()
-        for number in range(5):
-            back_up(tmp_path / "forewarn.db", tmp_path / f"{number}.db", at=AT)
-        stopping.set()
-        writer.join()
+        with writing(store):
+            for number in range(5):
+                back_up(tmp_path / "forewarn.db", tmp_path / f"{number}.db", at=AT)
 
     for number in range(5):
         with closing(sqlite3.connect(tmp_path / f"{number}.db")) as copy:

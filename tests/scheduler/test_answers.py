@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+from tests.scheduler.conftest import FLEET
 
 from forewarn.clocks import VirtualClock
 from forewarn.domain.course import Course
@@ -29,27 +30,7 @@ from forewarn.protocol.vocabulary import EventType, event_id
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.storage.sqlite import open_sqlite
 
-FLEET = """
-[[availability_set]]
-name = "web"
-
-[[virtual_machine]]
-name = "web-0"
-availability_set = "web"
-
-[[virtual_machine]]
-name = "web-1"
-availability_set = "web"
-
-[[virtual_machine]]
-name = "solo-0"
-
-[[virtual_machine]]
-name = "solo-1"
-
-[[virtual_machine]]
-name = "solo-2"
-"""
+SOLOS = "".join(f'[[virtual_machine]]\nname = "solo-{number}"\n' for number in range(3))
 ONE_GATE = Course(gates=("smoke",))
 MINUTE = timedelta(minutes=1)
 STEP = timedelta(minutes=20)
@@ -95,7 +76,7 @@ class Rollout:
         self._ids = (event_id(f"{i:032x}") for i in count(1))
         self.has_gates = has_gates
         self.scheduler = self.lead()
-        store.write(lambda tx: apply_fleet(tx, self.context(), read_fleet_file(FLEET)))
+        store.write(lambda tx: apply_fleet(tx, self.context(), read_fleet_file(FLEET + SOLOS)))
         order = MaintenanceOrder(event_type=EventType.FREEZE, scopes=scopes, course=course)
         self.maintenance_id = store.write(
             lambda tx: start_maintenance(tx, self.context(), order, gates=course.gates)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+from tests.scheduler.conftest import FLEET
 
 from forewarn.bootstrap.supervision import Supervisor
 from forewarn.clocks import VirtualClock
@@ -42,18 +43,6 @@ from forewarn.protocol.vocabulary import EventId, EventStatus, EventType, event_
 from forewarn.scheduler.scheduler import Scheduler
 from forewarn.scheduler.tick import Turn, decide_and_record
 from forewarn.storage.sqlite import open_sqlite
-
-FLEET = """
-[[availability_set]]
-name = "web"
-[[virtual_machine]]
-name = "web-0"
-availability_set = "web"
-[[virtual_machine]]
-name = "web-1"
-availability_set = "web"
-"""
-
 
 LATE = read_scenario("""
 name = "late"

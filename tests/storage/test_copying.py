@@ -2,12 +2,10 @@
 
 import errno
 import json
-import threading
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +28,8 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 from tests.postgres import SECONDS, Cluster
 from tests.waiting import wait_until
+from tests.works import writing
 
-from forewarn.ports.store import Store, Transaction
 from forewarn.storage.columns import Kept
 from forewarn.storage.connections import Connector
 from forewarn.storage.copying import COPIED, CopyReport, copy_database
@@ -186,25 +184,9 @@ def test_rows_are_numbered_after_those_that_were_copied(source: Path, empty_url:
 
 def test_copy_of_a_file_in_use_is_one_moment_and_a_backup(tmp_path: Path, empty_url: str) -> None:
     path = tmp_path / "forewarn.db"
-    stopping = threading.Event()
 
-    def write(store: Store) -> None:
-        numbers = count()
-
-        def put_both(tx: Transaction) -> None:
-            text = str(next(numbers))
-            tx.put_setting("a", text)
-            tx.put_setting("b", text)
-
-        while not stopping.is_set():
-            store.write(put_both)
-
-    with closing(open_sqlite(path)) as store:
-        writer = threading.Thread(target=write, args=(store,))
-        writer.start()
+    with closing(open_sqlite(path)) as store, writing(store):
         report = to_postgres(path, empty_url)
-        stopping.set()
-        writer.join()
 
     found = settings_in(empty_url)
     assert report.is_backup
