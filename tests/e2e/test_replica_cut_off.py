@@ -7,19 +7,23 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import psycopg
 import pytest
 from sqlalchemy import make_url
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
 from tests.e2e.replicas import Trio
 from tests.postgres import run_cluster
+
+from forewarn.storage.postgres_session import PostgresAddress
 
 STOPPING = Path(__file__).with_name("stopping_server.py")
 OUTSIDE, INSIDE = "10.213.77.1", "10.213.77.2"
@@ -161,14 +165,29 @@ def poll_until(is_over: threading.Event, server: Server) -> int:
     return polls
 
 
+def read_slowly(url: str) -> psycopg.Connection[Any]:
+    """Have the database send rows that nobody takes."""
+    connection = PostgresAddress(url).connect()
+    connection.pgconn.send_query(b"SELECT repeat('x', 1000000) FROM generate_series(1, 1000)")
+    return connection
+
+
+def sessions_of(url: str, address: str) -> Counter[str]:
+    """Return how many connections of *address* the database has, by what they do."""
+    look = "SELECT state FROM pg_stat_activity WHERE client_addr = %s::INET"
+    with psycopg.connect(url) as connection:
+        return Counter(state for (state,) in connection.execute(look, [address]))
+
+
 def test_leader_that_is_cut_off_is_replaced_and_answers_polls_until_it_is_back(
     cut_off_trio: Trio, cable: Cable
 ) -> None:
     leader, epoch = cut_off_trio.servers[0], cut_off_trio.epoch()
     can_write = partial(leader.health, "/readyz/write")
     is_over = threading.Event()
+    far = make_url(cut_off_trio.url).set(host=OUTSIDE).render_as_string()
 
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, closing(cable.run(partial(read_slowly, far))):
         polling = pool.submit(cable.run, partial(poll_until, is_over, leader))
         try:
             cable.cut()
@@ -178,6 +197,11 @@ def test_leader_that_is_cut_off_is_replaced_and_answers_polls_until_it_is_back(
             other.approve("solo-0", event["event_id"])
             other.wait_for(event["event_id"], "Completed")
             wait_until(lambda: cable.run(can_write) == 503, "it notices nothing", ANSWER_SECONDS)
+            wait_until(
+                lambda: not sessions_of(cut_off_trio.url, INSIDE),
+                "the database keeps connections of a machine that is lost",
+                ANSWER_SECONDS,
+            )
             cable.mend()
             wait_until(lambda: cable.run(can_write) == 200, "it is not back", ANSWER_SECONDS)
             assert cable.run(partial(find, leader, event["event_id"]))

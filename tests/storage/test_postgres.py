@@ -377,11 +377,12 @@ def test_listener_that_would_wait_for_the_writer_is_refused_on_any_thread(
     assert "use submit()" in str(refused[0])
 
 
-def test_database_gives_up_a_writer_whose_machine_is_lost(postgres_url: str) -> None:
-    with closing(PostgresSession(PostgresAddress(postgres_url), told=lambda: 0)) as session:
-        shown = session.sql.exec_driver_sql("SHOW tcp_user_timeout").scalar()
+def test_limits_of_tcp_are_ignored_on_a_unix_socket(postgres: Cluster) -> None:
+    url = f"postgresql:///postgres?host={postgres.folder}&port={postgres.port}&user=forewarn"
+    with closing(PostgresSession(PostgresAddress(url), told=lambda: 0)) as session:
+        shown = session.sql.exec_driver_sql("SHOW tcp_keepalives_idle").scalar()
 
-    assert shown == "10000"
+    assert shown == "0"
 
 
 def test_isolation_that_the_database_prefers_makes_no_write_fail(postgres_url: str) -> None:

@@ -44,15 +44,19 @@ _PARAMETERS: Final[Mapping[str, object]] = {
     "tcp_user_timeout": 10_000,
     "target_session_attrs": "read-write",
 }
-_LIMITS: Final = (
-    "SET lock_timeout = '10s'; SET TimeZone = 'UTC'; "
-    "SET default_transaction_isolation = 'read committed'"
-)
+# What the database does about a machine that is lost while it sends it rows, or waits for it: it
+# would keep its locks and its connections for minutes or hours. Unix sockets have none of this.
+_LIMITS: Final = """
+SET lock_timeout = '10s';
+SET TimeZone = 'UTC';
+SET default_transaction_isolation = 'read committed';
+SET tcp_user_timeout = '10s';
+SET tcp_keepalives_idle = 5;
+SET tcp_keepalives_interval = 2;
+SET tcp_keepalives_count = 3
+"""
 # A replica that stands still in the middle of a transaction would have all others wait for it.
-# So would one whose machine is lost while the database sends it rows.
-_WRITER_LIMITS: Final = (
-    "SET idle_in_transaction_session_timeout = '5s'; SET tcp_user_timeout = '10s'"
-)
+_WRITER_LIMITS: Final = "SET idle_in_transaction_session_timeout = '5s'"
 READERS: Final = 12
 """How many may read at once."""
 _READER_SECONDS: Final = 10.0
