@@ -2,11 +2,12 @@
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine
+from sqlalchemy import Connection, NullPool, create_engine
 from sqlalchemy.exc import DBAPIError
 
 from forewarn.ports.changes import StoreChange
@@ -125,8 +126,16 @@ class SqliteSession:
         return outage(error)
 
 
+_opened: Final[ContextVar[sqlite3.Connection]] = ContextVar("_opened")
+# One for all files, so that they share the statements it has compiled: that takes much longer than
+# to open a file.
+_ENGINE: Final = create_engine(
+    "sqlite://", creator=_opened.get, poolclass=NullPool, isolation_level="AUTOCOMMIT"
+)
+
+
 class Connector:
-    """Makes connections to one file, which share one cache of compiled statements."""
+    """Makes connections to one file."""
 
     def __init__(
         self,
@@ -136,22 +145,18 @@ class Connector:
         busy_timeout: float = BUSY_TIMEOUT,
         pragmas: tuple[str, ...] = (),
     ) -> None:
-        self._engine: Engine = create_engine(
-            "sqlite://", creator=self._open, poolclass=NullPool, isolation_level="AUTOCOMMIT"
-        )
         self._url = f"{path.absolute().as_uri()}?mode={mode}"
         self._busy_timeout = busy_timeout
         self._pragmas = pragmas
 
     def connect(self) -> SqliteConnection:
         """Open the file; sqlite3's own errors come through."""
+        driver = self._open()
+        token = _opened.set(driver)
         try:
-            sql = self._engine.connect()
-        except DBAPIError as error:
-            raise driver_error(error) or error from error
-        driver = sql.connection.driver_connection
-        if not isinstance(driver, sqlite3.Connection):
-            raise TypeError(driver)
+            sql = _ENGINE.connect()
+        finally:
+            _opened.reset(token)
         sql.begin()
         return SqliteConnection(sql, driver)
 
