@@ -1,9 +1,10 @@
 """What only PostgreSQL can go through: lost connections, replicas, and what it cannot keep."""
 
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from resource import RLIMIT_NOFILE, getrlimit, setrlimit
@@ -557,3 +558,40 @@ def test_lease_is_taken_only_between_transactions(postgres_url: str, store: Post
         pass
     assert campaigns == [epoch + 1]
     rival.close()
+
+
+@contextmanager
+def server_that_says(version: str) -> Iterator[str]:
+    """Run a server that lets everybody in and says that it is *version*; its URL."""
+
+    def message(kind: bytes, content: bytes) -> bytes:
+        return kind + (len(content) + 4).to_bytes(4, "big") + content
+
+    def greet(listener: socket.socket) -> None:
+        with listener.accept()[0] as peer:
+            peer.recv(10_000)
+            known = f"server_version\0{version}\0".encode()
+            peer.sendall(message(b"R", bytes(4)) + message(b"S", known) + message(b"Z", b"I"))
+            peer.recv(10_000)  # until it goes
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        greeting = threading.Thread(target=greet, args=(listener,))
+        greeting.start()
+        place = f"127.0.0.1:{listener.getsockname()[1]}/forewarn"
+        options = "sslmode=disable&gssencmode=disable&target_session_attrs=any"
+        yield f"postgresql://{place}?{options}"
+        greeting.join(TIMEOUT)
+
+
+@pytest.mark.parametrize("version", ["13.14 (Debian 13.14-1)", "9.6.24"])
+def test_server_that_is_too_old_is_refused(version: str) -> None:
+    said = version.partition(" ")[0]
+    with (
+        server_that_says(version) as url,
+        pytest.raises(DatabaseUnusableError) as refused,
+    ):
+        open_postgres(url)
+
+    assert str(refused.value).endswith(
+        f"cannot be used: it is PostgreSQL {said}; forewarn needs 14 or newer."
+    )

@@ -181,9 +181,8 @@ class PostgresAddress:
 
 
 def server_version(info: psycopg.ConnectionInfo) -> str:
-    """Return the release of the server, such as 15.4."""
-    major, minor = divmod(info.server_version, 10_000)
-    return f"{major}.{minor}"
+    """Return the release of the server, such as 15.4, without what a distribution adds."""
+    return (info.parameter_status("server_version") or "").partition(" ")[0]
 
 
 class StandingConnection:
