@@ -3,7 +3,9 @@
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from itertools import chain, repeat
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -18,7 +20,7 @@ from forewarn.domain.topology import Topology
 from forewarn.ports.metrics import Distribution, Tally
 from forewarn.protocol.versions import NEWEST
 from forewarn.storage.lock import SoleReplica
-from forewarn.storage.sqlite import open_sqlite
+from forewarn.storage.sqlite import SqliteStore, open_sqlite
 from forewarn.telemetry.metrics import METRICS, FigureSources, exporter
 from forewarn.testing import Emulator
 
@@ -256,10 +258,8 @@ def test_distribution_counts_up_to_and_including_each_bound() -> None:
     assert seen.total == 14
 
 
-def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> None:
-    store = open_sqlite(tmp_path / "forewarn.db")
-    tally = Tally(["2020-07-01"])
-    export = exporter(
+def export_from(store: SqliteStore, tally: Tally, epoch: Callable[[], int]) -> Callable[[], bytes]:
+    return exporter(
         FigureSources(
             version="1",
             store=store,
@@ -269,7 +269,7 @@ def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> 
             parked=lambda: 0,
             watchers=lambda: 0,
             lateness=Distribution(()),
-            epoch=lambda: 1,
+            epoch=epoch,
             is_paused=lambda: False,
             has_executors=lambda: True,
             maintenances=dict,
@@ -282,6 +282,26 @@ def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> 
             replicas=SoleReplica(store, ITSELF, now=SystemClock().now),
         )
     )
+
+
+def test_lease_that_is_gained_meanwhile_is_told_whole_or_not_at_all(tmp_path: Path) -> None:
+    with closing(open_sqlite(tmp_path / "forewarn.db")) as store:
+        gained = store.write(lambda tx: tx.next_epoch())
+        epochs = chain([0], repeat(gained))
+        export = export_from(store, Tally([]), epochs.__next__)
+
+        before, after = export().decode(), export().decode()
+
+    assert "forewarn_lease_epoch 0.0" in before
+    assert "forewarn_leader 0.0" in before
+    assert f"forewarn_lease_epoch {gained}.0" in after
+    assert "forewarn_leader 1.0" in after
+
+
+def test_what_is_in_memory_is_told_when_the_database_is_away(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "forewarn.db")
+    tally = Tally(["2020-07-01"])
+    export = export_from(store, tally, lambda: 1)
     tally.polls["2020-07-01"] += 7
     store.close()
 

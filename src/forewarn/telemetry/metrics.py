@@ -177,6 +177,9 @@ class _Figures(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Look at everything once. With the database away, what only it knows is left out."""
+        # Once: whoever gains the lease meanwhile is not told to lead under the epoch before.
+        epoch = self._from.epoch()
+        yield _values("forewarn_lease_epoch", epoch)
         yield from self._of_memory()
         try:
             figures = self._from.store.figures()
@@ -193,7 +196,7 @@ class _Figures(Collector):
         yield _values("forewarn_store_readable", 1)
         yield _values("forewarn_server_paused", is_paused)
         yield from self._of_store(figures)
-        yield from self._of_replicas(figures, roll)
+        yield from self._of_replicas(figures, roll, epoch)
         yield from self._of_lives()
 
     def _of_memory(self) -> Iterator[Metric]:
@@ -214,7 +217,6 @@ class _Figures(Collector):
         yield from self._of_maintenances()
         yield _by("forewarn_loop_failures_total", here.loop_failures)
         yield _values("forewarn_clock_jumps_total", here.jumps())
-        yield _values("forewarn_lease_epoch", here.epoch())
         yield _distributions("forewarn_store_group_size", {(): here.store.commits})
         yield _values("forewarn_store_writable", here.store.is_writable())
         yield _values("forewarn_executors_usable", here.has_executors())
@@ -238,12 +240,12 @@ class _Figures(Collector):
         age = 0.0 if since is None else (self._from.wall.now() - since).total_seconds()
         yield _values("forewarn_outbox_oldest_seconds", max(age, 0.0))
 
-    def _of_replicas(self, figures: Figures, roll: RollCall) -> Iterator[Metric]:
+    def _of_replicas(self, figures: Figures, roll: RollCall, epoch: int) -> Iterator[Metric]:
         here = self._from
         us = here.replicas.itself.replica_id
         ours = [each for each in roll.replicas if each.identity.replica_id == us]
         # It may not know yet that its lease is over.
-        leads = figures.epoch == here.epoch() and any(each.is_leader for each in ours)
+        leads = figures.epoch == epoch and any(each.is_leader for each in ours)
         yield _values("forewarn_leader", leads)
         yield _values("forewarn_replicas", len(roll.present))
         yield _values("forewarn_changes_behind", sum(each.changes_behind for each in ours))
