@@ -13,17 +13,12 @@ from statistics import median
 from time import perf_counter
 
 from forewarn.domain.aftermath import apply_actions
+from forewarn.domain.amending import build_topology
 from forewarn.domain.decisions import decide
 from forewarn.domain.maintenance import Maintenance, plan_errors, remaining_steps
 from forewarn.domain.names import MaintenanceId, VmName
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.topology import (
-    DeliveryScope,
-    ScopeKind,
-    Topology,
-    VirtualMachine,
-    build_topology,
-)
+from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology, VirtualMachine
 from forewarn.protocol.document import Document, Event, decode_document, encode_document
 from forewarn.protocol.start_requests import decode_start_requests, encode_start_requests
 from forewarn.protocol.versions import NEWEST

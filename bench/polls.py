@@ -22,8 +22,9 @@ from urllib.request import Request, urlopen
 
 from forewarn.bootstrap.server import fastest_loop
 from forewarn.clocks import SystemClock
+from forewarn.domain.amending import build_topology
 from forewarn.domain.names import ScopeId, VmName
-from forewarn.domain.topology import VirtualMachine, build_topology, standalone
+from forewarn.domain.topology import VirtualMachine, standalone
 from forewarn.emulator.faults import MemoryFaults
 from forewarn.metadata.app import MetadataApp
 from forewarn.metadata.board import Board

@@ -103,7 +103,7 @@ def _compare(engine: str, vms: int, folder: Path, new_url: Callable[[int], str])
     with ExitStack() as stack:
         for size in (SMALL, vms):
             url = new_url(size)
-            filled = _fill(url, size)
+            filled = fill(url, size)
             server = Server(folder=folder / str(size), database=url)
             stack.enter_context(running(server))
             started = server.wait_for(scheduled_events(VM))
@@ -134,7 +134,8 @@ def _compare(engine: str, vms: int, folder: Path, new_url: Callable[[int], str])
     )
 
 
-def _fill(url: str, size: int) -> float:
+def fill(url: str, size: int) -> float:
+    """Put a fleet into a new database; return how many seconds it took."""
     topology = _describe(size)
     began = time.perf_counter()
     path = url.removeprefix("sqlite:///")

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +43,14 @@ class Server:
         with self._log.open("ab") as log:
             command = [*PROGRAM, "serve", "--trust-path", *flags, *self.flags]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603
+
+    def as_another(self) -> "Server":
+        """Return the same server for another thread, which has connections of its own."""
+        return replace(self, _connections={})
+
+    def serves(self, vm: str) -> bool:
+        """Tell whether *vm* is answered."""
+        return self._answers(self.metadata_port, scheduled_events(vm))
 
     def hang_up(self) -> None:
         """Close the connections, which the server closes itself after seconds without a word."""

@@ -13,6 +13,7 @@ from tests.contracts.conftest import OpenStore
 from tests.works import TIMEOUT, held
 
 from forewarn.domain.access import Token
+from forewarn.domain.amending import build_topology
 from forewarn.domain.course import Course
 from forewarn.domain.event import Approval, Approver, Happening, Outcome, ScheduledEvent, Trigger
 from forewarn.domain.gate import Answer, GateStatus, Question
@@ -44,7 +45,6 @@ from forewarn.domain.topology import (
     ScopeKind,
     Topology,
     VirtualMachine,
-    build_topology,
     standalone,
 )
 from forewarn.domain.windows import Blackout, Calendar, Window

@@ -12,10 +12,11 @@ from tests.web_site import OUTBOUND
 
 from forewarn.bootstrap.workforce import ReloadableWorkforce, Workforce, choose_workforce
 from forewarn.clocks import SystemClock, VirtualClock
+from forewarn.domain.amending import build_topology
 from forewarn.domain.host_work import HostTaskKind, HostWorkRule
 from forewarn.domain.impact import Impact, ImpactStatus
 from forewarn.domain.names import HostName
-from forewarn.domain.topology import Host, build_topology
+from forewarn.domain.topology import Host
 from forewarn.executors.manual import ManualExecutor
 from forewarn.files.fleet import read_fleet_file
 from forewarn.files.tables import TablesError

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from forewarn.domain.amending import build_topology
 from forewarn.domain.errors import IllegalTransitionError, PostponeRefusedError
 from forewarn.domain.event import (
     TRANSITIONS,
@@ -29,7 +30,7 @@ from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.policy import ApprovalPolicy, Policy, postpone
 from forewarn.domain.publication import FIRST_DOCUMENT, publish
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.topology import DeliveryScope, ScopeKind, VirtualMachine, build_topology
+from forewarn.domain.topology import DeliveryScope, ScopeKind, VirtualMachine
 from forewarn.protocol.document import encode_document
 from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType

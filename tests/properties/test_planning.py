@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from forewarn.domain.actions import BeginImpact, Effect, InquireImpact, ScheduleStep
 from forewarn.domain.aftermath import apply_actions
+from forewarn.domain.amending import build_topology
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import Approval, Approver, ScheduledEvent, approve
@@ -20,13 +21,7 @@ from forewarn.domain.planning import Scheme, make_plan
 from forewarn.domain.policy import Policy
 from forewarn.domain.scenario import USUAL_IMPACT
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.topology import (
-    DeliveryScope,
-    ScopeKind,
-    Topology,
-    VirtualMachine,
-    build_topology,
-)
+from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology, VirtualMachine
 from forewarn.domain.windows import Calendar, read_blackout, read_window
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from forewarn.domain.actions import BeginImpact, InquireImpact
 from forewarn.domain.aftermath import apply_actions
+from forewarn.domain.amending import build_topology
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.event import ScheduledEvent, request_start
 from forewarn.domain.impact import Impact, ImpactStatus
@@ -21,12 +22,7 @@ from forewarn.domain.scenario import (
     ScenarioStep,
 )
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.topology import (
-    DeliveryScope,
-    ScopeKind,
-    VirtualMachine,
-    build_topology,
-)
+from forewarn.domain.topology import DeliveryScope, ScopeKind, VirtualMachine
 from forewarn.files.scenario import ScenarioError, read_scenario
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType
 

@@ -29,6 +29,7 @@ from forewarn.domain.actions import (
     StartEvent,
 )
 from forewarn.domain.aftermath import apply_actions
+from forewarn.domain.amending import build_topology
 from forewarn.domain.arrivals import find_joining, join, refusals
 from forewarn.domain.blockers import BrakeKind, VerdictKind
 from forewarn.domain.course import Course
@@ -72,7 +73,6 @@ from forewarn.domain.topology import (
     ScopeKind,
     Topology,
     VirtualMachine,
-    build_topology,
     split_by_update_domain,
 )
 from forewarn.domain.walk import status, walk

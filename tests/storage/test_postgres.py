@@ -15,8 +15,9 @@ from sqlalchemy.exc import DBAPIError
 from tests.postgres import Cluster, run_cluster
 from tests.works import TIMEOUT, held
 
+from forewarn.domain.amending import build_topology
 from forewarn.domain.names import VmName
-from forewarn.domain.topology import Topology, VirtualMachine, build_topology, standalone
+from forewarn.domain.topology import Topology, VirtualMachine, standalone
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import AuditEntry
 from forewarn.ports.store import SERVER_PAUSE, StoreUnavailableError, Transaction

@@ -13,11 +13,11 @@ from sqlalchemy import Engine, create_engine, make_url
 from tests.postgres import Cluster, run
 
 from forewarn.ports.store import Reading, Store
-from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.postgres import open_postgres
 from forewarn.storage.reading import SqlReading
 from forewarn.storage.schema import bring_up_to_date, prepare_database
 from forewarn.storage.sqlite import open_sqlite
+from forewarn.storage.topology_cache import TopologyCache
 
 T = TypeVar("T")
 

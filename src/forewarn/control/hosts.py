@@ -22,6 +22,7 @@ from forewarn.operations.hosts import (
     HostLoad,
     close_host,
     find_host,
+    find_load,
     find_loads,
     open_host,
     remove_host,
@@ -123,7 +124,7 @@ def _change(
 
 def _view(reading: Reading, name: str) -> HostDetailView:
     topology = reading.topology()
-    load = find_loads(reading)[find_host(topology.hosts.values(), name).name]
+    load = find_load(reading, name)
     shares = split_by_update_domain(topology, load.virtual_machines)
     return HostDetailView.model_validate(_fields(load) | {"shares": shares, "events": load.events})
 

@@ -129,10 +129,9 @@ def _add(
     tx: Transaction, context: Context, fleet: Fleet, options: ApplyOptions
 ) -> VirtualMachineView:
     (declared,) = (each.vm for each in fleet.virtual_machines)
-    key = name_key(declared.name)
-    for known in tx.topology().virtual_machines:
-        if name_key(known) == key:
-            raise VirtualMachineExistsError(known)
+    known = tx.topology().directory.by_name.get(name_key(declared.name))
+    if known is not None:
+        raise VirtualMachineExistsError(known.name)
     apply_fleet(tx, context, fleet, options=options, action="vm add")
     return _view(tx, declared.name)
 

@@ -274,8 +274,6 @@ class LimitedReading:
         """Return the part of the fleet that is in the scopes, with the hosts that carry it."""
         return self.scopes.fleet
 
-    topology_version = _whole(Reading.topology_version)
-
     event = _part(Reading.event, _Scopes.event)
     events = _narrowed(Reading.events)
     events_in_flight = _part(Reading.events_in_flight, _Scopes.events)
@@ -314,7 +312,7 @@ class LimitedReading:
     kept_answer = _whole(Reading.kept_answer)
 
     audit = token = tokens = ledger_after = superseded_documents = _refused
-    superseded_memberships = prepare_topology = _refused
+    superseded_memberships = prepare_topology = topology_at_hand = _refused
     next_notifications = targets_waited_for = told = reserved_on = _refused
 
 

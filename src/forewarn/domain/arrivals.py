@@ -53,7 +53,8 @@ def arrivals(before: Topology, after: Topology) -> dict[HostName, list[VmName]]:
     """Return who comes to each host between *before* and *after*: is new, or was elsewhere."""
     known = before.virtual_machines
     coming: dict[HostName, list[VmName]] = {}
-    for name, vm in after.virtual_machines.items():
+    for name in after.revision_of(before).put.virtual_machines:
+        vm = after.virtual_machines[name]
         if vm.host is not None and (name not in known or known[name].host != vm.host):
             coming.setdefault(vm.host, []).append(name)
     return coming

@@ -1,39 +1,31 @@
-"""Where virtual machines are: hosts, update and fault domains, and who reads which document."""
+"""Where virtual machines are: hosts, update and fault domains, and who reads which document.
 
-import re
+A fleet may have a million virtual machines, of which one is changed. So a topology can be made of
+another one and the few entries that differ, and knows then what these are.
+"""
+
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
-from ipaddress import IPv6Address, ip_address
-from itertools import chain
-from typing import Final
+from ipaddress import IPv6Address
+from itertools import chain, islice
+from typing import Final, TypeVar
+from weakref import ref
 
-from forewarn.domain.errors import (
-    AddressError,
-    DomainOutOfRangeError,
-    InvalidNameError,
-    NameTakenError,
-    RoleNameError,
-    ScopeSettingError,
-    TopologyError,
-    UnknownScopeError,
-    UnknownVirtualMachineError,
-)
+from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.event import Share
-from forewarn.domain.names import HostName, ScopeId, VmName, is_name, name_key
-from forewarn.domain.notice import LONGEST_TERMINATE_NOTICE, MINIMUM_NOTICE
+from forewarn.domain.names import HostName, ScopeId, VmName, name_key
 from forewarn.domain.policy import Policy
 from forewarn.domain.profile import NO_PROFILE, Profile
-from forewarn.protocol.vocabulary import EventType, role_of
+from forewarn.protocol.vocabulary import role_of
 
-_IPV4: Final = re.compile(r"(?:(?:25[0-5]|(?:2[0-4]|1[0-9]|[1-9])?[0-9])(?:\.(?!$)|$)){4}")
 UPDATE_DOMAINS: Final = 5
 FAULT_DOMAINS: Final = 2
-MOST_DOMAINS: Final = 1000
-LONGEST_POSTPONEMENT: Final = timedelta(days=365)
-LONGEST_NOTICE: Final = timedelta(days=30)
+
+K = TypeVar("K", bound=str)
+T = TypeVar("T")
 
 
 class ScopeKind(StrEnum):
@@ -121,12 +113,183 @@ VM_FIELDS: Final = tuple(each.name for each in fields(VirtualMachine))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """Who is who in one fleet, by what they are known by, in the spelling that is compared."""
+
+    by_name: Mapping[str, VirtualMachine] = field(default_factory=dict)
+    by_vm_id: Mapping[str, VirtualMachine] = field(default_factory=dict)
+    by_address: Mapping[str, VirtualMachine] = field(default_factory=dict)
+
+    def revise(self, gone: Iterable[VirtualMachine], put: Iterable[VirtualMachine]) -> "Directory":
+        """Return the directory without those that are *gone*, and with those that are *put*."""
+        by_name, by_vm_id = _copy(self.by_name), _copy(self.by_vm_id)
+        by_address = _copy(self.by_address)
+        for vm in gone:
+            by_name.pop(name_key(vm.name), None)
+            by_vm_id.pop(name_key(vm.vm_id), None)
+            for address in vm.addresses:
+                by_address.pop(normalise_address(address), None)
+        for vm in put:
+            by_name[_slim_key(vm.name)] = vm
+            if vm.vm_id:
+                by_vm_id[_slim_key(vm.vm_id)] = vm
+            for address in vm.addresses:
+                if not is_link_local(address):
+                    by_address[normalise_address(address)] = vm
+        return Directory(by_name=by_name, by_vm_id=by_vm_id, by_address=by_address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetKeys:
+    """Some entries of a fleet, by their keys."""
+
+    virtual_machines: tuple[VmName, ...] = ()
+    scopes: tuple[ScopeId, ...] = ()
+    hosts: tuple[HostName, ...] = ()
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(self.virtual_machines, self.scopes, self.hosts)
+
+    def __len__(self) -> int:
+        return len(self.virtual_machines) + len(self.scopes) + len(self.hosts)
+
+
+NO_KEYS: Final = FleetKeys()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """What a topology has otherwise than the one before: what is new or another, and is *gone*.
+
+    It is in order if whatever is in both has kept its place, and whatever is new is at the end.
+    """
+
+    put: FleetKeys = NO_KEYS
+    gone: FleetKeys = NO_KEYS
+    is_in_order: bool = True
+
+    def __bool__(self) -> bool:
+        return bool(self.put or self.gone or not self.is_in_order)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What has been found out about a topology, so that nobody has to find it out again."""
+
+    directory: Directory | None = None
+    origin: "tuple[ref[Topology], Revision] | None" = None
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Topology:
     """The whole fleet, checked. Iteration is in fleet order, which Resources keep."""
 
     virtual_machines: Mapping[VmName, VirtualMachine]
     scopes: Mapping[ScopeId, DeliveryScope]
     hosts: Mapping[HostName, Host]
+    _known: _Known = field(init=False, default_factory=_Known, compare=False, repr=False)
+
+    @property
+    def directory(self) -> Directory:
+        """Who is who in it."""
+        if self._known.directory is None:
+            self._known.directory = Directory().revise((), self.virtual_machines.values())
+        return self._known.directory
+
+    def revise(
+        self,
+        *,
+        scopes: Iterable[DeliveryScope] = (),
+        virtual_machines: Iterable[VirtualMachine] = (),
+        hosts: Iterable[Host] = (),
+        gone: FleetKeys = NO_KEYS,
+    ) -> "Topology":
+        """Return it without what is *gone*, and with these, in their old places or at the end.
+
+        Nothing is checked. It takes the time of what differs, and of a few copies of mappings.
+        """
+        put_vms = {vm.name: vm for vm in virtual_machines}
+        put_scopes = {scope.scope_id: scope for scope in scopes}
+        put_hosts = {host.name: host for host in hosts}
+        after = Topology(
+            virtual_machines=_revise(self.virtual_machines, put_vms, gone.virtual_machines),
+            scopes=_revise(self.scopes, put_scopes, gone.scopes),
+            hosts=_revise(self.hosts, put_hosts, gone.hosts),
+        )
+        if self._known.directory is not None:
+            names = (*put_vms, *gone.virtual_machines)
+            old = (self.virtual_machines[name] for name in names if name in self.virtual_machines)
+            after._known.directory = self.directory.revise(old, put_vms.values())
+        put = FleetKeys(
+            virtual_machines=tuple(put_vms), scopes=tuple(put_scopes), hosts=tuple(put_hosts)
+        )
+        # What is gone and back may be the same as before, but is in another place.
+        if not set(put).intersection(gone):
+            after._known.origin = ref(self), Revision(put=put, gone=gone)
+        return after
+
+    def revision_of(self, before: "Topology") -> Revision:
+        """Return what differs from *before*, at once if it was made of that."""
+        origin = self._known.origin
+        if origin is None or origin[0]() is not before:
+            self._known.origin = origin = ref(before), _compare(before, self)
+        return origin[1]
+
+
+NO_FLEET: Final = Topology(virtual_machines={}, scopes={}, hosts={})
+
+
+def _slim_key(name: str) -> str:
+    # Most names are their own keys, and a million copies of them would be a tenth of the memory.
+    key = name_key(name)
+    return name if key == name else key
+
+
+def _copy(known: Mapping[K, T]) -> dict[K, T]:
+    # Of a dictionary that something was taken out of, any other way takes ten times as long.
+    return known.copy() if isinstance(known, dict) else dict(known)
+
+
+def _revise(known: Mapping[K, T], put: Mapping[K, T], gone: Iterable[K]) -> Mapping[K, T]:
+    left = tuple(gone)
+    if not put and not left:
+        return known
+    revised = _copy(known)
+    for key in left:
+        revised.pop(key, None)
+    revised.update(put)
+    return revised
+
+
+def _compare(before: Topology, after: Topology) -> Revision:
+    if before is after:
+        return Revision()
+    vms = before.virtual_machines, after.virtual_machines
+    scopes = before.scopes, after.scopes
+    hosts = before.hosts, after.hosts
+    return Revision(
+        put=FleetKeys(virtual_machines=_put(*vms), scopes=_put(*scopes), hosts=_put(*hosts)),
+        gone=FleetKeys(virtual_machines=_gone(*vms), scopes=_gone(*scopes), hosts=_gone(*hosts)),
+        is_in_order=is_in_order(*vms) and is_in_order(*scopes) and is_in_order(*hosts),
+    )
+
+
+def _put(before: Mapping[K, T], after: Mapping[K, T]) -> tuple[K, ...]:
+    return tuple(
+        key
+        for key, thing in after.items()
+        if key not in before or (before[key] is not thing and before[key] != thing)
+    )
+
+
+def _gone(before: Mapping[K, T], after: Mapping[K, T]) -> tuple[K, ...]:
+    return tuple(key for key in before if key not in after)
+
+
+def is_in_order(before: Mapping[K, T], after: Mapping[K, T]) -> bool:
+    """Tell whether what is in both comes first in *after*, in the order of *before*."""
+    common = [key for key in before if key in after]
+    return common == [*islice(after, len(common))]
 
 
 def make_scope_id(kind: ScopeKind, name: str, placement_group: str | None = None) -> ScopeId:
@@ -173,74 +336,6 @@ def standalone(name: VmName, policy: Policy | None = None) -> DeliveryScope:
     )
 
 
-def raise_first(mistakes: Iterable[TopologyError]) -> None:
-    """Refuse a fleet with the first of its *mistakes*, if there is one."""
-    for mistake in mistakes:
-        raise mistake
-
-
-def build_topology(
-    *,
-    scopes: Iterable[DeliveryScope],
-    virtual_machines: Iterable[VirtualMachine],
-    hosts: Iterable[Host] = (),
-    refuse: Callable[[Iterable[TopologyError]], None] = raise_first,
-) -> Topology:
-    """Return the fleet, or *refuse* it for its mistakes. Hosts nobody declared are implied."""
-    all_scopes, vms, declared_hosts = tuple(scopes), tuple(virtual_machines), tuple(hosts)
-    declared = {host.name for host in declared_hosts}
-    carrying = dict.fromkeys(vm.host for vm in vms if vm.host is not None)
-    implied = [host for host in carrying if host not in declared]
-    all_hosts = (*declared_hosts, *(Host(name=name) for name in implied))
-    known_scopes = {scope.scope_id: scope for scope in all_scopes}
-    refuse(
-        chain(
-            _name_mistakes(all_scopes, vms, all_hosts),
-            _setting_mistakes(known_scopes),
-            (mistake for vm in vms for mistake in _place_mistakes(vm, known_scopes)),
-            _address_mistakes(vms),
-        )
-    )
-    return Topology(
-        virtual_machines={vm.name: vm for vm in vms},
-        scopes=known_scopes,
-        hosts={host.name: host for host in all_hosts},
-    )
-
-
-def scope_mistakes(scope: DeliveryScope) -> Iterator[ScopeSettingError]:
-    """Yield what is wrong with the settings of *scope*."""
-    notice = scope.policy.terminate_notice
-    shortest = MINIMUM_NOTICE[EventType.TERMINATE]
-    is_scale_set = scope.kind is ScopeKind.SCALE_SET
-    for setting, is_right, bounds in (
-        ("update_domains", 1 <= scope.update_domains <= MOST_DOMAINS, f"1 to {MOST_DOMAINS}"),
-        ("fault_domains", 1 <= scope.fault_domains <= MOST_DOMAINS, f"1 to {MOST_DOMAINS}"),
-        (
-            "postpone_until",
-            timedelta(0) <= scope.policy.postpone_until <= LONGEST_POSTPONEMENT,
-            f"at most {LONGEST_POSTPONEMENT.days} days",
-        ),
-        (
-            "terminate_notice",
-            notice is None or (is_scale_set and shortest <= notice <= LONGEST_TERMINATE_NOTICE),
-            "between 5 and 15 minutes, and only a scale set has one",
-        ),
-        (
-            "notice",
-            scope.policy.notice is None or scope.policy.notice <= LONGEST_NOTICE,
-            f"at most {LONGEST_NOTICE.days} days",
-        ),
-        (
-            "placement_group",
-            is_scale_set or scope.placement_group is None,
-            "left out, as only a scale set has them",
-        ),
-    ):
-        if not is_right:
-            yield ScopeSettingError(scope.scope_id, setting, bounds)
-
-
 def assign_domains(
     wanted: Mapping[VmName, int | None], *, domains: int, known: Mapping[VmName, int]
 ) -> dict[VmName, int]:
@@ -277,89 +372,3 @@ def split_by_update_domain(topology: Topology, names: Iterable[VmName]) -> tuple
         Share(scope_id=scope_id, update_domain=update_domain, resources=tuple(resources))
         for (scope_id, update_domain), resources in shares.items()
     )
-
-
-def _setting_mistakes(scopes: Mapping[ScopeId, DeliveryScope]) -> Iterator[TopologyError]:
-    for scope in scopes.values():
-        # The placement groups of a scale set have its settings, which are wrong only once.
-        is_group = scope.kind is ScopeKind.SCALE_SET and scope.placement_group is not None
-        if not is_group or make_scope_id(scope.kind, scope.name) not in scopes:
-            yield from scope_mistakes(scope)
-
-
-def _place_mistakes(
-    vm: VirtualMachine, scopes: Mapping[ScopeId, DeliveryScope]
-) -> Iterator[TopologyError]:
-    scope = scopes.get(vm.scope_id)
-    is_foreign = scope is not None and scope.kind is ScopeKind.VIRTUAL_MACHINE
-    if scope is None or (is_foreign and scope.name != vm.name):
-        yield UnknownScopeError(vm.name, vm.scope_id)
-        return
-    if scope.kind is ScopeKind.CLOUD_SERVICE and vm.role is None:
-        yield RoleNameError(vm.name)
-    for noun, number, domains in (
-        ("update domain", vm.update_domain, scope.update_domains),
-        ("fault domain", vm.fault_domain, scope.fault_domains),
-    ):
-        # A set without domains is to blame itself.
-        if not 0 <= number < max(domains, 1):
-            yield DomainOutOfRangeError(vm.name, noun, number, domains)
-
-
-def _name_mistakes(
-    scopes: Iterable[DeliveryScope], vms: Iterable[VirtualMachine], hosts: Iterable[Host]
-) -> Iterator[TopologyError]:
-    sets = [scope for scope in scopes if scope.kind is not ScopeKind.VIRTUAL_MACHINE]
-    named = chain(
-        dict.fromkeys((scope.kind.noun, scope.name) for scope in sets),
-        (("placement group", scope.placement_group) for scope in sets if scope.placement_group),
-        ((ScopeKind.VIRTUAL_MACHINE.noun, vm.name) for vm in vms),
-        (("host", host.name) for host in hosts),
-    )
-    for noun, name in named:
-        if not is_name(name):
-            yield InvalidNameError(noun, name)
-    # The placement groups of one scale set share its name. A set and a virtual machine may not
-    # share one, so that a name means one scope.
-    set_names = {(scope.kind, scope.name): scope.name for scope in sets}.values()
-    yield from _taken("set, service or scale set", (scope.scope_id for scope in sets))
-    yield from _taken("set or virtual machine", (*set_names, *(vm.name for vm in vms)))
-    yield from _instances_taken(vms)
-    yield from _taken("vm_id", (vm.vm_id for vm in vms if vm.vm_id))
-    yield from _taken("host", (host.name for host in hosts))
-
-
-def _instances_taken(vms: Iterable[VirtualMachine]) -> Iterator[NameTakenError]:
-    services: dict[ScopeId, list[str]] = {}
-    for vm in vms:
-        if vm.scope_id.startswith(f"{ScopeKind.CLOUD_SERVICE}/"):
-            services.setdefault(vm.scope_id, []).append(vm.resource_name)
-    for scope_id, names in services.items():
-        yield from _taken(f"instance of {scope_id}", names)
-
-
-def _taken(noun: str, names: Iterable[str]) -> Iterator[NameTakenError]:
-    taken: set[str] = set()
-    for name in names:
-        if name_key(name) in taken:
-            yield NameTakenError(noun, name)
-        taken.add(name_key(name))
-
-
-def _address_mistakes(vms: Iterable[VirtualMachine]) -> Iterator[AddressError]:
-    owners: dict[str, VmName] = {}
-    for vm in vms:
-        for address in vm.addresses:
-            try:
-                # A pattern tells in a quarter of the time, of which a large fleet has little.
-                if not _IPV4.fullmatch(address):
-                    ip_address(address)
-                key = normalise_address(address)
-            except ValueError:
-                yield AddressError(address, vm.name, "is not an IP address")
-                continue
-            if is_link_local(address):
-                yield AddressError(address, vm.name, "is link-local, so others can have it, too")
-            owner = owners.setdefault(key, vm.name)
-            if owner != vm.name:
-                yield AddressError(address, vm.name, f"belongs to {owner} already")

@@ -1,11 +1,12 @@
 """The fleet as it is, in the words of the fleet file: what is shown can be applied again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Final
 
 from pydantic import JsonValue
 
+from forewarn.domain.names import ScopeId
 from forewarn.domain.policy import Policy
 from forewarn.domain.topology import DeliveryScope, ScopeKind, Topology, VirtualMachine
 from forewarn.wording.durations import format_duration
@@ -25,7 +26,7 @@ VM_TEXTS: Final = tuple(each.name for each in fields(VirtualMachine) if each.typ
 def declare_fleet(topology: Topology) -> dict[str, list[Entry]]:
     """Return all of *topology* as a fleet file would declare it."""
     fleet: dict[str, list[Entry]] = {table: [] for table in SET_TABLES.values()}
-    for scope in sets_of(topology):
+    for scope in sets_of(topology, topology.scopes):
         fleet[SET_TABLES[scope.kind]].append(declare_set(scope))
     vms = topology.virtual_machines.values()
     fleet["virtual_machine"] = [declare_vm(vm, topology.scopes[vm.scope_id]) for vm in vms]
@@ -33,9 +34,9 @@ def declare_fleet(topology: Topology) -> dict[str, list[Entry]]:
     return {table: entries for table, entries in fleet.items() if entries}
 
 
-def sets_of(topology: Topology) -> Iterator[DeliveryScope]:
-    """Yield what a fleet file declares; a placement group follows from the machines in it."""
-    for scope in topology.scopes.values():
+def sets_of(topology: Topology, scope_ids: Iterable[ScopeId]) -> Iterator[DeliveryScope]:
+    """Yield which of these a fleet file declares; a placement group follows from its machines."""
+    for scope in filter(None, map(topology.scopes.get, scope_ids)):
         if scope.kind in SET_TABLES and scope.placement_group is None:
             yield scope
 

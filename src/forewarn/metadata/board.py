@@ -4,9 +4,10 @@ Rules of this file: what readers look at is replaced, never altered, so that the
 documents of a change are put up before its topology, so that a virtual machine that moves never
 sees the old document of its new scope. The board listens before it first reads, so that it misses
 no commit; incarnations and the version of the topology keep it from putting anything up twice.
+Whoever writes waits while the board is told, so that it reads a whole topology on its own thread.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -16,10 +17,10 @@ from typing import Final, TypeAlias
 from forewarn.domain.names import ScopeId, VmName, name_key
 from forewarn.domain.publication import FIRST_DOCUMENT
 from forewarn.domain.topology import (
+    NO_FLEET,
     DeliveryScope,
     Topology,
     VirtualMachine,
-    is_link_local,
     normalise_address,
 )
 from forewarn.metadata.asgi import CONTENT_TYPE_JSON, Header
@@ -45,8 +46,6 @@ class Page:
 
 Pages: TypeAlias = Mapping[str, Page]
 
-_EMPTY_TOPOLOGY: Final = Topology(virtual_machines={}, scopes={}, hosts={})
-
 
 class Board:
     """What every delivery scope is shown, and who is in it."""
@@ -56,12 +55,17 @@ class Board:
         self.waiters = Waiters()
         self._changing = Lock()
         self._behind: StoreChange | None = StoreChange()
+        """The oldest change that is not put up yet."""
+        self._has_documents = False
+        """Whether all of them are up that were told of."""
         self._read_again: Callable[[], None] = lambda: None
         self.rounds: Final = Rounds("board", self.catch_up, every=1, is_thorough=True)
         self._first_pages = self._print(FIRST_DOCUMENT)
         self._documents: dict[ScopeId, Document] = {}
         self._pages: dict[ScopeId, Pages] = {}
-        self._directory = _Directory(_EMPTY_TOPOLOGY)
+        self.topology = NO_FLEET
+        """The fleet as polls see it."""
+        self._directory = NO_FLEET.directory
         self._topology_version = 0
 
     def follow(self, store: Store, shown: ChangeListener = lambda _: None) -> None:
@@ -70,7 +74,7 @@ class Board:
         *shown* is told of each change that is put up; of many at once, of the first of them.
         """
         note = partial(self._note, store, shown)
-        self._read_again = partial(note, StoreChange())
+        self._read_again = partial(self._read_all, store, note)
         store.listen(note)
         self._read_again()
 
@@ -106,7 +110,7 @@ class Board:
             self._documents[scope_id] = documents[scope_id]
             self._pages[scope_id] = self._print(documents[scope_id])
         if topology is not None:
-            self._directory = _Directory(topology)
+            self._directory, self.topology = topology.directory, topology
         self.waiters.wake(fresh if topology is None else None)
 
     def page(self, vm: VirtualMachine, version: str) -> Page:
@@ -133,20 +137,23 @@ class Board:
         by_address = self._directory.by_address
         return by_address.get(address) or by_address.get(normalise_address(address))
 
-    @property
-    def topology(self) -> Topology:
-        """The fleet as polls see it."""
-        return self._directory.topology
-
     def delivery_scope(self, vm: VirtualMachine) -> DeliveryScope | None:
-        return self._directory.topology.scopes.get(vm.scope_id)
+        return self.topology.scopes.get(vm.scope_id)
+
+    def _read_all(self, store: Store, note: ChangeListener) -> None:
+        note(StoreChange())
+        if self._behind:
+            # Nobody waits for this thread. Then the topology is at hand, and who is who in it.
+            store.read(lambda reading: reading.topology().directory)
+            note(StoreChange())
 
     def _note(self, store: Store, shown: ChangeListener, change: StoreChange) -> None:
         with self._changing:
-            # Everything is read at first, and again after something could not be.
-            is_behind = self._behind is not None or change.is_gap
+            # All documents are read at first, and again after some could not be.
+            is_behind = not self._has_documents or change.is_gap
             # The oldest that is not shown yet: nothing recorded since then was served. The empty
             # change that is behind from the start gives way to the first real one.
+            has_moved = self._behind is not None or change.is_gap
             if self._behind is None or self._behind.recorded_at is None:
                 self._behind = change
             news = [
@@ -154,21 +161,29 @@ class Board:
                 for scope, number in change.incarnations.items()
                 if self._is_news(scope, number)
             ]
-            has_moved = is_behind or (change.topology_version or 0) > self._topology_version
-            if news or has_moved:
-                self._read(store, None if is_behind else news, has_moved=has_moved)
+            has_moved |= (change.topology_version or 0) > self._topology_version
+            if news or has_moved or is_behind:
+                self._has_documents = False
+                is_whole = self._read(store, None if is_behind else news, has_moved=has_moved)
+                self._has_documents = True
+                if not is_whole:
+                    self.rounds.wake()
+                    return
             shown(self._behind)
             self._behind = None
 
-    def _read(self, store: Store, scope_ids: list[ScopeId] | None, *, has_moved: bool) -> None:
-        def look(reading: Reading) -> tuple[dict[ScopeId, Document], int, Topology | None]:
-            documents = reading.documents(scope_ids)
-            if not has_moved:
-                return documents, self._topology_version, None
-            return documents, reading.topology_version(), reading.topology()
+    def _read(self, store: Store, scope_ids: list[ScopeId] | None, *, has_moved: bool) -> bool:
+        """Put up what *store* has; tell whether the topology was at hand, if it *has_moved*."""
 
-        documents, self._topology_version, topology = store.read(look)
-        self.put_up(documents, topology, is_everything=scope_ids is None)
+        def look(reading: Reading) -> tuple[dict[ScopeId, Document], tuple[int, Topology] | None]:
+            documents = reading.documents(scope_ids)
+            return documents, reading.topology_at_hand() if has_moved else None
+
+        documents, moved = store.read(look)
+        self.put_up(documents, moved and moved[1], is_everything=scope_ids is None)
+        if moved is not None:
+            self._topology_version, _ = moved
+        return moved is not None or not has_moved
 
     def _is_news(self, scope_id: ScopeId, document_incarnation: int) -> bool:
         # Changes of one scope may overtake each other on their way; incarnations only ever grow.
@@ -186,32 +201,6 @@ class Board:
                 printed[look] = print_page(document, version)
             pages[name] = printed[look]
         return pages
-
-
-class _Directory:
-    """Who is who in one topology."""
-
-    def __init__(self, topology: Topology) -> None:
-        vms = topology.virtual_machines.values()
-        self.topology = topology
-        self.by_name = {_slim_key(vm.name): vm for vm in vms}
-        self.by_vm_id = {_slim_key(vm.vm_id): vm for vm in vms if vm.vm_id}
-        self.by_address = dict(_addresses(vms))
-
-
-def _slim_key(name: str) -> str:
-    # Most names are their own keys, and a million copies of them would be a tenth of the memory.
-    key = name_key(name)
-    return name if key == name else key
-
-
-def _addresses(vms: Iterable[VirtualMachine]) -> Iterable[tuple[str, VirtualMachine]]:
-    return (
-        (normalise_address(address), vm)
-        for vm in vms
-        for address in vm.addresses
-        if not is_link_local(address)
-    )
 
 
 def _look(document: Document, version: ApiVersion) -> object:

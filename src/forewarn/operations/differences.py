@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from pydantic import JsonValue
 
+from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.topology import DeliveryScope, Host, ScopeKind, Topology, VirtualMachine
 from forewarn.files.declarations import (
     DEFAULTS,
@@ -49,10 +50,23 @@ class Difference:
 
 def find_differences(before: Topology, after: Topology) -> tuple[Difference, ...]:
     """Return how *after* differs: in its sets, then its virtual machines, then its hosts."""
+    revision = after.revision_of(before)
+    put, gone = revision.put, revision.gone
+    scopes = (*put.scopes, *gone.scopes)
+    # A set has its settings, not the machines in it; only a standalone machine has its own.
+    alone = (
+        _machine_of(topology.scopes.get(key)) for topology in (before, after) for key in scopes
+    )
+    vms = (*put.virtual_machines, *gone.virtual_machines, *filter(None, alone))
+    hosts = (*put.hosts, *gone.hosts)
     return (
-        *_compare(_sets(before), _sets(after), declare_set),
-        *_compare(_machines(before), _machines(after), lambda machine: declare_vm(*machine)),
-        *_compare(_hosts(before), _hosts(after), lambda host: {"labels": dict(host.labels)}),
+        *_compare(_sets(before, scopes), _sets(after, scopes), declare_set),
+        *_compare(
+            _machines(before, vms), _machines(after, vms), lambda machine: declare_vm(*machine)
+        ),
+        *_compare(
+            _hosts(before, hosts), _hosts(after, hosts), lambda host: {"labels": dict(host.labels)}
+        ),
     )
 
 
@@ -60,24 +74,33 @@ _Named = tuple[str, str]
 """A table and the name of an entry in it."""
 
 
-def _sets(topology: Topology) -> dict[_Named, DeliveryScope]:
-    return {(SET_TABLES[scope.kind], scope.name): scope for scope in sets_of(topology)}
+def _machine_of(scope: DeliveryScope | None) -> VmName | None:
+    is_alone = scope is not None and scope.kind is ScopeKind.VIRTUAL_MACHINE
+    return VmName(scope.name) if scope is not None and is_alone else None
 
 
-def _machines(topology: Topology) -> dict[_Named, tuple[VirtualMachine, DeliveryScope]]:
-    # A set has its settings, not the machines in it; only a standalone machine has its own.
-    places = {
-        scope_id: scope
-        if scope.kind is ScopeKind.VIRTUAL_MACHINE
-        else DeliveryScope(kind=scope.kind, name=scope.name, placement_group=scope.placement_group)
-        for scope_id, scope in topology.scopes.items()
-    }
-    vms = topology.virtual_machines.values()
-    return {("virtual_machine", vm.name): (vm, places[vm.scope_id]) for vm in vms}
+def _sets(topology: Topology, scope_ids: Iterable[ScopeId]) -> dict[_Named, DeliveryScope]:
+    scopes = sets_of(topology, scope_ids)
+    return {(SET_TABLES[scope.kind], scope.name): scope for scope in scopes}
 
 
-def _hosts(topology: Topology) -> dict[_Named, Host]:
-    return {("host", host.name): host for host in topology.hosts.values()}
+def _machines(
+    topology: Topology, names: Iterable[VmName]
+) -> dict[_Named, tuple[VirtualMachine, DeliveryScope]]:
+    known = topology.virtual_machines
+    vms = (known[name] for name in names if name in known)
+    return {("virtual_machine", vm.name): (vm, _place(topology.scopes[vm.scope_id])) for vm in vms}
+
+
+def _place(scope: DeliveryScope) -> DeliveryScope:
+    if scope.kind is ScopeKind.VIRTUAL_MACHINE:
+        return scope
+    return DeliveryScope(kind=scope.kind, name=scope.name, placement_group=scope.placement_group)
+
+
+def _hosts(topology: Topology, names: Iterable[HostName]) -> dict[_Named, Host]:
+    known = topology.hosts
+    return {("host", name): known[name] for name in names if name in known}
 
 
 def _compare(

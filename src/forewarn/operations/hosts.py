@@ -1,15 +1,16 @@
 """Hosts: what is on them, and whether they take more virtual machines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from forewarn.domain.amending import amend
 from forewarn.domain.errors import ConflictError, UnknownHostError
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance, remaining_steps
 from forewarn.domain.names import HostName, VmName, name_key
 from forewarn.domain.phrases import say_names
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.topology import Closure, Host, Topology
+from forewarn.domain.topology import Closure, FleetKeys, Host, Topology
 from forewarn.operations.context import Context
 from forewarn.operations.recording import record_audit
 from forewarn.operations.safeguards import HostBusyError, find_busy
@@ -61,16 +62,34 @@ def find_loads(reading: Reading) -> dict[HostName, HostLoad]:
     }
 
 
-def merge_hosts(before: Topology, declared: Iterable[Host], *, prune: bool) -> Iterable[Host]:
-    """Return the hosts after some were *declared*, which says nothing about who is closed.
+def find_load(reading: Reading, name: str) -> HostLoad:
+    """Return what is on one host, or refuse a name that none has."""
+    topology = reading.topology()
+    host = find_host(topology.hosts.values(), name)
+    vms = topology.virtual_machines.values()
+    in_flight = reading.events_in_flight()
+    return HostLoad(
+        host=host,
+        virtual_machines=tuple(vm.name for vm in vms if vm.host == host.name),
+        events=tuple(event for event in in_flight if host.name in _hosts_of(event, topology)),
+    )
+
+
+def declare_hosts(before: Topology, declared: Iterable[Host]) -> dict[HostName, Host]:
+    """Return the *declared* hosts; a declaration says nothing about who is closed."""
+    known = before.hosts
+    return {
+        each.name: replace(each, closure=known.get(each.name, each).closure) for each in declared
+    }
+
+
+def forget_hosts(before: Topology, declared: Collection[HostName]) -> list[HostName]:
+    """Return the hosts that are not *declared* any more.
 
     A closed host stays known until it is opened: forgotten, it would be implied as an open one.
     """
-    hosts = {name: host for name, host in before.hosts.items() if host.closure or not prune}
-    for host in declared:
-        known = hosts.get(host.name, host)
-        hosts[host.name] = replace(host, closure=known.closure)
-    return hosts.values()
+    hosts = before.hosts.items()
+    return [name for name, host in hosts if name not in declared and host.closure is None]
 
 
 def close_host(tx: Transaction, context: Context, name: str, *, reason: str = "") -> Host:
@@ -94,12 +113,11 @@ def open_host(tx: Transaction, context: Context, name: str) -> Host:
 def remove_host(tx: Transaction, context: Context, name: str) -> None:
     """Forget a host that carries no virtual machine and that no Maintenance needs."""
     before = tx.topology()
-    load = find_loads(tx)[find_host(before.hosts.values(), name).name]
+    load = find_load(tx, name)
     host = load.host.name
     if load.virtual_machines:
         raise HostInUseError(host, load.virtual_machines)
-    rest = {known: each for known, each in before.hosts.items() if known != host}
-    after = replace(before, hosts=rest)
+    after = amend(before, gone=FleetKeys(hosts=(host,)))
     find_busy(tx, before, after).refuse()
     snapshot = look(tx, context)
     for maintenance in snapshot.maintenances.values():
@@ -124,9 +142,7 @@ def _hosts_of(event: ScheduledEvent, topology: Topology) -> Iterable[HostName]:
 
 def _put(tx: Transaction, context: Context, before: Host, after: Host, action: str) -> Host:
     if after != before:
-        topology = tx.topology()
-        hosts = {**topology.hosts, after.name: after}
-        tx.put_topology(replace(topology, hosts=hosts))
+        tx.put_topology(amend(tx.topology(), hosts=[after]))
         reason = after.closure.closed_reason if after.closure else ""
         record_audit(tx, context, action, after.name, detail=reason)
     return after

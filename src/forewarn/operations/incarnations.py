@@ -22,10 +22,10 @@ _MANY: Final = 100
 
 def note_departures(tx: Transaction, before: Topology, after: Topology) -> None:
     """Remember what leaving machines may have read; call it before their scopes are removed."""
-    gone = before.virtual_machines.keys() - after.virtual_machines.keys()
-    staying = {name_key(name) for name in after.virtual_machines} if gone else set()
     left = {
-        before.virtual_machines[name].scope_id for name in gone if name_key(name) not in staying
+        before.virtual_machines[name].scope_id
+        for name in after.revision_of(before).gone.virtual_machines
+        if name_key(name) not in after.directory.by_name
     }
     start_above(tx, max(_shown(tx, left).values(), default=0))
 
@@ -40,7 +40,8 @@ def keep_incarnations_rising(
     tx: Transaction, context: Context, before: Topology, after: Topology
 ) -> None:
     """Raise the numbers of scopes that are back, and of scopes that machines join."""
-    shown = _shown(tx, after.scopes.keys() - before.scopes.keys())
+    put = after.revision_of(before).put.scopes
+    shown = _shown(tx, {scope_id for scope_id in put if scope_id not in before.scopes})
     above = {scope_id: incarnation for scope_id, incarnation in shown.items() if incarnation}
     moved, new = _find_joining(before, after)
     for scope_id, old_scope_ids in moved.items():
@@ -62,14 +63,14 @@ def _find_joining(
     """Return the scopes that known machines join, with those they left, and that new ones join."""
     moved: dict[ScopeId, set[ScopeId]] = {}
     new: set[ScopeId] = set()
+    revision = after.revision_of(before)
     # One whose name is written in another case from now on is the same to those who poll.
     gone: dict[str, VirtualMachine] = {
-        name_key(name): vm
-        for name, vm in before.virtual_machines.items()
-        if name not in after.virtual_machines
+        name_key(name): before.virtual_machines[name] for name in revision.gone.virtual_machines
     }
-    for name, vm in after.virtual_machines.items():
-        old = before.virtual_machines.get(name) or (gone.get(name_key(name)) if gone else None)
+    for name in revision.put.virtual_machines:
+        vm = after.virtual_machines[name]
+        old = before.virtual_machines.get(name) or gone.get(name_key(name))
         if old is None:
             new.add(vm.scope_id)
         elif old.scope_id != vm.scope_id:

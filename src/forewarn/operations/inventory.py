@@ -1,10 +1,11 @@
 """The fleet: declaring it, changing it, and what may not change while an event is in flight."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from forewarn.domain.amending import amend, scope_mistakes
 from forewarn.domain.errors import (
     NameTakenError,
     TopologyError,
@@ -13,17 +14,18 @@ from forewarn.domain.errors import (
 from forewarn.domain.names import HostName, ScopeId, VmName, name_key
 from forewarn.domain.topology import (
     DeliveryScope,
+    FleetKeys,
+    Host,
     ScopeKind,
     Topology,
     VirtualMachine,
     assign_domains,
-    build_topology,
-    scope_mistakes,
+    make_scope_id,
 )
 from forewarn.files.fleet import DeclaredVirtualMachine, Fleet, refuse_mistakes
 from forewarn.operations.context import Context
 from forewarn.operations.differences import Alteration, Difference, find_differences
-from forewarn.operations.hosts import merge_hosts
+from forewarn.operations.hosts import declare_hosts, forget_hosts
 from forewarn.operations.incarnations import keep_incarnations_rising, note_departures
 from forewarn.operations.placements import find_misplaced, tell_arrivals
 from forewarn.operations.recording import record_audit
@@ -98,15 +100,14 @@ def find_vm(topology: Topology, name: str) -> VirtualMachine:
 
 def find_vms(topology: Topology, names: Iterable[str]) -> list[VirtualMachine]:
     """Return the virtual machines called *names*, in any case, or refuse the first unknown one."""
-    wanted = tuple(names)
-    exact = [topology.virtual_machines.get(VmName(name)) for name in wanted]
-    if None not in exact:
-        return [vm for vm in exact if vm is not None]
-    known = {name_key(vm.name): vm for vm in topology.virtual_machines.values()}
-    for name in wanted:
-        if name_key(name) not in known:
+    found: list[VirtualMachine] = []
+    for name in names:
+        exact = topology.virtual_machines.get(VmName(name))
+        vm = exact or topology.directory.by_name.get(name_key(name))
+        if vm is None:
             raise UnknownVirtualMachineError(name)
-    return [known[name_key(name)] for name in wanted]
+        found.append(vm)
+    return found
 
 
 def apply_fleet(
@@ -129,7 +130,7 @@ def apply_fleet(
     if plan.change.needed_removals > options.allow_removals:
         raise TooManyRemovalsError(plan.change.needed_removals, len(before.virtual_machines))
     after = plan.after
-    if after != before:
+    if after.revision_of(before):
         note_departures(tx, before, after)
         tx.put_topology(after, plan.prepared)
         keep_incarnations_rising(tx, context, before, after)
@@ -172,8 +173,9 @@ def plan_fleet(
 def _undeclared_hosts(before: Topology, after: Topology, fleet: Fleet) -> tuple[HostName, ...]:
     if not fleet.hosts:  # all hosts are only implied
         return ()
-    known = before.hosts.keys() | {host.name for host in fleet.hosts}
-    return tuple(name for name in after.hosts if name not in known)
+    declared = {host.name for host in fleet.hosts}
+    put = after.revision_of(before).put.hosts
+    return tuple(name for name in put if name not in before.hosts and name not in declared)
 
 
 def _find_refused(
@@ -190,12 +192,8 @@ def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
     """Take a virtual machine out of the fleet."""
     before = tx.topology()
     vm = find_vm(before, name)
-    rest = [other for other in before.virtual_machines.values() if other.name != vm.name]
-    after = build_topology(
-        scopes=_used_scopes(before.scopes.values(), rest),
-        virtual_machines=rest,
-        hosts=before.hosts.values(),
-    )
+    gone = FleetKeys(virtual_machines=(vm.name,), scopes=_own_scope(before, vm))
+    after = amend(before, gone=gone)
     find_busy(tx, before, after).refuse()
     note_departures(tx, before, after)
     tx.put_topology(after)
@@ -207,21 +205,30 @@ def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
 def declare(before: Topology, fleet: Fleet, context: Context, *, prune: bool) -> Topology:
     """Return the topology after *fleet* was declared on top of *before*."""
     declared = {each.vm.name: each for each in fleet.virtual_machines}
-    staying = {
-        name: vm for name, vm in before.virtual_machines.items() if name in declared or not prune
-    }
-    scopes = _merge_scopes(before, fleet, prune=prune)
-    places = _assign_domains(fleet, scopes, staying.values())
+    known = before.virtual_machines
+    scopes = _declare_scopes(before, fleet, prune=prune)
+    places = _assign_domains(before, fleet, scopes, prune=prune)
     made = {
-        name: _virtual_machine(each.vm, staying.get(name), places[name], context)
+        name: _virtual_machine(each.vm, known.get(name), places[name], context)
         for name, each in declared.items()
     }
-    # What was there keeps its place in fleet order.
-    vms = {**staying, **made}
-    return build_topology(
-        scopes=_used_scopes(scopes.values(), vms.values()),
-        virtual_machines=vms.values(),
-        hosts=merge_hosts(before, fleet.hosts, prune=prune),
+    hosts = declare_hosts(before, fleet.hosts)
+    gone = _moved_out(before, made.values())
+    if prune:
+        carrying = {vm.host for vm in made.values()}
+        forgotten = forget_hosts(before, hosts)
+        hosts |= {name: Host(name=name) for name in forgotten if name in carrying}
+        gone = FleetKeys(
+            virtual_machines=tuple(name for name in known if name not in made),
+            scopes=tuple(scope_id for scope_id in before.scopes if scope_id not in scopes),
+            hosts=tuple(name for name in forgotten if name not in carrying),
+        )
+    return amend(
+        before,
+        scopes=scopes.values(),
+        virtual_machines=made.values(),
+        hosts=hosts.values(),
+        gone=gone,
         refuse=lambda found: refuse_mistakes(_all_mistakes(fleet, found)),
     )
 
@@ -256,61 +263,68 @@ def _advise_on_instances(fleet: Fleet, name: str) -> str:
     return f" Call them {' and '.join(qualified)}." if len(set(qualified)) > 1 else ""
 
 
-def _merge_scopes(before: Topology, fleet: Fleet, *, prune: bool) -> dict[ScopeId, DeliveryScope]:
-    scopes = {} if prune else dict(before.scopes)
-    scopes |= {scope.scope_id: scope for scope in fleet.scopes}
+def _declare_scopes(before: Topology, fleet: Fleet, *, prune: bool) -> dict[ScopeId, DeliveryScope]:
+    """Return the scopes that *fleet* declares, and those that its machines are in by themselves."""
+    scopes = {scope.scope_id: scope for scope in fleet.scopes}
     places = {each.vm.scope_id: each.scope for each in fleet.virtual_machines}
-    scopes |= {
-        scope_id: scope
-        for scope_id, scope in places.items()
-        if scope.kind is ScopeKind.VIRTUAL_MACHINE
-    }
+    scopes |= {key: each for key, each in places.items() if each.kind is ScopeKind.VIRTUAL_MACHINE}
+    known = {} if prune else before.scopes
     # Each placement group of a scale set is a scope of its own, with the settings of the set.
-    sets = {scope.name: scope for scope in scopes.values() if scope.placement_group is None}
-    groups = {
-        (scope.name, scope.placement_group)
-        for scope in (*scopes.values(), *places.values())
-        if scope.placement_group
-    }
-    for name, group in sorted(groups):
-        if name in sets:
-            scope = replace(sets[name], placement_group=group)
-            scopes[scope.scope_id] = scope
+    groups = [scope for scope in places.values() if scope.placement_group]
+    if any(scope.kind is ScopeKind.SCALE_SET for scope in fleet.scopes):
+        groups += [scope for scope in known.values() if scope.placement_group]
+    for group in sorted(groups, key=lambda scope: (scope.name, scope.placement_group or "")):
+        whole_id = make_scope_id(group.kind, group.name)
+        whole = scopes.get(whole_id) or known.get(whole_id)
+        if whole is not None:
+            scopes[group.scope_id] = replace(whole, placement_group=group.placement_group)
     return scopes
 
 
 def _assign_domains(
-    fleet: Fleet,
-    scopes: Mapping[ScopeId, DeliveryScope],
-    staying: Iterable[VirtualMachine],
+    before: Topology, fleet: Fleet, scopes: Mapping[ScopeId, DeliveryScope], *, prune: bool
 ) -> dict[VmName, tuple[int, int]]:
-    known: dict[ScopeId, list[VirtualMachine]] = {}
-    for vm in staying:
-        known.setdefault(vm.scope_id, []).append(vm)
     wanted: dict[ScopeId, list[DeclaredVirtualMachine]] = {}
     for declared in fleet.virtual_machines:
         wanted.setdefault(declared.vm.scope_id, []).append(declared)
+    known_scopes = {} if prune else before.scopes
     places: dict[VmName, tuple[int, int]] = {}
+    choosing: dict[ScopeId, DeliveryScope] = {}
     for scope_id, vms in wanted.items():
-        scope = scopes.get(scope_id)
+        scope = scopes.get(scope_id) or known_scopes.get(scope_id)
         is_alone = vms[0].scope.kind is ScopeKind.VIRTUAL_MACHINE
         # Without a scope, or with one that cannot be, there is nothing to choose from.
         if scope is None or is_alone or any(scope_mistakes(scope)):
             places |= {each.vm.name: (each.vm.update_domain, each.vm.fault_domain) for each in vms}
-            continue
+        else:
+            choosing[scope_id] = scope
+    staying = {each.vm.name for each in fleet.virtual_machines} if prune else None
+    known = _find_members(before, choosing, staying)
+    for scope_id, scope in choosing.items():
+        vms = wanted[scope_id]
         update = assign_domains(
             {each.vm.name: each.update_domain for each in vms},
             domains=scope.update_domains,
-            known={vm.name: vm.update_domain for vm in known.get(scope_id, [])},
+            known={vm.name: vm.update_domain for vm in known[scope_id]},
         )
         fault = assign_domains(
             {each.vm.name: each.fault_domain for each in vms},
             domains=scope.fault_domains,
-            known={vm.name: vm.fault_domain for vm in known.get(scope_id, [])},
+            known={vm.name: vm.fault_domain for vm in known[scope_id]},
         )
-        for each in vms:
-            places[each.vm.name] = (update[each.vm.name], fault[each.vm.name])
+        places |= {each.vm.name: (update[each.vm.name], fault[each.vm.name]) for each in vms}
     return places
+
+
+def _find_members(
+    before: Topology, scope_ids: Iterable[ScopeId], names: Container[VmName] | None
+) -> dict[ScopeId, list[VirtualMachine]]:
+    """Return the machines of these scopes; only those with one of *names*, if there are any."""
+    members: dict[ScopeId, list[VirtualMachine]] = {scope_id: [] for scope_id in scope_ids}
+    for vm in before.virtual_machines.values() if members else ():
+        if vm.scope_id in members and (names is None or vm.name in names):
+            members[vm.scope_id].append(vm)
+    return members
 
 
 def _virtual_machine(
@@ -323,15 +337,16 @@ def _virtual_machine(
     return replace(declared, update_domain=place[0], fault_domain=place[1], vm_id=vm_id)
 
 
-def _used_scopes(
-    scopes: Iterable[DeliveryScope], vms: Iterable[VirtualMachine]
-) -> list[DeliveryScope]:
-    used = {vm.scope_id for vm in vms}
-    return [
-        scope
-        for scope in scopes
-        if scope.kind is not ScopeKind.VIRTUAL_MACHINE or scope.scope_id in used
-    ]
+def _moved_out(before: Topology, vms: Iterable[VirtualMachine]) -> FleetKeys:
+    """Return the scopes of their own that machines leave behind when they join a set."""
+    known = ((vm, before.virtual_machines.get(vm.name)) for vm in vms)
+    moved = (old for vm, old in known if old is not None and old.scope_id != vm.scope_id)
+    return FleetKeys(scopes=tuple(key for old in moved for key in _own_scope(before, old)))
+
+
+def _own_scope(before: Topology, vm: VirtualMachine) -> tuple[ScopeId, ...]:
+    is_own = before.scopes[vm.scope_id].kind is ScopeKind.VIRTUAL_MACHINE
+    return (vm.scope_id,) if is_own else ()
 
 
 def _compare(before: Topology, after: Topology) -> FleetChange:
@@ -339,17 +354,19 @@ def _compare(before: Topology, after: Topology) -> FleetChange:
         differences=find_differences(before, after),
         changed_scopes=tuple(
             scope_id
-            for scope_id, scope in after.scopes.items()
-            if before.scopes.get(scope_id, scope) != scope
+            for scope_id in after.revision_of(before).put.scopes
+            if scope_id in before.scopes
         ),
     )
 
 
 def _record_moves(tx: Transaction, context: Context, before: Topology, after: Topology) -> None:
-    old, new = before.virtual_machines, after.virtual_machines
-    left = (name for name in old if name not in new)
+    old, new, revision = before.virtual_machines, after.virtual_machines, after.revision_of(before)
+    left = revision.gone.virtual_machines
     joined = (
-        name for name, vm in new.items() if name not in old or old[name].scope_id != vm.scope_id
+        name
+        for name in revision.put.virtual_machines
+        if name not in old or old[name].scope_id != new[name].scope_id
     )
     # Who comes back in the same moment, under the same name in another case, has not left.
     moves = {**dict.fromkeys(left), **{name: new[name].scope_id for name in joined}}

@@ -120,7 +120,7 @@ def _event_ids_of(refusal: DomainError) -> tuple[EventId, ...]:
 
 def find_busy(reading: Reading, before: Topology, after: Topology) -> Busy:
     """Return what *after* moves or removes while something is done to it."""
-    gone = before.hosts.keys() - after.hosts.keys()
+    gone = set(after.revision_of(before).gone.hosts)
     return Busy(
         machines=_find_busy_machines(reading.events_in_flight(), before, after),
         hosts={

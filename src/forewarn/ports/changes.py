@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from forewarn.domain.names import ScopeId
+from forewarn.domain.topology import Revision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,10 @@ class StoreChange:
     incarnations: Mapping[ScopeId, int] = field(default_factory=dict)
     topology_version: int | None = None
     """The number of the new topology, if there is one."""
+    revises: int | None = field(default=None, compare=False)
+    """The number of the topology before that."""
+    revision: Revision | None = field(default=None, compare=False)
+    """What is otherwise in the new topology, if that is little."""
     has_work: bool = False
     """Whether there is something that the scheduler has not recorded itself."""
     has_ledger_grown: bool = False

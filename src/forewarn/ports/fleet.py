@@ -21,8 +21,11 @@ class FleetReading(Protocol):
 
     def topology(self) -> Topology: ...
 
-    def topology_version(self) -> int:
-        """Return the number of the topology, which is higher than that of any before."""
+    def topology_at_hand(self) -> tuple[int, Topology] | None:
+        """Return the fleet and its number, which is higher than that of any before.
+
+        None if all of it would have to be read, for which whoever holds up others has no time.
+        """
 
     def prepare_topology(self, topology: Topology) -> PreparedTopology:
         """Do all the work for `put_topology` that need not be done while others wait."""

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from threading import Lock, Thread, current_thread
+from typing import Any
 
 import structlog
 
 from forewarn.ports.changes import ChangeListener, StoreChange
+from forewarn.storage.columns import HintColumn
 
 _log = structlog.get_logger(__name__)
 
@@ -58,6 +60,14 @@ class ChangeListeners:
         return news
 
 
+def read_hint(kept: Any) -> StoreChange | None:
+    """Return the hint that is *kept* in a database, or None if this release cannot read it."""
+    try:
+        return HintColumn.read(kept)
+    except Exception:  # noqa: BLE001 - a newer release may write it in any other way
+        return None
+
+
 def merge(changes: Iterable[StoreChange]) -> StoreChange:
     """Return one hint at all that *changes* hint at, which are in their order."""
     merged = StoreChange()
@@ -67,6 +77,9 @@ def merge(changes: Iterable[StoreChange]) -> StoreChange:
             each,
             incarnations={**merged.incarnations, **each.incarnations},
             topology_version=each.topology_version or merged.topology_version,
+            # Whoever wants to know reads it from the hints that are stored.
+            revises=None,
+            revision=None,
             has_work=merged.has_work or each.has_work,
             has_ledger_grown=merged.has_ledger_grown or each.has_ledger_grown,
             has_outbox_grown=merged.has_outbox_grown or each.has_outbox_grown,

@@ -1,34 +1,40 @@
-"""The topology in the database, and the one copy of it in memory.
-
-A fleet may have a hundred thousand virtual machines, so it is read once and kept. A counter in the
-database tells whether the copy still holds; what is written are the rows that differ.
-"""
+"""The topology in the database: three tables, of which only the rows that differ are written."""
 
 import sys
-from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache, partial
 from json import JSONDecoder
-from threading import Lock
+from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import JSON, Column, Connection, Select, String, Table, cast, select
+from sqlalchemy import (
+    JSON,
+    Column,
+    Connection,
+    Select,
+    String,
+    Table,
+    cast,
+    select,
+)
 
 from forewarn.domain.policy import Policy
 from forewarn.domain.profile import NO_PROFILE, Profile
 from forewarn.domain.topology import (
+    NO_FLEET,
     VM_FIELDS,
     Closure,
     DeliveryScope,
+    FleetKeys,
     Host,
+    Revision,
     Topology,
     VirtualMachine,
+    is_in_order,
 )
-from forewarn.ports.changes import StoreChange
 from forewarn.storage.columns import Kept
-from forewarn.storage.rows import PUT, REMOVE, key_of
-from forewarn.storage.statements import SETTING
+from forewarn.storage.rows import MOVE, PUT, REMOVE, key_of
 from forewarn.storage.tables import delivery_scopes, hosts, settings, virtual_machines
 
 TOPOLOGY_VERSION: Final = "topology_version"
@@ -46,87 +52,48 @@ _SCOPE: Final = tuple(each.name for each in fields(DeliveryScope) if each.name !
 class StoredTopology:
     """A topology as the database has it, with the number of its change.
 
-    *positions* has the place of each row in the fleet order, by table, in that order: a mapping by
-    key would need a tenth of all the memory.
+    *ends* has, by table, a number that is higher than the position of any row.
     """
 
     version: int = 0
-    topology: Topology = field(
-        default_factory=lambda: Topology(virtual_machines={}, scopes={}, hosts={})
-    )
-    positions: Mapping[str, Sequence[int]] = field(default_factory=dict)
-
-
-_UNKNOWN: Final = StoredTopology(version=-1)
-
-
-class TopologyCache:
-    """The copy of the topology that all transactions share. It only ever holds committed ones."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._stored = StoredTopology()
-
-    def look(self, connection: Connection) -> StoredTopology:
-        """Return the topology that *connection* sees."""
-        version = int(connection.execute(SETTING, {"name": TOPOLOGY_VERSION}).scalar() or 0)
-        stored = self._stored
-        if stored.version == version:
-            return stored
-        # Whoever comes while it is being read waits for it instead of reading it again.
-        with self._lock:
-            if self._stored.version == version:
-                return self._stored
-            stored = _load(connection, version)
-            # A reader whose snapshot is old must not take back what has been kept since.
-            if version > self._stored.version:
-                self._stored = stored
-            return stored
-
-    def note(self, change: StoreChange) -> None:
-        """Give the copy up if nobody knows any more what changed: its number says nothing then."""
-        if change.is_gap:
-            self._stored = _UNKNOWN
-
-    def keep(self, stored: StoredTopology) -> None:
-        """Take over *stored*, which has just been committed."""
-        with self._lock:
-            self._stored = stored
+    topology: Topology = NO_FLEET
+    ends: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyChange:
-    """What has to be written so that *topology* is stored where *known* is.
+    """What has to be written so that *topology* is stored where *known* is, by table.
 
-    *changed* has the rows that differ, as the driver takes them, and *gone* the keys of those that
-    are no more, by table.
+    *put* has the rows that differ, as the driver takes them, *gone* the keys of those that are no
+    more, and *moved* the keys of all rows, in their order, where that is another one.
     """
 
     known: StoredTopology
     topology: Topology
-    positions: Mapping[str, Sequence[int]]
-    changed: Mapping[str, Sequence[Sequence[object]]]
+    put: Mapping[str, Sequence[Sequence[object]]]
     gone: Mapping[str, Collection[str]]
+    moved: Mapping[str, Collection[str]]
+
+    def __bool__(self) -> bool:
+        return any(any(each.values()) for each in (self.put, self.gone, self.moved))
 
 
 def prepare_topology(topology: Topology, known: StoredTopology) -> TopologyChange:
-    """Return what differs between *topology* and the *known* one; it takes longer than writing."""
-    known_places = {part.table.name: part.places(known) for part in _PARTS}
-    places = {
-        part.table.name: _place(part.things(topology), known_places[part.table.name])
-        for part in _PARTS
-    }
+    """Return what differs between *topology* and the *known* one."""
+    revision = topology.revision_of(known.topology)
+    old = known.topology
     return TopologyChange(
         known=known,
         topology=topology,
-        positions={name: array("q", each.values()) for name, each in places.items()},
-        changed={
-            name: part.changed_rows(topology, places[name], known.topology, known_places[name])
-            for name, part in ((part.table.name, part) for part in _PARTS)
-        },
-        gone={
-            part.table.name: part.things(known.topology).keys() - part.things(topology).keys()
+        put={
+            part.name: part.rows(topology, part.keys(revision.put), known.ends.get(part.name, 0))
             for part in _PARTS
+        },
+        gone={part.name: part.keys(revision.gone) for part in _PARTS},
+        moved={
+            part.name: tuple(part.things(topology))
+            for part in _PARTS
+            if not revision.is_in_order and not is_in_order(part.things(old), part.things(topology))
         },
     )
 
@@ -136,32 +103,49 @@ def save_topology(connection: Connection, change: TopologyChange) -> StoredTopol
 
     Where nothing differs, the known one itself is returned.
     """
-    if not any(change.changed.values()) and not any(change.gone.values()):
+    if not change:
         return change.known
     # Virtual machines refer to scopes and hosts: those come first and go last.
     for part in _PARTS:
-        PUT[part.table].run_many(connection, change.changed[part.table.name])
+        PUT[part.table].run_many(connection, change.put[part.name])
     for part in reversed(_PARTS):
-        keys = change.gone[part.table.name]
-        if keys:
+        if keys := change.gone[part.name]:
             connection.execute(REMOVE[part.table], [{part.key: key} for key in keys])
+    for part in _PARTS:
+        moved = enumerate(change.moved.get(part.name, ()))
+        if places := [{"of": key, "to": place} for place, key in moved]:
+            connection.execute(MOVE[part.table], places)
     version = change.known.version + 1
     PUT[settings].run(connection, TOPOLOGY_VERSION, str(version))
-    return StoredTopology(version=version, topology=change.topology, positions=change.positions)
+    ends = {
+        part.name: max(
+            change.known.ends.get(part.name, 0) + len(change.put[part.name]),
+            len(change.moved.get(part.name, ())),
+        )
+        for part in _PARTS
+    }
+    return StoredTopology(version=version, topology=change.topology, ends=ends)
 
 
-def _place(keys: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
-    # Rows keep their numbers as long as they ascend: one machine more or less is one row written.
-    positions: dict[str, int] = {}
-    last = -1
-    for key in keys:
-        last = max(known.get(key, -1), last + 1)
-        positions[key] = last
-    return positions
+def reload_topology(
+    connection: Connection, base: StoredTopology, revision: Revision, version: int
+) -> StoredTopology:
+    """Return the topology of *version*, made of *base* and the rows of *revision*."""
+    loaded = {part.name: part.load(connection, part.keys(revision.put)) for part in _PARTS}
+    things = {name: found.values() for name, (found, _) in loaded.items()}
+    topology = base.topology.revise(
+        virtual_machines=things[virtual_machines.name],
+        scopes=things[delivery_scopes.name],
+        hosts=things[hosts.name],
+        gone=revision.gone,
+    )
+    ends = {name: max(end, base.ends.get(name, 0)) for name, (_, end) in loaded.items()}
+    return StoredTopology(version=version, topology=topology, ends=ends)
 
 
-def _load(connection: Connection, version: int) -> StoredTopology:
-    loaded = {part.table.name: part.load(connection) for part in _PARTS}
+def load_topology(connection: Connection, version: int) -> StoredTopology:
+    """Return the topology of *version*, all of which is read."""
+    loaded = {part.name: part.load(connection) for part in _PARTS}
     things = {name: found for name, (found, _) in loaded.items()}
     return StoredTopology(
         version=version,
@@ -170,7 +154,7 @@ def _load(connection: Connection, version: int) -> StoredTopology:
             scopes=things[delivery_scopes.name],
             hosts=things[hosts.name],
         ),
-        positions={name: places for name, (_, places) in loaded.items()},
+        ends={name: end for name, (_, end) in loaded.items()},
     )
 
 
@@ -241,14 +225,18 @@ class _Part:
     def __init__(
         self,
         table: Table,
+        field: str,
         *,
-        things: Callable[[Topology], Mapping[Any, Any]],
         write: Callable[[Any], dict[str, object]],
         read: Callable[[Mapping[str, Any]], Any],
     ) -> None:
         self.table = table
-        self.things = things
+        self.name = table.name
+        # A topology and the keys of its entries are made up alike.
+        self.things: Callable[[Topology], Mapping[Any, Any]] = attrgetter(field)
+        self.keys: Callable[[FleetKeys], tuple[str, ...]] = attrgetter(field)
         (self.key,) = key_of(table)
+        self._key_column = table.c[self.key]
         self._put = PUT[table]
         self._write = write
         self._read = read
@@ -259,59 +247,38 @@ class _Part:
         texts = (cast(each, String) if _is_json(each) else each for each in columns)
         self._select: Select[Any] = select(*texts, table.c.position).order_by(table.c.position)
 
-    def places(self, known: StoredTopology) -> dict[str, int]:
-        """Return the place of each of these in the fleet order, by key."""
-        positions = known.positions.get(self.table.name, ())
-        return dict(zip(self.things(known.topology), positions, strict=True))
-
-    def changed_rows(
-        self,
-        topology: Topology,
-        places: Mapping[str, int],
-        known: Topology,
-        known_places: Mapping[str, int],
-    ) -> list[list[object]]:
-        """Return the rows of *topology* that are not the same in *known*, as they are written."""
-        known_things = self.things(known)
+    def rows(self, topology: Topology, keys: Iterable[str], end: int) -> list[list[object]]:
+        """Return the rows of *keys* as they are written; those that are new come after *end*."""
+        things = self.things(topology)
         return [
-            self._put.prepare(self._values(key, places[key], self._write(thing)))
-            for key, thing in self.things(topology).items()
-            if known_places.get(key) != places[key]
-            or (known_things[key] is not thing and known_things[key] != thing)
+            self._put.prepare(self._values(key, place, self._write(things[key])))
+            for place, key in enumerate(keys, end)
         ]
 
     def _values(self, key: str, position: int, fields: Mapping[str, object]) -> Iterator[object]:
         row = {self.key: key, "position": position, **fields}
         return (row[name] for name in self._put.names)
 
-    def load(self, connection: Connection) -> tuple[dict[Any, Any], Sequence[int]]:
-        """Return everything in the table by key, and its places, in fleet order."""
+    def load(
+        self, connection: Connection, keys: Collection[str] | None = None
+    ) -> tuple[dict[Any, Any], int]:
+        """Return what is in the table, or only these, by key, in fleet order, and where it ends."""
         things: dict[Any, Any] = {}
-        places = array("q")
+        end = 0
         # In chunks: a transaction that stands still for seconds would be taken for one that hangs.
-        found = connection.execute(self._select, execution_options={"yield_per": 1000})
+        look = self._select if keys is None else self._select.where(self._key_column.in_(keys))
+        found = connection.execute(look, execution_options={"yield_per": 1000})
         for *values, position in found:
             for place, read in self._readers:
                 values[place] = read(values[place])
             row = dict(zip(self._names, values, strict=True))
             things[row[self.key]] = self._read(row)
-            places.append(position)
-        return things, places
+            end = position + 1
+        return things, end
 
 
-_SCOPES: Final = _Part(
-    delivery_scopes,
-    things=lambda topology: topology.scopes,
-    write=_scope_row,
-    read=_read_scope,
+_PARTS: Final = (
+    _Part(delivery_scopes, "scopes", write=_scope_row, read=_read_scope),
+    _Part(hosts, "hosts", write=_host_row, read=_read_host),
+    _Part(virtual_machines, "virtual_machines", write=_vm_row, read=_read_vm),
 )
-_HOSTS: Final = _Part(
-    hosts, things=lambda topology: topology.hosts, write=_host_row, read=_read_host
-)
-_VIRTUAL_MACHINES: Final = _Part(
-    virtual_machines,
-    things=lambda topology: topology.virtual_machines,
-    write=_vm_row,
-    read=_read_vm,
-)
-_PARTS: Final = (_SCOPES, _HOSTS, _VIRTUAL_MACHINES)

@@ -12,7 +12,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.storage.changes import ChangeListeners
 from forewarn.storage.errors import DatabaseUnusableError, StoreClosedError
-from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.follower import ChangeFollower
 from forewarn.storage.postgres_changes import last_change
 from forewarn.storage.postgres_outages import outage, will_pass
@@ -22,6 +21,7 @@ from forewarn.storage.postgres_session import (
 )
 from forewarn.storage.schema import prepare_database
 from forewarn.storage.store import SqlStore
+from forewarn.storage.topology_cache import TopologyCache
 from forewarn.storage.writer import Writer
 
 T = TypeVar("T")
@@ -73,7 +73,14 @@ class PostgresStore(SqlStore):
         self._session = PostgresSession(
             address, told=lambda: self._listeners.last, note=self._cache.note
         )
-        self._writer = Writer(str(address), self._session, self._cache, self._listeners, node=node)
+        self._writer = Writer(
+            str(address),
+            self._session,
+            self._cache,
+            self._listeners,
+            load=self.load_topology,
+            node=node,
+        )
         self._follower = ChangeFollower(address, self._listeners)
 
     def is_writable(self) -> bool:

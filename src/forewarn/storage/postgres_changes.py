@@ -7,7 +7,7 @@ import psycopg
 import structlog
 
 from forewarn.ports.changes import StoreChange
-from forewarn.storage.columns import HintColumn
+from forewarn.storage.changes import read_hint
 from forewarn.storage.tables import LOCK_ROW
 
 CHANNEL: Final = "forewarn_changes"
@@ -42,7 +42,7 @@ def read_changes(driver: psycopg.Connection[Any], told: int, last: int) -> tuple
         advice = "If it was restored from a backup, stop all replicas and run: " + _MARK
         _log.error("database_older_than_before", last_change=last, told=told, advice=advice)
     rows = driver.execute(_CHANGES_BETWEEN, [told, last]).fetchall()
-    changes = tuple(_read_hint(hint) for _, hint in rows)
+    changes = tuple(read_hint(hint) for _, hint in rows)
     is_whole = last >= told and [number for number, _ in rows] == [*range(told + 1, last + 1)]
     if not is_whole or None in changes:
         return (replace(_EVERYTHING, sequence=last),)
@@ -50,10 +50,3 @@ def read_changes(driver: psycopg.Connection[Any], told: int, last: int) -> tuple
 
 
 _MARK: Final = "forewarn db mark-restored"
-
-
-def _read_hint(hint: Any) -> StoreChange | None:
-    try:
-        return HintColumn.read(hint)
-    except Exception:  # noqa: BLE001 - a newer release may write it in any other way
-        return None

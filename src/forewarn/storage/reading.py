@@ -41,10 +41,11 @@ from forewarn.protocol.document import Document
 from forewarn.protocol.versions import PreviewWire
 from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.storage import statements
-from forewarn.storage.fleet import StoredTopology, TopologyCache, prepare_topology
+from forewarn.storage.fleet import StoredTopology, prepare_topology
 from forewarn.storage.knowledge import knowledge_key, read_knowledge
 from forewarn.storage.rows import in_chunks
 from forewarn.storage.tables import events, maintenances, outbox, scenario_runs
+from forewarn.storage.topology_cache import TopologyCache
 
 T = TypeVar("T")
 
@@ -58,15 +59,18 @@ class SqlReading:
     def __init__(self, connection: Connection, cache: TopologyCache) -> None:
         self._connection = connection
         self._cache = cache
+        # Before the first statement, so that it is not newer than what the connection sees.
+        self._latest = cache.latest
         self._stored: StoredTopology | None = None
 
     def topology(self) -> Topology:
         """Return the fleet."""
         return self._stored_topology().topology
 
-    def topology_version(self) -> int:
-        """Return how often the fleet has changed."""
-        return self._stored_topology().version
+    def topology_at_hand(self) -> tuple[int, Topology] | None:
+        """Return the fleet and how often it has changed, unless all of it would have to be read."""
+        stored = self._stored or self._cache.find(self._connection, self._latest)
+        return None if stored is None else (stored.version, stored.topology)
 
     def prepare_topology(self, topology: Topology) -> PreparedTopology:
         """Do all the work for `put_topology` that can be done before."""
@@ -339,7 +343,7 @@ class SqlReading:
 
     def _stored_topology(self) -> StoredTopology:
         if self._stored is None:
-            self._stored = self._cache.look(self._connection)
+            self._stored = self._cache.look(self._connection, self._latest)
         return self._stored
 
     def _page(

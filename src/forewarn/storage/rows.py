@@ -21,19 +21,23 @@ from sqlalchemy import (
     exists,
     func,
     select,
+    update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.sqlite.pysqlite import dialect as sqlite_dialect
 
 from forewarn.storage.tables import (
     audit,
+    delivery_scopes,
     documents,
+    hosts,
     knowledge,
     ledger,
     metadata,
     polls,
     showings,
     simulated_impacts,
+    virtual_machines,
     vm_polls,
 )
 
@@ -161,6 +165,10 @@ def _latest(name: str) -> InsertMaker:
     return make
 
 
+def _in_place(statement: Any) -> Insert:
+    return upsert(statement, position=statement.table.c.position)
+
+
 _WAYS: Final[Mapping[Table, InsertMaker]] = {
     documents: _next_document,
     ledger: lambda statement: statement,
@@ -170,6 +178,9 @@ _WAYS: Final[Mapping[Table, InsertMaker]] = {
     polls: _latest("last_polled_at"),
     vm_polls: _latest("last_polled_at"),
     showings: _latest("shown_at"),
+    delivery_scopes: _in_place,
+    hosts: _in_place,
+    virtual_machines: _in_place,
 }
 """How rows are added to tables in which not everything is replaced."""
 PUT: Final = {
@@ -181,3 +192,10 @@ REMOVE: Final = {
     for table in metadata.tables.values()
 }
 """What removes the row of each table that has a key."""
+MOVE: Final = {
+    table: update(table)
+    .where(*(table.c[name] == bindparam("of") for name in key_of(table)))
+    .values(position=bindparam("to"))
+    for table in (delivery_scopes, hosts, virtual_machines)
+}
+"""What gives a row of the fleet another place."""

@@ -22,10 +22,10 @@ from forewarn.storage.connections import (
     outage,
 )
 from forewarn.storage.errors import DatabaseUnusableError, DatabaseUrlError, StoreClosedError
-from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.lock import DatabaseLock
 from forewarn.storage.schema import bring_up_to_date, check_file, explain_failure
 from forewarn.storage.store import SqlStore
+from forewarn.storage.topology_cache import TopologyCache
 from forewarn.storage.writer import Writer
 
 T = TypeVar("T")
@@ -123,7 +123,9 @@ class SqliteStore(SqlStore):
         self._is_closed = False
         self._listeners = ChangeListeners()
         session = SqliteSession(self._writing, self._file)
-        self._writer = Writer(str(path), session, self._cache, self._listeners)
+        self._writer = Writer(
+            str(path), session, self._cache, self._listeners, load=self.load_topology
+        )
 
     def is_writable(self) -> bool:
         """Tell whether the file is there, and disk and permission sufficed for the last write."""

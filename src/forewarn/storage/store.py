@@ -13,8 +13,8 @@ from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import Reading, Transaction
 from forewarn.storage.changes import ChangeListeners
 from forewarn.storage.figures import count_figures
-from forewarn.storage.fleet import TopologyCache
 from forewarn.storage.reading import SqlReading
+from forewarn.storage.topology_cache import TopologyCache
 from forewarn.storage.writer import Writer
 
 T = TypeVar("T")
@@ -38,6 +38,10 @@ class SqlStore(ABC):
     def read(self, look: Callable[[Reading], T]) -> T:
         """Return what *look* sees in one consistent snapshot."""
         return self.query(lambda connection: look(SqlReading(connection, self._cache)))
+
+    def load_topology(self) -> None:
+        """Have the topology at hand, however long it takes."""
+        self.read(lambda reading: reading.topology())
 
     def figures(self) -> Figures:
         """Count what there is."""

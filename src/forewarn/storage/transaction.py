@@ -16,7 +16,7 @@ from forewarn.domain.news import Told
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
-from forewarn.domain.topology import Topology
+from forewarn.domain.topology import Revision, Topology
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import (
     AuditEntry,
@@ -36,7 +36,6 @@ from forewarn.storage import statements, tables
 from forewarn.storage.errors import DocumentIncarnationError
 from forewarn.storage.fleet import (
     StoredTopology,
-    TopologyCache,
     TopologyChange,
     prepare_topology,
     save_topology,
@@ -44,6 +43,12 @@ from forewarn.storage.fleet import (
 from forewarn.storage.knowledge import write_knowledge
 from forewarn.storage.reading import LEASE, SqlReading
 from forewarn.storage.rows import PUT, REMOVE, key_of
+from forewarn.storage.topology_cache import (
+    MOST_KEYS,
+    TopologyCache,
+    TopologyNotReadError,
+    join_revisions,
+)
 
 
 @dataclass(slots=True)
@@ -52,6 +57,8 @@ class Changes:
 
     incarnations: dict[ScopeId, int] = field(default_factory=dict)
     topology: StoredTopology | None = None
+    revises: int | None = None
+    revisions: tuple[Revision, ...] = ()
     recorded_at: datetime | None = None
     has_work: bool = False
     has_ledger_grown: bool = False
@@ -61,6 +68,8 @@ class Changes:
         """Take in what a later work of the same commit has changed."""
         self.incarnations.update(later.incarnations)
         self.topology = later.topology or self.topology
+        self.revises = later.revises if self.revises is None else self.revises
+        self.revisions += later.revisions
         self.recorded_at = self.recorded_at or later.recorded_at
         self.has_work |= later.has_work
         self.has_ledger_grown |= later.has_ledger_grown
@@ -72,6 +81,8 @@ class Changes:
             sequence=sequence,
             incarnations=self.incarnations,
             topology_version=None if self.topology is None else self.topology.version,
+            revises=self.revises,
+            revision=join_revisions(self.revisions, MOST_KEYS) if self.revisions else None,
             has_work=self.has_work,
             has_ledger_grown=self.has_ledger_grown,
             has_outbox_grown=self.has_outbox_grown,
@@ -106,8 +117,18 @@ class SqlTransaction(SqlReading):
             change = prepare_topology(topology, known)
         self._stored = save_topology(self._connection, change)
         if self._stored is not known:
-            self.changes.topology = self._stored
+            revision = topology.revision_of(known.topology)
+            self.changes.add(
+                Changes(topology=self._stored, revises=known.version, revisions=(revision,))
+            )
             self._note_work()
+
+    def _stored_topology(self) -> StoredTopology:
+        # All others who write wait for this transaction, which must not wait for a whole fleet.
+        self._stored = self._stored or self._cache.find(self._connection, self._latest)
+        if self._stored is None:
+            raise TopologyNotReadError
+        return self._stored
 
     def put_event(self, event: ScheduledEvent) -> None:
         """Add *event*, or replace what is known of it."""

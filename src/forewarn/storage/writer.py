@@ -19,12 +19,14 @@ from forewarn.ports.metrics import Distribution
 from forewarn.ports.store import StoreUnavailableError, Transaction
 from forewarn.storage.changes import ChangeListeners
 from forewarn.storage.errors import StoreClosedError
-from forewarn.storage.fleet import TopologyCache
+from forewarn.storage.topology_cache import TopologyCache, TopologyNotReadError
 from forewarn.storage.transaction import Changes, SqlTransaction
 
 GROUP_LIMIT: Final = 256
 """How many works share one commit at most, so that the first need not wait for too many."""
 
+_ATTEMPTS: Final = 3
+"""How often a work is called at most, while the fleet changes quicker than it can be read."""
 _GROUP_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 
 _log = structlog.get_logger(__name__)
@@ -45,6 +47,18 @@ class _Job:
     future: Future[Any]
     result: Any = None
     error: BaseException | None = None
+    attempts: int = 0
+
+    def is_wanted(self) -> bool:
+        """Tell whether nobody has canceled it; from then on nobody can."""
+        return self.attempts > 0 or self.future.set_running_or_notify_cancel()
+
+    def answer(self) -> None:
+        """Tell whoever waits what became of it."""
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
 
 
 class WritingSession(Protocol):
@@ -80,10 +94,54 @@ class WritingSession(Protocol):
         """Say what is wrong with the database, if that is what *error* tells."""
 
 
+class _LateWorks:
+    """Works that need the topology, for as long as all of it is being read with *load*.
+
+    Others are done meanwhile. These come back into the queue, with *again*.
+    """
+
+    def __init__(self, load: Callable[[], object], again: Callable[[_Job], None]) -> None:
+        self._load = load
+        self._again = again
+        self._changing = Lock()
+        self._jobs: list[_Job] = []
+        self._thread: Thread | None = None
+
+    def add(self, job: _Job) -> None:
+        """Have *job* done when the topology is there."""
+        with self._changing:
+            self._jobs.append(job)
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="forewarn-topology", daemon=True)
+                self._thread.start()
+
+    def finish(self) -> None:
+        """Wait until they are back in the queue."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            self._load()
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the callers are told
+            error = problem
+        with self._changing:
+            for job in self._jobs:
+                job.error = error
+                if error is None:
+                    self._again(job)
+                else:
+                    job.answer()
+            self._jobs, self._thread = [], None
+
+
 class Writer:
     """A thread with a connection, a queue and listeners; *database* is how people know it.
 
-    *node* is where this server keeps its files, if others share the database.
+    *load* reads all of the topology into the *cache*. *node* is where this server keeps its files,
+    if others share the database.
     """
 
     def __init__(
@@ -93,6 +151,7 @@ class Writer:
         cache: TopologyCache,
         listeners: ChangeListeners,
         *,
+        load: Callable[[], object],
         node: str = "",
     ) -> None:
         self._database = database
@@ -101,6 +160,7 @@ class Writer:
         self._listeners = listeners
         self._node = node
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._late = _LateWorks(load, self._queue.put)
         self._closing = Lock()
         self._is_closed = False
         self.is_writable = True
@@ -147,25 +207,29 @@ class Writer:
 
     def _run(self) -> None:
         is_open = True
-        while is_open:
-            jobs, is_open = self._next_jobs()
+        while is_open or self._has_late_works():
+            jobs, is_open = self._next_jobs(is_open=is_open)
             # From here on nobody can cancel: what is in a commit is answered.
-            jobs = [job for job in jobs if job.future.set_running_or_notify_cancel()]
+            jobs = [job for job in jobs if job.is_wanted()]
             if jobs:
                 self._serve(jobs)
 
-    def _next_jobs(self) -> tuple[list[_Job], bool]:
+    def _has_late_works(self) -> bool:
+        self._late.finish()
+        return not self._queue.empty()
+
+    def _next_jobs(self, *, is_open: bool) -> tuple[list[_Job], bool]:
         # Nobody waits for company: what is queued while one commit runs makes up the next.
         jobs: list[_Job] = []
         job = self._queue.get()
         while job is not None:
             jobs.append(job)
             if len(jobs) == GROUP_LIMIT:
-                return jobs, True
+                return jobs, is_open
             try:
                 job = self._queue.get_nowait()
             except Empty:
-                return jobs, True
+                return jobs, is_open
         return jobs, False
 
     def _serve(self, jobs: Sequence[_Job]) -> None:
@@ -177,10 +241,19 @@ class Writer:
         # Listeners first: whoever is told that it is done finds it on the board already.
         self._listeners.tell(news)
         for job in jobs:
-            if job.error is None:
-                job.future.set_result(job.result)
+            if isinstance(job.error, TopologyNotReadError):
+                self._postpone(job)
             else:
-                job.future.set_exception(job.error)
+                job.answer()
+
+    def _postpone(self, job: _Job) -> None:
+        job.attempts += 1
+        if job.attempts < _ATTEMPTS:
+            self._late.add(job)
+            return
+        sentence = "Nothing was written, because the fleet changes quicker than it can be read."
+        job.error = StoreUnavailableError(f"{sentence} Try again.")
+        job.answer()
 
     def _commit(self, jobs: Sequence[_Job]) -> Sequence[StoreChange]:
         changes = Changes()
@@ -188,10 +261,9 @@ class Writer:
         self._session.begin()
         for job in jobs:
             self._attempt(job, changes)
-        news = self._session.commit(changes)
+        with self._cache.keeping(changes.topology):
+            news = self._session.commit(changes)
         self.commits.observe(len(jobs))
-        if changes.topology is not None:
-            self._cache.keep(changes.topology)
         # A commit without changes says nothing about the disk.
         if self._session.total_changes != before:
             self.note_writable(None)

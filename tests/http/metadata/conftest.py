@@ -26,6 +26,7 @@ import uvloop
 from forewarn.clocks import VirtualClock
 from forewarn.connections.guarded import GuardedProtocol
 from forewarn.connections.limits import Limits
+from forewarn.domain.amending import build_topology
 from forewarn.domain.event import Draft, Happening, Share, schedule
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.domain.policy import Policy
@@ -34,7 +35,6 @@ from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
     VirtualMachine,
-    build_topology,
     standalone,
 )
 from forewarn.emulator.faults import MemoryFaults

@@ -13,8 +13,9 @@ import pytest
 from structlog.testing import capture_logs
 from tests.http.metadata.conftest import NOW, migrated_database
 
+from forewarn.domain.amending import build_topology
 from forewarn.domain.names import ScopeId, VmName
-from forewarn.domain.topology import Topology, VirtualMachine, build_topology, standalone
+from forewarn.domain.topology import Topology, VirtualMachine, standalone
 from forewarn.metadata.board import Board
 from forewarn.ports.changes import ChangeListener, StoreChange
 from forewarn.ports.store import SERVER_PAUSE, Reading, StoreUnavailableError

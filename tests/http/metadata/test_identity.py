@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests.http.metadata.conftest import POLL, Service, compose, read_reply, running, sign
 
+from forewarn.domain.amending import build_topology
 from forewarn.domain.names import ScopeId, VmName
-from forewarn.domain.topology import Topology, VirtualMachine, build_topology, standalone
+from forewarn.domain.topology import Topology, VirtualMachine, standalone
 from forewarn.metadata.asgi import HttpScope
 from forewarn.metadata.board import Board
 from forewarn.metadata.identity import Identifier, find_peer

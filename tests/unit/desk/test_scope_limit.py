@@ -18,7 +18,7 @@ RULES = {
     # It is about no scope, or for all together.
     "whole": """
         append_audit kept_answer knowledge last_sequence lease_epoch preview_wires put_answer
-        setting showing topology_version user_operations_in_flight
+        setting showing user_operations_in_flight
         """,
     # What is in the scopes is returned.
     "part": """
@@ -43,7 +43,7 @@ RULES = {
         put_preview_wire put_scenario_run put_schedule put_setting put_showings
         put_simulated_impact put_token put_told put_topology remove_documents remove_memberships
         remove_schedule reserve reserved_on superseded_documents superseded_memberships
-        targets_waited_for token tokens told
+        targets_waited_for token tokens told topology_at_hand
         """,
 }
 

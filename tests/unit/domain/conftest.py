@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from forewarn.domain.amending import build_topology
 from forewarn.domain.event import Draft, ScheduledEvent, Share, schedule
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.topology import (
@@ -11,7 +12,6 @@ from forewarn.domain.topology import (
     ScopeKind,
     Topology,
     VirtualMachine,
-    build_topology,
     standalone,
 )
 from forewarn.protocol.vocabulary import EventId, EventSource, EventType

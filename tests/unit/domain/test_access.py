@@ -16,6 +16,7 @@ from forewarn.domain.access import (
     check_token,
     select_scope,
 )
+from forewarn.domain.amending import build_topology
 from forewarn.domain.errors import (
     DomainError,
     InvalidNameError,
@@ -26,7 +27,6 @@ from forewarn.domain.topology import (
     DeliveryScope,
     ScopeKind,
     VirtualMachine,
-    build_topology,
     standalone,
 )
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.hosts import operations_of, resolved
 
+from forewarn.domain.amending import build_topology
 from forewarn.domain.course import Course
 from forewarn.domain.errors import (
     MaintenanceOverError,
@@ -36,7 +37,7 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, VmName
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import MaintenanceStatus
-from forewarn.domain.topology import Topology, VirtualMachine, build_topology
+from forewarn.domain.topology import Topology, VirtualMachine
 from forewarn.domain.walk import status as status_of
 from forewarn.domain.walk import walk
 from forewarn.protocol.vocabulary import EventId, EventSource, EventStatus, EventType

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from forewarn.domain.actions import Decisions
+from forewarn.domain.amending import build_topology
 from forewarn.domain.course import Course
 from forewarn.domain.decisions import decide, next_deadline
 from forewarn.domain.errors import InvalidNameError
@@ -30,7 +31,6 @@ from forewarn.domain.schedule import (
 )
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.topology import build_topology
 from forewarn.domain.windows import Calendar, read_blackout, read_window
 from forewarn.protocol.vocabulary import EventType
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from forewarn.domain.amending import build_topology
 from forewarn.domain.errors import (
     AddressError,
     DomainOutOfRangeError,
@@ -24,7 +25,6 @@ from forewarn.domain.topology import (
     Topology,
     VirtualMachine,
     assign_domains,
-    build_topology,
     resource_names,
     split_by_update_domain,
     standalone,
