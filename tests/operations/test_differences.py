@@ -4,8 +4,8 @@ from tests.operations.conftest import FLEET
 from forewarn.domain.topology import Topology
 from forewarn.files.fleet import read_fleet_file
 from forewarn.operations.context import Context
+from forewarn.operations.declaring import declare
 from forewarn.operations.differences import Difference, FieldDifference, find_differences
-from forewarn.operations.inventory import declare
 from forewarn.ports.store import Store
 
 SETS = '[[availability_set]]\nname = "web"\n[[scale_set]]\nname = "batch"\n'

@@ -11,12 +11,13 @@ from datetime import datetime
 from enum import StrEnum
 from ipaddress import IPv6Address
 from itertools import chain, islice
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 from weakref import ref
 
 from forewarn.domain.errors import UnknownVirtualMachineError
 from forewarn.domain.event import Share
 from forewarn.domain.names import HostName, ScopeId, VmName, name_key
+from forewarn.domain.overlay import revise
 from forewarn.domain.policy import Policy
 from forewarn.domain.profile import NO_PROFILE, Profile
 from forewarn.protocol.vocabulary import role_of
@@ -112,6 +113,9 @@ class VirtualMachine:
 VM_FIELDS: Final = tuple(each.name for each in fields(VirtualMachine))
 
 
+_Listed: TypeAlias = Iterable[tuple[str, VirtualMachine]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
     """Who is who in one fleet, by what they are known by, in the spelling that is compared."""
@@ -122,21 +126,42 @@ class Directory:
 
     def revise(self, gone: Iterable[VirtualMachine], put: Iterable[VirtualMachine]) -> "Directory":
         """Return the directory without those that are *gone*, and with those that are *put*."""
-        by_name, by_vm_id = _copy(self.by_name), _copy(self.by_vm_id)
-        by_address = _copy(self.by_address)
-        for vm in gone:
-            by_name.pop(name_key(vm.name), None)
-            by_vm_id.pop(name_key(vm.vm_id), None)
-            for address in vm.addresses:
-                by_address.pop(normalise_address(address), None)
-        for vm in put:
-            by_name[_slim_key(vm.name)] = vm
-            if vm.vm_id:
-                by_vm_id[_slim_key(vm.vm_id)] = vm
-            for address in vm.addresses:
-                if not is_link_local(address):
-                    by_address[normalise_address(address)] = vm
-        return Directory(by_name=by_name, by_vm_id=by_vm_id, by_address=by_address)
+        left, come = tuple(gone), tuple(put)
+        return Directory(
+            by_name=_replace(self.by_name, _names(left), _names(come)),
+            by_vm_id=_replace(self.by_vm_id, _vm_ids(left), _vm_ids(come)),
+            by_address=_replace(self.by_address, _addresses(left), _addresses(come)),
+        )
+
+
+def _replace(
+    known: Mapping[str, VirtualMachine], gone: _Listed, put: _Listed
+) -> Mapping[str, VirtualMachine]:
+    come = dict(put)
+    return revise(known, come, (key for key, _ in gone if key not in come))
+
+
+def _names(vms: Iterable[VirtualMachine]) -> _Listed:
+    return ((_slim_key(vm.name), vm) for vm in vms)
+
+
+def _vm_ids(vms: Iterable[VirtualMachine]) -> _Listed:
+    return ((_slim_key(vm.vm_id), vm) for vm in vms if vm.vm_id)
+
+
+def _addresses(vms: Iterable[VirtualMachine]) -> _Listed:
+    return (
+        (normalise_address(address), vm)
+        for vm in vms
+        for address in vm.addresses
+        if not is_link_local(address)
+    )
+
+
+def _slim_key(name: str) -> str:
+    # Most names are their own keys, and a million copies of them would be a tenth of the memory.
+    key = name_key(name)
+    return name if key == name else key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,15 +231,15 @@ class Topology:
     ) -> "Topology":
         """Return it without what is *gone*, and with these, in their old places or at the end.
 
-        Nothing is checked. It takes the time of what differs, and of a few copies of mappings.
+        Nothing is checked. It takes the time of what differs.
         """
         put_vms = {vm.name: vm for vm in virtual_machines}
         put_scopes = {scope.scope_id: scope for scope in scopes}
         put_hosts = {host.name: host for host in hosts}
         after = Topology(
-            virtual_machines=_revise(self.virtual_machines, put_vms, gone.virtual_machines),
-            scopes=_revise(self.scopes, put_scopes, gone.scopes),
-            hosts=_revise(self.hosts, put_hosts, gone.hosts),
+            virtual_machines=revise(self.virtual_machines, put_vms, gone.virtual_machines),
+            scopes=revise(self.scopes, put_scopes, gone.scopes),
+            hosts=revise(self.hosts, put_hosts, gone.hosts),
         )
         if self._known.directory is not None:
             names = (*put_vms, *gone.virtual_machines)
@@ -237,28 +262,6 @@ class Topology:
 
 
 NO_FLEET: Final = Topology(virtual_machines={}, scopes={}, hosts={})
-
-
-def _slim_key(name: str) -> str:
-    # Most names are their own keys, and a million copies of them would be a tenth of the memory.
-    key = name_key(name)
-    return name if key == name else key
-
-
-def _copy(known: Mapping[K, T]) -> dict[K, T]:
-    # Of a dictionary that something was taken out of, any other way takes ten times as long.
-    return known.copy() if isinstance(known, dict) else dict(known)
-
-
-def _revise(known: Mapping[K, T], put: Mapping[K, T], gone: Iterable[K]) -> Mapping[K, T]:
-    left = tuple(gone)
-    if not put and not left:
-        return known
-    revised = _copy(known)
-    for key in left:
-        revised.pop(key, None)
-    revised.update(put)
-    return revised
 
 
 def _compare(before: Topology, after: Topology) -> Revision:

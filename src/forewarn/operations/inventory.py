@@ -1,31 +1,23 @@
 """The fleet: declaring it, changing it, and what may not change while an event is in flight."""
 
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from forewarn.domain.amending import amend, scope_mistakes
+from forewarn.domain.amending import amend
 from forewarn.domain.errors import (
-    NameTakenError,
-    TopologyError,
     UnknownVirtualMachineError,
 )
 from forewarn.domain.names import HostName, ScopeId, VmName, name_key
 from forewarn.domain.topology import (
-    DeliveryScope,
     FleetKeys,
-    Host,
-    ScopeKind,
     Topology,
     VirtualMachine,
-    assign_domains,
-    make_scope_id,
 )
-from forewarn.files.fleet import DeclaredVirtualMachine, Fleet, refuse_mistakes
+from forewarn.files.fleet import Fleet
 from forewarn.operations.context import Context
+from forewarn.operations.declaring import declare, own_scope
 from forewarn.operations.differences import Alteration, Difference, find_differences
-from forewarn.operations.hosts import declare_hosts, forget_hosts
 from forewarn.operations.incarnations import keep_incarnations_rising, note_departures
 from forewarn.operations.placements import find_misplaced, tell_arrivals
 from forewarn.operations.recording import record_audit
@@ -42,7 +34,6 @@ from forewarn.operations.safeguards import (
 from forewarn.ports.entries import Membership
 from forewarn.ports.fleet import PreparedTopology
 from forewarn.ports.store import Reading, Transaction
-from forewarn.protocol.errors import ForewarnError
 
 _USUAL_OPTIONS: Final = ApplyOptions()
 _APPLY: Final = "fleet apply"
@@ -192,7 +183,7 @@ def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
     """Take a virtual machine out of the fleet."""
     before = tx.topology()
     vm = find_vm(before, name)
-    gone = FleetKeys(virtual_machines=(vm.name,), scopes=_own_scope(before, vm))
+    gone = FleetKeys(virtual_machines=(vm.name,), scopes=own_scope(before, vm))
     after = amend(before, gone=gone)
     find_busy(tx, before, after).refuse()
     note_departures(tx, before, after)
@@ -200,153 +191,6 @@ def remove_vm(tx: Transaction, context: Context, name: str) -> FleetChange:
     _record_moves(tx, context, before, after)
     record_audit(tx, context, "vm remove", vm.name)
     return _compare(before, after)
-
-
-def declare(before: Topology, fleet: Fleet, context: Context, *, prune: bool) -> Topology:
-    """Return the topology after *fleet* was declared on top of *before*."""
-    declared = {each.vm.name: each for each in fleet.virtual_machines}
-    known = before.virtual_machines
-    scopes = _declare_scopes(before, fleet, prune=prune)
-    places = _assign_domains(before, fleet, scopes, prune=prune)
-    made = {
-        name: _virtual_machine(each.vm, known.get(name), places[name], context)
-        for name, each in declared.items()
-    }
-    hosts = declare_hosts(before, fleet.hosts)
-    gone = _moved_out(before, made.values())
-    if prune:
-        carrying = {vm.host for vm in made.values()}
-        forgotten = forget_hosts(before, hosts)
-        hosts |= {name: Host(name=name) for name in forgotten if name in carrying}
-        gone = FleetKeys(
-            virtual_machines=tuple(name for name in known if name not in made),
-            scopes=tuple(scope_id for scope_id in before.scopes if scope_id not in scopes),
-            hosts=tuple(name for name in forgotten if name not in carrying),
-        )
-    return amend(
-        before,
-        scopes=scopes.values(),
-        virtual_machines=made.values(),
-        hosts=hosts.values(),
-        gone=gone,
-        refuse=lambda found: refuse_mistakes(_all_mistakes(fleet, found)),
-    )
-
-
-def _all_mistakes(fleet: Fleet, found: Iterable[TopologyError]) -> Iterator[ForewarnError]:
-    yield from fleet.mistakes
-    twice = {name_key(mistake.name): mistake for mistake in _declared_twice(fleet)}
-    yield from twice.values()
-    for mistake in found:
-        if not (isinstance(mistake, NameTakenError) and name_key(mistake.name) in twice):
-            yield mistake
-
-
-def _declared_twice(fleet: Fleet) -> Iterator[NameTakenError]:
-    for noun, names in (
-        ("virtual machine", [each.vm.name for each in fleet.virtual_machines]),
-        ("set, service or scale set", [scope.name for scope in fleet.scopes]),
-        ("host", [host.name for host in fleet.hosts]),
-    ):
-        for name, times in Counter(map(name_key, names)).items():
-            if times > 1:
-                yield NameTakenError(noun, name, _advise_on_instances(fleet, name))
-
-
-def _advise_on_instances(fleet: Fleet, name: str) -> str:
-    """Return what to call instances of two cloud services that have one *name*."""
-    qualified = [
-        f"{each.scope.name}.{each.vm.name}"
-        for each in fleet.virtual_machines
-        if name_key(each.vm.name) == name and each.scope.kind is ScopeKind.CLOUD_SERVICE
-    ]
-    return f" Call them {' and '.join(qualified)}." if len(set(qualified)) > 1 else ""
-
-
-def _declare_scopes(before: Topology, fleet: Fleet, *, prune: bool) -> dict[ScopeId, DeliveryScope]:
-    """Return the scopes that *fleet* declares, and those that its machines are in by themselves."""
-    scopes = {scope.scope_id: scope for scope in fleet.scopes}
-    places = {each.vm.scope_id: each.scope for each in fleet.virtual_machines}
-    scopes |= {key: each for key, each in places.items() if each.kind is ScopeKind.VIRTUAL_MACHINE}
-    known = {} if prune else before.scopes
-    # Each placement group of a scale set is a scope of its own, with the settings of the set.
-    groups = [scope for scope in places.values() if scope.placement_group]
-    if any(scope.kind is ScopeKind.SCALE_SET for scope in fleet.scopes):
-        groups += [scope for scope in known.values() if scope.placement_group]
-    for group in sorted(groups, key=lambda scope: (scope.name, scope.placement_group or "")):
-        whole_id = make_scope_id(group.kind, group.name)
-        whole = scopes.get(whole_id) or known.get(whole_id)
-        if whole is not None:
-            scopes[group.scope_id] = replace(whole, placement_group=group.placement_group)
-    return scopes
-
-
-def _assign_domains(
-    before: Topology, fleet: Fleet, scopes: Mapping[ScopeId, DeliveryScope], *, prune: bool
-) -> dict[VmName, tuple[int, int]]:
-    wanted: dict[ScopeId, list[DeclaredVirtualMachine]] = {}
-    for declared in fleet.virtual_machines:
-        wanted.setdefault(declared.vm.scope_id, []).append(declared)
-    known_scopes = {} if prune else before.scopes
-    places: dict[VmName, tuple[int, int]] = {}
-    choosing: dict[ScopeId, DeliveryScope] = {}
-    for scope_id, vms in wanted.items():
-        scope = scopes.get(scope_id) or known_scopes.get(scope_id)
-        is_alone = vms[0].scope.kind is ScopeKind.VIRTUAL_MACHINE
-        # Without a scope, or with one that cannot be, there is nothing to choose from.
-        if scope is None or is_alone or any(scope_mistakes(scope)):
-            places |= {each.vm.name: (each.vm.update_domain, each.vm.fault_domain) for each in vms}
-        else:
-            choosing[scope_id] = scope
-    staying = {each.vm.name for each in fleet.virtual_machines} if prune else None
-    known = _find_members(before, choosing, staying)
-    for scope_id, scope in choosing.items():
-        vms = wanted[scope_id]
-        update = assign_domains(
-            {each.vm.name: each.update_domain for each in vms},
-            domains=scope.update_domains,
-            known={vm.name: vm.update_domain for vm in known[scope_id]},
-        )
-        fault = assign_domains(
-            {each.vm.name: each.fault_domain for each in vms},
-            domains=scope.fault_domains,
-            known={vm.name: vm.fault_domain for vm in known[scope_id]},
-        )
-        places |= {each.vm.name: (update[each.vm.name], fault[each.vm.name]) for each in vms}
-    return places
-
-
-def _find_members(
-    before: Topology, scope_ids: Iterable[ScopeId], names: Container[VmName] | None
-) -> dict[ScopeId, list[VirtualMachine]]:
-    """Return the machines of these scopes; only those with one of *names*, if there are any."""
-    members: dict[ScopeId, list[VirtualMachine]] = {scope_id: [] for scope_id in scope_ids}
-    for vm in before.virtual_machines.values() if members else ():
-        if vm.scope_id in members and (names is None or vm.name in names):
-            members[vm.scope_id].append(vm)
-    return members
-
-
-def _virtual_machine(
-    declared: VirtualMachine,
-    known: VirtualMachine | None,
-    place: tuple[int, int],
-    context: Context,
-) -> VirtualMachine:
-    vm_id = declared.vm_id or (known.vm_id if known else context.new_id().lower())
-    return replace(declared, update_domain=place[0], fault_domain=place[1], vm_id=vm_id)
-
-
-def _moved_out(before: Topology, vms: Iterable[VirtualMachine]) -> FleetKeys:
-    """Return the scopes of their own that machines leave behind when they join a set."""
-    known = ((vm, before.virtual_machines.get(vm.name)) for vm in vms)
-    moved = (old for vm, old in known if old is not None and old.scope_id != vm.scope_id)
-    return FleetKeys(scopes=tuple(key for old in moved for key in _own_scope(before, old)))
-
-
-def _own_scope(before: Topology, vm: VirtualMachine) -> tuple[ScopeId, ...]:
-    is_own = before.scopes[vm.scope_id].kind is ScopeKind.VIRTUAL_MACHINE
-    return (vm.scope_id,) if is_own else ()
 
 
 def _compare(before: Topology, after: Topology) -> FleetChange:

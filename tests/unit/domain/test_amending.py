@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TypeAlias
 
 import pytest
@@ -18,7 +17,6 @@ from forewarn.domain.errors import (
 )
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.topology import (
-    NO_FLEET,
     DeliveryScope,
     FleetKeys,
     Host,
@@ -181,14 +179,3 @@ def test_instance_that_another_is_called_like_is_refused(name: str) -> None:
     with pytest.raises(NameTakenError, match="instance of"):
         amend(fleet, virtual_machines=[machine(name, SHOP)])
     amend(fleet, virtual_machines=[machine("shop.Role_IN_9", SHOP)])
-
-
-def test_fleet_of_another_mapping_is_left_as_it_is() -> None:
-    vms = MappingProxyType({VmName("a"): machine("a")})
-    fleet = Topology(virtual_machines=vms, scopes={WEB.scope_id: WEB}, hosts={})
-
-    after = amend(fleet, virtual_machines=[machine("b")])
-
-    assert list(after.virtual_machines) == ["a", "b"]
-    assert list(fleet.virtual_machines) == ["a"]
-    assert not NO_FLEET.virtual_machines
