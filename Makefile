@@ -48,6 +48,7 @@ bench: .venv/.dev  ## print the figures
 	@$(BIN)/python bench/emulator.py
 	@$(BIN)/python bench/rollout.py
 	@$(BIN)/python bench/scale.py
+	@$(BIN)/python bench/fleet_changes.py
 	@$(BIN)/python bench/agent.py
 	@$(BIN)/python bench/cli.py
 

@@ -118,7 +118,7 @@ def works(changes: list[tuple[str, list[str], int]]) -> Iterator[Callable[[Trans
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(groups=st.lists(CHANGES, min_size=1, max_size=3))
 def test_whatever_changes_all_have_it_in_the_same_order(

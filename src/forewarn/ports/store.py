@@ -116,7 +116,8 @@ class Store(Protocol):
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """Have *work* done in a transaction; the future is resolved after commit and listeners.
 
-        An error of *work* undoes what it did, and nothing else, and is the future's error.
+        An error of *work* undoes what it did, and nothing else, and is the future's error. It may
+        be undone and called again, if all of the fleet has to be read first.
         """
 
     def write(self, work: Callable[[Transaction], T]) -> T:

@@ -110,15 +110,16 @@ def _read_version(connection: Connection) -> int:
 
 
 def join_revisions(revisions: Iterable[Revision], most: int) -> Revision | None:
-    """Return all of *revisions* as one; None if it would have more than *most* keys, or an order.
+    """Return all of *revisions* as one; None if they have more than *most* keys, or an order.
 
     What is gone in one of them may be back in a later one, and is in both then.
     """
     parts = tuple(revisions)
+    has_order = not all(each.is_in_order for each in parts)
+    if has_order or sum(len(each.put) + len(each.gone) for each in parts) > most:
+        return None
     put, gone = (each.put for each in parts), (each.gone for each in parts)
-    joined = Revision(put=_join_keys(put), gone=_join_keys(gone))
-    is_small = len(joined.put) + len(joined.gone) <= most
-    return joined if is_small and all(each.is_in_order for each in parts) else None
+    return Revision(put=_join_keys(put), gone=_join_keys(gone))
 
 
 def _join_keys(keys: Iterable[FleetKeys]) -> FleetKeys:
