@@ -63,6 +63,8 @@ def detach(directory: Path, run: Callable[[Callable[[], None]], None]) -> None:
         hearing, telling = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+        # Until somebody looks after the server: whoever interrupts this would leave it behind.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         if (pid := os.fork()) == 0:
             _become_server(run, log, telling)
         os.close(telling)
@@ -80,6 +82,7 @@ def detach(directory: Path, run: Callable[[Callable[[], None]], None]) -> None:
 def _hears_ready(hearing: int, pid: int) -> bool:
     """Wait until the server *pid* is ready, or has ended."""
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         with os.fdopen(hearing, "rb") as pipe:
             return pipe.read() == _READY
     except KeyboardInterrupt:
@@ -126,6 +129,7 @@ def _become_server(
     code: int = ExitCode.FAILED
     try:
         os.setsid()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         with Path(os.devnull).open("rb") as nothing:
             os.dup2(nothing.fileno(), 0)
         os.dup2(log.fileno(), 1)
