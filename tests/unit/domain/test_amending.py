@@ -179,3 +179,11 @@ def test_instance_that_another_is_called_like_is_refused(name: str) -> None:
     with pytest.raises(NameTakenError, match="instance of"):
         amend(fleet, virtual_machines=[machine(name, SHOP)])
     amend(fleet, virtual_machines=[machine("shop.Role_IN_9", SHOP)])
+
+
+def test_who_is_who_is_found_out_only_when_somebody_asks() -> None:
+    known = Topology(virtual_machines={}, scopes={WEB.scope_id: WEB}, hosts={})
+
+    after = known.revise(virtual_machines=[machine("A")])
+
+    assert after.directory.by_name == {"a": machine("A")}
