@@ -19,6 +19,8 @@ def revise(known: Mapping[K, T], put: Mapping[K, T], gone: Iterable[K] = ()) -> 
 
     What is in both comes to the end.
     """
+    if not known:
+        return put
     left = tuple(gone)
     if not put and not left:
         return known

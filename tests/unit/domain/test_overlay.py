@@ -48,3 +48,4 @@ def test_large_mapping_is_shared_until_much_differs() -> None:
     assert isinstance(more, dict)
     assert more == {**base, 0: "new", 1: "new", 200: "new"}
     assert revise(base, {}) is base
+    assert revise({}, base) is base
