@@ -164,7 +164,7 @@ def test_replica_reads_only_what_another_has_changed(
 def test_replica_reads_all_of_what_no_hint_tells(
     postgres_url: str, store: PostgresStore, replica: PostgresStore
 ) -> None:
-    """Too much, another order, or written by a release whose hints did not tell."""
+    """Too much, another order, written by a release whose hints did not tell, or long ago."""
     store.write(put(fleet_of(machine("a"), machine("b"))))
     see(replica)
     store.write(add(*(machine(f"vm-{number}") for number in range(MOST_KEYS))))
@@ -175,8 +175,9 @@ def test_replica_reads_all_of_what_no_hint_tells(
     store.write(add(machine("new")))
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("UPDATE changes SET hint = (hint::jsonb - 'revision' - 'revises')::json")
-
-    assert see(replica) == see(store)
+        assert see(replica) == see(store)
+        connection.execute("UPDATE settings SET value = '99999' WHERE name = 'topology_version'")
+        assert see(replica) == see(store)
 
 
 def test_hint_of_a_later_release_that_tells_more_is_read(
@@ -192,6 +193,29 @@ def test_hint_of_a_later_release_that_tells_more_is_read(
 
     assert after.virtual_machines[VmName("a")] is before.virtual_machines[VmName("a")]
     assert list(after.virtual_machines) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        '{"topology_version": {"major": 2}}',
+        '{"topology_version": "2.0"}',
+        '{"revision": 2}',
+        "[2]",
+    ],
+)
+def test_hint_of_a_later_release_that_cannot_be_read_keeps_nobody_from_the_fleet(
+    postgres_url: str, store: PostgresStore, replica: PostgresStore, more: str
+) -> None:
+    store.write(put(fleet_of(machine("a"))))
+    see(replica)
+    store.write(add(machine("b")))
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("UPDATE changes SET hint = (hint::jsonb || %s::jsonb)::json", [more])
+
+    assert list(see(replica).virtual_machines) == ["a", "b"]
+    replica.write(add(machine("c")))
+    assert list(see(store).virtual_machines) == ["a", "b", "c"]
 
 
 @contextmanager

@@ -30,10 +30,11 @@ MOST_KEYS: Final = 1000
 """How many entries a hint at a change of the topology tells of at most."""
 MOST_KEYS_AT_ONCE: Final = 10_000
 """How many entries are read one by one at most, before it is quicker to read all."""
-_VERSION: Final = type_coerce(changes.c.hint, JSON)[TOPOLOGY_VERSION].as_integer()
+# As a text: a later release may write something else there, which is no number.
+_VERSION: Final = type_coerce(changes.c.hint, JSON)[TOPOLOGY_VERSION].as_string()
 _TOPOLOGY_HINTS: Final = (
     select(type_coerce(changes.c.hint, JSON))
-    .where(_VERSION.between(bindparam("first"), bindparam("last")))
+    .where(_VERSION.in_(bindparam("versions", expanding=True)))
     .order_by(changes.c.number)
 )
 _UNKNOWN: Final = StoredTopology(version=-1)
@@ -138,10 +139,13 @@ def _read_revision(
     connection: Connection, base: StoredTopology, version: int
 ) -> StoredTopology | None:
     """Return *base* with what has changed up to *version*; None if the hints do not say what."""
-    versions = {"first": base.version + 1, "last": version}
+    versions = range(base.version + 1, version + 1)
+    if len(versions) > MOST_KEYS_AT_ONCE:  # there is an entry at least that each has otherwise
+        return None
     revisions: list[Revision] = []
     reached = base.version
-    for hint in map(read_hint, connection.execute(_TOPOLOGY_HINTS, versions).scalars()):
+    look = connection.execute(_TOPOLOGY_HINTS, {"versions": [*map(str, versions)]})
+    for hint in map(read_hint, look.scalars()):
         if hint is None or hint.revision is None or hint.revises != reached:
             return None
         revisions.append(hint.revision)
