@@ -287,7 +287,9 @@ class _Instances:
         service = name_key(self.scope_id.removeprefix(_SERVICE))
         keys = (f"{key}", f"{service}.{key}")
         found = (self.machines.owners[each] for each in keys if each in self.machines)
-        return any(vm.scope_id == self.scope_id for vm in found)
+        return any(
+            vm.scope_id == self.scope_id and name_key(vm.resource_name) == key for vm in found
+        )
 
 
 def _is_set(scope: DeliveryScope) -> bool:

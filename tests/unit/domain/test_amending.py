@@ -181,6 +181,18 @@ def test_instance_that_another_is_called_like_is_refused(name: str) -> None:
     amend(fleet, virtual_machines=[machine("shop.Role_IN_9", SHOP)])
 
 
+def test_instance_may_be_called_by_the_name_of_its_service_twice() -> None:
+    """It calls itself shop.Role_IN_0, and the other one Role_IN_0."""
+    fleet = build_topology(scopes=[SHOP], virtual_machines=[machine("shop.Role_IN_0", SHOP)])
+
+    after = amend(fleet, virtual_machines=[machine("shop.shop.Role_IN_0", SHOP)])
+
+    assert [vm.resource_name for vm in after.virtual_machines.values()] == [
+        "Role_IN_0",
+        "shop.Role_IN_0",
+    ]
+
+
 def test_who_is_who_is_found_out_only_when_somebody_asks() -> None:
     known = Topology(virtual_machines={}, scopes={WEB.scope_id: WEB}, hosts={})
 
