@@ -37,11 +37,13 @@ class Overlay(Mapping[K, T]):
         base: Mapping[K, T],
         put: Mapping[K, T] | None = None,
         gone: frozenset[K] = frozenset(),
+        added: Mapping[K, None] | None = None,
     ) -> None:
         self._base = base
         self._put = put or {}
         self._gone = gone
-        self._added = [key for key in self._put if key not in base or key in gone]
+        self._added = added or {}
+        """Those of *put* that come after the *base*, in this order."""
 
     @property
     def is_light(self) -> bool:
@@ -50,10 +52,16 @@ class Overlay(Mapping[K, T]):
 
     def revise(self, put: Mapping[K, T], gone: Iterable[K]) -> "Overlay[K, T]":
         """Return it without what is *gone*, and with what is *put*."""
-        left = set(gone)
-        kept = {key: thing for key, thing in self._put.items() if key not in left}
+        left = tuple(gone)
         all_gone = self._gone.union(key for key in left if key in self._base)
-        return Overlay(self._base, {**kept, **put}, all_gone)
+        # Copied as they are, and then altered: thousands of entries may differ already.
+        all_put, added = dict(self._put), dict(self._added)
+        for key in left:
+            all_put.pop(key, None)
+            added.pop(key, None)
+        all_put.update(put)
+        added.update((key, None) for key in put if key not in self._base or key in all_gone)
+        return Overlay(self._base, all_put, all_gone, added)
 
     def __getitem__(self, key: K) -> T:
         if key in self._put:
