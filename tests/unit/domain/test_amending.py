@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from forewarn.domain.amending import amend, build_topology
 from forewarn.domain.errors import (
+    AddressError,
     DomainOutOfRangeError,
     NameTakenError,
     TopologyError,
@@ -29,7 +30,9 @@ from forewarn.domain.topology import (
 
 WEB = DeliveryScope(kind=ScopeKind.AVAILABILITY_SET, name="web")
 SHOP = DeliveryScope(kind=ScopeKind.CLOUD_SERVICE, name="shop")
-SETS = (WEB, SHOP)
+SCALE = DeliveryScope(kind=ScopeKind.SCALE_SET, name="scale")
+GROUP = replace(SCALE, placement_group="group")
+SETS = (WEB, SHOP, SCALE, GROUP)
 NAMES = ("a", "b", "B", "web", "Role_IN_0", "shop.Role_IN_0", "Role_IN_1")
 
 
@@ -44,14 +47,14 @@ def keys(*names: str) -> FleetKeys:
 MACHINES = st.builds(
     lambda name, scope, update_domain, vm_id, addresses, host: VirtualMachine(
         name=VmName(name),
-        scope_id=scope.scope_id,
+        scope_id=(scope or standalone(VmName(name))).scope_id,
         update_domain=update_domain,
         vm_id=vm_id,
         addresses=addresses,
         host=None if host is None else HostName(host),
     ),
     st.sampled_from(NAMES),
-    st.sampled_from(SETS),
+    st.sampled_from([*SETS, None]),
     st.integers(0, 3),
     st.sampled_from(["", "x", "X", "y"]),
     st.lists(st.sampled_from(["10.0.0.1", "10.0.0.2", "::1", "fe80::1", "one"]), max_size=2).map(
@@ -59,12 +62,28 @@ MACHINES = st.builds(
     ),
     st.sampled_from([None, "kvm-1", "kvm-2", "KVM-1"]),
 )
-Step: TypeAlias = tuple[list[VirtualMachine], list[str], list[DeliveryScope], list[Host]]
+GONE = st.builds(
+    FleetKeys,
+    virtual_machines=st.lists(st.sampled_from(NAMES), max_size=2, unique=True).map(tuple),
+    scopes=st.lists(st.sampled_from([scope.scope_id for scope in SETS]), max_size=1).map(tuple),
+)
+Step: TypeAlias = tuple[list[VirtualMachine], FleetKeys, list[DeliveryScope], list[Host]]
 STEPS = st.lists(
     st.tuples(
         st.lists(MACHINES, max_size=3),
-        st.lists(st.sampled_from(NAMES), max_size=2, unique=True),
-        st.lists(st.sampled_from([replace(WEB, update_domains=2), WEB, replace(WEB, name="Web")])),
+        GONE,
+        st.lists(
+            st.sampled_from(
+                [
+                    *SETS,
+                    replace(WEB, update_domains=2),
+                    replace(WEB, name="Web"),
+                    replace(SCALE, fault_domains=0),
+                    replace(GROUP, placement_group="Group"),
+                ]
+            ),
+            max_size=2,
+        ),
         st.lists(st.sampled_from([Host(name=HostName("kvm-1")), Host(name=HostName("Kvm-2"))])),
     ),
     max_size=4,
@@ -80,7 +99,8 @@ def made_anew(
 ) -> Topology:
     rest = [vm for vm in before.virtual_machines.values() if vm.name not in gone.virtual_machines]
     all_vms = {vm.name: vm for vm in (*rest, *vms)}
-    all_scopes = {scope.scope_id: scope for scope in (*before.scopes.values(), *scopes)}
+    left = [scope for key, scope in before.scopes.items() if key not in gone.scopes]
+    all_scopes = {scope.scope_id: scope for scope in (*left, *scopes)}
     all_hosts = {host.name: host for host in (*before.hosts.values(), *hosts)}
     return build_topology(
         scopes=all_scopes.values(), virtual_machines=all_vms.values(), hosts=all_hosts.values()
@@ -95,9 +115,19 @@ def order(topology: Topology) -> tuple[list[str], ...]:
 def test_what_is_amended_is_what_would_be_made_anew(steps: list[Step]) -> None:
     fleet = build_topology(scopes=SETS, virtual_machines=[])
     for machines, left, declared_scopes, declared_hosts in steps:
-        vms = {vm.name: vm for vm in machines if vm.name not in left}.values()
-        gone = keys(*(name for name in left if name in fleet.virtual_machines))
-        scopes = {scope.scope_id: scope for scope in declared_scopes}.values()
+        vms = {vm.name: vm for vm in machines if vm.name not in left.virtual_machines}.values()
+        alone = [standalone(vm.name) for vm in vms if vm.scope_id.startswith("virtual-machine/")]
+        scopes = {scope.scope_id: scope for scope in (*declared_scopes, *alone)}.values()
+        gone = FleetKeys(
+            virtual_machines=tuple(
+                name for name in left.virtual_machines if name in fleet.virtual_machines
+            ),
+            scopes=tuple(
+                key
+                for key in left.scopes
+                if key in fleet.scopes and all(key != scope.scope_id for scope in scopes)
+            ),
+        )
         hosts = {host.name: host for host in declared_hosts}.values()
         try:
             expected = made_anew(fleet, vms, gone, scopes, hosts)
@@ -179,6 +209,16 @@ def test_instance_that_another_is_called_like_is_refused(name: str) -> None:
     with pytest.raises(NameTakenError, match="instance of"):
         amend(fleet, virtual_machines=[machine(name, SHOP)])
     amend(fleet, virtual_machines=[machine("shop.Role_IN_9", SHOP)])
+
+
+def test_machine_with_the_vm_id_or_the_address_of_one_that_stays_is_refused() -> None:
+    known = replace(machine("a"), addresses=("10.0.0.1",), vm_id="x")
+    fleet = build_topology(scopes=[WEB], virtual_machines=[known])
+
+    with pytest.raises(NameTakenError, match="vm_id"):
+        amend(fleet, virtual_machines=[replace(machine("b"), vm_id="X")])
+    with pytest.raises(AddressError, match="belongs to a already"):
+        amend(fleet, virtual_machines=[replace(machine("b"), addresses=("::ffff:10.0.0.1",))])
 
 
 def test_instance_may_be_called_by_the_name_of_its_service_twice() -> None:
