@@ -186,3 +186,12 @@ def parked_polls(server: Server) -> int:
     return sum(
         int(float(line.split()[-1])) for line in lines if line.startswith("forewarn_parked_polls")
     )
+
+
+def check_approvals(trio: Trio, crowd: Crowd) -> None:
+    """See that no event has lost its approval; those that came after its start do nothing."""
+    server = next(server for server in trio.servers if server.process)
+    assert crowd.approvals
+    for event_id in {event_id for event_id, _ in crowd.approvals}:
+        names = {each["name"] for each in server.event(event_id)["approvals"]}
+        assert names & {vm for approved, vm in crowd.approvals if approved == event_id}

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.e2e.conftest import ANSWER_SECONDS, Server, ServerMaker, wait_until
-from tests.e2e.replicas import Crowd, Trio
+from tests.e2e.replicas import Crowd, Trio, check_approvals
 from tests.patroni import Member, run_patroni
 
 VMS = ("web-0", "web-1", "web-2", "solo-0", "solo-1")
@@ -74,8 +74,7 @@ def test_failover_of_the_database_loses_no_acknowledged_write_and_no_poll(
         for server in trio.servers:
             wait_until(partial(knows, server, declared), "a write is lost", ANSWER_SECONDS)
             assert server.event(before["event_id"])["event_status"] == "Completed"
-        for event_id, vm in crowd.approvals:
-            assert vm in {each["name"] for each in trio.servers[0].event(event_id)["approvals"]}
+        check_approvals(trio, crowd)
         assert trio.leader() in trio.servers
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import ANSWER_SECONDS, ServerMaker, wait_until
-from tests.e2e.replicas import Crowd, Trio, park
+from tests.e2e.replicas import Crowd, Trio, check_approvals, park
 from tests.postgres import run_cluster
 
 SCRIPT = """#!/bin/sh
@@ -56,15 +56,6 @@ def runs(folder: Path) -> Counter[str]:
         return Counter((folder / "runs").read_text(encoding="utf-8").splitlines())
     except FileNotFoundError:
         return Counter()
-
-
-def check_approvals(trio: Trio, crowd: Crowd) -> None:
-    """See that no event has lost its approval; those that came after its start do nothing."""
-    server = next(server for server in trio.servers if server.process)
-    assert crowd.approvals
-    for event_id in {event_id for event_id, _ in crowd.approvals}:
-        names = {each["name"] for each in server.event(event_id)["approvals"]}
-        assert names & {vm for approved, vm in crowd.approvals if approved == event_id}
 
 
 @pytest.mark.parametrize("point", ["record", "begin", "impact"])
