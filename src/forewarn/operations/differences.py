@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import TypeVar
 
 from pydantic import JsonValue
@@ -88,14 +89,17 @@ def _machines(
     topology: Topology, names: Iterable[VmName]
 ) -> dict[_Named, tuple[VirtualMachine, DeliveryScope]]:
     known = topology.virtual_machines
+
+    @cache
+    def place(scope_id: ScopeId) -> DeliveryScope:
+        scope = topology.scopes[scope_id]
+        if scope.kind is ScopeKind.VIRTUAL_MACHINE:
+            return scope
+        group = scope.placement_group
+        return DeliveryScope(kind=scope.kind, name=scope.name, placement_group=group)
+
     vms = (known[name] for name in names if name in known)
-    return {("virtual_machine", vm.name): (vm, _place(topology.scopes[vm.scope_id])) for vm in vms}
-
-
-def _place(scope: DeliveryScope) -> DeliveryScope:
-    if scope.kind is ScopeKind.VIRTUAL_MACHINE:
-        return scope
-    return DeliveryScope(kind=scope.kind, name=scope.name, placement_group=scope.placement_group)
+    return {("virtual_machine", vm.name): (vm, place(vm.scope_id)) for vm in vms}
 
 
 def _hosts(topology: Topology, names: Iterable[HostName]) -> dict[_Named, Host]:
