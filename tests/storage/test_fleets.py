@@ -72,18 +72,6 @@ def order(topology: Topology) -> tuple[list[str], ...]:
     return list(topology.virtual_machines), list(topology.scopes), list(topology.hosts)
 
 
-@pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    with closing(open_postgres(postgres_url)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def replica(postgres_url: str) -> Iterator[PostgresStore]:
-    with closing(open_postgres(postgres_url)) as opened:
-        yield opened
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
     if request.param == "postgresql":

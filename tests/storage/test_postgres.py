@@ -62,18 +62,6 @@ CREATE TRIGGER do_harm BEFORE INSERT ON settings FOR EACH ROW EXECUTE FUNCTION d
 """
 
 
-@pytest.fixture
-def store(postgres_url: str) -> Iterator[PostgresStore]:
-    with closing(open_postgres(postgres_url)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def replica(postgres_url: str) -> Iterator[PostgresStore]:
-    with closing(open_postgres(postgres_url)) as opened:
-        yield opened
-
-
 class Heard:
     """A listener that others can wait for."""
 
