@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forewarn.connections.forwarding import FORWARDING
-from forewarn.control.origins import check_origin, is_loopback
+from forewarn.connections.origins import check_origin, is_loopback
 from forewarn.control.problems import UnauthorizedError, problem_of, respond
 from forewarn.domain.access import Principal, TokenExpiredError, TokenRevokedError
 from forewarn.protocol.errors import ForewarnError

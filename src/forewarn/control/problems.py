@@ -14,8 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from forewarn.control.fastapi_parts import methods_of
-from forewarn.control.origins import HostRefusedError, OriginRefusedError
+from forewarn.connections.origins import HostRefusedError, OriginRefusedError
 from forewarn.desk.caller import PreconditionFailedError
+from forewarn.desk.refusals import kind_of
 from forewarn.desk.services import BusyError
 from forewarn.domain.access import AccessError, TokenExpiredError, TokenRevokedError
 from forewarn.domain.errors import ConflictError, InvalidError, NotFoundError, says
@@ -155,7 +156,7 @@ def problem_of(error: ForewarnError) -> Problem:
     if mistakes := getattr(error, "mistakes", None):
         members["mistakes"] = [_mistake(each) for each in mistakes]
     return Problem(
-        kind=_kebab(type(error).__name__.removesuffix("Error")),
+        kind=kind_of(error),
         status=status,
         detail=str(error),
         members={name: value for name, value in members.items() if value is not None},
@@ -258,10 +259,6 @@ def _location(found: Mapping[str, Any]) -> str:
 
 def _urn(problem: Problem) -> str:
     return f"urn:forewarn:problem:{problem.kind}"
-
-
-def _kebab(name: str) -> str:
-    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name)[1:]
 
 
 def _plain(value: object) -> str:

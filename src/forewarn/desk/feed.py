@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from forewarn.desk.bell import Bell, has_rung
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import LedgerLine
 from forewarn.ports.store import Store, StoreError
@@ -37,12 +38,10 @@ class Feed:
     def __init__(self, store: Store, *, heart_beat: float = HEART_BEAT) -> None:
         self._store = store
         self._heart_beat: Final = heart_beat
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._news = asyncio.Event()
+        self._bell = Bell()
         self._looking = asyncio.Lock()
         self._version = 0
         self._page: _Page | None = None
-        self._is_stopping = False
         self.watchers = 0
         """How many there are."""
 
@@ -50,26 +49,24 @@ class Feed:
         """Wake the watchers if there is something for them; called on any thread."""
         if change.has_ledger_grown:
             self._version = change.sequence
-            self._wake_soon()
+            self._bell.ring()
 
     def stop(self) -> None:
         """End every watch, and whichever begins from now on; called on any thread."""
-        self._is_stopping = True
-        self._wake_soon()
+        self._bell.stop()
 
     async def watch(self, after: int) -> AsyncGenerator[Growth]:
         """Yield what follows the line *after*, and heart-beats, the first of them at once."""
-        self._loop = asyncio.get_running_loop()
         self.watchers += 1
         try:
             yield after, ()
-            while not self._is_stopping:
-                news = self._news
+            while not self._bell.is_stopped:
+                news = self._bell.listen()
                 lines = await self._lines_after(after)
                 if lines:
                     after = lines[-1].sequence
                     yield after, lines
-                elif not await self._has_come(news):
+                elif not await has_rung(news, self._heart_beat):
                     yield after, ()
         except StoreError:
             return  # whoever watches comes back, and so may the store
@@ -85,19 +82,3 @@ class Feed:
                 )
                 self._page = page = _Page(after, version, lines)
             return page.lines
-
-    async def _has_come(self, news: asyncio.Event) -> bool:
-        try:
-            await asyncio.wait_for(news.wait(), self._heart_beat)
-        except TimeoutError:
-            return False
-        return True
-
-    def _wake_soon(self) -> None:
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._wake)
-
-    def _wake(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()

@@ -19,6 +19,7 @@ from forewarn.operations.access import redact
 from forewarn.ports.entries import REFUSED, Actor, AuditEntry
 from forewarn.ports.store import StoreError, Transaction
 from forewarn.protocol.controls import printable
+from forewarn.protocol.errors import ForewarnError
 
 NOBODY: Final = "-"
 """Who it was, or what it was about, when that is not known."""
@@ -33,6 +34,12 @@ _LONGEST_SUBJECT: Final = 128
 _LONGEST_DETAIL: Final = 512
 
 _log = structlog.get_logger(__name__)
+
+
+def kind_of(error: ForewarnError) -> str:
+    """Return what kind of problem *error* is, by the name of its class: not-found."""
+    name = type(error).__name__.removesuffix("Error")
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name)[1:]
 
 
 class FloodGate:

@@ -1,0 +1,1 @@
+"""The console: pages for operators, on the listener of the control API."""

@@ -1,0 +1,60 @@
+"""Style sheets, scripts and pictures: with a hash of what they are in their names.
+
+A browser keeps them for a year, and asks for another name when there is another version.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+PREFIX: Final = "/static/"
+_FOLDER: Final = Path(__file__).parent / "static"
+_TYPES: Final[Mapping[str, str]] = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+"""The kinds of files that are served; others, such as licences, only come along."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asset:
+    """One file, as it is served."""
+
+    name: str
+    path: str
+    media_type: str
+    body: bytes
+
+
+@cache
+def assets() -> Mapping[str, Asset]:
+    """Return every file by its name."""
+    files = (path for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES)
+    return {path.name: _read(path) for path in files}
+
+
+@cache
+def assets_by_path() -> Mapping[str, Asset]:
+    """Return every file by where it is served."""
+    return {asset.path: asset for asset in assets().values()}
+
+
+@cache
+def assets_version() -> str:
+    """Return what differs whenever any of the files does."""
+    return sha256("".join(sorted(assets_by_path())).encode()).hexdigest()[:12]
+
+
+def _read(path: Path) -> Asset:
+    body = path.read_bytes()
+    tag = sha256(body).hexdigest()[:12]
+    return Asset(
+        name=path.name,
+        path=f"{PREFIX}{path.stem}.{tag}{path.suffix}",
+        media_type=_TYPES[path.suffix],
+        body=body,
+    )

@@ -1,0 +1,49 @@
+"""/live: server-sent events that tell a page to ask for itself anew."""
+
+from collections.abc import AsyncGenerator
+from http import HTTPStatus
+from time import monotonic
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from forewarn.console.assets import assets_version
+from forewarn.console.cookies import session_of
+from forewarn.console.site import Site
+from forewarn.ports.store import StoreError
+
+_CHECK_SECONDS: Final = 10.0
+"""How long at most a stream goes on after its session has ended."""
+
+
+async def show_live(site: Site, request: Request) -> Response:
+    """Stream that something has changed, as long as the session lasts."""
+    secret = session_of(request)
+    if not await _is_signed_in(site, secret):
+        return Response(status_code=HTTPStatus.UNAUTHORIZED)
+    return StreamingResponse(
+        _stream(site, secret),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _stream(site: Site, secret: str) -> AsyncGenerator[bytes]:
+    yield f"retry: 1000\nevent: hello\ndata: {assets_version()}\n\n".encode()
+    checked = monotonic()
+    async for version in site.pulse.beats():
+        if monotonic() - checked > _CHECK_SECONDS:
+            if not await _is_signed_in(site, secret):
+                return
+            checked = monotonic()
+        yield f"data: {version}\n\n".encode()
+
+
+async def _is_signed_in(site: Site, secret: str) -> bool:
+    try:
+        found = await run_in_threadpool(site.sessions.find, secret, is_use=False)
+    except StoreError:
+        return False  # the browser comes back, and so may the store
+    return found is not None

@@ -1,0 +1,45 @@
+"""What wakes everybody on one event loop who waits for news, rung on any thread."""
+
+import asyncio
+
+
+class Bell:
+    """Rings for whoever waits; once stopped, for good."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._rung = asyncio.Event()
+        self.is_stopped = False
+        """Whether there will be no more news."""
+
+    def ring(self) -> None:
+        """Wake everybody who waits; called on any thread."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._wake)
+
+    def stop(self) -> None:
+        """Wake everybody, and tell them that this was the last time; called on any thread."""
+        self.is_stopped = True
+        self.ring()
+
+    def listen(self) -> asyncio.Event:
+        """Return what is set when the bell rings next.
+
+        Whoever takes it before they look at what there is misses nothing.
+        """
+        self._loop = asyncio.get_running_loop()
+        return self._rung
+
+    def _wake(self) -> None:
+        rung, self._rung = self._rung, asyncio.Event()
+        rung.set()
+
+
+async def has_rung(rung: asyncio.Event, seconds: float) -> bool:
+    """Wait for what `Bell.listen` returned, *seconds* at most; tell whether it rang."""
+    try:
+        await asyncio.wait_for(rung.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
