@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from forewarn.cli.app import app
 from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
-from forewarn.desk.caller import authenticator
+from forewarn.desk.caller import Authenticator
 from forewarn.desk.feed import Feed
 from forewarn.desk.services import Services
 from forewarn.domain.publication import FIRST_DOCUMENT
@@ -102,6 +102,9 @@ def server(store: Store, rules: Rules) -> Iterator[str]:
     """The address of a control API."""
     numbers, clock, feed = count(1), HandClock(), Feed(store)
     store.listen(feed.note)
+    authenticator = Authenticator(
+        store=store, now=lambda: MORNING, admin="alice", admin_secret=lambda: TOKEN
+    )
     services = Services(
         store=store,
         context=lambda who: Context(
@@ -115,9 +118,8 @@ def server(store: Store, rules: Rules) -> Iterator[str]:
         faults=MemoryFaults(
             document_of=lambda _: FIRST_DOCUMENT, clock=clock, changed=lambda: None
         ),
-        authenticate=authenticator(
-            store, now=lambda: MORNING, admin="alice", admin_secret=lambda: TOKEN
-        ),
+        authenticate=authenticator.authenticate,
+        recognise=authenticator.recognise,
         is_ready=lambda: True,
         settle=lambda: None,
         finish_turn=lambda: None,

@@ -16,7 +16,7 @@ from forewarn.cli.app import app
 from forewarn.domain.access import TokenRevokedError
 from forewarn.domain.roles import Role
 from forewarn.files.fleet import read_fleet_file
-from forewarn.operations.access import find_token
+from forewarn.operations.access import find_token, hash_secret
 from forewarn.operations.context import Context
 from forewarn.operations.inventory import apply_fleet
 from forewarn.operations.pausing import find_pause
@@ -236,8 +236,8 @@ def test_admin_token_of_all_replicas_is_renewed(url: str, tmp_path: Path) -> Non
         assert result.output == f"{tmp_path}/state/admin.token has a new admin token\n"
 
     with closing(open_postgres(url)) as store:
-        token = store.read(lambda reading: find_token(reading, secrets[1], AT))
+        token = store.read(lambda reading: find_token(reading, hash_secret(secrets[1]), AT))
         with pytest.raises(TokenRevokedError):
-            store.read(lambda reading: find_token(reading, secrets[0], AT))
+            store.read(lambda reading: find_token(reading, hash_secret(secrets[0]), AT))
     assert token is not None
     assert token.role is Role.ADMIN

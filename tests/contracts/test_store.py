@@ -12,7 +12,7 @@ import pytest
 from tests.contracts.conftest import OpenStore
 from tests.works import TIMEOUT, held
 
-from forewarn.domain.access import Token
+from forewarn.domain.access import ConsoleSession, Token
 from forewarn.domain.amending import build_topology
 from forewarn.domain.course import Course
 from forewarn.domain.event import Approval, Approver, Happening, Outcome, ScheduledEvent, Trigger
@@ -76,6 +76,14 @@ from forewarn.storage.errors import (
 
 NOW = datetime(2026, 1, 5, 8, 0, 0, 123456, tzinfo=UTC)
 WEB = ScopeId("availability-set/web")
+SESSION = ConsoleSession(
+    session_hash="a" * 64,
+    token_hash="0" * 64,
+    name="ada",
+    is_link=False,
+    created_at=NOW,
+    used_at=NOW,
+)
 
 T = TypeVar("T")
 
@@ -486,6 +494,31 @@ def test_token_is_found_by_hash_and_replaced(store: Store) -> None:
 
     assert store.read(lambda reading: reading.tokens()) == (revoked, other)
     assert store.read(lambda reading: reading.token("c" * 64)) is None
+
+
+def test_session_is_found_by_hash_replaced_and_removed(store: Store) -> None:
+    used = replace(SESSION, used_at=NOW + timedelta(minutes=1))
+    link = replace(SESSION, session_hash="b" * 64, is_link=True)
+    _put(store, lambda tx: tx.put_session, (SESSION, link))
+
+    assert store.read(lambda reading: reading.session(SESSION.session_hash)) == SESSION
+    store.write(lambda tx: tx.put_session(used))
+    assert store.read(lambda reading: reading.session(SESSION.session_hash)) == used
+    store.write(lambda tx: tx.remove_session(SESSION.session_hash))
+
+    assert store.read(lambda reading: reading.session(SESSION.session_hash)) is None
+    assert store.read(lambda reading: reading.session(link.session_hash)) == link
+
+
+def test_sessions_are_forgotten_by_their_last_use(store: Store) -> None:
+    recent = replace(SESSION, session_hash="b" * 64, used_at=NOW + timedelta(seconds=1))
+    _put(store, lambda tx: tx.put_session, (SESSION, recent))
+
+    counts = [store.write(lambda tx: tx.prune_sessions(before=recent.used_at)) for _ in range(2)]
+
+    assert counts == [1, 0]
+    assert store.read(lambda reading: reading.session(SESSION.session_hash)) is None
+    assert store.read(lambda reading: reading.session(recent.session_hash)) == recent
 
 
 def test_events_of_scopes_are_the_newest_of_these_and_of_their_groups(store: Store) -> None:
@@ -908,11 +941,21 @@ def test_works_committed_together_are_one_change_with_the_latest_documents(store
     assert recorder.changes == [StoreChange(incarnations={WEB: 2, lone: 1}, has_work=True)]
 
 
-def test_listeners_are_not_called_without_a_change_for_them(store: Store) -> None:
+QUIET: Mapping[str, Callable[[Transaction], object]] = {
+    "poll": lambda tx: tx.put_polled_at(WEB, NOW),
+    "session": lambda tx: tx.put_session(SESSION),
+    "end of a session": lambda tx: tx.remove_session(SESSION.session_hash),
+}
+
+
+@pytest.mark.parametrize("work", QUIET.values(), ids=QUIET)
+def test_listeners_are_not_called_without_a_change_for_them(
+    store: Store, work: Callable[[Transaction], object]
+) -> None:
     recorder = _Recorder()
     store.listen(recorder)
 
-    store.write(lambda tx: tx.put_polled_at(WEB, NOW))
+    store.write(work)
 
     assert recorder.changes == []
 

@@ -21,7 +21,8 @@ from forewarn.operations.access import (
     create_token,
     find_token,
     grant_admin,
-    is_secret,
+    hash_secret,
+    is_hash_of,
     new_secret,
     note_use,
     redact,
@@ -43,7 +44,7 @@ def create(
 
 
 def find(store: Store, at: datetime, secret: str = SECRET) -> Token | None:
-    return store.read(lambda reading: find_token(reading, secret, at))
+    return store.read(lambda reading: find_token(reading, hash_secret(secret), at))
 
 
 def test_token_is_found_by_its_secret(fleet: Store, operator: Context) -> None:
@@ -195,9 +196,15 @@ def test_new_secret_is_recognised_as_one() -> None:
 
 
 def test_secrets_are_compared_as_a_whole() -> None:
-    assert is_secret(SECRET, SECRET)
-    assert not is_secret(SECRET, SECRET[:-1])
-    assert not is_secret(SECRET, "")
+    assert is_hash_of(SECRET, hash_secret(SECRET))
+    assert not is_hash_of(SECRET, hash_secret(SECRET[:-1]))
+    assert not is_hash_of(SECRET, "")
+
+
+def test_whatever_somebody_types_has_a_hash() -> None:
+    typed = {"", "ü", "\ud800", SECRET}
+
+    assert len({hash_secret(each) for each in typed}) == len(typed)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from tests.postgres import SECONDS, Cluster
 from tests.waiting import wait_until
 from tests.works import writing
 
+from forewarn.domain.access import ConsoleSession
 from forewarn.storage.columns import Kept
 from forewarn.storage.connections import Connector
 from forewarn.storage.copying import COPIED, CopyReport, copy_database
@@ -170,6 +171,19 @@ def test_admin_token_of_the_replicas_is_not_that_of_a_copy(
     with closing(open_sqlite(tmp_path / "copy.db")) as store:
         found = {each.name: each.is_live(AT) for each in store.read(lambda tx: tx.tokens())}
     assert found == {"admin": False, "ops": True}
+
+
+def test_nobody_is_signed_in_at_a_copy(source: Path, empty_url: str) -> None:
+    session = ConsoleSession(
+        session_hash="s", token_hash="", name="ada", is_link=False, created_at=AT, used_at=AT
+    )
+    with closing(open_sqlite(source)) as store:
+        store.write(lambda tx: tx.put_session(session))
+
+    to_postgres(source, empty_url)
+
+    with psycopg.connect(empty_url) as connection:
+        assert connection.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
 
 
 def test_rows_are_numbered_after_those_that_were_copied(source: Path, empty_url: str) -> None:

@@ -14,7 +14,7 @@ from forewarn.bootstrap.tls import Certificate, find_certificate
 from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
 from forewarn.control.http import configure
-from forewarn.desk.caller import authenticator
+from forewarn.desk.caller import Authenticator
 from forewarn.desk.feed import Feed
 from forewarn.desk.refusals import Refusals
 from forewarn.desk.services import Services
@@ -90,19 +90,21 @@ def control_server(
 def _make_services(
     replica: Replica, feed: Feed, refused: Counter[str], is_ready: Callable[[], bool]
 ) -> Services:
+    authenticator = Authenticator(
+        store=replica.store,
+        now=SystemClock().now,
+        admin=ADMIN,
+        admin_secret=None
+        if replica.settings.is_shared
+        else AdminToken(replica.settings.state_directory, replica.token),
+    )
     return Services(
         store=replica.store,
         context=replica.context,
         clock=ReplicaClockControl(replica.clock, replica.store, replica.candidate),
         faults=replica.faults,
-        authenticate=authenticator(
-            replica.store,
-            now=SystemClock().now,
-            admin=ADMIN,
-            admin_secret=None
-            if replica.settings.is_shared
-            else AdminToken(replica.settings.state_directory, replica.token),
-        ),
+        authenticate=authenticator.authenticate,
+        recognise=authenticator.recognise,
         is_ready=is_ready,
         settle=replica.settle,
         finish_turn=replica.candidate.finish_turn,

@@ -18,7 +18,13 @@ from forewarn.domain.access import Principal
 from forewarn.domain.errors import says
 from forewarn.domain.notification import Target
 from forewarn.domain.roles import Role
-from forewarn.operations.access import find_token, is_secret, needs_noting, note_use
+from forewarn.operations.access import (
+    find_token,
+    hash_secret,
+    is_hash_of,
+    needs_noting,
+    note_use,
+)
 from forewarn.operations.context import Context
 from forewarn.operations.repeats import RequestKey, do_once
 from forewarn.ports.entries import Actor
@@ -36,32 +42,35 @@ class PreconditionFailedError(ForewarnError):
     """What was to be changed is not any more as the caller has seen it."""
 
 
-def authenticator(
-    store: Store,
-    *,
-    now: Callable[[], datetime],
-    admin: str,
-    admin_secret: Callable[[], str] | None,
-) -> Callable[[str], Principal | None]:
-    """Return what tells whose token it is: the one of *admin*, or one that *store* has.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Authenticator:
+    """Tells whose token it is: the one of *admin*, or one that *store* has.
 
-    Without an *admin_secret* the store has that one, too. None for a token nobody has; one that
+    Without an *admin_secret* the store has that one, too. It is nobody's if it is unknown; one that
     has ended is refused with the reason.
     """
 
-    def authenticate(secret: str) -> Principal | None:
-        if admin_secret is not None and is_secret(admin_secret(), secret):
-            return Principal(name=admin, role=Role.ADMIN)
-        at = now()
-        token = store.read(lambda reading: find_token(reading, secret, at))
+    store: Store
+    now: Callable[[], datetime]
+    admin: str
+    admin_secret: Callable[[], str] | None
+
+    def authenticate(self, secret: str) -> Principal | None:
+        """Return who has the token *secret*."""
+        return self.recognise(hash_secret(secret))
+
+    def recognise(self, token_hash: str) -> Principal | None:
+        """Return who has the token whose secret has this hash, and has used it now."""
+        if self.admin_secret is not None and is_hash_of(self.admin_secret(), token_hash):
+            return Principal(name=self.admin, role=Role.ADMIN)
+        at = self.now()
+        token = self.store.read(lambda reading: find_token(reading, token_hash, at))
         if token is None:
             return None
         if needs_noting(token, at):
             # Nobody waits for it, and nobody minds if it is lost.
-            store.submit(lambda tx: note_use(tx, token.token_hash, at))
+            self.store.submit(lambda tx: note_use(tx, token_hash, at))
         return token.principal
-
-    return authenticate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

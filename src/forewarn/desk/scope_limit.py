@@ -311,7 +311,7 @@ class LimitedReading:
     setting = _whole(Reading.setting)
     kept_answer = _whole(Reading.kept_answer)
 
-    audit = token = tokens = ledger_after = superseded_documents = _refused
+    audit = token = tokens = session = ledger_after = superseded_documents = _refused
     superseded_memberships = prepare_topology = topology_at_hand = _refused
     next_notifications = targets_waited_for = told = reserved_on = _refused
 
@@ -334,6 +334,7 @@ class LimitedTransaction(LimitedReading):
 
     put_schedule = remove_schedule = put_told = _refused
     put_topology = put_scenario_run = put_token = put_setting = _refused
+    put_session = remove_session = prune_sessions = _refused
     put_polls = put_showings = prune_showings = _refused
     put_polled_at = put_simulated_impact = next_epoch = check_epoch = _refused
     remove_memberships = remove_documents = put_memberships = put_preview_wire = _refused

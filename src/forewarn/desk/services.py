@@ -101,9 +101,10 @@ class SlowVerbs:
 class Services:
     """Everything operators use. *settle* is called after each write, for virtual time.
 
-    *finish_turn* returns once the scheduler does nothing any more that it decided before the last
-    write. *feed* has to be told of the changes of the store; *metrics* writes the figures for
-    Prometheus.
+    *authenticate* tells whose the token with a secret is, *recognise* whose the one with a hash;
+    both refuse a token that has ended. *finish_turn* returns once the scheduler does nothing any
+    more that it decided before the last write. *feed* has to be told of the changes of the store;
+    *metrics* writes the figures for Prometheus.
     """
 
     store: Store
@@ -111,6 +112,7 @@ class Services:
     clock: ClockControl
     faults: FaultControl
     authenticate: Callable[[str], Principal | None]
+    recognise: Callable[[str], Principal | None]
     is_ready: Callable[[], bool]
     settle: Callable[[], None]
     finish_turn: Callable[[], None]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from forewarn.domain.errors import ConflictError, DomainError, InvalidError, NotFoundError, says
@@ -34,6 +34,16 @@ class TokenRevokedError(AccessError):
             f"The token {name} was revoked on {say_moment(revoked_at)}; ask for a new one."
         )
         self.name = name
+
+
+@says("The token is not known here; check it, or ask for another one.")
+class SignInTokenError(AccessError):
+    """A token that signs nobody in: nobody was given it."""
+
+
+@says("This sign-in link has expired or was already used; ask for a new one.")
+class SignInLinkError(AccessError):
+    """A link that signs nobody in: it is unknown, was used, or its time is over."""
 
 
 @says("This needs the role {needed}; {name} has the role {role}.")
@@ -136,6 +146,37 @@ class Token:
             raise TokenRevokedError(self.name, self.revoked_at)
         if self.expires_at is not None and at >= self.expires_at:
             raise TokenExpiredError(self.name, self.expires_at)
+
+
+SESSION_IDLE: Final = timedelta(hours=1)
+"""How long a browser stays signed in that nobody uses."""
+LINK_LIFE: Final = timedelta(minutes=10)
+"""How long a link can sign a browser in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleSession:
+    """A browser that somebody signed in with, or a link that signs one in once.
+
+    It grants what the token called *name*, with *token_hash*, grants at the moment. Of its own
+    secret only the hash is known. A link is removed when it is used. Times are real times.
+    """
+
+    session_hash: str
+    token_hash: str
+    name: str
+    is_link: bool
+    created_at: datetime
+    used_at: datetime
+
+    @property
+    def ends_at(self) -> datetime:
+        """When it ends; later for a session that is used before."""
+        return self.created_at + LINK_LIFE if self.is_link else self.used_at + SESSION_IDLE
+
+    def is_live(self, at: datetime) -> bool:
+        """Tell whether it has not ended."""
+        return at < self.ends_at
 
 
 def check_token(token: Token) -> None:

@@ -50,11 +50,16 @@ def new_secret() -> str:
     return SECRET_PREFIX + secrets.token_urlsafe(32)
 
 
+def hash_secret(secret: str) -> str:
+    """Return what is kept of *secret*, or of whatever else somebody has typed in its place."""
+    return sha256(secret.encode(errors="surrogatepass")).hexdigest()
+
+
 def create_token(tx: Transaction, context: Context, order: TokenOrder, secret: str) -> Token:
     """Have *secret* grant what *order* says; only its hash is kept."""
     token = Token(
         name=order.name,
-        token_hash=_hash(secret),
+        token_hash=hash_secret(secret),
         role=order.role,
         scopes=_select_all(tx.topology(), order.scopes),
         created_at=context.at,
@@ -76,8 +81,8 @@ def grant_admin(tx: AccessWriting, context: Context, name: str, secret: str) -> 
     for token in tx.tokens():
         if token.name == name and token.revoked_at is None:
             tx.put_token(replace(token, revoked_at=context.at))
-    made_at = context.at
-    tx.put_token(Token(name=name, token_hash=_hash(secret), role=Role.ADMIN, created_at=made_at))
+    token_hash = hash_secret(secret)
+    tx.put_token(Token(name=name, token_hash=token_hash, role=Role.ADMIN, created_at=context.at))
     record_audit(tx, context, "token create", name, detail=Role.ADMIN.value)
 
 
@@ -93,9 +98,8 @@ def revoke_token(tx: AccessWriting, context: Context, name: str) -> Token:
     raise UnknownTokenError(name)
 
 
-def find_token(reading: AccessReading, secret: str, at: datetime) -> Token | None:
-    """Return the live token *secret* is of, None if it is of none, or refuse an ended one."""
-    token_hash = _hash(secret)
+def find_token(reading: AccessReading, token_hash: str, at: datetime) -> Token | None:
+    """Return the live token whose secret has this hash, or None, or refuse one that has ended."""
     # The index compares hashes byte by byte. That tells a guesser about the hash of the guess, from
     # which no better guess can be made; what decides compares all of it.
     token = reading.token(token_hash)
@@ -105,14 +109,14 @@ def find_token(reading: AccessReading, secret: str, at: datetime) -> Token | Non
     return token
 
 
-def is_secret(known: str, given: str) -> bool:
-    """Tell whether *given* is the *known* secret, in a time that says nothing about either."""
-    return hmac.compare_digest(_hash(known), _hash(given))
+def is_hash_of(secret: str, given: str) -> bool:
+    """Tell whether *given* is the hash of *secret*, in a time that says nothing about either."""
+    return hmac.compare_digest(hash_secret(secret), given)
 
 
 def is_secret_of(token: Token, given: str) -> bool:
     """Tell whether *given* is the secret of *token*, in a time that says nothing about either."""
-    return hmac.compare_digest(token.token_hash, _hash(given))
+    return hmac.compare_digest(token.token_hash, hash_secret(given))
 
 
 def needs_noting(token: Token, at: datetime) -> bool:
@@ -140,7 +144,3 @@ def _select_all(topology: Topology, names: Iterable[str]) -> tuple[ScopeId, ...]
             raise unknown_selection(topology, name)
         chosen[scope_id] = None
     return tuple(chosen)
-
-
-def _hash(secret: str) -> str:
-    return sha256(secret.encode()).hexdigest()

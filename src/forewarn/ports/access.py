@@ -1,18 +1,20 @@
-"""Who may do what, who has done what, and what they were answered."""
+"""Who may do what, from which browsers, who has done what, and what they were answered."""
 
 from datetime import datetime
 from typing import Protocol
 
-from forewarn.domain.access import Token
+from forewarn.domain.access import ConsoleSession, Token
 from forewarn.ports.entries import AuditEntry, KeptAnswer
 
 
 class AccessReading(Protocol):
-    """A look at tokens, the audit and answers."""
+    """A look at tokens, sessions, the audit and answers."""
 
     def token(self, token_hash: str) -> Token | None: ...
 
     def tokens(self) -> tuple[Token, ...]: ...
+
+    def session(self, session_hash: str) -> ConsoleSession | None: ...
 
     def audit(
         self,
@@ -29,9 +31,16 @@ class AccessReading(Protocol):
 
 
 class AccessWriting(AccessReading, Protocol):
-    """A look at tokens, the audit and answers that may also change them."""
+    """A look at tokens, sessions, the audit and answers that may also change them."""
 
     def put_token(self, token: Token) -> None: ...
+
+    def put_session(self, session: ConsoleSession) -> None: ...
+
+    def remove_session(self, session_hash: str) -> None: ...
+
+    def prune_sessions(self, *, before: datetime) -> int:
+        """Forget those that were last used before then, and tell how many those were."""
 
     def append_audit(self, entry: AuditEntry) -> None: ...
 

@@ -49,13 +49,14 @@ from forewarn.storage.tables import (
     metadata,
     replicas,
     scenario_runs,
+    sessions,
     settings,
     tokens,
     write_lock,
 )
 
-OWN: Final = (write_lock, changes, replicas)
-"""What replicas tell each other. It means nothing in another database."""
+OWN: Final = (write_lock, changes, replicas, sessions)
+"""What replicas tell each other, and who is signed in with them. It stays with its database."""
 COPIED: Final = tuple(table for table in metadata.sorted_tables if table not in OWN)
 """All other tables; what rows refer to comes before them."""
 CHUNK: Final = 10_000

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Select
 
-from forewarn.domain.access import Token
+from forewarn.domain.access import ConsoleSession, Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.knowledge import Knowledge, Undertaking
@@ -301,6 +301,10 @@ class SqlReading:
     def tokens(self) -> tuple[Token, ...]:
         """Return every token, also those that grant nothing any more."""
         return self._all(Token, statements.TOKENS)
+
+    def session(self, session_hash: str) -> ConsoleSession | None:
+        """Return the session or link whose secret has this hash."""
+        return self._one(ConsoleSession, statements.SESSION, session_hash=session_hash)
 
     def setting(self, name: str) -> str | None:
         """Return what was put under *name*."""

@@ -41,6 +41,7 @@ from forewarn.storage.tables import (
     preview_wires,
     scenario_runs,
     schedules,
+    sessions,
     settings,
     showings,
     simulated_impacts,
@@ -169,6 +170,8 @@ AUDIT_FILTERS: Final = {
 }
 TOKEN: Final = _by_key(tokens, "token_hash")
 TOKENS: Final = _in_order(tokens)
+SESSION: Final = _by_key(sessions, "session_hash")
+PRUNE_SESSIONS: Final = delete(sessions).where(sessions.c.used_at < bindparam("before"))
 KEPT_ANSWER: Final = _by_key(kept_answers, "who", "key")
 PRUNE_ANSWERS: Final = delete(kept_answers).where(kept_answers.c.answered_at < bindparam("before"))
 MAINTENANCE: Final = _by_key(maintenances, "maintenance_id")

@@ -221,6 +221,17 @@ tokens: Final = Table(
     *optional(MomentColumn, "expires_at revoked_at last_used_at"),
 )
 
+# Browsers that are signed in to the console, and links that sign one in.
+sessions: Final = Table(
+    "sessions",
+    metadata,
+    key("session_hash"),
+    *required(String, "token_hash name"),
+    *required(Boolean, "is_link"),
+    *required(MomentColumn, "created_at"),
+    Column("used_at", MomentColumn, nullable=False, index=True),
+)
+
 kept_answers: Final = Table(
     "kept_answers",
     metadata,

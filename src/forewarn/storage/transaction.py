@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Table
 
-from forewarn.domain.access import Token
+from forewarn.domain.access import ConsoleSession, Token
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.knowledge import NOTHING, Knowledge
@@ -226,6 +226,18 @@ class SqlTransaction(SqlReading):
     def put_token(self, token: Token) -> None:
         """Add *token*, or replace what is known of it."""
         self._put(tables.tokens, token)
+
+    def put_session(self, session: ConsoleSession) -> None:
+        """Add *session*, or replace what is known of it."""
+        self._put(tables.sessions, session)
+
+    def remove_session(self, session_hash: str) -> None:
+        """Forget a session or a link."""
+        self._remove(tables.sessions, [(session_hash,)])
+
+    def prune_sessions(self, *, before: datetime) -> int:
+        """Forget those that were last used before then, and tell how many those were."""
+        return self._connection.execute(statements.PRUNE_SESSIONS, {"before": before}).rowcount
 
     def append_ledger(self, entry: LedgerEntry) -> None:
         """Add a line to the life of an event."""

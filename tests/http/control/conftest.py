@@ -15,7 +15,7 @@ from tests.replicas import ITSELF
 
 from forewarn.clocks import SystemClock
 from forewarn.control.app import create_app
-from forewarn.desk.caller import authenticator
+from forewarn.desk.caller import Authenticator
 from forewarn.desk.feed import Feed
 from forewarn.desk.services import ClockError, Services
 from forewarn.domain.event import Draft, Share, cancel, schedule
@@ -148,6 +148,9 @@ def make_app(
             new_id=lambda: event_id(f"00000000-0000-4000-8000-{next(numbers):012x}"),
         )
 
+    authenticator = Authenticator(
+        store=store, now=lambda: wall.now, admin="alice", admin_secret=lambda: TOKEN
+    )
     return create_app(
         Services(
             store=store,
@@ -156,9 +159,8 @@ def make_app(
             faults=MemoryFaults(
                 document_of=lambda _: FIRST_DOCUMENT, clock=clock, changed=lambda: None
             ),
-            authenticate=authenticator(
-                store, now=lambda: wall.now, admin="alice", admin_secret=lambda: TOKEN
-            ),
+            authenticate=authenticator.authenticate,
+            recognise=authenticator.recognise,
             is_ready=lambda: not wakeups or wakeups[-1] != "not ready",
             settle=lambda: None,
             finish_turn=lambda: None,

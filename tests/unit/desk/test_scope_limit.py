@@ -39,11 +39,12 @@ RULES = {
     # The admin's.
     "refused": """
         audit check_epoch ledger_after next_epoch next_notifications prepare_topology prune_answers
-        prune_notifications prune_showings put_knowledge put_memberships put_polled_at put_polls
-        put_preview_wire put_scenario_run put_schedule put_setting put_showings
-        put_simulated_impact put_token put_told put_topology remove_documents remove_memberships
-        remove_schedule reserve reserved_on superseded_documents superseded_memberships
-        targets_waited_for token tokens told topology_at_hand
+        prune_notifications prune_sessions prune_showings put_knowledge put_memberships
+        put_polled_at put_polls put_preview_wire put_scenario_run put_schedule put_session
+        put_setting put_showings put_simulated_impact put_token put_told put_topology
+        remove_documents remove_memberships remove_schedule remove_session reserve reserved_on
+        session superseded_documents superseded_memberships targets_waited_for token tokens told
+        topology_at_hand
         """,
 }
 
@@ -53,6 +54,7 @@ UNLIMITED = {
     ("desk/caller.py", "feed"): "limits each line",
     ("desk/explanations.py", "store"): "looks at everything, and limits what is said of it",
     ("desk/refusals.py", "store"): "only adds to the audit",
+    ("desk/sessions.py", "store"): "signs in whoever has a token, with that token",
 }
 """Who has the store or the feed without a limit, and why."""
 

@@ -6,6 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from forewarn.domain.access import (
+    LINK_LIFE,
+    SESSION_IDLE,
+    ConsoleSession,
     OutsideScopesError,
     Principal,
     RoleTooLowError,
@@ -34,6 +37,15 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
 TOKEN = Token(name="ada", token_hash="0" * 64, role=Role.OPERATOR, created_at=NOON)
+SESSION = ConsoleSession(
+    session_hash="1" * 64,
+    token_hash=TOKEN.token_hash,
+    name="ada",
+    is_link=False,
+    created_at=NOON,
+    used_at=NOON + HOUR,
+)
+LINK = replace(SESSION, is_link=True, used_at=NOON)
 BATCH = DeliveryScope(kind=ScopeKind.SCALE_SET, name="batch")
 GROUP = replace(BATCH, placement_group="pg1")
 SOLO = standalone(VmName("solo"))
@@ -160,3 +172,16 @@ def test_token_of_any_role_can_be(role: Role) -> None:
 )
 def test_scope_is_selected_by_name_or_id(name: str, scope: str | None) -> None:
     assert select_scope(FLEET, name) == scope
+
+
+@pytest.mark.parametrize(
+    ("session", "ends_at"),
+    [(SESSION, NOON + HOUR + SESSION_IDLE), (LINK, NOON + LINK_LIFE)],
+    ids=["session", "link"],
+)
+def test_session_lasts_while_it_is_used_and_a_link_for_minutes(
+    session: ConsoleSession, ends_at: datetime
+) -> None:
+    assert session.ends_at == ends_at
+    assert session.is_live(ends_at - SECOND)
+    assert not session.is_live(ends_at)

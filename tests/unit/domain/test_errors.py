@@ -9,6 +9,8 @@ from forewarn.domain import access, errors
 from forewarn.domain.access import (
     OutsideScopesError,
     RoleTooLowError,
+    SignInLinkError,
+    SignInTokenError,
     TokenExpiredError,
     TokenNameTakenError,
     TokenOrderError,
@@ -145,6 +147,8 @@ REFUSALS: list[tuple[DomainError, dict[str, object], list[str]]] = [
         {"name": "ada"},
         ["ada", "revoked", "2026-03-02 12:00:00 GMT"],
     ),
+    (SignInTokenError(), {}, ["not known here", "ask for another one"]),
+    (SignInLinkError(), {}, ["expired or was already used", "ask for a new one"]),
     (
         RoleTooLowError("ada", "viewer", "operator"),
         {"name": "ada", "role": "viewer", "needed": "operator"},
