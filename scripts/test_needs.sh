@@ -1,10 +1,10 @@
 #!/bin/sh
-# Install the programs that tests/cli, tests/conformance, tests/e2e, tests/examples, tests/gates, tests/hooks and
+# Install the programs that tests/browser, tests/cli, tests/conformance, tests/e2e, tests/examples, tests/gates, tests/hooks and
 # tests/sdk run. Packages need root and Debian; the rest goes into .venv. What is there already is left alone.
 set -eu
 cd "$(dirname "$0")/.."
 
-packages="curl default-jdk-headless dnsmasq-base etcd-server fish golang-go haproxy hostname iproute2 jq keepalived libmono-system-net-http4.0-cil
+packages="chromium curl default-jdk-headless dnsmasq-base etcd-server fish golang-go haproxy hostname iproute2 jq keepalived libmono-system-net-http4.0-cil
 libmono-system-runtime-serialization4.0-cil libnewtonsoft-json5.0-cil mono-mcs mono-runtime nginx nodejs openssl patroni
 postgresql procps python3 shellcheck slurm-client slurmctld slurmd socat systemd util-linux
 zsh"

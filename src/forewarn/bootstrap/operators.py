@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
 import forewarn
 from forewarn.bootstrap.clock_control import ReplicaClockControl
@@ -12,7 +13,10 @@ from forewarn.bootstrap.replica import Replica
 from forewarn.bootstrap.start import AdminToken
 from forewarn.bootstrap.tls import Certificate, find_certificate
 from forewarn.clocks import SystemClock
+from forewarn.console.app import create_console
+from forewarn.console.pulse import Pulse
 from forewarn.control.app import create_app
+from forewarn.control.authentication import is_of_api
 from forewarn.control.http import configure
 from forewarn.desk.caller import Authenticator
 from forewarn.desk.feed import Feed
@@ -34,13 +38,13 @@ class ControlServer(uvicorn.Server):
         listeners: Iterable[socket.socket],
         *,
         certificate: Certificate | None,
-        feed: Feed,
+        streams: Iterable[Feed | Pulse],
         refusals: Refusals,
     ) -> None:
         super().__init__(config)
         self._certificate = certificate
         self._listeners = list(listeners)
-        self._feed = feed
+        self._streams = tuple(streams)
         self._refusals = refusals
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -62,28 +66,38 @@ class ControlServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let everything finish, and end what would not by itself."""
-        self._feed.stop()
+        for stream in self._streams:
+            stream.stop()
         await super().shutdown(sockets)
 
 
 def control_server(
     replica: Replica, listeners: Iterable[socket.socket], *, is_ready: Callable[[], bool]
 ) -> ControlServer:
-    """Return the server of the control API of *replica* on *listeners*."""
-    feed = Feed(replica.store)
+    """Return the server of the control API and the console of *replica* on *listeners*."""
+    feed, pulse = Feed(replica.store), Pulse()
     replica.store.listen(feed.note)
+    replica.store.listen(pulse.note)
     refused = Counter[str]()
     services = _make_services(replica, feed, refused, is_ready)
     where = parse_address(replica.settings.control)
     own_host = where.host if isinstance(where, TcpAddress) else ""
-    app = create_app(services, replica.settings.control_host, own_host=own_host)
+    names = replica.settings.control_host
+    api = create_app(services, names, own_host=own_host)
+    refusals: Refusals = api.state.refusals
+    console = create_console(services, pulse, refusals, names, own_host=own_host)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        answers = api if scope["type"] != "http" or is_of_api(scope["path"]) else console
+        await answers(scope, receive, send)
+
     certificate = find_certificate(replica.settings)
     return ControlServer(
         configure(app, tls=certificate.context if certificate else None),
         listeners,
         certificate=certificate,
-        feed=feed,
-        refusals=app.state.refusals,
+        streams=(feed, pulse),
+        refusals=refusals,
     )
 
 

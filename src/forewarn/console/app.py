@@ -17,12 +17,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import BaseRoute, Route
 
 from forewarn.console.assets import PREFIX, assets_by_path
-from forewarn.console.cookies import is_forged, session_of
+from forewarn.console.cookies import refuse_forged, session_of
 from forewarn.console.headers import SafeHeaders
 from forewarn.console.live import show_live
 from forewarn.console.nouns import ROUTES
 from forewarn.console.problems import (
-    ForgedRequestError,
     UnknownPageError,
     status_of,
     title_of,
@@ -93,9 +92,7 @@ _UNKNOWN: Final = PageRoute(path="", show=_refuse_unknown)
 
 def _route(site: Site, route: ConsoleRoute) -> Route:
     method = "GET" if isinstance(route, PageRoute) else "POST"
-    return Route(
-        route.path, partial(_on_thread, site, partial(_answer, route)), methods=[method]
-    )
+    return Route(route.path, partial(_on_thread, site, partial(_answer, route)), methods=[method])
 
 
 async def _show_asset(request: Request) -> Response:
@@ -152,13 +149,12 @@ class _Exchange:
             self.visit.caller.principal.require(route.role)
             if isinstance(route, PageRoute):
                 return self._show(route.show)
-            if is_forged(self.request, self.secret):
-                raise ForgedRequestError
+            refuse_forged(self.request, self.secret)
             return self._tell(route.act(self.visit))
         except ForewarnError as error:
             self._note(route, error)
             return self._refuse(status_of(error), str(error))
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, the visitor is told
             _log.exception("console_request_failed", path=redact(self.request.url.path))
             failure = HTTPStatus.INTERNAL_SERVER_ERROR
             return self._refuse(failure, "The server failed; its log says why.")

@@ -8,6 +8,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from forewarn.console.problems import ForgedRequestError
+
 CSRF_HEADER: Final = "x-csrf-token"
 
 
@@ -50,10 +52,11 @@ def csrf_token(secret: str) -> str:
     return sha256(f"csrf {secret}".encode()).hexdigest()
 
 
-def is_forged(request: Request, secret: str) -> bool:
-    """Tell whether something is to be done that no page of this session has asked for."""
+def refuse_forged(request: Request, secret: str) -> None:
+    """Refuse to do what no page of this session has asked for."""
     given = request.headers.get(CSRF_HEADER, "")
-    return not given.isascii() or not hmac.compare_digest(given, csrf_token(secret))
+    if not given.isascii() or not hmac.compare_digest(given, csrf_token(secret)):
+        raise ForgedRequestError
 
 
 def _name(request: Request) -> str:

@@ -14,7 +14,7 @@ from forewarn.protocol.errors import ForewarnError
 
 @says("The request did not come from a page of this console. Reload the page and try again.")
 class ForgedRequestError(AccessError):
-    """Something to do without the token of the session: by a page of somebody else, or an old one."""
+    """Something to do without the token of the session: by a page of others, or an old one."""
 
 
 @says("There is no page at this address.")

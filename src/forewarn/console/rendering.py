@@ -11,8 +11,13 @@ from markupsafe import Markup
 
 from forewarn.console.assets import assets
 
-_HIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
-"""What cannot be seen, or changes how its surroundings are seen: controls and marks of direction."""
+_HIDDEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
+)
+"""What cannot be seen, or changes how others are seen: controls and marks of direction."""
+
+NONE: Final = "\N{EN DASH}"
+"""What stands where there is nothing to show."""
 
 
 def render(template: str, values: Mapping[str, object]) -> str:
@@ -33,7 +38,7 @@ def moment(at: datetime | None, style: str = "time") -> Markup:
     Without scripts it is the time in GMT.
     """
     if at is None:
-        return Markup('<span class="none">–</span>')
+        return Markup('<span class="none">{}</span>').format(NONE)
     utc = at.astimezone(UTC)
     shown = f"{utc:%H:%M:%S}" if style == "time" else f"{utc:%Y-%m-%d %H:%M:%S}"
     return Markup('<time datetime="{}" data-as="{}" title="{} GMT">{}</time>').format(
@@ -44,9 +49,9 @@ def moment(at: datetime | None, style: str = "time") -> Markup:
 def span(length: timedelta | float | None) -> str:
     """Return how long *length* is, in its two largest units."""
     if length is None:
-        return "–"
+        return NONE
     seconds = round(length.total_seconds() if isinstance(length, timedelta) else length)
-    sign, seconds = ("−" if seconds < 0 else ""), abs(seconds)
+    sign, seconds = ("\N{MINUS SIGN}" if seconds < 0 else ""), abs(seconds)
     units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
     parts: list[str] = []
     for unit, size in units:

@@ -4,9 +4,14 @@ from http import HTTPStatus
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from forewarn.console.cookies import forget_session, is_forged, session_of, set_session
+from forewarn.console.cookies import (
+    forget_session,
+    refuse_forged,
+    session_of,
+    set_session,
+)
 from forewarn.console.problems import ForgedRequestError, status_of
 from forewarn.console.rendering import render
 from forewarn.console.site import Site
@@ -47,9 +52,11 @@ def take_sign_in(site: Site, request: Request, body: bytes) -> Response:
 def take_sign_out(site: Site, request: Request, _body: bytes) -> Response:
     """End the session of this browser."""
     secret = session_of(request)
-    if secret and is_forged(request, secret):
-        return HTMLResponse(str(ForgedRequestError()), HTTPStatus.FORBIDDEN)
-    site.sessions.end(secret, request.client.host if request.client else "")
+    try:
+        refuse_forged(request, secret)
+        site.sessions.end(secret, request.client.host if request.client else "")
+    except (ForgedRequestError, StoreError) as error:
+        return PlainTextResponse(f"{error}\n", status_of(error))
     response = Response(status_code=HTTPStatus.NO_CONTENT, headers={"HX-Redirect": LOGIN})
     forget_session(request, response)
     return response
@@ -57,7 +64,11 @@ def take_sign_out(site: Site, request: Request, _body: bytes) -> Response:
 
 def _begin(site: Site, form: Form, where: str) -> str:
     code = form.text("code")
-    return site.sessions.redeem(code, where) if code else site.sessions.sign_in(form.text("token"), where)
+    return (
+        site.sessions.redeem(code, where)
+        if code
+        else site.sessions.sign_in(form.text("token"), where)
+    )
 
 
 def _form(wanted: str, error: ForewarnError | None = None) -> Response:

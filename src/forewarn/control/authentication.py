@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forewarn.connections.forwarding import FORWARDING
 from forewarn.connections.origins import check_origin, is_loopback
-from forewarn.control.problems import UnauthorizedError, problem_of, respond
+from forewarn.control.problems import UnauthorizedError, is_arm_path, problem_of, respond
 from forewarn.domain.access import Principal, TokenExpiredError, TokenRevokedError
 from forewarn.protocol.errors import ForewarnError
 
@@ -83,6 +83,12 @@ class Authentication:
 async def _refuse(refusal: ForewarnError, scope: Scope, receive: Receive, send: Send) -> None:
     problem = scope.setdefault("state", {})["problem"] = problem_of(refusal)
     await respond(problem, scope["path"])(scope, receive, send)
+
+
+def is_of_api(path: str) -> bool:
+    """Tell whether the control API answers at *path*; everything else is the console's."""
+    is_below = path.startswith("/api/") or is_arm_path(path)
+    return is_below or path in OPEN_PATHS or path == METRICS_PATH
 
 
 def is_protected(path: str) -> bool:

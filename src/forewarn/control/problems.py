@@ -13,8 +13,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from forewarn.control.fastapi_parts import methods_of
 from forewarn.connections.origins import HostRefusedError, OriginRefusedError
+from forewarn.control.fastapi_parts import methods_of
 from forewarn.desk.caller import PreconditionFailedError
 from forewarn.desk.refusals import kind_of
 from forewarn.desk.services import BusyError
