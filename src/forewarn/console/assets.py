@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 PREFIX: Final = "/static/"
+STYLES: Final = "console.css"
 _FOLDER: Final = Path(__file__).parent / "static"
 _TYPES: Final[Mapping[str, str]] = {
     ".css": "text/css; charset=utf-8",
@@ -34,7 +35,8 @@ class Asset:
 def assets() -> Mapping[str, Asset]:
     """Return every file by its name."""
     files = (path for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES)
-    return {path.name: _read(path) for path in files}
+    found = [_make(path.name, path.read_bytes()) for path in files]
+    return {asset.name: asset for asset in (*found, _make(STYLES, _read_styles()))}
 
 
 @cache
@@ -49,12 +51,14 @@ def assets_version() -> str:
     return sha256("".join(sorted(assets_by_path())).encode()).hexdigest()[:12]
 
 
-def _read(path: Path) -> Asset:
-    body = path.read_bytes()
+def _read_styles() -> bytes:
+    """Return the style sheets as one, the look of everything first, then that of pages."""
+    sheets = sorted((_FOLDER / "styles").iterdir(), key=lambda path: (path.stem != "base", path))
+    return b"\n".join(sheet.read_bytes() for sheet in sheets)
+
+
+def _make(name: str, body: bytes) -> Asset:
+    stem, dot, suffix = name.rpartition(".")
     tag = sha256(body).hexdigest()[:12]
-    return Asset(
-        name=path.name,
-        path=f"{PREFIX}{path.stem}.{tag}{path.suffix}",
-        media_type=_TYPES[path.suffix],
-        body=body,
-    )
+    media_type = _TYPES[dot + suffix]
+    return Asset(name=name, path=f"{PREFIX}{stem}.{tag}.{suffix}", media_type=media_type, body=body)

@@ -2,7 +2,33 @@
 
 from typing import Final
 
-from forewarn.console import now
+from forewarn.console import (
+    audit,
+    events,
+    fleet,
+    health,
+    machines,
+    maintenances,
+    notice,
+    notifications,
+    now,
+    timeline,
+    tokens,
+    virtual_time,
+)
 from forewarn.console.visit import ConsoleRoute
 
-ROUTES: Final[tuple[ConsoleRoute, ...]] = (*now.ROUTES,)
+ROUTES: Final[tuple[ConsoleRoute, ...]] = (
+    *audit.ROUTES,
+    *events.ROUTES,
+    *fleet.ROUTES,
+    *health.ROUTES,
+    *machines.ROUTES,
+    *maintenances.ROUTES,
+    *notice.ROUTES,
+    *notifications.ROUTES,
+    *now.ROUTES,
+    *timeline.ROUTES,
+    *tokens.ROUTES,
+    *virtual_time.ROUTES,
+)

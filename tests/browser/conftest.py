@@ -1,0 +1,52 @@
+"""Debian's Chromium on real servers: what a page shows, does, and never asks of others."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+from tests.browser.windows import FLEET, Windows
+
+from forewarn.testing.emulator import Emulator
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--no-first-run",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--screenshots", type=Path, default=None, help="where to keep pictures of the pages"
+    )
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        pytest.skip("needs chromium: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """A server in virtual time, with a small fleet."""
+    with Emulator(fleet=FLEET) as running:
+        yield running
+
+
+@pytest.fixture
+def windows(chromium: Browser, pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Windows]:
+    """Browser windows; at the end none of them may have had an error."""
+    pictures = pytestconfig.getoption("screenshots", default=None) or tmp_path
+    opened = Windows(chromium, Path(pictures))
+    yield opened
+    opened.close()

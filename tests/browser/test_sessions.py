@@ -1,0 +1,40 @@
+"""Signing in and out."""
+
+from playwright.sync_api import expect
+from tests.browser.windows import Windows
+
+from forewarn.testing.emulator import Emulator
+
+
+def test_token_signs_in_and_signing_out_ends_the_session(
+    emulator: Emulator, windows: Windows
+) -> None:
+    window = windows.signed_in(emulator)
+    cookies = window.context.cookies()
+
+    window.page.get_by_role("button", name="Sign out").click()
+
+    expect(window.page.get_by_label("Token")).to_be_visible()
+    window.context.add_cookies(cookies)
+    window.page.goto("/fleet")
+    expect(window.page.get_by_label("Token")).to_be_visible()
+
+
+def test_login_page_looks_well(emulator: Emulator, windows: Windows) -> None:
+    window = windows.open(emulator.control_url)
+    window.page.goto("/login")
+
+    window.shoot("login")
+    window.assert_accessible()
+
+
+def test_now_is_live(emulator: Emulator, windows: Windows) -> None:
+    window = windows.signed_in(emulator)
+    window.page.evaluate("window.stays = true")
+
+    emulator.vm("web-0").reboot()
+
+    expect(window.page.locator("#main")).to_contain_text("1", timeout=1000)
+    assert window.page.evaluate("window.stays"), "the page was not loaded anew"
+    window.shoot("now")
+    window.assert_accessible()
