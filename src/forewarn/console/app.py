@@ -104,13 +104,13 @@ async def _show_asset(request: Request) -> Response:
 
 async def _on_thread(site: Site, endpoint: Endpoint, request: Request) -> Response:
     """Answer on a thread: reading and rendering take so long that polls would have to wait."""
-    body = b""
+    body = bytearray()
     if request.method == "POST":
         async for part in request.stream():
-            body += part
+            body.extend(part)
             if len(body) > LARGEST_FORM:
                 return PlainTextResponse("The form is too large.\n", 413)
-    return await run_in_threadpool(endpoint, site, request, body)
+    return await run_in_threadpool(endpoint, site, request, bytes(body))
 
 
 def _answer(route: ConsoleRoute, site: Site, request: Request, body: bytes) -> Response:

@@ -1,17 +1,19 @@
 """/live: server-sent events that tell a page to ask for itself anew."""
 
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from http import HTTPStatus
 from time import monotonic
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from forewarn.console.assets import assets_version
 from forewarn.console.cookies import session_of
 from forewarn.console.site import Site
+from forewarn.domain.access import Principal
 from forewarn.ports.store import StoreError
 
 _CHECK_SECONDS: Final = 10.0
@@ -21,7 +23,11 @@ _CHECK_SECONDS: Final = 10.0
 async def show_live(site: Site, request: Request) -> Response:
     """Stream that something has changed, as long as the session lasts."""
     secret = session_of(request)
-    if not await _is_signed_in(site, secret):
+    try:
+        principal = await _find(site, secret)
+    except StoreError as error:
+        return PlainTextResponse(f"{error}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+    if principal is None:
         return Response(status_code=HTTPStatus.UNAUTHORIZED)
     return StreamingResponse(
         _stream(site, secret),
@@ -35,15 +41,13 @@ async def _stream(site: Site, secret: str) -> AsyncGenerator[bytes]:
     checked = monotonic()
     async for version in site.pulse.beats():
         if monotonic() - checked > _CHECK_SECONDS:
-            if not await _is_signed_in(site, secret):
-                return
+            # While the store is away pages cannot change, and browsers need not come back for it.
+            with suppress(StoreError):
+                if await _find(site, secret) is None:
+                    return
             checked = monotonic()
         yield f"data: {version}\n\n".encode()
 
 
-async def _is_signed_in(site: Site, secret: str) -> bool:
-    try:
-        found = await run_in_threadpool(site.sessions.find, secret, is_use=False)
-    except StoreError:
-        return False  # the browser comes back, and so may the store
-    return found is not None
+async def _find(site: Site, secret: str) -> Principal | None:
+    return await run_in_threadpool(site.sessions.find, secret, is_use=False)

@@ -66,6 +66,7 @@ class RenderedPages:
             page: Future[str] = known[1] if known is not None and is_known else Future()
             if not is_known:
                 self._kept[key] = stamp, page
+                self._kept.move_to_end(key)
                 if len(self._kept) > _KEPT:
                     self._kept.popitem(last=False)
         if not is_known:
