@@ -159,19 +159,17 @@ class _Exchange:
             failure = HTTPStatus.INTERNAL_SERVER_ERROR
             return self._refuse(failure, "The server failed; its log says why.")
 
-    def _show(
-        self,
-        show: Callable[[Visit], Page | Fragment],
-        status: HTTPStatus = HTTPStatus.OK,
-    ) -> Response:
+    def _show(self, show: Callable[[Visit], Page]) -> Response:
         main = self.site.main(self.visit, show)
         if not self._is_part:
-            main = self.site.whole(self.visit, self.secret, main)
-        return HTMLResponse(main, status)
+            return HTMLResponse(self.site.render_whole(self.visit, self.secret, main))
+        if self.request.headers.get("x-have") == main.digest:
+            return Response(status_code=HTTPStatus.NO_CONTENT)
+        return HTMLResponse(main.body)
 
     def _tell(self, result: Done | Fragment) -> Response:
         if isinstance(result, Fragment):
-            return HTMLResponse(self.site.fill(self.visit, result))
+            return HTMLResponse(self.site.render_fragment(self.visit, result))
         news = {"done": {"message": result.message, "location": result.location}}
         # As JSON in ASCII, which a header can carry.
         headers = {"HX-Trigger": json.dumps(news)}
@@ -182,8 +180,8 @@ class _Exchange:
             values = {"detail": detail}
             return HTMLResponse(render("refusal.html", values), status)
         page = Page(title=title_of(status), template="problem.html", values={"detail": detail})
-        main = self.site.fill(self.visit, page)
-        return HTMLResponse(self.site.whole(self.visit, self.secret, main), status)
+        main = self.site.render_main(self.visit, page)
+        return HTMLResponse(self.site.render_whole(self.visit, self.secret, main), status)
 
     def _note(self, route: ConsoleRoute, error: ForewarnError) -> None:
         """Write a refused action into the audit, as the control API does."""

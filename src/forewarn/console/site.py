@@ -4,6 +4,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
 from threading import Lock
 from time import monotonic
 from typing import Final
@@ -24,6 +26,8 @@ from forewarn.operations.pausing import find_pause
 
 _KEPT: Final = 64
 """How many pages are kept: those that are looked at."""
+_SECONDS: Final = 5
+"""How old a page may be in what only time changes, and polls: what is no change of the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +55,27 @@ _PARENTS: Final[Mapping[str, str]] = {"/events": "/timeline", "/virtual-machines
 """The section of pages that are below none."""
 
 
+@dataclass(frozen=True, slots=True)
+class RenderedMain:
+    """The part of a page that changes, as it is sent; *digest* tells whether it has changed."""
+
+    digest: str
+    body: bytes
+
+
 class RenderedPages:
     """Pages as they were a moment ago: many browsers that show the same cost one rendering."""
 
     def __init__(self) -> None:
         self._changing = Lock()
-        self._kept: OrderedDict[Hashable, tuple[Hashable, Future[str]]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[Hashable, Future[RenderedMain]]] = OrderedDict()
 
-    def get(self, key: Hashable, stamp: Hashable, make: Callable[[], str]) -> str:
+    def get(self, key: Hashable, stamp: Hashable, make: Callable[[], RenderedMain]) -> RenderedMain:
         """Return what was made for *key* under the same *stamp*, or *make* it, once."""
         with self._changing:
             known = self._kept.get(key)
             is_known = known is not None and known[0] == stamp
-            page: Future[str] = known[1] if known is not None and is_known else Future()
+            page: Future[RenderedMain] = known[1] if known is not None and is_known else Future()
             if not is_known:
                 self._kept[key] = stamp, page
                 self._kept.move_to_end(key)
@@ -88,32 +100,35 @@ class Site:
     pulse: Pulse
     rendered: RenderedPages = field(default_factory=RenderedPages)
 
-    def main(self, visit: Visit, show: Callable[[Visit], Page | Fragment]) -> str:
+    def main(self, visit: Visit, show: Callable[[Visit], Page]) -> RenderedMain:
         """Return the part of the page that changes; the same for all with these rights."""
         principal = visit.caller.principal
         key = visit.url, principal.role, principal.scopes
-        now = self.services.clock.now() if self.services.clock.kind == "virtual" else None
-        # What only time changes is a second old at most.
-        stamp = self.pulse.version, now, int(monotonic())
-        return self.rendered.get(key, stamp, lambda: self.fill(visit, show(visit)))
+        stamp = self.pulse.version, self._virtual_now(), int(monotonic() / _SECONDS)
+        return self.rendered.get(key, stamp, lambda: self.render_main(visit, show(visit)))
 
-    def fill(self, visit: Visit, shown: Page | Fragment) -> str:
-        """Return *shown* as HTML: a page within `main`, which it asks for anew by itself."""
-        values = {**self._common(visit), **shown.values}
-        if isinstance(shown, Fragment):
-            return render(shown.template, values)
-        inside = Markup(render(shown.template, values))  # noqa: S704 - Jinja has escaped it
-        return render("main.html", {**values, "title": shown.title, "inside": inside})
+    def render_main(self, visit: Visit, page: Page) -> RenderedMain:
+        """Return *page* within `main`, which asks for itself anew."""
+        values = {**self._common(visit), **page.values}
+        inside = render(page.template, values)
+        told = f"{page.title} {values['pause']} {self._virtual_now()} {inside}"
+        digest = sha256(told.encode()).hexdigest()[:16]
+        around = {"title": page.title, "digest": digest, "inside": _as_markup(inside)}
+        return RenderedMain(digest, render("main.html", {**values, **around}).encode())
 
-    def whole(self, visit: Visit, secret: str, main: str) -> str:
+    def render_fragment(self, visit: Visit, fragment: Fragment) -> str:
+        """Return *fragment* as HTML."""
+        return render(fragment.template, {**self._common(visit), **fragment.values})
+
+    def render_whole(self, visit: Visit, secret: str, main: RenderedMain) -> str:
         """Return the page with what surrounds it."""
         path = visit.url.partition("?")[0]
         top = "/" + path.split("/")[1]
-        sections = [each for each in self._sections() if visit.may(each.role)]
         values = {
-            **self._common(visit),
-            "main": Markup(main),  # noqa: S704 - rendered above
-            "sections": sections,
+            "now": self.services.clock.now(),
+            "is_virtual": self._virtual_now() is not None,
+            "main": _as_markup(main.body.decode()),
+            "sections": [each for each in self._sections() if visit.may(each.role)],
             "section": _PARENTS.get(top, top),
             "principal": visit.caller.principal,
             "csrf": csrf_token(secret),
@@ -122,16 +137,23 @@ class Site:
         }
         return render("shell.html", values)
 
-    def _common(self, visit: Visit) -> dict[str, object]:
+    def _virtual_now(self) -> datetime | None:
         clock = self.services.clock
+        return clock.now() if clock.kind == "virtual" else None
+
+    def _common(self, visit: Visit) -> dict[str, object]:
         return {
             "url": visit.url,
-            "now": clock.now(),
-            "is_virtual": clock.kind == "virtual",
+            "now": self.services.clock.now(),
+            "is_virtual": self._virtual_now() is not None,
             "may_operate": visit.may(Role.OPERATOR),
             "may_administer": visit.may(Role.ADMIN),
             "pause": visit.read(find_pause),
         }
 
     def _sections(self) -> tuple[Section, ...]:
-        return (*SECTIONS, VIRTUAL_TIME) if self.services.clock.kind == "virtual" else SECTIONS
+        return SECTIONS if self._virtual_now() is None else (*SECTIONS, VIRTUAL_TIME)
+
+
+def _as_markup(rendered: str) -> Markup:
+    return Markup(rendered)  # noqa: S704 - Jinja has escaped what had to be

@@ -113,7 +113,7 @@ class PageRoute:
     """A page at *path*, for those who have *role*."""
 
     path: str
-    show: Callable[[Visit], Page | Fragment]
+    show: Callable[[Visit], Page]
     role: Role = Role.VIEWER
 
 
