@@ -1,13 +1,11 @@
 """`forewarn demo`: a running service, a fleet that answers, and a roll-out through its hosts."""
 
-import os
 import shlex
 import shutil
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, suppress
-from io import StringIO
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -29,11 +27,6 @@ from forewarn.environment import ADMIN_TOKEN_FILE
 from forewarn.settings_table import ExecutorKind
 
 _FLEET: Final = "fleet.toml"
-_COMMANDS: Final = (
-    ("vm restart web-0", "event list"),
-    ("scenario run live-migration --vm db --speed 60",),
-)
-
 
 app = alone()
 
@@ -47,10 +40,10 @@ def demo(
     """Watch a roll-out go through a fleet that polls, drains and approves.
 
     Sixteen simulated virtual machines on four hosts poll a real service with the SDK,
-    each in its own way: quick, slow, only as the leader, never. On a terminal it stays
-    until Ctrl-C, for you to try commands on it; else it ends with the roll-out. Either
-    way it exits with 0 (128 + the signal if stopped before it began), and leaves
-    nothing behind but what --keep names.
+    each in its own way: quick, slow, only as the leader, never. It prints a link to the
+    web console. On a terminal it stays until Ctrl-C, for you to look around and to try
+    commands on it; else it ends with the roll-out. Either way it exits with 0 (128 + the
+    signal if stopped before it began), and leaves nothing behind but what --keep names.
 
     Example: forewarn demo --speed 60
     """
@@ -59,7 +52,11 @@ def demo(
             _perform(_make_folder(keep, closing), speed, closing, signals)
         if keep is not None and (keep / DATABASE).exists():
             print_line(f"Kept in {keep}. Serve it again:")
-            print_line(f"  {_command()} serve {shlex.join(_serve_flags(keep, speed))}")
+            files = shlex.join(
+                ["--database", f"sqlite:///{keep / DATABASE}", "--fleet", str(keep / _FLEET)]
+            )
+            flags = f"{files} --executor {ExecutorKind.SIMULATED} --speed {speed:g} --trust-path"
+            print_line(f"  {_command()} serve {flags}")
 
 
 def _make_folder(keep: Path | None, closing: ExitStack) -> Path:
@@ -86,12 +83,12 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
     print_line("Starting a service and its fleet ...")
     from forewarn.bootstrap.server import serve_during  # noqa: PLC0415 - needs the server install
     from forewarn.bootstrap.start import Listeners  # noqa: PLC0415
+    from forewarn.cli.demonstration.audience import Audience  # noqa: PLC0415
     from forewarn.cli.demonstration.fleet import fleet_file  # noqa: PLC0415
     from forewarn.cli.demonstration.performance import (  # noqa: PLC0415 - only the demo pays for it
         DemoStage,
         perform_until_interrupted,
     )
-    from forewarn.cli.demonstration.screen import Audience  # noqa: PLC0415
 
     (folder / _FLEET).write_text(fleet_file(), encoding="utf-8")
     metadata, control = (
@@ -113,29 +110,13 @@ def _perform(folder: Path, speed: float, closing: ExitStack, signals: StopSignal
         except* CommandError as group:
             refusals.extend(group.exceptions)
         except* OSError:
-            _forget_standard_output()
+            audience.has_left()
 
-    with _errors_held_back() if audience.stays else nullcontext():
+    with audience:
         listeners = Listeners(metadata=(metadata,), control=(control,))
         serve_during(own_settings(folder, folder / _FLEET, speed), listeners, errand)
-    try:
-        audience.part()
-    except OSError:
-        _forget_standard_output()
     for refusal in refusals:
         raise refusal
-
-
-@contextmanager
-def _errors_held_back() -> Iterator[None]:
-    """Keep what is said on standard error until the screen is gone, which it would spoil."""
-    said = StringIO()
-    try:
-        with redirect_stderr(said):
-            yield
-    finally:
-        with suppress(OSError):  # the terminal may be gone, too
-            sys.stderr.write(said.getvalue())
 
 
 def _url(listener: socket.socket) -> str:
@@ -147,27 +128,10 @@ def _suggest(control: str, folder: Path) -> Iterator[str]:
     yield "Your turn, in another terminal:"
     yield f"  export FOREWARN_SERVER={control}"
     yield f"  export FOREWARN_STATE_DIR={shlex.quote(str(folder.absolute()))}"
-    for line in _COMMANDS:
-        yield "  " + "; ".join(f"{_command()} {words}" for words in line)
-
-
-def _serve_flags(folder: Path, speed: float) -> list[str]:
-    flags = {
-        "--database": f"sqlite:///{folder / DATABASE}",
-        "--fleet": str(folder / _FLEET),
-        "--executor": ExecutorKind.SIMULATED,
-        "--speed": f"{speed:g}",
-    }
-    return [*(word for flag in flags.items() for word in flag), "--trust-path"]
+    yield f"  {_command()} vm restart web-0; {_command()} event list"
+    yield f"  {_command()} scenario run live-migration --vm db --speed 60"
 
 
 def _command() -> str:
     """Return how this very program is called from here."""
     return "forewarn" if shutil.which("forewarn") else shlex.quote(sys.argv[0])
-
-
-def _forget_standard_output() -> None:
-    # Whoever watched has closed the pipe or the terminal; what is left must not fail at exit.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

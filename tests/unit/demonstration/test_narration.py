@@ -7,7 +7,7 @@ from datetime import timedelta
 from tests.unit.demonstration.conftest import NOW, announced, approved, started
 
 from forewarn.cli.demonstration.narration import summarize, tell
-from forewarn.cli.demonstration.picture import Activity, DemoTurn, Doing, Picture
+from forewarn.cli.demonstration.picture import Doing, Picture, wait_for_approvals
 from forewarn.domain.event import Approval, Approver, Outcome, ScheduledEvent, cancel, complete
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.protocol.vocabulary import EventId
@@ -22,8 +22,8 @@ def picture(*events: ScheduledEvent, seconds: float = 20) -> Picture:
 
 def busy(
     doing: Doing, event: ScheduledEvent, *vms: str
-) -> Mapping[VmName, Mapping[EventId, Activity]]:
-    return {VmName(vm): {event.event_id: Activity(doing=doing)} for vm in vms}
+) -> Mapping[VmName, Mapping[EventId, Doing]]:
+    return {VmName(vm): {event.event_id: doing} for vm in vms}
 
 
 def told(before: Picture, after: Picture) -> list[str]:
@@ -70,6 +70,16 @@ def test_approval_says_whom_the_host_still_waits_for() -> None:
         "08:00:01  web-0 approves; kvm-1 waits for BackEnd_IN_0 until 08:00:15",
         "08:00:01  FrontEnd_IN_0 approves; kvm-1 waits for BackEnd_IN_0 until 08:00:15",
     ]
+
+
+def test_any_of_a_set_will_do_and_an_event_without_a_host_waits_for_its_own_machines() -> None:
+    web = announced(1, "web-0", "web-3")
+    batch = announced(2, "batch_1", "batch_3", is_rolled_out=False)
+
+    assert told(picture(web, batch), picture(web, approved(batch, "batch_3"))) == [
+        "08:00:01  batch_3 approves; Freeze of batch_1, batch_3 waits for batch_1 until 08:00:15"
+    ]
+    assert wait_for_approvals([web]) == "kvm-1 waits for web-0 or web-3 until 08:00:15"
 
 
 def test_last_approval_leaves_nobody_to_wait_for() -> None:
@@ -176,13 +186,13 @@ def test_end_says_how_it_went() -> None:
 def test_machines_of_a_host_are_told_of_together() -> None:
     web, batch = announced(1, "web-1", "web-4"), announced(2, "batch_1", "batch_3")
     before = picture(web, batch)
-    activities = {
+    doings = {
         **busy(Doing.DRAINING, web, "web-1", "web-4"),
         **busy(Doing.SILENT, batch, "batch_1"),
         **busy(Doing.NOT_LEADING, batch, "batch_3"),
     }
 
-    assert told(before, replace(before, activities=activities)) == [
+    assert told(before, replace(before, doings=doings)) == [
         "08:00:20  kvm-2: web-1, web-4 drain",
         "08:00:20  kvm-2: batch_3 leaves it to its leader",
         "08:00:20  kvm-2: batch_1 says nothing",
@@ -191,16 +201,16 @@ def test_machines_of_a_host_are_told_of_together() -> None:
 
 def test_machine_puts_itself_back_when_its_event_is_over() -> None:
     event = started(announced(1, "web-0", "web-3"), 1)
-    before = replace(picture(event), activities=busy(Doing.IN_IMPACT, event, "web-0", "web-3"))
-    after = replace(before, activities={VmName("web-0"): {}, VmName("web-3"): {}})
+    before = replace(picture(event), doings=busy(Doing.IN_IMPACT, event, "web-0", "web-3"))
+    after = replace(before, doings={VmName("web-0"): {}, VmName("web-3"): {}})
 
     assert told(before, after) == ["08:00:20  kvm-1: web-0, web-3 are back in service"]
 
 
 def test_machine_in_trouble_is_told_of_once_and_not_as_back() -> None:
     event = announced(1, "db")
-    before = replace(picture(event), activities=busy(Doing.DRAINING, event, "db"))
-    after = replace(before, activities={}, troubles={VmName("db"): "no answer"})
+    before = replace(picture(event), doings=busy(Doing.DRAINING, event, "db"))
+    after = replace(before, doings={}, troubles={VmName("db"): "no answer"})
 
     assert told(before, after) == ["08:00:20  db is in trouble, and tries again: no answer"]
     assert told(after, after) == []
@@ -208,13 +218,25 @@ def test_machine_in_trouble_is_told_of_once_and_not_as_back() -> None:
 
 def test_host_whose_turn_has_not_come_is_told_of_once() -> None:
     web = announced(1, "web-0")
-    turn = DemoTurn(host=HostName("kvm-2"), scope_ids=frozenset({web.scope_id, ScopeId("x/batch")}))
-    after = replace(picture(web), turns=(turn,))
+    turns = {HostName("kvm-2"): frozenset({web.scope_id, ScopeId("x/batch")})}
+    after = replace(picture(web), turns=turns)
 
     assert told(picture(web), after) == [
         "08:00:20  kvm-2 has to wait: another update domain of web comes first"
     ]
     assert told(after, after) == []
+
+
+def test_host_waits_for_the_scopes_it_shares_also_with_hosts_before_it() -> None:
+    web, batch = announced(1, "web-0"), announced(2, "batch_0")
+    turns = {
+        HostName("kvm-2"): frozenset({batch.scope_id}),
+        HostName("kvm-3"): frozenset({batch.scope_id, web.scope_id}),
+    }
+
+    assert told(picture(web), replace(picture(web), turns=turns)) == [
+        "08:00:20  kvm-3 has to wait: another update domain of batch and web comes first"
+    ]
 
 
 def test_summary_counts_hosts_and_early_starts() -> None:

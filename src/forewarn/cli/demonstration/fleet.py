@@ -1,6 +1,6 @@
 """The fleet of the demo as data: who is where, who may approve, and how each one answers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -14,14 +14,10 @@ from forewarn.domain.topology import DeliveryScope, ScopeKind
 class Behaviour(StrEnum):
     """How a virtual machine answers an event that names it."""
 
-    QUICK = "quick"
-    """It drains and approves, soon."""
-    SLOW = "slow"
-    """It drains and approves, late."""
-    LEADER = "leader"
-    """It drains and approves if it comes first in Resources; else that is for another to do."""
-    NEVER = "never"
-    """It watches, and lets NotBefore come."""
+    QUICK = "quick"  # drains and approves, soon
+    SLOW = "slow"  # drains and approves, late
+    LEADER = "leader"  # drains and approves if it is the first in Resources
+    NEVER = "never"  # watches, and lets NotBefore come
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +42,8 @@ class DemoMachine:
     host: HostName
     behaviour: Behaviour
     drain: timedelta
-    scope: str | None = None
-    update_domain: int = 0
-
-    @property
-    def place(self) -> str:
-        """Its scope and update domain in a few letters."""
-        return f"{self.scope}/{self.update_domain}" if self.scope else "alone"
+    scope: str | None
+    update_domain: int
 
 
 SCOPES: Final = (
@@ -65,69 +56,54 @@ APPROVALS: Final[Mapping[ScopeId, ApprovalPolicy]] = {
 }
 
 
-def _members(
-    host: str, *rows: tuple[str, str | None, int, Behaviour, float]
-) -> tuple[DemoMachine, ...]:
-    return tuple(
-        DemoMachine(
-            name=VmName(name),
-            host=HostName(host),
-            scope=scope,
-            update_domain=update_domain,
-            behaviour=behaviour,
-            drain=timedelta(minutes=minutes),
-        )
-        for name, scope, update_domain, behaviour, minutes in rows
+_MEMBERS: Final = """
+kvm-1  web-0          web    0  quick   1.5
+kvm-1  web-3          web    0  slow    8
+kvm-1  FrontEnd_IN_0  shop   0  quick   2
+kvm-1  BackEnd_IN_0   shop   0  quick   4
+kvm-2  web-1          web    1  quick   2
+kvm-2  web-4          web    1  slow    7
+kvm-2  batch_1        batch  1  never   0
+kvm-2  batch_3        batch  1  leader  3
+kvm-3  web-2          web    2  quick   1.5
+kvm-3  web-5          web    2  quick   3
+kvm-3  FrontEnd_IN_1  shop   1  quick   2
+kvm-3  BackEnd_IN_1   shop   1  slow    9
+kvm-4  batch_0        batch  0  leader  3
+kvm-4  batch_2        batch  0  leader  3
+kvm-4  mail           -      0  quick   1
+kvm-4  db             -      0  slow    6
+"""
+"""Host, virtual machine, scope, update domain, how it answers, and its drain in minutes."""
+
+
+def _read_member(line: str) -> DemoMachine:
+    host, name, scope, update_domain, behaviour, minutes = line.split()
+    return DemoMachine(
+        name=VmName(name),
+        host=HostName(host),
+        scope=None if scope == "-" else scope,
+        update_domain=int(update_domain),
+        behaviour=Behaviour(behaviour),
+        drain=timedelta(minutes=float(minutes)),
     )
 
 
-MEMBERS: Final = (
-    *_members(
-        "kvm-1",
-        ("web-0", "web", 0, Behaviour.QUICK, 1.5),
-        ("web-3", "web", 0, Behaviour.SLOW, 8),
-        ("FrontEnd_IN_0", "shop", 0, Behaviour.QUICK, 2),
-        ("BackEnd_IN_0", "shop", 0, Behaviour.QUICK, 4),
-    ),
-    *_members(
-        "kvm-2",
-        ("web-1", "web", 1, Behaviour.QUICK, 2),
-        ("web-4", "web", 1, Behaviour.SLOW, 7),
-        ("batch_1", "batch", 1, Behaviour.NEVER, 0),
-        ("batch_3", "batch", 1, Behaviour.LEADER, 3),
-    ),
-    *_members(
-        "kvm-3",
-        ("web-2", "web", 2, Behaviour.QUICK, 1.5),
-        ("web-5", "web", 2, Behaviour.QUICK, 3),
-        ("FrontEnd_IN_1", "shop", 1, Behaviour.QUICK, 2),
-        ("BackEnd_IN_1", "shop", 1, Behaviour.SLOW, 9),
-    ),
-    *_members(
-        "kvm-4",
-        ("batch_0", "batch", 0, Behaviour.LEADER, 3),
-        ("batch_2", "batch", 0, Behaviour.LEADER, 3),
-        ("mail", None, 0, Behaviour.QUICK, 1),
-        ("db", None, 0, Behaviour.SLOW, 6),
-    ),
-)
-HOSTS: Final = tuple(dict.fromkeys(member.host for member in MEMBERS))
+MEMBERS: Final = tuple(map(_read_member, _MEMBERS.strip().splitlines()))
+HOST_OF: Final = {member.name: member.host for member in MEMBERS}
+HOSTS: Final = tuple(dict.fromkeys(HOST_OF.values()))
 
 
 def fleet_file() -> str:
     """Return the fleet as a server reads it."""
-    return "\n".join(_tables())
-
-
-def _tables() -> Iterator[str]:
-    yield "# The fleet of `forewarn demo`."
+    lines = ["# The fleet of `forewarn demo`."]
     tables = {scope.name: scope.kind.replace("-", "_") for scope in SCOPES}
     for scope in SCOPES:
-        yield f'\n[[{tables[scope.name]}]]\nname = "{scope.name}"'
-        yield f'update_domains = {scope.update_domains}\napproval = "{scope.approval}"'
+        lines.append(f'\n[[{tables[scope.name]}]]\nname = "{scope.name}"')
+        lines.append(f'update_domains = {scope.update_domains}\napproval = "{scope.approval}"')
     for member in MEMBERS:
-        yield f'\n[[virtual_machine]]\nname = "{member.name}"\nhost = "{member.host}"'
+        lines.append(f'\n[[virtual_machine]]\nname = "{member.name}"\nhost = "{member.host}"')
         if member.scope:
-            yield f'{tables[member.scope]} = "{member.scope}"'
-            yield f"update_domain = {member.update_domain}"
-    yield ""
+            lines.append(f'{tables[member.scope]} = "{member.scope}"')
+            lines.append(f"update_domain = {member.update_domain}")
+    return "\n".join([*lines, ""])

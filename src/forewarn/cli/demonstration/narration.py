@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from forewarn.cli.demonstration.fleet import HOST_OF, HOSTS
 from forewarn.cli.demonstration.picture import (
-    Activity,
     Doing,
     Picture,
     approval_of,
@@ -17,7 +17,7 @@ from forewarn.cli.demonstration.picture import (
 from forewarn.domain.event import Approver, Outcome, ScheduledEvent
 from forewarn.domain.names import HostName, VmName
 from forewarn.domain.policy import ApprovalPolicy
-from forewarn.protocol.vocabulary import EventId, EventStatus
+from forewarn.protocol.vocabulary import EventStatus
 
 _WHO_APPROVES: Final[Mapping[ApprovalPolicy, str]] = {
     ApprovalPolicy.ANY: "one approval starts it early",
@@ -29,10 +29,11 @@ _WHY_EARLY: Final[Mapping[ApprovalPolicy, str]] = {
     ApprovalPolicy.ALL: "all have approved, {last} last",
     ApprovalPolicy.LEADER: "{leader}, its leader, has approved",
 }
-_DOINGS: Final[Mapping[Doing, tuple[str, str]]] = {
-    Doing.DRAINING: ("{vms} drains", "{vms} drain"),
-    Doing.NOT_LEADING: ("{vms} leaves it to its leader", "{vms} leave it to their leader"),
-    Doing.SILENT: ("{vms} says nothing", "{vms} say nothing"),
+_DOINGS: Final[Mapping[Doing | None, tuple[str, str]]] = {
+    Doing.DRAINING: ("drains", "drain"),
+    Doing.NOT_LEADING: ("leaves it to its leader", "leave it to their leader"),
+    Doing.SILENT: ("says nothing", "say nothing"),
+    None: ("is back in service", "are back in service"),
 }
 """What is told of virtual machines, of one and of several; the rest is told of their events."""
 
@@ -51,14 +52,14 @@ class Line:
 def tell(before: Picture, after: Picture) -> tuple[Line, ...]:
     """Return what has happened from *before* to *after*, in order."""
     lines = [
-        *_tell_announcements(before, after),
+        *_tell_events(before, after),
         *_tell_turns(before, after),
         *_tell_machines(before, after),
-        *_tell_approvals(before, after),
-        *_tell_starts(before, after),
-        *_tell_ends(before, after),
-        *_tell_returns(before, after),
-        *_tell_troubles(before, after),
+        *(
+            Line(at=after.now, text=f"{vm} is in trouble, and tries again: {trouble}")
+            for vm, trouble in after.troubles.items()
+            if before.troubles.get(vm) != trouble
+        ),
     ]
     return tuple(sorted(lines, key=lambda line: line.at))
 
@@ -76,101 +77,59 @@ def summarize(events: Iterable[ScheduledEvent], took: timedelta) -> str:
     )
 
 
-def _tell_announcements(before: Picture, after: Picture) -> Iterator[Line]:
+def _tell_events(before: Picture, after: Picture) -> Iterator[Line]:
     for event in after.events.values():
-        if event.is_announced and event.event_id not in before.events:
-            who = _who_approves(event)
-            said = f"{_subject(event)} is announced for {event.not_before:%H:%M:%S}; {who}"
-            yield Line(at=event.created_at, text=said)
+        known = before.events.get(event.event_id)
+        told = len(tuple(_life(known, before))) if known else 0
+        yield from tuple(_life(event, after))[told:]
+
+
+def _life(event: ScheduledEvent, picture: Picture) -> Iterator[Line]:
+    """Yield all that has happened to *event* so far."""
+    host = f"{event.host}: " if event.host else ""
+    subject = f"{host}{event.event_type} of {', '.join(event.resources)}"
+    if event.is_announced:
+        who = _who_approves(event)
+        said = f"{subject} is announced for {event.not_before:%H:%M:%S}; {who}"
+        yield Line(at=event.created_at, text=said)
+    for approval in event.approvals:
+        is_waiting = event.event_status is EventStatus.SCHEDULED
+        wait = wait_for_approvals(picture.operation(event)) if is_waiting else ""
+        said = f"{approval.name} approves{f'; {wait}' if wait else ''}"
+        yield Line(at=approval.approved_at, text=said)
+    if event.started_at is not None:
+        yield Line(at=event.started_at, text=f"{subject} starts{_why_started(event, picture)}")
+    if event.ended_at is not None:
+        yield Line(at=event.ended_at, text=f"{subject} {_how_ended(event, event.ended_at)}")
 
 
 def _tell_turns(before: Picture, after: Picture) -> Iterator[Line]:
-    known = {turn.host for turn in before.turns}
     for host, scopes in blockers(after).items():
-        if host not in known and scopes:
+        if host not in before.turns and scopes:
             others = " and ".join(scopes)
             said = f"{host} has to wait: another update domain of {others} comes first"
             yield Line(at=after.now, text=said)
 
 
 def _tell_machines(before: Picture, after: Picture) -> Iterator[Line]:
+    begun: dict[tuple[Doing | None, HostName], list[VmName]] = {}
+    for vm, doings in after.doings.items():
+        known = before.doings.get(vm, {})
+        news = {doings[event_id] for event_id in doings.keys() - known.keys()}
+        is_back = known and not doings and vm not in after.troubles
+        for doing in (None,) if is_back else news:
+            begun.setdefault((doing, HOST_OF[vm]), []).append(vm)
     for doing, (one, several) in _DOINGS.items():
-        for host, vms in _by_host(_begun(before, after, doing), after).items():
-            sentence = one if len(vms) == 1 else several
-            yield Line(at=after.now, text=_placed(host, sentence.format(vms=", ".join(vms))))
-
-
-def _tell_approvals(before: Picture, after: Picture) -> Iterator[Line]:
-    for event in after.events.values():
-        known = before.events.get(event.event_id)
-        for approval in event.approvals[len(known.approvals) if known else 0 :]:
-            said = f"{approval.name} approves"
-            if event.event_status is EventStatus.SCHEDULED:
-                wait = wait_for_approvals(after.operation(event))
-                said += f"; {wait}" if wait else ""
-            yield Line(at=approval.approved_at, text=said)
-
-
-def _tell_starts(before: Picture, after: Picture) -> Iterator[Line]:
-    for event in after.events.values():
-        known = before.events.get(event.event_id)
-        if event.started_at is not None and (known is None or known.started_at is None):
-            text = f"{_subject(event)} starts{_why_started(event, after)}"
-            yield Line(at=event.started_at, text=text)
-
-
-def _tell_ends(before: Picture, after: Picture) -> Iterator[Line]:
-    for event in after.events.values():
-        known = before.events.get(event.event_id)
-        if event.ended_at is None or (known and known.ended_at):
-            continue
-        reason = f": {event.reason}" if event.reason else ""
-        if event.started_at is None:
-            said = f"{_subject(event)} is canceled{reason}"
-        elif event.outcome is Outcome.FAILED:
-            said = f"{_subject(event)} has failed{reason}"
-        else:
-            said = f"{_subject(event)} is over after {_seconds(event.ended_at - event.started_at)}"
-        yield Line(at=event.ended_at, text=said)
-
-
-def _tell_returns(before: Picture, after: Picture) -> Iterator[Line]:
-    back = [
-        vm
-        for vm, known in before.activities.items()
-        if known and vm not in after.troubles and not after.activities.get(vm)
-    ]
-    for host, vms in _by_host(back, before).items():
-        verb = "is" if len(vms) == 1 else "are"
-        yield Line(at=after.now, text=_placed(host, f"{', '.join(vms)} {verb} back in service"))
-
-
-def _tell_troubles(before: Picture, after: Picture) -> Iterator[Line]:
-    for vm, trouble in after.troubles.items():
-        if before.troubles.get(vm) != trouble:
-            yield Line(at=after.now, text=f"{vm} is in trouble, and tries again: {trouble}")
+        for host in HOSTS:
+            if vms := begun.get((doing, host)):
+                sentence = one if len(vms) == 1 else several
+                yield Line(at=after.now, text=f"{host}: {', '.join(vms)} {sentence}")
 
 
 def _who_approves(event: ScheduledEvent) -> str:
     if len(event.resources) == 1:
         return "its approval starts it early"
     return _WHO_APPROVES[approval_of(event)].format(leader=event.resources[0])
-
-
-def _begun(before: Picture, after: Picture, doing: Doing) -> Iterator[VmName]:
-    for vm, activities in after.activities.items():
-        known: Mapping[EventId, Activity] = before.activities.get(vm, {})
-        for event_id, activity in activities.items():
-            if activity.doing is doing and event_id not in known:
-                yield vm
-
-
-def _by_host(vms: Iterable[VmName], picture: Picture) -> dict[HostName | None, list[VmName]]:
-    grouped: dict[HostName | None, list[VmName]] = {}
-    for vm in vms:
-        event = picture.event_of(vm)
-        grouped.setdefault(event.host if event else None, []).append(vm)
-    return grouped
 
 
 def _why_started(event: ScheduledEvent, picture: Picture) -> str:
@@ -190,26 +149,24 @@ def _why_started(event: ScheduledEvent, picture: Picture) -> str:
     return f" at NotBefore: {event.host} had to wait for {', '.join(held_by)}" if held_by else ""
 
 
+def _how_ended(event: ScheduledEvent, ended_at: datetime) -> str:
+    reason = f": {event.reason}" if event.reason else ""
+    if event.started_at is None:
+        return f"is canceled{reason}"
+    if event.outcome is Outcome.FAILED:
+        return f"has failed{reason}"
+    return f"is over after {_seconds(ended_at - event.started_at)}"
+
+
 def _who_approved(event: ScheduledEvent) -> str:
     if any(given.approver is Approver.OPERATOR for given in event.approvals):
         return "an operator has approved"
-    return _WHY_EARLY[approval_of(event)].format(
-        first=event.approvals[0].name,
-        last=event.approvals[-1].name,
-        leader=event.resources[0],
-    )
+    names, leader = [given.name for given in event.approvals], event.resources[0]
+    return _WHY_EARLY[approval_of(event)].format(first=names[0], last=names[-1], leader=leader)
 
 
 def _is_early(event: ScheduledEvent) -> bool:
     return event.started_at is not None and event.started_at < event.not_before
-
-
-def _subject(event: ScheduledEvent) -> str:
-    return _placed(event.host, f"{event.event_type} of {', '.join(event.resources)}")
-
-
-def _placed(host: HostName | None, text: str) -> str:
-    return f"{host}: {text}" if host else text
 
 
 def _seconds(duration: timedelta) -> str:

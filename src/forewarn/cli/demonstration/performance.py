@@ -5,16 +5,17 @@ import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import httpx2
 from pydantic import TypeAdapter
 
+from forewarn.cli.demonstration.audience import Audience
 from forewarn.cli.demonstration.fleet import HOSTS, MEMBERS
 from forewarn.cli.demonstration.machines import Machine
 from forewarn.cli.demonstration.narration import Line, summarize, tell
-from forewarn.cli.demonstration.picture import DemoTurn, Picture
-from forewarn.cli.demonstration.screen import Audience
+from forewarn.cli.demonstration.picture import Picture
 from forewarn.cli.errors import CommandError, ExitCode
 from forewarn.cli.signals import StopSignals
 from forewarn.clocks import SystemClock
@@ -29,7 +30,7 @@ _ANSWER_WITHIN: Final = 60.0
 _LOOK_EVERY: Final = 0.2
 _PAUSE_MINUTES: Final = 2
 _LONGEST_PAUSE: Final = 2.0
-_EVENT: Final = TypeAdapter(ScheduledEvent)
+_SIGN_INS: Final = "audit?action=console%20sign%20in&limit=1"
 _EVENTS: Final = TypeAdapter(tuple[ScheduledEvent, ...])
 
 
@@ -44,20 +45,6 @@ class DemoStage:
     suggestions: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RollOut:
-    """Where a Maintenance is; one without an id is still to be begun, and not under way."""
-
-    maintenance_id: str = ""
-    status: MaintenanceStatus = MaintenanceStatus.COMPLETED
-    events: tuple[ScheduledEvent, ...] = ()
-    turns: tuple[DemoTurn, ...] = ()
-
-    @property
-    def is_under_way(self) -> bool:
-        return self.status in NOT_OVER and self.status is not MaintenanceStatus.HELD
-
-
 async def perform_until_interrupted(
     stage: DemoStage, audience: Audience, signals: StopSignals
 ) -> None:
@@ -70,26 +57,24 @@ async def perform_until_interrupted(
 
 
 async def _perform(stage: DemoStage, audience: Audience) -> None:
-    now = SystemClock().now
     machines = [
-        Machine(member, f"{stage.metadata}/vm/{member.name}", speed=stage.speed, now=now)
+        Machine(member, f"{stage.metadata}/vm/{member.name}", speed=stage.speed)
         for member in MEMBERS
     ]
     headers = {"Authorization": f"Bearer {stage.token}"}
-    with audience.watching:
-        async with (
-            httpx2.AsyncClient(
-                base_url=stage.control, headers=headers, trust_env=False, timeout=_ANSWER_WITHIN
-            ) as client,
-            asyncio.TaskGroup() as group,
-        ):
-            living = [group.create_task(machine.live()) for machine in machines]
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_READY_WITHIN):
-                    await asyncio.gather(*(machine.watching.wait() for machine in machines))
-            await _follow(stage, _Operator(client, machines, audience))
-            for life in living:
-                life.cancel()
+    async with (
+        httpx2.AsyncClient(
+            base_url=stage.control, headers=headers, trust_env=False, timeout=_ANSWER_WITHIN
+        ) as client,
+        asyncio.TaskGroup() as group,
+    ):
+        living = [group.create_task(machine.live()) for machine in machines]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_READY_WITHIN):
+                await asyncio.gather(*(machine.watching.wait() for machine in machines))
+        await _follow(stage, _Operator(client, machines, audience))
+        for life in living:
+            life.cancel()
 
 
 async def _follow(stage: DemoStage, operator: "_Operator") -> None:
@@ -106,15 +91,15 @@ async def _follow(stage: DemoStage, operator: "_Operator") -> None:
         + " ".join(f"--host {host}" for host in HOSTS)
     )
     await operator.begin_roll_out()
-    while operator.roll_out.is_under_way:
+    while operator.is_under_way:
         await asyncio.sleep(_LOOK_EVERY)
         await operator.look()
-    operator.say(summarize(operator.roll_out.events, operator.now() - began_at))
+    operator.say(summarize(operator.rolled_out, operator.now() - began_at))
     if operator.audience.stays:
         operator.audience.be_told(stage.suggestions)
-        while True:
-            await operator.look()
-            await asyncio.sleep(_LOOK_EVERY)
+    while operator.audience.stays:
+        await operator.look()
+        await asyncio.sleep(_LOOK_EVERY)
 
 
 class _Operator:
@@ -125,10 +110,21 @@ class _Operator:
     ) -> None:
         self.audience = audience
         self.now = SystemClock().now
-        self.roll_out = RollOut()
+        self._roll_out: dict[str, Any] = {}
         self._client = client
         self._machines = machines
         self._picture = Picture(now=self.now())
+        self._sign_ins: Any = None
+        self._link_ends = self.now()
+
+    @property
+    def is_under_way(self) -> bool:
+        status = MaintenanceStatus(self._roll_out["status"])
+        return status in NOT_OVER and status is not MaintenanceStatus.HELD
+
+    @property
+    def rolled_out(self) -> tuple[ScheduledEvent, ...]:
+        return _EVENTS.validate_python(self._roll_out.get("events", ()))
 
     def say(self, *texts: str) -> None:
         """Say what no picture shows."""
@@ -137,38 +133,53 @@ class _Operator:
     async def begin_roll_out(self) -> None:
         """Begin to maintain every host."""
         order = {"event_type": _IMPACT, "hosts": HOSTS, "at_once": len(HOSTS)}
-        self.roll_out = _read_roll_out(await self._ask("POST", "maintenances", json=order))
+        self._roll_out = await self._ask("POST", "maintenances", json=order)
 
     async def look(self) -> None:
         """Take a new picture, and show what is new in it."""
         before, self._picture = self._picture, await self._take_picture()
         self.audience.hear(tell(before, self._picture))
-        self.audience.see(self._picture)
+        if self.audience.stays or self._sign_ins is None:
+            await self._offer_link()
+
+    async def _offer_link(self) -> None:
+        """Show how to get to the console, with a new link once one was used or has expired."""
+        sign_ins = await self._ask("GET", _SIGN_INS)
+        if sign_ins == self._sign_ins and self.now() < self._link_ends:
+            return
+        link = await self._ask("POST", "sign-in-links")
+        self._sign_ins, self._link_ends = sign_ins, datetime.fromisoformat(link["expires_at"])
+        url = f"{self._client.base_url}/login#{link['code']}"
+        if self.audience.stays:
+            self.audience.keep_in_sight(url)
+        else:
+            self.say(f"Open the console with this link, once and within 10 minutes: {url}")
 
     async def _take_picture(self) -> Picture:
-        if name := self.roll_out.maintenance_id:
-            self.roll_out = _read_roll_out(await self._ask("GET", f"maintenances/{name}"))
+        if self._roll_out:
+            path = f"maintenances/{self._roll_out['maintenance_id']}"
+            self._roll_out = await self._ask("GET", path)
         in_flight = _EVENTS.validate_python((await self._ask("GET", "events"))["events"])
-        found = {event.event_id: event for event in (*in_flight, *self.roll_out.events)}
-        for event in self._picture.events.values():
-            if event.event_id not in found:
-                found[event.event_id] = event if event.ended_at else await self._find(event)
+        found = {event.event_id: event for event in (*in_flight, *self.rolled_out)}
+        for name, known in self._picture.events.items():
+            if name not in found:
+                found[name] = known
+                if known.ended_at is None:
+                    ended = await self._ask("GET", f"events/{name}")
+                    (found[name],) = _EVENTS.validate_python([ended])
+        machines = {machine.member.name: machine for machine in self._machines}
         return Picture(
             now=self.now(),
             events=found,
-            turns=self.roll_out.turns,
-            activities={machine.member.name: {**machine.activities} for machine in self._machines},
-            troubles={
-                machine.member.name: machine.trouble
-                for machine in self._machines
-                if machine.trouble
+            turns={
+                HostName(step["host"]): frozenset(
+                    ScopeId(one["scope_id"]) for one in step["shares"]
+                )
+                for step in self._roll_out.get("remaining", ())
             },
+            doings={name: {**machine.doings} for name, machine in machines.items()},
+            troubles={name: each.trouble for name, each in machines.items() if each.trouble},
         )
-
-    async def _find(self, event: ScheduledEvent) -> ScheduledEvent:
-        """Return *event*, whatever has become of it."""
-        found = await self._ask("GET", f"events/{event.event_id}")
-        return _EVENT.validate_python(found)
 
     async def _ask(self, method: str, path: str, **request: Any) -> Any:
         try:
@@ -182,18 +193,3 @@ class _Operator:
             f"The server of the demo refuses: {answer.json().get('detail', answer.status_code)}",
             code=ExitCode.FAILED,
         )
-
-
-def _read_roll_out(answer: Any) -> RollOut:
-    return RollOut(
-        maintenance_id=answer["maintenance_id"],
-        status=MaintenanceStatus(answer["status"]),
-        events=_EVENTS.validate_python(answer["events"]),
-        turns=tuple(
-            DemoTurn(
-                host=HostName(step["host"]),
-                scope_ids=frozenset(ScopeId(share["scope_id"]) for share in step["shares"]),
-            )
-            for step in answer["remaining"]
-        ),
-    )
