@@ -109,11 +109,11 @@ class Site:
 
     def render_main(self, visit: Visit, page: Page) -> RenderedMain:
         """Return *page* within `main`, which asks for itself anew."""
-        values = {**self._common(visit), **page.values}
+        values = {**self._common(visit), "title": page.title, **page.values}
         inside = render(page.template, values)
         told = f"{page.title} {values['pause']} {self._virtual_now()} {inside}"
         digest = sha256(told.encode()).hexdigest()[:16]
-        around = {"title": page.title, "digest": digest, "inside": _as_markup(inside)}
+        around = {"digest": digest, "inside": _as_markup(inside)}
         return RenderedMain(digest, render("main.html", {**values, **around}).encode())
 
     def render_fragment(self, visit: Visit, fragment: Fragment) -> str:

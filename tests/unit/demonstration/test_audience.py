@@ -53,7 +53,7 @@ def test_terminal_folds_lines_beside_their_time_and_keeps_the_link_whole(
 
     assert audience.stays
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
-    assert f"\n{' ' * 10}start it" in shown
+    assert f"\n{' ' * 10}approve to start it" in shown
     assert LINK in terminal.getvalue()
 
 
