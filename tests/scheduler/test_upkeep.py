@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from forewarn.domain.access import ConsoleSession
 from forewarn.domain.names import ScopeId, VmName
 from forewarn.operations.context import Context
 from forewarn.ports.entries import KeptAnswer, Membership
@@ -93,6 +94,25 @@ def test_upkeep_forgets_answers_after_a_day_of_real_time(store: Store) -> None:
 
     assert store.read(lambda reading: reading.kept_answer("a", "old")) is None
     assert store.read(lambda reading: reading.kept_answer("a", "new")) is not None
+
+
+def test_upkeep_forgets_browsers_that_nobody_has_used_for_an_hour(store: Store) -> None:
+    recent, old = NOW - timedelta(hours=1), NOW - timedelta(hours=1, seconds=1)
+    for name, used_at in (("recent", recent), ("old", old)):
+        session = ConsoleSession(
+            session_hash=name,
+            token_hash="",
+            name="ada",
+            is_link=False,
+            created_at=NOW - timedelta(days=1),
+            used_at=used_at,
+        )
+        store.write(lambda tx, session=session: tx.put_session(session))  # type: ignore[misc]
+
+    Upkeep(store, context, epoch=0).tidy_up()
+
+    assert store.read(lambda reading: reading.session("recent")) is not None
+    assert store.read(lambda reading: reading.session("old")) is None
 
 
 def test_upkeep_of_a_leader_that_was_replaced_forgets_nothing(store: Store) -> None:

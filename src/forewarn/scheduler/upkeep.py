@@ -9,6 +9,7 @@ import structlog
 from forewarn.operations.context import Context
 from forewarn.operations.repeats import answers_kept_since
 from forewarn.operations.seen import forget, kept_since
+from forewarn.operations.sessions import sessions_kept_since
 from forewarn.ports.store import Reading, Store, Transaction
 from forewarn.rounds import Rounds
 
@@ -49,6 +50,7 @@ class Upkeep:
             lambda found, tx: forget(tx, memberships=found, before=before),
         )
         self._write(lambda tx: tx.prune_answers(before=answers_kept_since(context)))
+        self._write(lambda tx: tx.prune_sessions(before=sessions_kept_since(context)))
         self._write(lambda tx: tx.prune_showings(before=before))
 
     def _write(self, work: Callable[[Transaction], object]) -> None:

@@ -54,6 +54,7 @@ UNLIMITED = {
     ("desk/caller.py", "feed"): "limits each line",
     ("desk/explanations.py", "store"): "looks at everything, and limits what is said of it",
     ("desk/refusals.py", "store"): "only adds to the audit",
+    ("desk/sessions.py", "store"): "signs in whoever has a token, with that token",
 }
 """Who has the store or the feed without a limit, and why."""
 
