@@ -28,6 +28,7 @@ from forewarn.control import (
     schedules,
     seen,
     server,
+    sign_in_links,
     tokens,
     virtual_machines,
     watching,
@@ -60,6 +61,7 @@ _NOUNS: Final = (
     audit,
     faults,
     tokens,
+    sign_in_links,
 )
 _PROBLEM: Final[dict[str, Any]] = {
     "description": "Refused, with the reason.",

@@ -13,6 +13,7 @@ from forewarn.connections.forwarding import FORWARDING
 from forewarn.control.origins import check_origin, is_loopback
 from forewarn.control.problems import UnauthorizedError, problem_of, respond
 from forewarn.domain.access import Principal, TokenExpiredError, TokenRevokedError
+from forewarn.operations.access import hash_secret
 from forewarn.protocol.errors import ForewarnError
 
 API_PREFIX: Final = "/api/v1"
@@ -51,7 +52,7 @@ class Authentication:
         self._authenticate = authenticate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with `state.principal`, or answer 401.
+        """Pass the request on with `state.principal` and `state.token_hash`, or answer 401.
 
         What takes long can have `state.identify` look again at whether the token has ended.
         """
@@ -68,11 +69,12 @@ class Authentication:
             await _refuse(refusal, scope, receive, send)
             return
         state["principal"], state["who"] = principal, principal.name
+        state["token_hash"] = hash_secret(token)
         state["identify"] = partial(self._identify, token)
         await self._app(scope, _limited(receive), send)
 
-    async def _identify(self, token: str | None) -> Principal:
-        if token is None:
+    async def _identify(self, token: str) -> Principal:
+        if not token:
             raise UnauthorizedError(given=False)
         principal = await run_in_threadpool(self._authenticate, token)
         if principal is None:
@@ -98,11 +100,12 @@ def _needs_token(scope: Scope) -> bool:
     return not is_local or not FORWARDING.isdisjoint(name for name, _ in scope["headers"])
 
 
-def _bearer_token(headers: Headers) -> str | None:
+def _bearer_token(headers: Headers) -> str:
+    """Return the token of a request, empty if it has none."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     token = token.strip()
-    # Tokens are ASCII; comparing anything else in constant time would raise.
-    return token if scheme.lower() == "bearer" and token and token.isascii() else None
+    # Tokens are ASCII; anything else in a header may be in any encoding.
+    return token if scheme.lower() == "bearer" and token.isascii() else ""
 
 
 def _limited(receive: Receive) -> Receive:

@@ -37,6 +37,7 @@ CREATING = {
 }
 NOT_TAKEN = {
     "tokens",
+    "sign-in-links",
     "fleet",
     "clock/advance",
     "notification-targets/{name}/test",
