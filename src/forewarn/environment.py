@@ -4,6 +4,7 @@ It costs little to import: commands that only ask a server need no more than thi
 """
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -50,6 +51,12 @@ def environment_with(more: Mapping[str, str]) -> dict[str, str]:
 def notify_socket() -> str | None:
     """Return where systemd wants to be told how a service is, if it started this one."""
     return os.environ.get("NOTIFY_SOCKET")
+
+
+def has_display() -> bool:
+    """Tell whether a browser that is started here has a screen."""
+    displays = (os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    return sys.platform in {"darwin", "win32"} or any(displays)
 
 
 def _is_about_us(name: str) -> bool:

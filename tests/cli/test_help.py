@@ -54,6 +54,7 @@ VERBS = {
 def commands() -> Iterator[tuple[str, ...]]:
     yield ("demo",)
     yield ("serve",)
+    yield ("open",)
     yield ("audit",)
     yield ("calendar",)
     yield ("completion",)

@@ -29,6 +29,7 @@ def test_secret_is_nowhere_but_with_who_was_given_it(
     made = server.command("token", "create", "deploy", "--role", "operator", "--scope", "web")
     admin = server.token()
     secret = made["secret"]
+    code = server.command("open")["url"].rpartition("#")[2]
 
     answers = list(_provoke(Client(server.control_port, bearer(secret)), secret))
     answers += [json.dumps(server.command(*words)) for words in (("token", "list"), ("audit",))]
@@ -41,14 +42,14 @@ def test_secret_is_nowhere_but_with_who_was_given_it(
     assert "SELECT tokens.token_hash" in server.said(), "the log is not talkative enough"
     assert "fw_…" in server.said()
     assert "forewarn" in listed
-    for hidden in (secret, admin):
+    for hidden in (secret, admin, code):
         assert hidden not in server.said()
         assert hidden not in denied.stdout + denied.stderr
         assert hidden not in listed
     # What somebody typed into a request comes back to them alone; see `_provoke`.
-    assert all(secret not in answer for answer in answers)
+    assert not any(hidden in answer for answer in answers for hidden in (secret, code))
     for file in (path for path in tmp_path.rglob("*") if path.is_file()):
-        assert secret.encode() not in file.read_bytes(), file
+        assert not any(hidden.encode() in file.read_bytes() for hidden in (secret, code)), file
 
 
 def _command_line(file: Path) -> str:

@@ -26,6 +26,7 @@ def _noun(summary: str, *, is_rare: bool = False) -> Listed:
 COMMANDS: Final[Mapping[str, Listed]] = {
     "demo": Listed("Watch a roll-out go through a fleet."),
     "serve": Listed("Serve virtual machines and operators until stopped."),
+    "open": Listed("Open the web console in a browser, signed in."),
     "calendar": Listed("Print planned maintenance as an iCalendar.", is_rare=True),
     "audit": Listed("List who did what, from where, and who was refused."),
     "doctor": Listed("Find what keeps a server from working, and how to fix it."),
@@ -46,7 +47,7 @@ COMMANDS: Final[Mapping[str, Listed]] = {
     "gate": _noun("List and test the gates between steps.", is_rare=True),
     "scenario": _noun("Run a timeline of events, to test a workload."),
     "clock": _noun("Show maintenance time, or advance it.", is_rare=True),
-    "notification": _noun("List notifications and their targets."),
+    "notification": _noun("List notifications and their targets.", is_rare=True),
     "fault": _noun("Inject faults for a virtual machine, to test its clients.", is_rare=True),
     "emulator": _noun("Run programs as if they were in a virtual machine.", is_rare=True),
     "token": _noun("Create, list and revoke access tokens.", is_rare=True),
