@@ -19,8 +19,9 @@ from forewarn.operations.sessions import (
     note_session_use,
     redeem_link,
     session_needs_noting,
+    sessions_kept_since,
 )
-from forewarn.ports.store import Store
+from forewarn.ports.store import Store, Transaction
 
 TOKEN_HASH = "0" * 64
 CODE, SECRET = "fw_" + "c" * 43, "fw_" + "s" * 43
@@ -45,6 +46,10 @@ def find(store: Store, at: datetime, secret: str = SECRET) -> ConsoleSession | N
 
 def note(store: Store, session: ConsoleSession, at: datetime) -> None:
     store.write(lambda tx: note_session_use(tx, session.session_hash, at))
+
+
+def prune(tx: Transaction, *, before: datetime) -> int:
+    return tx.prune_sessions(before=before)
 
 
 def lines(store: Store) -> list[tuple[str, ...]]:
@@ -129,6 +134,16 @@ def test_session_that_has_ended_is_not_brought_back(store: Store, operator: Cont
     note(store, idle, operator.at + SESSION_USE_NOTED_AFTER)
 
     assert find(store, operator.at) is None
+
+
+def test_nothing_is_forgotten_that_has_not_ended(store: Store, operator: Context) -> None:
+    session, made = begin(store, operator), link(store, operator)
+    ends = max(session.ends_at, made.ends_at)
+
+    kept = [sessions_kept_since(replace(operator, at=at)) for at in (ends, ends + SECOND)]
+    counts = [store.write(partial(prune, before=before)) for before in kept]
+
+    assert counts == [0, 2]
 
 
 def test_everything_is_written_down_without_secrets(store: Store, operator: Context) -> None:
