@@ -45,6 +45,7 @@ bench: .venv/.dev  ## print the figures
 	@$(BIN)/python bench/fleet.py
 	@$(BIN)/python bench/polls.py
 	@$(BIN)/python bench/attacks.py
+	@$(BIN)/python bench/console.py
 	@$(BIN)/python bench/emulator.py
 	@$(BIN)/python bench/rollout.py
 	@$(BIN)/python bench/scale.py
