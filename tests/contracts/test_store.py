@@ -1267,11 +1267,15 @@ def test_events_are_narrowed_down_by_scope_type_and_ending(store: Store) -> None
             reading.events(event_type=EventType.FREEZE),
             reading.events(ended=(NOW, None)),
             reading.events(ended=(NOW, hour)),
+            reading.events(created_before=NOW),
+            reading.events(created_before=hour),
         )
 
     store.write(put)
 
-    assert store.read(look) == (events[2:], (), events[1:2], events[:2], events[:1])
+    by_scope, by_type = (events[2:], ()), (events[1:2],)
+    by_time = (events[:2], events[:1], (), events)
+    assert store.read(look) == (*by_scope, *by_type, *by_time)
 
 
 def test_document_of_a_moment_is_the_last_published_by_then(store: Store) -> None:

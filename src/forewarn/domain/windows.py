@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -164,6 +164,25 @@ def hours_on(window: Window, day: date) -> tuple[datetime, datetime] | None:
         return None
     span = next(_joined(_shown(window.zone, *_hours(window, _midnight(day)))), None)
     return None if span is None else (span.begins, span.ends)
+
+
+def open_between(
+    calendar: Calendar, since: datetime, until: datetime
+) -> tuple[tuple[datetime, datetime], ...]:
+    """Return from when until when it is open, in order, within *since* and *until*."""
+    inside = takewhile(lambda span: span.begins < until, _openings(calendar, since))
+    return tuple((span.begins, min(span.ends, until)) for span in inside)
+
+
+def dark_between(
+    blackout: Blackout, since: datetime, until: datetime
+) -> tuple[tuple[datetime, datetime], ...]:
+    """Return the parts of *blackout* within *since* and *until*; one, unless the clock jumps."""
+    return tuple(
+        (max(span.begins, since), min(span.ends, until))
+        for span in _darkness((blackout,))
+        if span.begins < until and since < span.ends
+    )
 
 
 def blackout_at(blackouts: Iterable[Blackout], moment: datetime) -> Blackout | None:

@@ -38,6 +38,7 @@ class EventReading(Protocol):
         scope_ids: Iterable[ScopeId] | None = None,
         event_type: EventType | None = None,
         ended: tuple[datetime | None, datetime | None] = (None, None),
+        created_before: datetime | None = None,
         older_than: EventId | None = None,
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:

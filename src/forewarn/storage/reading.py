@@ -119,6 +119,7 @@ class SqlReading:
         scope_ids: Iterable[ScopeId] | None = None,
         event_type: EventType | None = None,
         ended: tuple[datetime | None, datetime | None] = (None, None),
+        created_before: datetime | None = None,
         older_than: EventId | None = None,
         limit: int = 1000,
     ) -> tuple[ScheduledEvent, ...]:
@@ -131,6 +132,7 @@ class SqlReading:
             event_type=event_type,
             ended_since=ended[0],
             ended_before=ended[1],
+            created_before=created_before,
         )
         if scope_ids is not None:
             look = look.where(statements.in_scopes(tuple(scope_ids)))

@@ -136,6 +136,7 @@ EVENT_FILTERS: Final = {
     "event_type": events.c.event_type == bindparam("event_type"),
     "ended_since": events.c.ended_at >= bindparam("ended_since"),
     "ended_before": events.c.ended_at < bindparam("ended_before"),
+    "created_before": events.c.created_at < bindparam("created_before"),
 }
 
 LEDGER: Final = _by_key(ledger, "event_id").order_by(ledger.c.sequence)

@@ -9,10 +9,12 @@ from forewarn.domain.windows import (
     Calendar,
     Window,
     closes_at,
+    dark_between,
     describe,
     longest_opening,
     make_blackout,
     next_opening,
+    open_between,
     read_blackout,
     read_window,
 )
@@ -413,3 +415,32 @@ def test_what_is_closed_closes_at_once(at: str) -> None:
     calendar = calendar_of("daily 11:00-13:00 UTC", "2026-03-03 UTC")
 
     assert closes_at(calendar, moment(at)) == moment(at)
+
+
+def test_open_hours_between_two_moments_are_cut_to_them() -> None:
+    nights = calendar_of("daily 22:00-06:00 UTC", "2026-03-03")
+
+    found = open_between(nights, moment("2026-03-01 23:00"), moment("2026-03-05 01:00"))
+
+    assert found == (
+        (moment("2026-03-01 23:00"), moment("2026-03-02 06:00")),
+        (moment("2026-03-02 22:00"), moment("2026-03-03 00:00")),
+        (moment("2026-03-04 00:00"), moment("2026-03-04 06:00")),
+        (moment("2026-03-04 22:00"), moment("2026-03-05 01:00")),
+    )
+    since, until = moment("2026-03-01 00:00"), moment("2026-03-02 00:00")
+    assert open_between(ALWAYS, since, until) == ((since, until),)
+
+
+def test_blackout_between_two_moments_is_cut_to_them() -> None:
+    dark = read_blackout("2026-03-03..2026-03-04 Europe/Berlin")
+    noon = moment("2026-03-04 12:00")
+
+    assert dark_between(dark, moment("2026-03-01 00:00"), noon) == (
+        (moment("2026-03-02 23:00"), noon),
+    )
+    assert dark_between(dark, noon, moment("2026-03-09 00:00")) == (
+        (noon, moment("2026-03-04 23:00")),
+    )
+    assert dark_between(dark, moment("2026-03-05 00:00"), moment("2026-03-09 00:00")) == ()
+    assert dark_between(dark, moment("2026-02-05 00:00"), moment("2026-02-09 00:00")) == ()
