@@ -56,6 +56,25 @@
     }
   }
 
+  // The axis of a plot is drawn for GMT. Here it gets the time of the browser: other labels where
+  // lines stand at hours, or another place where they stand at midnights.
+  function fitAxis() {
+    const day = { day: "numeric", month: "short" };
+    for (const each of document.querySelectorAll("[data-axis]")) {
+      const at = new Date(each.dataset.axis);
+      const isMidnight = at.getHours() === 0 && at.getMinutes() === 0;
+      each.textContent = isMidnight
+        ? at.toLocaleDateString("en-GB", day)
+        : `${pad(at.getHours())}:${pad(at.getMinutes())}`;
+    }
+    for (const each of document.querySelectorAll("[data-shift]")) {
+      each.setAttribute("x", `${new Date().getTimezoneOffset() * each.dataset.shift}%`);
+    }
+    for (const each of document.querySelectorAll("[data-zone]")) {
+      each.textContent = Intl.DateTimeFormat().resolvedOptions().timeZone.replace("_", " ");
+    }
+  }
+
   // --- following changes -----------------------------------------------------------------------
 
   const LEAST_GAP = 700;
@@ -168,6 +187,7 @@
   document.addEventListener("htmx:after:swap", () => {
     readClock();
     tick();
+    fitAxis();
     const title = byId("main")?.dataset.title;
     if (title) document.title = `${title} · forewarn`;
   });
@@ -175,6 +195,7 @@
 
   readClock();
   tick();
+  fitAxis();
   setInterval(tick, 1000);
   document.title = `${byId("main")?.dataset.title ?? "Console"} · forewarn`;
   const done = sessionStorage.getItem("done");
