@@ -30,7 +30,7 @@ from forewarn.domain.maintenance import (
 from forewarn.domain.names import HostName, ScopeId, VmName
 from forewarn.domain.openings import expected_impact, longest_notice, next_beginning
 from forewarn.domain.phrases import say_moment
-from forewarn.domain.precedence import StartedOn, needing_somebody, started_on
+from forewarn.domain.precedence import needing_somebody
 from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.windows import ALWAYS
 from forewarn.protocol.vocabulary import EventId
@@ -151,7 +151,7 @@ class Facts:
 
     def awaited(self, event: ScheduledEvent) -> tuple[EventId, ...]:
         """Return what somebody has to complete, or *event* never ends."""
-        return needing_somebody(event, self.snapshot, self._started)
+        return needing_somebody(event, self.snapshot)
 
     def busy_with(self, event: ScheduledEvent) -> Blocker:
         """Return *event* as what holds the next step in its scope."""
@@ -168,10 +168,6 @@ class Facts:
             about=origin or "not part of any maintenance",
             awaited=awaited,
         )
-
-    @cached_property
-    def _started(self) -> StartedOn:
-        return started_on(self.snapshot)
 
     def opening(self, notice: timedelta) -> datetime | None:
         """Return when a step with so much notice may begin."""

@@ -44,7 +44,6 @@ from forewarn.domain.precedence import (
     impacts_ahead,
     is_withdrawn,
     start_reason,
-    started_on,
 )
 from forewarn.domain.schedule import due_occurrences, next_openings
 from forewarn.domain.snapshot import Snapshot
@@ -245,7 +244,7 @@ def _scenario_finishes(snapshot: Snapshot) -> Iterator[FinishScenario]:
 
 
 def _impact_effects(snapshot: Snapshot, now: datetime) -> Iterator[Effect]:
-    for vm, started in started_on(snapshot).items():
+    for vm, started in snapshot.started_on.items():
         for event in started:
             impact = snapshot.impacts.get((event.event_id, vm))
             if impact is None or impact.has_news(now):

@@ -24,7 +24,6 @@ from forewarn.domain.precedence import (
     partners_of,
     rivals_of,
     start_reason,
-    started_on,
 )
 from forewarn.domain.reasons import Reason, ReasonKind
 from forewarn.domain.scenario import Intervention, ScenarioRun
@@ -149,7 +148,7 @@ def _awaiting(event: ScheduledEvent, snapshot: Snapshot, now: datetime) -> Itera
             waits = event in events_ahead(other, snapshot, now)
             vms = _shared(event, other) if waits else ()
         else:
-            awaited = impacts_awaited(other, snapshot, started_on(snapshot))
+            awaited = impacts_awaited(other, snapshot)
             vms = tuple(vm for vm, ahead in awaited.items() if event in ahead)
         if vms:
             yield Reason(kind=ReasonKind.AWAITED, vms=vms, event_ids=(other.event_id,))
@@ -229,7 +228,7 @@ def _about(host: HostName, said: Impact | None) -> str:
 def _impacts(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
     # Machines of which the same is known share a sentence.
     alike: dict[tuple[Impact | None, tuple[EventId, ...]], list[VmName]] = {}
-    awaited = impacts_awaited(event, snapshot, started_on(snapshot))
+    awaited = impacts_awaited(event, snapshot)
     for vm in event.resources:
         ahead = tuple(each.event_id for each in awaited.get(vm, ()))
         alike.setdefault((snapshot.impacts.get((event.event_id, vm)), ahead), []).append(vm)
@@ -260,9 +259,8 @@ def _impact(
 
 
 def _overlaps(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[Reason]:
-    for other in snapshot.events.values():
-        is_beside = other.scope_id == event.scope_id and other.is_in_flight
-        if is_beside and other.update_domain != event.update_domain:
+    for other in snapshot.in_flight_in.get(event.scope_id, ()):
+        if other.update_domain != event.update_domain:
             yield Reason(
                 kind=ReasonKind.OVERLAP,
                 vms=other.resources,

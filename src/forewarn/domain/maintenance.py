@@ -27,7 +27,13 @@ from forewarn.domain.errors import (
 from forewarn.domain.event import Draft, ScheduledEvent, Share
 from forewarn.domain.host_operation import HostOperation
 from forewarn.domain.names import HostName, MaintenanceId, OperationId, ScopeId, VmName
-from forewarn.domain.topology import ScopeKind, Topology, split_by_update_domain
+from forewarn.domain.topology import (
+    ScopeKind,
+    Topology,
+    VirtualMachine,
+    share_out,
+    split_by_update_domain,
+)
 from forewarn.protocol.vocabulary import EventSource, EventType
 
 
@@ -311,13 +317,13 @@ def _turn(course: Course, step: Step) -> tuple[bool, int]:
 
 
 def _host_steps(hosts: Iterable[HostName], topology: Topology) -> list[Step]:
-    carried: dict[HostName, list[VmName]] = {host: [] for host in hosts}
+    carried: dict[HostName, list[VirtualMachine]] = {host: [] for host in hosts}
     for vm in topology.virtual_machines.values():
         if vm.host in carried:
-            carried[vm.host].append(vm.name)
+            carried[vm.host].append(vm)
     return [
-        Step(host=host, shares=split_by_update_domain(topology, names))
-        for host, names in carried.items()
+        Step(host=host, shares=share_out(vms))
+        for host, vms in carried.items()
         if host in topology.hosts
     ]
 

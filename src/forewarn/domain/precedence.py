@@ -8,9 +8,9 @@ Operators and failures can start an event beside another one all the same. Then 
 virtual machine that both name begins when that of the other is over; the older one goes first.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final
 
 from forewarn.domain.actions import StartReason
 from forewarn.domain.event import ScheduledEvent
@@ -22,9 +22,6 @@ from forewarn.domain.policy import is_approved
 from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
-StartedOn: TypeAlias = Mapping[VmName, Sequence[ScheduledEvent]]
-"""The events that have started on each virtual machine, the oldest first."""
-
 _MAY_HAVE_BEGUN: Final = frozenset({ImpactStatus.RUNNING, ImpactStatus.UNKNOWN})
 
 
@@ -34,7 +31,7 @@ def due_starts(snapshot: Snapshot, now: datetime) -> dict[EventId, StartReason]:
     for event in snapshot.events.values():
         if event.event_status is EventStatus.SCHEDULED and not is_withdrawn(event, snapshot):
             together.setdefault(event.operation_id or event.event_id, []).append(event)
-    occupied = set(started_on(snapshot))
+    occupied = set(snapshot.started_on)
     starts: dict[EventId, StartReason] = {}
     for events in together.values():
         reasons = [start_reason(event, snapshot, now) for event in events]
@@ -63,16 +60,6 @@ def is_withdrawn(event: ScheduledEvent, snapshot: Snapshot) -> bool:
     """Tell whether *event* never starts, as its Maintenance was aborted."""
     maintenance = snapshot.maintenances.get(event.maintenance_id) if event.maintenance_id else None
     return maintenance is not None and maintenance.is_aborted
-
-
-def started_on(snapshot: Snapshot) -> StartedOn:
-    """Return the events that have started on each virtual machine, the oldest first."""
-    found: dict[VmName, list[ScheduledEvent]] = {}
-    for event in snapshot.events.values():
-        if event.event_status is EventStatus.STARTED:
-            for vm in event.resources:
-                found.setdefault(vm, []).append(event)
-    return found
 
 
 def impacts_ahead(
@@ -109,14 +96,10 @@ def events_ahead(
 
 def rivals_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[ScheduledEvent, ...]:
     """Return the other events in flight on virtual machines of *event*."""
-    vms = frozenset(event.resources)
-    return tuple(
-        other
-        for other in snapshot.events.values()
-        if other.is_in_flight
-        and other.event_id != event.event_id
-        and not vms.isdisjoint(other.resources)
-    )
+    on_vms = (other for vm in event.resources for other in snapshot.in_flight_on.get(vm, ()))
+    rivals = {other.event_id for other in on_vms} - {event.event_id}
+    # Few have any; whoever has is told in the order of creation.
+    return tuple(each for key, each in snapshot.events.items() if key in rivals) if rivals else ()
 
 
 def partners_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[ScheduledEvent, ...]:
@@ -132,28 +115,22 @@ def partners_of(event: ScheduledEvent, snapshot: Snapshot) -> tuple[ScheduledEve
     )
 
 
-def needing_somebody(
-    event: ScheduledEvent, snapshot: Snapshot, started: StartedOn | None = None
-) -> tuple[EventId, ...]:
-    """Return the events that an operator has to complete, or *event* never ends.
-
-    *started* is what `started_on` says; whoever asks of many events looks that up once.
-    """
-    started = started_on(snapshot) if started is None else started
+def needing_somebody(event: ScheduledEvent, snapshot: Snapshot) -> tuple[EventId, ...]:
+    """Return the events that an operator has to complete, or *event* never ends."""
     if event.event_status is EventStatus.STARTED:
-        return tuple(dict.fromkeys(_needing_somebody(event, snapshot, started)))
+        return tuple(dict.fromkeys(_needing_somebody(event, snapshot)))
     found = (
         event_id
         for each in (event, *partners_of(event, snapshot))
         for vm in each.resources
-        for other in started.get(vm, ())
-        for event_id in _needing_somebody(other, snapshot, started)
+        for other in snapshot.started_on.get(vm, ())
+        for event_id in _needing_somebody(other, snapshot)
     )
     return tuple(dict.fromkeys(found))
 
 
 def impacts_awaited(
-    event: ScheduledEvent, snapshot: Snapshot, started: StartedOn
+    event: ScheduledEvent, snapshot: Snapshot
 ) -> dict[VmName, tuple[ScheduledEvent, ...]]:
     """Return whose impact has to be over before that of *event* begins, where there is one."""
     return {
@@ -161,14 +138,12 @@ def impacts_awaited(
         for vm in event.resources
         if (impact := snapshot.impacts.get((event.event_id, vm)))
         and impact.status is ImpactStatus.NOT_BEGUN
-        and (ahead := impacts_ahead(event, vm, started[vm], snapshot))
+        and (ahead := impacts_ahead(event, vm, snapshot.started_on[vm], snapshot))
     }
 
 
-def _needing_somebody(
-    event: ScheduledEvent, snapshot: Snapshot, started: StartedOn
-) -> Iterator[EventId]:
-    awaited = impacts_awaited(event, snapshot, started)
+def _needing_somebody(event: ScheduledEvent, snapshot: Snapshot) -> Iterator[EventId]:
+    awaited = impacts_awaited(event, snapshot)
     for vm in event.resources:
         for each in awaited.get(vm, (event,)):
             impact = snapshot.impacts.get((each.event_id, vm))

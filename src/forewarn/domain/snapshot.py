@@ -1,8 +1,9 @@
 """What a decision is made on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.gate import Answer, Question
@@ -22,10 +23,10 @@ from forewarn.domain.scenario import ScenarioRun
 from forewarn.domain.schedule import Schedule
 from forewarn.domain.server_pause import ServerPause
 from forewarn.domain.topology import Topology
-from forewarn.protocol.vocabulary import EventId
+from forewarn.protocol.vocabulary import EventId, EventStatus
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, to keep what is looked up often
 class Snapshot:
     """All that a decision depends on.
 
@@ -52,3 +53,31 @@ class Snapshot:
     speed: float = 1
     server_pause: ServerPause | None = None
     soaks: Mapping[ScopeId, datetime] = field(default_factory=dict)
+
+    @cached_property
+    def in_flight_on(self) -> Mapping[VmName, Sequence[ScheduledEvent]]:
+        """The events in flight on each virtual machine, the oldest first."""
+        found: dict[VmName, list[ScheduledEvent]] = {}
+        for event in self.events.values():
+            for vm in event.resources if event.is_in_flight else ():
+                found.setdefault(vm, []).append(event)
+        return found
+
+    @cached_property
+    def started_on(self) -> Mapping[VmName, Sequence[ScheduledEvent]]:
+        """The events that have started on each virtual machine, the oldest first."""
+        started = EventStatus.STARTED
+        found = {
+            vm: [event for event in events if event.event_status is started]
+            for vm, events in self.in_flight_on.items()
+        }
+        return {vm: events for vm, events in found.items() if events}
+
+    @cached_property
+    def in_flight_in(self) -> Mapping[ScopeId, Sequence[ScheduledEvent]]:
+        """The events in flight in each scope, the oldest first."""
+        found: dict[ScopeId, list[ScheduledEvent]] = {}
+        for event in self.events.values():
+            if event.is_in_flight:
+                found.setdefault(event.scope_id, []).append(event)
+        return found

@@ -366,11 +366,16 @@ def split_by_update_domain(topology: Topology, names: Iterable[VmName]) -> tuple
     unknown = sorted(name for name in wanted if name not in known)
     if unknown:
         raise UnknownVirtualMachineError(unknown[0])
-    shares: dict[tuple[ScopeId, int], list[VmName]] = {}
     # Of one there is no order to keep, so that nobody has to go through the fleet for it.
-    for vm in known.values() if len(wanted) > 1 else map(known.__getitem__, wanted):
-        if vm.name in wanted:
-            shares.setdefault((vm.scope_id, vm.update_domain), []).append(vm.name)
+    every = known.values() if len(wanted) > 1 else map(known.__getitem__, wanted)
+    return share_out(vm for vm in every if vm.name in wanted)
+
+
+def share_out(vms: Iterable[VirtualMachine]) -> tuple[Share, ...]:
+    """Return the shares that *vms* are in, each in the order in which they come."""
+    shares: dict[tuple[ScopeId, int], list[VmName]] = {}
+    for vm in vms:
+        shares.setdefault((vm.scope_id, vm.update_domain), []).append(vm.name)
     return tuple(
         Share(scope_id=scope_id, update_domain=update_domain, resources=tuple(resources))
         for (scope_id, update_domain), resources in shares.items()
