@@ -20,6 +20,7 @@ from forewarn.operations.explain import (
     explain_maintenance,
 )
 from forewarn.operations.maintenances import find_maintenance
+from forewarn.operations.survey import Survey, Undertaken, survey
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventId
 
@@ -51,6 +52,28 @@ def explain_maintenance_to(caller: Caller, maintenance_id: str) -> MaintenanceEx
         return replace(found, standstill=_limit_standstill(found, caller.principal))
 
     return caller.services.store.read(look)
+
+
+def survey_for(caller: Caller) -> Survey:
+    """Say what is going on in what *caller* may see."""
+    context, principal = caller.context(), caller.principal
+
+    def look(everything: Reading) -> Survey:
+        limited = limit_reading(everything, principal)
+        found = survey(limited, context, whole=everything)
+        if not principal.scopes:
+            return found
+        return replace(
+            found, maintenances=tuple(_limit_undertaken(e, principal) for e in found.maintenances)
+        )
+
+    return caller.services.store.read(look)
+
+
+def _limit_undertaken(undertaken: Undertaken, principal: Principal) -> Undertaken:
+    explained = undertaken.explanation
+    limited = replace(explained, standstill=_limit_standstill(explained, principal))
+    return replace(undertaken, explanation=limited)
 
 
 def _without_names(reason: Reason, limited: Reading, principal: Principal) -> Reason:

@@ -38,7 +38,7 @@ from forewarn.domain.phrases import say_moment
 from forewarn.domain.precedence import needing_somebody
 from forewarn.domain.reasons import OF_HOST, Reason, ReasonKind
 from forewarn.domain.snapshot import Snapshot
-from forewarn.domain.walk import Stage, walk_all
+from forewarn.domain.walk import Stage, Walks, walk_all
 from forewarn.protocol.vocabulary import EventId, EventStatus
 
 _APPROVALS: Final = frozenset(
@@ -94,16 +94,18 @@ def find_standstill(
     *,
     interruption: Interruption | None = None,
     is_simulated: bool = False,
+    walks: Walks | None = None,
 ) -> Standstill:
     """Say what holds *maintenance* at *now*.
 
     *interruption* is the last time it was paused or aborted. The end of impact that *is_simulated*
-    is known, that of any other is not.
+    is known, that of any other is not. *walks* is what `walk_all` says; whoever asks of many
+    Maintenances looks that up once.
     """
     if maintenance.finished_at is not None:
         return Standstill(blockers=(), verdict=Verdict(kind=VerdictKind.OVER))
     flight = InFlight(maintenance, snapshot, now, is_simulated=is_simulated)
-    ahead = Ahead(flight)
+    ahead = Ahead(flight, walk_all(snapshot, now) if walks is None else walks)
     aborted = Blocker(kind=BlockerKind.ABORTED, release=Release.BY_PROGRESS)
     blockers = (
         *([aborted] if maintenance.is_aborted else ()),
@@ -259,13 +261,13 @@ class Ahead:
     one sentence.
     """
 
-    def __init__(self, flight: InFlight) -> None:
+    def __init__(self, flight: InFlight, walks: Walks) -> None:
         self._maintenance, self._snapshot = flight.maintenance, flight.snapshot
         self._now = flight.now
         self._events, self._operations = flight.own_events, flight.own_operations
         self._own = {event.event_id for event in flight.events}
         self._under_way = tuple(flight.places)
-        self._stages = walk_all(self._snapshot, self._now)[self._maintenance.maintenance_id]
+        self._stages = walks[self._maintenance.maintenance_id]
         self.of_stages = tuple(tuple(self._of_stage(stage)) for stage in self._stages)
         self.of_failures = () if self._stages else tuple(self._undecided())
 

@@ -1,14 +1,17 @@
 """Why an event is not moving, and why a Maintenance is not."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.explanation import explain
 from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.names import MaintenanceId
 from forewarn.domain.reasons import Reason
+from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.standing import NOT_DONE, MaintenanceStatus
 from forewarn.domain.standstill import Interruption, Standstill, find_standstill
-from forewarn.domain.walk import status
+from forewarn.domain.walk import Walks, status, walk_all
 from forewarn.operations.context import Context
 from forewarn.operations.events import find_event
 from forewarn.operations.maintenances import find_maintenance, find_places
@@ -48,19 +51,42 @@ def explain_maintenance(
     """Say what holds a Maintenance, or refuse one that nobody has started."""
     maintenance = find_maintenance(reading, maintenance_id)
     snapshot = look(reading, context)
-    standstill = find_standstill(
-        maintenance,
-        snapshot,
-        context.now,
-        interruption=_last_interruption(reading, maintenance),
-        is_simulated=context.rules.is_simulated,
-    )
+    walks = walk_all(snapshot, context.now)
+    explained = _explain(reading, context, maintenance, snapshot, walks)
     places = find_places(reading, snapshot, maintenance)
     not_done = {place: said for place, said in places.items() if said in NOT_DONE}
+    return replace(explained, standstill=replace(explained.standstill, not_done=not_done))
+
+
+def explain_maintenances(
+    reading: Reading, context: Context, snapshot: Snapshot
+) -> Mapping[MaintenanceId, MaintenanceExplanation]:
+    """Say what holds each Maintenance of *snapshot*, which is of this moment.
+
+    What they have left undone for good is not among it.
+    """
+    walks = walk_all(snapshot, context.now)
+    return {
+        key: _explain(reading, context, maintenance, snapshot, walks)
+        for key, maintenance in snapshot.maintenances.items()
+    }
+
+
+def _explain(
+    reading: Reading, context: Context, maintenance: Maintenance, snapshot: Snapshot, walks: Walks
+) -> MaintenanceExplanation:
+    is_interrupted = maintenance.is_paused or maintenance.is_aborted
     return MaintenanceExplanation(
         maintenance=maintenance,
-        status=status(maintenance, snapshot, context.now),
-        standstill=replace(standstill, not_done=not_done),
+        status=status(maintenance, snapshot, context.now, walks),
+        standstill=find_standstill(
+            maintenance,
+            snapshot,
+            context.now,
+            interruption=_last_interruption(reading, maintenance) if is_interrupted else None,
+            is_simulated=context.rules.is_simulated,
+            walks=walks,
+        ),
     )
 
 

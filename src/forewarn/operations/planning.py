@@ -47,12 +47,15 @@ def warn_of_overlaps(
     return tuple(find_overlaps(maintenance, steps, snapshot, context.now))
 
 
-def foresee_steps(reading: Reading, context: Context) -> Iterator[ForeseenStep]:
+def foresee_steps(
+    reading: Reading, context: Context, snapshot: Snapshot | None = None
+) -> Iterator[ForeseenStep]:
     """Yield the next steps of the Maintenances that are under way, as far as they go by themselves.
 
-    There are so many at most that going through them takes no longer than a plan does.
+    There are so many at most that going through them takes no longer than a plan does. The
+    *snapshot* is of this moment; it is taken if there is none yet.
     """
-    snapshot = look(reading, context)
+    snapshot = look(reading, context) if snapshot is None else snapshot
     left = 0 if snapshot.server_pause else _STEPS_FORESEEN
     for maintenance in snapshot.maintenances.values():
         if maintenance.is_paused or maintenance.is_aborted or not left:

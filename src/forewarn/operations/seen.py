@@ -4,7 +4,7 @@ They follow from what is stored: the documents of each scope, who was in which s
 and how the oldest api-version was written. What nobody may ask for any more is forgotten.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import takewhile
 
@@ -54,6 +54,13 @@ def see(
     moment = _as_recorded(reading, at, pending)
     document = reading.document_at(_scope_at(reading, vm, moment), moment)
     return encode_document(document, versions[api_version])
+
+
+def show_versions(reading: Reading, scope_id: ScopeId, at: datetime) -> Mapping[str, bytes]:
+    """Return exactly what *scope_id* is shown at the moment *at*, in each api-version."""
+    document = reading.document(scope_id)
+    versions = served_versions(_preview_wire_at(reading, at))
+    return {name: encode_document(document, version) for name, version in versions.items()}
 
 
 def _as_recorded(reading: Reading, at: datetime, pending: Iterable[Showing]) -> datetime:
