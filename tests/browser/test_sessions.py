@@ -26,15 +26,3 @@ def test_login_page_looks_well(emulator: Emulator, windows: Windows) -> None:
 
     window.shoot("login")
     window.assert_accessible()
-
-
-def test_now_is_live(emulator: Emulator, windows: Windows) -> None:
-    window = windows.signed_in(emulator)
-    window.page.evaluate("window.stays = true")
-
-    emulator.vm("web-0").reboot()
-
-    expect(window.page.locator("#main")).to_contain_text("1", timeout=1000)
-    assert window.page.evaluate("window.stays"), "the page was not loaded anew"
-    window.shoot("now")
-    window.assert_accessible()

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from forewarn.console.assets import assets
 
@@ -15,6 +15,13 @@ _HIDDEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]"
 )
 """What cannot be seen, or changes how others are seen: controls and marks of direction."""
+
+_GUID: Final = "[0-9A-F]{8}-(?:[0-9A-F]{4}-){3}[0-9A-F]{12}"
+_NAMED: Final = re.compile(
+    rf"\b(?:(?P<id>{_GUID}|{_GUID.replace('A-F', 'a-f')})"
+    r"|(?P<at>[0-9]{4}-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]) GMT)\b"
+)
+"""What sentences name by id, events in capitals and Maintenances not, and moments in them."""
 
 NONE: Final = "\N{EN DASH}"
 """What stands where there is nothing to show."""
@@ -63,6 +70,28 @@ def span(length: timedelta | float | None) -> str:
     return sign + (" ".join(parts) or "0 s")
 
 
+def said(sentence: str) -> Markup:
+    """Return a *sentence* of the rules with links to what it names by id, and times as `moment`."""
+    shown = visible(sentence)
+    parts: list[Markup] = []
+    done = 0
+    for match in _NAMED.finditer(shown):
+        parts += [escape(shown[done : match.start()]), _name(match)]
+        done = match.end()
+    return Markup("<bdi>{}</bdi>").format(Markup().join([*parts, escape(shown[done:])]))
+
+
+def _name(match: re.Match[str]) -> Markup:
+    key = match["id"]
+    if key is None:
+        try:
+            return moment(datetime.fromisoformat(match["at"]).replace(tzinfo=UTC), "when")
+        except ValueError:  # somebody's own words
+            return escape(match[0])
+    kind = "events" if key.isupper() else "maintenances"
+    return Markup('<a class="id" href="/{}/{}">{}</a>').format(kind, key, short(key))
+
+
 def short(text: str) -> str:
     """Return the first of an id, which is enough to find it again."""
     return text[:8]
@@ -79,6 +108,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update(moment=moment, span=span, short=short)
+    environment.filters.update(moment=moment, span=span, short=short, said=said)
     environment.globals["asset"] = lambda name: assets()[name].path
     return environment

@@ -40,6 +40,7 @@
   const styles = {
     time: (at) => clockTime(at),
     date: (at) => `${dateOf(at)} ${clockTime(at)}`,
+    when: (at, now) => (dateOf(at) === dateOf(new Date(now)) ? clockTime(at) : `${dateOf(at)} ${clockTime(at)}`),
     ago: (at, now) => (now - at < 1000 ? "now" : `${spell(now - at)} ago`),
     countdown: (at, now) => (at > now ? `in ${spell(at - now)}` : "due now"),
     since: (at, now) => `for ${spell(now - at)}`,

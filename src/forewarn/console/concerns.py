@@ -1,0 +1,178 @@
+"""What needs somebody: overdue and lost events, failures, and Maintenances that are held."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from forewarn.console.flights import Flight, Trouble
+from forewarn.console.remedies import Way, find_ways
+from forewarn.domain.blockers import Blocker, Release, VerdictKind
+from forewarn.domain.event import ScheduledEvent
+from forewarn.domain.failures import Failure
+from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.reasons import ReasonKind
+from forewarn.domain.standstill import Standstill
+from forewarn.operations.survey import Survey, Undertaken
+
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concern:
+    """One thing that needs somebody, in a sentence; *events* are some of those it is about."""
+
+    key: str
+    word: str
+    tone: str
+    sentence: str
+    maintenance: Maintenance | None = None
+    events: tuple[ScheduledEvent, ...] = ()
+    more: int = 0
+    since: datetime | None = None
+    ways: tuple[Way, ...] = ()
+
+
+_TROUBLES: Final[Mapping[Trouble, tuple[str, str, str, str]]] = {
+    Trouble.UNKNOWN: (
+        "Unknown",
+        "failed",
+        "The state of the impact is unknown. It is never begun twice, so the event waits.",
+        "The state of the impact of {} events is unknown. It is never begun twice, so they wait.",
+    ),
+    Trouble.NO_EXECUTOR: (
+        "No executor",
+        "failed",
+        "The server cannot use its executors, so the impact does not begin.",
+        "The server cannot use its executors, so the impact of {} events does not begin.",
+    ),
+    Trouble.OVERDUE: (
+        "Overdue",
+        "started",
+        "The event has been Started for longer than expected.",
+        "{} events have been Started for longer than expected.",
+    ),
+    Trouble.BY_HAND: (
+        "By hand",
+        "waiting",
+        "An operator has to carry it out, and then complete the event.",
+        "{} events wait for an operator to carry them out, and then to complete them.",
+    ),
+}
+"""The word, its tone and the sentence about one and about many, the worst first."""
+
+
+def find_concerns(survey: Survey, flights: Sequence[Flight]) -> tuple[Concern, ...]:
+    """Return everything that needs somebody, the worst first."""
+    return (
+        *(each for one in survey.maintenances for each in _of_failures(one)),
+        *_of_flights(flights),
+        *(each for one in survey.maintenances for each in _of_standstill(one)),
+    )
+
+
+def count_held(survey: Survey, flights: Sequence[Flight]) -> int:
+    """Return how many events and Maintenances are held, and places that have failed."""
+    lost = sum(bool(set(flight.troubles) - {Trouble.OVERDUE}) for flight in flights)
+    failures = sum(len(one.failures) for one in survey.maintenances)
+    return lost + failures + sum(_is_held(one) for one in survey.maintenances)
+
+
+def say_wait(standstill: Standstill) -> str:
+    """Return what a Maintenance waits for, in a sentence."""
+    blockers = standstill.blockers
+    by_hand = [each for each in blockers if each.release is Release.BY_HAND]
+    is_stuck = standstill.verdict.kind is VerdictKind.NEVER and by_hand
+    for first in by_hand if is_stuck else blockers:
+        alike = [each for each in blockers if each.kind == first.kind]
+        return _say_many(first, alike)
+    return standstill.verdict.sentence
+
+
+_MANY: Final[Mapping[object, str]] = {
+    ReasonKind.APPROVAL_OF_ANY: "{} events wait for an approval or their NotBefore.",
+    ReasonKind.APPROVAL_OF_ALL: "{} events wait for approvals or their NotBefore.",
+    ReasonKind.APPROVAL_OF_LEADER: "{} events wait for an approval or their NotBefore.",
+    ReasonKind.RUNNING: "The impact of {} events is running.",
+    ReasonKind.BY_HAND: "{} events wait for an operator to carry them out and complete them.",
+    ReasonKind.UNKNOWN: "The state of the impact of {} events is unknown.",
+    ReasonKind.NOT_BEGUN: "The impact of {} events is about to begin.",
+    ReasonKind.NOT_ASKED: "The impact of {} events is about to begin.",
+    ReasonKind.HOST_OPERATION: "{} events wait for others on the same host.",
+}
+"""How kinds are said that many events of a Maintenance have in common."""
+
+
+def _say_many(first: Blocker, alike: Sequence[Blocker]) -> str:
+    if len(alike) == 1:
+        return first.sentence
+    if first.kind in _MANY:
+        return _MANY[first.kind].format(f"{len(alike):,}")
+    return f"{first.sentence} The same is true {len(alike) - 1:,} times more."
+
+
+def _of_flights(flights: Sequence[Flight]) -> Iterator[Concern]:
+    for trouble, (word, tone, one, many) in _TROUBLES.items():
+        events = [flight.event for flight in flights if trouble in flight.troubles]
+        if events:
+            sinces = [event.overdue_at or event.started_at for event in events]
+            yield Concern(
+                key=f"trouble-{trouble.name.lower()}",
+                word=word,
+                tone=tone,
+                sentence=one if len(events) == 1 else many.format(f"{len(events):,}"),
+                events=tuple(events[:_SHOWN]),
+                more=max(0, len(events) - _SHOWN),
+                since=min(filter(None, sinces), default=None),
+            )
+
+
+def _of_failures(undertaken: Undertaken) -> Iterator[Concern]:
+    page = f"/maintenances/{undertaken.maintenance.maintenance_id}"
+    for failure in undertaken.failures[:_SHOWN]:
+        yield Concern(
+            key=f"failure-{failure.key}",
+            word="Failed" if failure.has_failed else "Canceled",
+            tone="failed",
+            sentence=_say_failure(failure),
+            maintenance=undertaken.maintenance,
+            since=failure.ended_at,
+            ways=(Way(label="Retry or skip", href=page),) if failure.is_over else (),
+        )
+    more = len(undertaken.failures) - _SHOWN
+    if more > 0:
+        yield Concern(
+            key=f"failures-{undertaken.maintenance.maintenance_id}",
+            word="Failed",
+            tone="failed",
+            sentence=f"{more:,} more have failed or were canceled.",
+            maintenance=undertaken.maintenance,
+            ways=(Way(label="Show them", href=page),),
+        )
+
+
+def _say_failure(failure: Failure) -> str:
+    reason = f": {failure.reason}" if failure.reason else ""
+    return f"{failure.place} {failure.ending}{reason}"
+
+
+def _of_standstill(undertaken: Undertaken) -> Iterator[Concern]:
+    if _is_held(undertaken):
+        standstill = undertaken.explanation.standstill
+        yield Concern(
+            key=f"held-{undertaken.maintenance.maintenance_id}",
+            word="Paused" if undertaken.maintenance.is_paused else "Held",
+            tone="waiting",
+            sentence=say_wait(standstill),
+            maintenance=undertaken.maintenance,
+            ways=find_ways(standstill.verdict.remedies)[:_SHOWN],
+        )
+
+
+def _is_held(undertaken: Undertaken) -> bool:
+    """Tell whether it never continues by itself, for another reason than what is said already."""
+    standstill = undertaken.explanation.standstill
+    if undertaken.failures or standstill.verdict.kind is not VerdictKind.NEVER:
+        return False
+    kinds = {each.kind for each in standstill.blockers if each.release is Release.BY_HAND}
+    return not kinds <= {ReasonKind.BY_HAND, ReasonKind.UNKNOWN, ReasonKind.NO_EXECUTOR}
