@@ -15,7 +15,12 @@ def test_token_signs_in_and_signing_out_ends_the_session(
     window.page.get_by_role("button", name="Sign out").click()
 
     expect(window.page.get_by_label("Token")).to_be_visible()
-    window.context.add_cookies(cookies)
+    window.context.add_cookies(
+        [
+            {"name": each["name"], "value": each["value"], "url": emulator.control_url}
+            for each in cookies
+        ]
+    )
     window.page.goto("/fleet")
     expect(window.page.get_by_label("Token")).to_be_visible()
 
