@@ -50,6 +50,8 @@ from forewarn.domain.topology import (
 from forewarn.domain.windows import Blackout, Calendar, Window
 from forewarn.ports.changes import StoreChange
 from forewarn.ports.entries import (
+    DONE,
+    REFUSED,
     Actor,
     AuditEntry,
     KeptAnswer,
@@ -461,7 +463,10 @@ def test_ledger_and_audit_are_read_in_the_order_they_were_written(store: Store) 
 def test_audit_is_filtered(store: Store) -> None:
     def entry(who: str, action: str, minutes: int) -> AuditEntry:
         at = NOW + timedelta(minutes=minutes)
-        return AuditEntry(at=at, maintenance_time=NOW, who=who, action=action, subject="x")
+        outcome = REFUSED if who == "bob" else DONE
+        return AuditEntry(
+            at=at, maintenance_time=NOW, who=who, action=action, subject="x", outcome=outcome
+        )
 
     entries = (entry("ada", "a", 0), entry("bob", "a", 1), entry("ada", "b", 2))
     _put(store, lambda tx: tx.append_audit, entries)
@@ -471,6 +476,8 @@ def test_audit_is_filtered(store: Store) -> None:
 
     assert audit(who="ada") == (entries[0], entries[2])
     assert audit(action="a") == entries[:2]
+    assert audit(outcome=REFUSED) == entries[1:2]
+    assert audit(outcome=DONE, action="a") == entries[:1]
     assert audit(since=NOW + timedelta(minutes=1)) == entries[1:]
     assert audit(who="ada", action="a", since=NOW) == entries[:1]
     assert audit(who="ada", limit=1) == entries[2:]

@@ -3,6 +3,7 @@
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
@@ -27,6 +28,9 @@ from forewarn.emulator.builtin import built_in_scenarios
 from forewarn.operations.pausing import find_pause
 from forewarn.telemetry.metrics import FigureSources, exporter
 from forewarn.wording.addresses import TcpAddress, parse_address
+
+_READING: Final = frozenset({"GET", "HEAD", None})
+"""Methods that change nothing; the lifespan of the application has none."""
 
 
 class ControlServer(uvicorn.Server):
@@ -88,8 +92,12 @@ def control_server(
     console = create_console(services, pulse, refusals, names, own_host=own_host)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        answers = api if scope["type"] != "http" or is_of_api(scope["path"]) else console
-        await answers(scope, receive, send)
+        if scope["type"] == "http" and not is_of_api(scope["path"]):
+            await console(scope, receive, send)
+            return
+        await api(scope, receive, send)
+        if scope.get("method") not in _READING:
+            pulse.touch()
 
     certificate = find_certificate(replica.settings)
     return ControlServer(

@@ -150,7 +150,10 @@ class _Exchange:
             if isinstance(route, PageRoute):
                 return self._show(route.show)
             refuse_forged(self.request, self.secret)
-            return self._tell(route.act(self.visit))
+            result = route.act(self.visit)
+            if route.name:
+                self.site.pulse.touch()
+            return self._tell(result)
         except ForewarnError as error:
             self._note(route, error)
             return self._refuse(status_of(error), str(error))

@@ -31,6 +31,13 @@ class Pulse:
 
     def note(self, _change: StoreChange) -> None:
         """Take in that something has changed."""
+        self.touch()
+
+    def touch(self) -> None:
+        """Have every page ask for itself anew: also tokens, the audit and faults are on some.
+
+        The store has no `StoreChange` for these. Called on any thread.
+        """
         self.version += 1
         self._bell.ring()
 

@@ -5,10 +5,9 @@ from datetime import datetime
 from fastapi import APIRouter
 
 from forewarn.control.caller import Administering, Viewing
+from forewarn.desk.clock import advance_clock
 from forewarn.desk.schemas import AdvanceRequest, ClockJumpView, ClockView
-from forewarn.desk.services import ClockError, Services
-from forewarn.operations.recording import record_audit
-from forewarn.wording.moments import check_reachable, parse_span
+from forewarn.desk.services import Services
 
 router = APIRouter(prefix="/clock", tags=["clock"])
 
@@ -22,13 +21,7 @@ def show_clock(caller: Viewing) -> ClockView:
 @router.post("/advance", name="clock advance")
 def advance(caller: Administering, request: AdvanceRequest) -> ClockView:
     """Let virtual time pass; the answer comes when everything that fell due is done."""
-    clock = caller.services.clock
-    if clock.kind != "virtual":
-        raise ClockError
-    span = parse_span(request.duration)
-    check_reachable(clock.now(), span)
-    caller.write(lambda tx, context: record_audit(tx, context, "clock advance", request.duration))
-    return _view(caller.services, clock.advance(span))
+    return _view(caller.services, advance_clock(caller, request.duration))
 
 
 def _view(services: Services, now: datetime) -> ClockView:

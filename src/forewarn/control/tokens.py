@@ -8,12 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from forewarn.control.caller import Administering
 from forewarn.desk.schemas import Moment, Text, View
 from forewarn.desk.shapes import fill, mirrors
+from forewarn.desk.tokens import give_token
 from forewarn.domain.access import Token
 from forewarn.domain.roles import Role
-from forewarn.operations.access import TokenOrder, create_token, new_secret, revoke_token
-from forewarn.operations.context import Context
-from forewarn.ports.store import Transaction
-from forewarn.wording.moments import parse_ahead, resolve
+from forewarn.operations.access import revoke_token
 
 router = APIRouter(prefix="/tokens", tags=["tokens"])
 
@@ -55,20 +53,14 @@ def list_tokens(caller: Administering) -> TokensView:
 @router.post("", status_code=201, name="token create")
 def create(caller: Administering, request: TokenRequest) -> NewTokenView:
     """Make a token; the answer is the only place its secret is ever in."""
-    at = caller.context().at
-    moment = None if request.expires is None else parse_ahead(request.expires, at)
-    secret = new_secret()
-
-    def operation(tx: Transaction, context: Context) -> Token:
-        order = TokenOrder(
-            name=request.name,
-            role=request.role,
-            scopes=tuple(request.scopes),
-            expires_at=None if moment is None else resolve(moment, context.at),
-        )
-        return create_token(tx, context, order, secret)
-
-    return fill(NewTokenView, caller.write(operation), secret=secret)
+    token, secret = give_token(
+        caller,
+        name=request.name,
+        role=request.role,
+        scopes=tuple(request.scopes),
+        expires=request.expires,
+    )
+    return fill(NewTokenView, token, secret=secret)
 
 
 @router.delete("/{name}", name="token revoke")

@@ -21,6 +21,7 @@ class AccessReading(Protocol):
         *,
         who: str | None = None,
         action: str | None = None,
+        outcome: str | None = None,
         since: datetime | None = None,
         older_than: int | None = None,
         limit: int = 1000,

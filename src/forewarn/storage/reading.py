@@ -281,6 +281,7 @@ class SqlReading:
         *,
         who: str | None = None,
         action: str | None = None,
+        outcome: str | None = None,
         since: datetime | None = None,
         older_than: int | None = None,
         limit: int = 1000,
@@ -291,6 +292,7 @@ class SqlReading:
             statements.AUDIT_FILTERS,
             who=who,
             action=action,
+            outcome=outcome,
             since=since,
             older_than=older_than,
         )

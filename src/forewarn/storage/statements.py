@@ -166,6 +166,7 @@ NEWEST_AUDIT: Final = select(audit).order_by(audit.c.sequence.desc()).limit(bind
 AUDIT_FILTERS: Final = {
     "who": audit.c.who == bindparam("who"),
     "action": audit.c.action == bindparam("action"),
+    "outcome": audit.c.outcome == bindparam("outcome"),
     "since": audit.c.at >= bindparam("since"),
     "older_than": audit.c.sequence < bindparam("older_than"),
 }

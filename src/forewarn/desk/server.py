@@ -1,0 +1,103 @@
+"""The server itself: its replicas, and whether it begins anything."""
+
+from datetime import datetime, timedelta
+
+import forewarn
+from forewarn.desk.caller import Caller
+from forewarn.desk.schemas import View
+from forewarn.domain.server_pause import ServerPause
+from forewarn.operations import pausing
+from forewarn.ports.replicas import KnownReplica, Replicas, RollCall
+
+
+class ServerView(View):
+    """The server. While it is paused it answers everybody and begins nothing."""
+
+    version: str
+    is_paused: bool
+    paused_since: datetime | None
+    paused_by: str
+    pause_reason: str
+    executor_problem: str
+
+
+class ReplicaView(View):
+    """A process that serves the database, as it was when it last reported.
+
+    Then `changes_behind` changes had been committed that it did not know yet, the first of them
+    `lag_in_milliseconds` before. One that is not present has ended without notice, or hangs.
+    """
+
+    name: str
+    address: str
+    version: str
+    settings: dict[str, str]
+    started_at: datetime
+    seen_at: datetime
+    changes_behind: int
+    lag_in_milliseconds: int
+    is_present: bool
+    is_leader: bool
+    is_answering: bool
+
+
+class ServerStatusView(ServerView):
+    """The server with all its replicas. The times of replicas are by the clock of the database."""
+
+    database: str
+    database_time: datetime
+    lease_epoch: int
+    replicas: list[ReplicaView]
+
+
+def server_status(caller: Caller) -> ServerStatusView:
+    """Return how the server and its replicas are."""
+    pause = caller.read(pausing.find_pause)
+    roll = caller.services.replicas.call_roll()
+    return ServerStatusView(
+        **_view(caller, pause).model_dump(),
+        database=caller.services.database,
+        database_time=roll.at,
+        lease_epoch=roll.epoch,
+        replicas=[_replica(each, roll, caller.services.replicas) for each in roll.replicas],
+    )
+
+
+def pause_server(caller: Caller, reason: str) -> ServerView:
+    """Begin nothing until resumed. What begins at this moment, on any replica, still does."""
+    found = caller.write(lambda tx, context: pausing.pause_server(tx, context, reason))
+    caller.services.finish_turn()
+    return _view(caller, found)
+
+
+def resume_server(caller: Caller) -> ServerView:
+    """Continue, with all that fell due in the meantime."""
+    caller.write(pausing.resume_server)
+    return _view(caller, None)
+
+
+def _replica(known: KnownReplica, roll: RollCall, replicas: Replicas) -> ReplicaView:
+    return ReplicaView(
+        name=known.identity.name,
+        address=known.identity.address,
+        version=known.identity.version,
+        settings=dict(known.identity.settings),
+        started_at=known.started_at,
+        seen_at=known.seen_at,
+        changes_behind=known.changes_behind,
+        lag_in_milliseconds=known.lag // timedelta(milliseconds=1),
+        is_present=known in roll.present,
+        is_leader=known.is_leader,
+        is_answering=known.identity.replica_id == replicas.itself.replica_id,
+    )
+
+
+def _view(caller: Caller, pause: ServerPause | None) -> ServerView:
+    return ServerView(
+        version=forewarn.__version__,
+        is_paused=pause is not None,
+        paused_since=pause.since if pause else None,
+        paused_by=pause.who if pause else "",
+        pause_reason=pause.reason if pause else "",
+        executor_problem=caller.services.executor_problem(),
+    )
