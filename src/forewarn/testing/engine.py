@@ -21,6 +21,7 @@ from forewarn.bootstrap.workforce import choose_workforce
 from forewarn.domain.access import ADMIN
 from forewarn.files.fleet import Fleet
 from forewarn.metadata.http import MetadataServer, open_listener
+from forewarn.notifications.outbox import Notifications
 from forewarn.operations.context import Context
 from forewarn.outbound.client import Outbound
 from forewarn.ports.entries import Actor
@@ -119,8 +120,17 @@ class Engine:
         return port
 
 
-def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -> Engine:
-    """Start a server with *settings* and *fleet*, in which it is *now*."""
+def start_engine(
+    settings: dict[str, Any],
+    fleet: Fleet | None,
+    now: datetime,
+    *,
+    notifications: Notifications | None = None,
+) -> Engine:
+    """Start a server with *settings* and *fleet*, in which it is *now*.
+
+    Messages for the targets of *notifications* are written, and not sent by themselves.
+    """
     with ExitStack() as closing:
         folder = closing.enter_context(TemporaryDirectory(prefix="forewarn-"))
         url = f"sqlite:///{Path(folder) / 'forewarn.db'}"
@@ -139,7 +149,11 @@ def start_engine(settings: dict[str, Any], fleet: Fleet | None, now: datetime) -
         closing.callback(outbound.close)
         make = choose_workforce(chosen, outbound)
         workforce = closing.enter_context(make(store, beginning.clock))
-        outside = Outside(workforce=workforce, outbound=outbound)
+        outside = Outside(
+            workforce=workforce,
+            outbound=outbound,
+            notifications=notifications or Notifications(),
+        )
         replica = assemble(chosen, store, beginning, outside)
         replica.candidate.campaign()
         listener = closing.enter_context(open_listener(_LOCALHOST, 0))

@@ -167,6 +167,14 @@
     }
   });
 
+  // A dialog that is left keeps nothing, such as the secret of a token; and what changed while it was
+  // open is shown. The event does not bubble.
+  document.addEventListener("close", (event) => {
+    event.target.querySelector?.(".refusal")?.replaceChildren();
+    event.target.querySelector?.("form")?.reset();
+    refresh(true);
+  }, true);
+
   document.addEventListener("done", (event) => {
     const { message, location: next } = event.detail;
     document.querySelector("dialog[open]")?.close();
