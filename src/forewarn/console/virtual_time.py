@@ -131,7 +131,8 @@ def run_scenario(visit: Visit) -> Done:
     form = visit.form
     scenario = find_scenario(visit.caller.services.scenarios, form.text("scenario"))
     vms = (*form.texts("vm"), *form.lines("names"))
-    speed = _decimal(form, "speed") or 1.0
+    said = _decimal(form, "speed")
+    speed = 1.0 if said is None else said
     visit.caller.write(lambda tx, context: start_scenario(tx, context, scenario, vms, speed))
     return Done(message=f"The scenario {scenario.name} is running.")
 
@@ -174,10 +175,9 @@ def _scenario(scenario: Scenario) -> ScenarioChoice:
 def _say(step: ScenarioStep) -> str:
     at = f"After {span(step.at)}" if step.at else "At once"
     if not isinstance(step, Announcement):
-        return f"{at}: {step.trigger} what was announced as {step.label}"
-    if step.notice is None:
-        return f"{at}: {step.event_type} without notice, impact {span(step.impact)}"
-    return f"{at}: {step.event_type} with {span(step.notice)} notice, impact {span(step.impact)}"
+        return f"{at}: {step.trigger} it."
+    notice = "without notice" if step.notice is None else f"with {span(step.notice)} of notice"
+    return f"{at}: {step.event_type} {notice}, then {span(step.impact)} of impact."
 
 
 def _choice(kind: FaultKind) -> FaultChoice:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import httpx2
 import pytest
 from fastapi import FastAPI
-from tests.http.control.conftest import Tables
+from tests.http.conftest import Tables
 
 REBOOT = {"event_type": "Reboot", "resources": ["solo"]}
 MAINTENANCE = {"event_type": "Freeze", "scopes": ["web"]}

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 import uvloop
 from fastapi import FastAPI
-from tests.http.control.conftest import TOKEN
+from tests.http.conftest import TOKEN
 
 from forewarn.connections.limits import (
     Limits,

@@ -2,7 +2,7 @@
 
 import httpx2
 import pytest
-from tests.http.control.conftest import HandClock
+from tests.http.conftest import HandClock
 
 from forewarn.domain.knowledge import NOTHING
 from forewarn.operations.context import Context

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from starlette.types import Message
-from tests.http.control.conftest import FLEET, TOKEN, Tables
+from tests.http.conftest import FLEET, TOKEN, Tables
 
 from forewarn.ports.store import Store
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.http.control.conftest import MORNING
+from tests.http.conftest import MORNING
 
 from forewarn.domain.names import VmName
 from forewarn.ports.store import Store

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from fastapi import FastAPI
-from tests.http.control.conftest import Tables, Wall
+from tests.http.conftest import Tables, Wall
 
 from forewarn.control.app import api_routes
 from forewarn.control.routes import IDEMPOTENCY_KEY

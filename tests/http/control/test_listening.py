@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import httpx2
-from tests.http.control.conftest import MORNING, HandClock
+from tests.http.conftest import MORNING, HandClock
 
 from forewarn.domain.names import VmName
 from forewarn.ports.store import Store

@@ -22,9 +22,9 @@ from schemathesis import Case, GenerationMode, Response
 from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from starlette.testclient import TestClient
-from tests.http.control.conftest import FLEET, HandClock, Wall, make_app
+from tests.http.conftest import FLEET, HandClock, Wall, make_services
 
-from forewarn.control.app import api_routes
+from forewarn.control.app import api_routes, create_app
 from forewarn.control.arm import ARM_PATH
 from forewarn.control.authentication import API_PREFIX
 from forewarn.desk.feed import Feed
@@ -67,7 +67,10 @@ class Api:
         database.write_bytes(template)
         self._database = database
         self._store = open_sqlite(database, is_durable=False)
-        self.app = make_app(self._store, HandClock(), Wall(), wakeups=[], feed=Feed(self._store))
+        feed = Feed(self._store)
+        self.app = create_app(
+            make_services(self._store, HandClock(), Wall(), wakeups=[], feed=feed)
+        )
         client = TestClient(self.app, base_url="http://control/api/v1/", headers=TOKEN)
         order = {"event_type": "Reboot", "resources": ["web-0"]}
         assert client.post("fleet", json={"fleet": FLEET}).status_code == 200

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
-from tests.http.control.conftest import MORNING
+from tests.http.conftest import MORNING
 
 from forewarn.testing import Emulator
 from forewarn.testing.engine import start_engine

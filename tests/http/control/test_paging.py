@@ -2,7 +2,7 @@
 
 import httpx2
 import pytest
-from tests.http.control.conftest import MORNING
+from tests.http.conftest import MORNING
 
 from forewarn.domain.notification import Notification, Phase
 from forewarn.ports.store import Store, Transaction

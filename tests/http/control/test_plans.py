@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
-from tests.http.control.conftest import Tables
+from tests.http.conftest import Tables
 
 FREEZE = {"event_type": "Freeze", "scopes": ["web"], "duration_in_seconds": 60}
 

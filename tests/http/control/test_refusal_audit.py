@@ -8,7 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 from structlog.testing import capture_logs
-from tests.http.control.conftest import MORNING, HandClock, Tables, Wall, hold
+from tests.http.conftest import MORNING, HandClock, Tables, Wall
+from tests.http.control.conftest import hold
 from tests.http.control.test_problems import full_disk
 
 from forewarn.control.app import api_routes

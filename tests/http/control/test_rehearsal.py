@@ -5,7 +5,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.http.control.conftest import Tables, hold
+from tests.http.conftest import Tables
+from tests.http.control.conftest import hold
 
 from forewarn.control.app import api_routes
 from forewarn.control.routes import CAN_BE_DRY

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 import typer.main
 from fastapi import FastAPI
-from tests.http.control.conftest import Tables
+from tests.http.conftest import Tables
 from typer.core import TyperGroup
 
 from forewarn.cli.app import app as cli

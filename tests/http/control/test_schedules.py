@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from icalendar import Calendar
-from tests.http.control.conftest import HandClock
+from tests.http.conftest import HandClock
 
 from forewarn.domain.decisions import decide
 from forewarn.domain.knowledge import NOTHING

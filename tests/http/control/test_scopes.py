@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
-from tests.http.control.conftest import MORNING, HandClock
+from tests.http.conftest import MORNING, HandClock
 
 from forewarn.desk.scope_limit import LimitedTransaction, limit_targets
 from forewarn.desk.services import Services

@@ -7,7 +7,7 @@ from datetime import timedelta
 import httpx2
 import pytest
 from fastapi import FastAPI
-from tests.http.control.conftest import MORNING, TOKEN, Wall
+from tests.http.conftest import MORNING, TOKEN, Wall
 
 from forewarn.desk.caller import Authenticator
 from forewarn.desk.services import Services

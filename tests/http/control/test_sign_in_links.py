@@ -3,7 +3,7 @@
 import httpx2
 import pytest
 from fastapi import FastAPI
-from tests.http.control.conftest import MORNING
+from tests.http.conftest import MORNING
 
 from forewarn.desk.sessions import Sessions
 from forewarn.domain.access import LINK_LIFE, Principal

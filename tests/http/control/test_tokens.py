@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
-from tests.http.control.conftest import MORNING, HandClock, Wall
+from tests.http.conftest import MORNING, HandClock, Wall
 
 from forewarn.ports.store import Store
 

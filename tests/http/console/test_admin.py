@@ -1,0 +1,150 @@
+"""Audit, tokens, health and virtual time, without a browser."""
+
+import re
+from dataclasses import replace
+
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+from tests.http.conftest import HandClock
+from tests.replicas import ITSELF
+
+from forewarn.console.audit import PAGE_LENGTH
+from forewarn.console.health import Condition, find_problems
+from forewarn.console.virtual_time import EFFECTS, HINTS
+from forewarn.desk.server import ReplicaView, ServerStatusView
+from forewarn.desk.services import Services
+from forewarn.operations.recording import record_audit
+from forewarn.ports.faults import PARAMETERS, FaultKind
+from forewarn.ports.store import Store, Transaction
+
+SOUND = Condition(is_ready=True, is_writable=True, is_following=True, failing=())
+
+
+def test_audit_is_paged(browser: TestClient, services: Services, store: Store) -> None:
+    def write(tx: Transaction) -> None:
+        for number in range(PAGE_LENGTH + 3):
+            record_audit(tx, services.context("bob"), "event approve", f"number {number}")
+
+    store.write(write)
+    first = browser.get("/audit?who=bob").text
+    (older,) = re.findall(r'href="(/audit\?who=bob&amp;older_than=\d+)"', first)
+
+    second = browser.get(older.replace("&amp;", "&")).text
+
+    assert first.count("<tr id=") == PAGE_LENGTH
+    assert re.findall(r"<bdi[^>]*>number (\d+)<", first)[0] == str(PAGE_LENGTH + 2)
+    assert re.findall(r"<bdi[^>]*>number (\d+)<", second) == ["2", "1", "0"]
+    assert browser.get("/audit?older_than=nothing").status_code == 200
+
+
+def test_maintenance_time_is_left_out_when_it_is_real(
+    browser: TestClient, clock: HandClock
+) -> None:
+    assert "maintenance time</span>" in browser.get("/audit").text
+
+    clock.kind = "real"
+
+    assert "maintenance time</span>" not in browser.get("/audit?outcome=done").text
+
+
+def test_secret_of_a_token_is_in_one_answer_only(browser: TestClient, store: Store) -> None:
+    form = {"name": "ci", "role": "viewer", "scopes": "web, solo", "expires": "30d"}
+
+    answer = browser.post("/tokens", data=form)
+
+    (secret,) = re.findall(r"fw_[A-Za-z0-9_-]{20,}", answer.text)
+    assert answer.headers["Cache-Control"] == "no-store"
+    token = next(each for each in store.read(lambda look: look.tokens()) if each.name == "ci")
+    assert token.scopes == ("availability-set/web", "virtual-machine/solo")
+    assert secret not in browser.get("/tokens").text
+    assert secret not in str(store.read(lambda look: look.audit()))
+
+
+def test_token_that_cannot_be_is_refused_with_the_reason(browser: TestClient) -> None:
+    for form, reason in (
+        ({}, "Enter a name"),
+        ({"name": "ci"}, "Choose a role"),
+        ({"name": "ci", "role": "admin", "scopes": "web"}, "cannot be limited"),
+        ({"name": "ci", "role": "viewer", "expires": "soon"}, "is not a valid time"),
+    ):
+        answer = browser.post("/tokens", data=form)
+        assert answer.status_code == 422
+        assert reason in answer.text
+
+
+def test_real_time_cannot_be_advanced(browser: TestClient, clock: HandClock) -> None:
+    clock.kind = "real"
+
+    assert "clock of this server is real" in browser.get("/virtual-time").text
+    assert browser.post("/virtual-time/advance", data={"duration": "1m"}).status_code == 409
+
+
+def test_scenarios_and_faults_that_cannot_be_are_refused(browser: TestClient, store: Store) -> None:
+    order = {"scenario": "spot-eviction", "names": "web-0, solo", "speed": "2"}
+
+    assert browser.post("/virtual-time/runs", data=order).status_code == 204
+
+    (run,) = store.read(lambda reading: reading.scenario_runs())
+    assert (run.resources, run.speed) == (("web-0", "solo"), 2)
+    for wrong in ("0", "nan", "1e9", "fast"):
+        answer = browser.post("/virtual-time/runs", data={**order, "speed": wrong})
+        assert answer.status_code == 422, wrong
+    assert browser.post("/virtual-time/runs", data={"scenario": "none"}).status_code == 404
+    assert browser.post("/virtual-time/faults/none", data={"vm": "solo"}).status_code == 422
+    assert browser.post("/virtual-time/faults/reset").status_code == 422
+
+
+def test_every_fault_and_parameter_is_described() -> None:
+    named = {name for each in PARAMETERS.values() for name in each.needed | each.optional}
+
+    assert set(EFFECTS) == set(FaultKind)
+    assert set(HINTS) == named
+
+
+def test_health_says_what_does_not_work(console: Starlette, services: Services) -> None:
+    del console
+    roll = services.replicas.call_roll()
+    sound = ReplicaView(
+        name=ITSELF.name,
+        address=ITSELF.address,
+        version=ITSELF.version,
+        settings=dict(ITSELF.settings),
+        started_at=roll.at,
+        seen_at=roll.at,
+        changes_behind=0,
+        lag_in_milliseconds=0,
+        is_present=True,
+        is_leader=True,
+        is_answering=True,
+    )
+    status = ServerStatusView(
+        version="1.2",
+        is_paused=False,
+        paused_since=None,
+        paused_by="",
+        pause_reason="",
+        executor_problem="",
+        database="forewarn.db",
+        database_time=roll.at,
+        lease_epoch=1,
+        replicas=[sound],
+    )
+
+    def problems(condition: Condition = SOUND, **more: object) -> str:
+        return " ".join(find_problems(status.model_copy(update=more), condition))
+
+    slow = sound.model_copy(update={"name": "kvm-2", "lag_in_milliseconds": 9000})
+    other = {"version": "1.3", "settings": {"notice": "when-enabled"}, "is_leader": False}
+    gone = sound.model_copy(update={"name": "kvm-3", "is_present": False})
+    assert problems() == ""
+    assert "does not answer the polls" in problems(replace(SOUND, is_ready=False))
+    assert "cannot be written" in problems(replace(SOUND, is_writable=False))
+    assert "does not hear" in problems(replace(SOUND, is_following=False))
+    assert "The loop scheduler has failed" in problems(replace(SOUND, failing=("scheduler",)))
+    assert "No replica leads" in problems(replicas=[gone])
+    assert "kvm-3 has not reported" in problems(replicas=[sound, gone])
+    assert "kvm-2 is 9 s behind" in problems(replicas=[sound, slow])
+    assert "no such file" in problems(executor_problem="no such file")
+    said = problems(replicas=[sound, slow.model_copy(update=other)])
+    assert "different versions" in said
+    assert "disagree on the setting notice" in said
