@@ -6,6 +6,7 @@ from dataclasses import replace
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 from tests.http.conftest import HandClock
+from tests.http.console.conftest import SignIn
 from tests.replicas import ITSELF
 
 from forewarn.console.audit import PAGE_LENGTH
@@ -13,6 +14,8 @@ from forewarn.console.health import Condition, find_problems
 from forewarn.console.virtual_time import EFFECTS, HINTS
 from forewarn.desk.server import ReplicaView, ServerStatusView
 from forewarn.desk.services import Services
+from forewarn.domain.roles import Role
+from forewarn.operations.access import TokenOrder, create_token
 from forewarn.operations.recording import record_audit
 from forewarn.ports.faults import PARAMETERS, FaultKind
 from forewarn.ports.store import Store, Transaction
@@ -148,3 +151,19 @@ def test_health_says_what_does_not_work(console: Starlette, services: Services) 
     said = problems(replicas=[sound, slow.model_copy(update=other)])
     assert "different versions" in said
     assert "disagree on the setting notice" in said
+
+
+def test_limited_token_sees_its_own_machines_only(
+    browser: TestClient, sign_in: SignIn, services: Services, store: Store
+) -> None:
+    order = TokenOrder(name="web-team", role=Role.OPERATOR, scopes=("web",))
+    store.write(lambda tx: create_token(tx, services.context("alice"), order, "fw_web-team"))
+    for vm in ("web-0", "solo"):
+        browser.post("/virtual-time/faults/reset", data={"vm": vm})
+        browser.post("/virtual-time/runs", data={"scenario": "spot-eviction", "vm": vm})
+
+    shown = sign_in("fw_web-team").get("/virtual-time").text
+
+    assert "fault-reset-web-0" in shown
+    assert "solo" not in shown
+    assert "solo" in browser.get("/virtual-time").text
