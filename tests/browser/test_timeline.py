@@ -57,7 +57,7 @@ def test_timeline_is_live_explains_and_goes_by_keyboard(
 ) -> None:
     window = windows.signed_in(emulator, "/timeline")
     page = window.page
-    expect(page.locator("#main")).to_contain_text("No event is in this range.")
+    expect(page.locator("#main")).to_contain_text("No events in this range.")
     window.shoot("timeline-empty")
     page.evaluate("window.stays = true")
 
@@ -78,11 +78,11 @@ def test_timeline_is_live_explains_and_goes_by_keyboard(
 
     page.get_by_role("link", name="Earlier").press("Enter")
     page.get_by_role("link", name="Earlier").press("Enter")
-    expect(page.locator("#main")).to_contain_text("No event is in this range.")
+    expect(page.locator("#main")).to_contain_text("No events in this range.")
     page.get_by_role("link", name="Now", exact=True).last.press("Enter")
     page.get_by_label("Scope").fill("shop")
     page.get_by_label("Scope").press("Enter")
-    expect(page.locator("#main")).to_contain_text("that matches the filters.")
+    expect(page.locator("#main")).to_contain_text("match the filters.")
     page.get_by_role("link", name="Remove the filters").press("Enter")
     page.get_by_label("Type").select_option("Reboot")
     expect(page).to_have_url(re.compile("type=Reboot"))

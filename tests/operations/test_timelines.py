@@ -16,7 +16,7 @@ from forewarn.operations.events import (
     create_events,
     start_event,
 )
-from forewarn.operations.timelines import Timeline, read_notice, read_timeline
+from forewarn.operations.timelines import Timeline, TimelineOrder, read_notice, read_timeline
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType
 
@@ -32,9 +32,14 @@ def create(store: Store, context: Context, vm: str = "solo") -> EventId:
 
 
 def look(
-    store: Store, context: Context, since: datetime, kind: EventType | None = None
+    store: Store,
+    context: Context,
+    since: datetime,
+    kind: EventType | None = None,
+    scope: str = "",
 ) -> Timeline:
-    return store.read(lambda it: read_timeline(it, context, since, since + HOUR, kind))
+    wanted = TimelineOrder(since=since, until=since + HOUR, event_type=kind, scope=scope)
+    return store.read(lambda reading: read_timeline(reading, context, wanted))
 
 
 def ids(timeline: Timeline) -> list[EventId]:
@@ -59,6 +64,14 @@ def test_timeline_can_be_limited_to_a_type(fleet: Store, operator: Context) -> N
     assert ids(look(fleet, operator, operator.now, EventType.FREEZE)) == []
 
 
+def test_store_is_asked_for_scopes_that_are_known(fleet: Store, operator: Context) -> None:
+    solo, web = create(fleet, operator), create(fleet, operator, "web-0")
+    fleet.write(lambda tx: [cancel_event(tx, operator, event) for event in (solo, web)])
+
+    assert ids(look(fleet, operator, operator.now, scope="SOL")) == [solo]
+    assert ids(look(fleet, operator, operator.now, scope="gone")) == [solo, web]
+
+
 def test_steps_to_come_are_foreseen_where_they_are_likely(fleet: Store, operator: Context) -> None:
     begin(fleet, operator)
     now = operator.now
@@ -75,6 +88,7 @@ def test_old_events_are_left_out_if_there_are_too_many(
     fleet: Store, operator: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timelines, "MOST_EVENTS", 1)
+    monkeypatch.setattr(timelines, "MOST_REPORTED", 1)
     gone = create(fleet, operator)
     assert not look(fleet, operator, operator.now).is_cut
 

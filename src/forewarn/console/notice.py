@@ -17,7 +17,7 @@ from forewarn.domain.notice_report import (
     NoticeVerdict,
     ShareClass,
 )
-from forewarn.operations.timelines import MOST_EVENTS, read_notice
+from forewarn.operations.timelines import MOST_REPORTED, read_notice
 
 PERIODS: Final = {
     "24h": ("24 hours", timedelta(hours=24)),
@@ -88,7 +88,7 @@ def show_notice(visit: Visit) -> Page:
         "page": page,
         "pages": pages,
         "is_cut": is_cut,
-        "most_events": MOST_EVENTS,
+        "most_events": MOST_REPORTED,
         "high": HIGH_PERCENTILE,
     }
     return Page(title="Notice report", template="notice.html", values=values)
@@ -104,7 +104,11 @@ def _approval_columns(report: NoticeReport) -> Iterator[Column]:
 
 
 def _approval_label(each: ApprovalClass) -> str:
-    return "later" if each.limit is None else f"≤ {span(each.limit)}"
+    return (
+        "later"
+        if each.limit is None
+        else f"≤ {span(each.limit)}".replace(" ", "\N{NO-BREAK SPACE}")
+    )
 
 
 def _share_columns(classes: Sequence[ShareClass]) -> Iterator[Column]:

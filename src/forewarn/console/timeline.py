@@ -35,7 +35,7 @@ from forewarn.domain.schedule import Schedule
 from forewarn.domain.topology import Topology
 from forewarn.domain.windows import ALWAYS, describe
 from forewarn.operations.context import Context
-from forewarn.operations.timelines import MOST_EVENTS, Timeline, read_timeline
+from forewarn.operations.timelines import MOST_EVENTS, Timeline, TimelineOrder, read_timeline
 from forewarn.protocol.vocabulary import EventType
 
 NO_HOST: Final = NONE
@@ -44,9 +44,9 @@ _PAST: Final = 0.35
 """How much of the plot is before now, if it follows that."""
 _ROWS: Final = 25
 """How many rows a page has."""
-_BARS: Final = 240
+_BARS: Final = 160
 """How many events are drawn on one page, and how many of these in one row."""
-_BARS_IN_ROW: Final = 60
+_BARS_IN_ROW: Final = 40
 _CALENDARS: Final = 12
 """How many Maintenances with limits and schedules are shown above the rows."""
 _DAY: Final = timedelta(days=1)
@@ -101,7 +101,8 @@ def show_timeline(visit: Visit) -> Page:
     context = visit.caller.context()
     frame = _frame(view, context.now)
     kind = EventType(view.type) if view.type else None
-    seen = visit.read(lambda it: read_timeline(it, context, frame.since, frame.until, kind))
+    wanted = TimelineOrder(since=frame.since, until=frame.until, event_type=kind, scope=view.scope)
+    seen = visit.read(lambda reading: read_timeline(reading, context, wanted))
     grouped = _group(view, seen)
     pages = max(1, -(-len(grouped) // _ROWS))
     view = replace(view, page=min(view.page, pages))

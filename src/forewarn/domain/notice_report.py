@@ -28,6 +28,9 @@ SHARE_LIMITS: Final = (10, 25, 50, 75, 100)
 """Where the classes of notice given end, in percent of the notice promised; then all of it."""
 
 
+_SECOND: Final = timedelta(seconds=1)
+
+
 class NoticeVerdict(StrEnum):
     """What became of the notice that an event promised."""
 
@@ -160,18 +163,23 @@ def report_notice(
 def record_notice(event: ScheduledEvent, policy: Policy) -> NoticeRecord:
     """Return what became of the notice of one event."""
     approved = approved_at(event, policy)
-    given = None if event.started_at is None else event.started_at - event.created_at
-    promised = event.not_before - event.created_at if event.is_announced else timedelta(0)
+    given = None if event.started_at is None else _length(event, event.started_at)
+    promised = _length(event, event.not_before) if event.is_announced else timedelta(0)
     return NoticeRecord(
         scope_id=event.scope_id,
         verdict=_judge(event, approved),
         promised=promised,
         given=given,
-        to_approve=None if approved is None else approved - event.created_at,
+        to_approve=None if approved is None else _length(event, approved),
         is_postponed=event.not_before != event.first_not_before,
         is_failed=event.outcome is Outcome.FAILED,
         is_overdue=event.overdue_at is not None,
     )
+
+
+def _length(event: ScheduledEvent, moment: datetime) -> timedelta:
+    # NotBefore is rounded up to a whole second, and so promises up to a second more than was meant.
+    return (moment - event.created_at) // _SECOND * _SECOND
 
 
 def _judge(event: ScheduledEvent, approved: datetime | None) -> NoticeVerdict:

@@ -7,6 +7,7 @@ from typing import Final
 
 from forewarn.domain.event import ScheduledEvent
 from forewarn.domain.maintenance import Maintenance
+from forewarn.domain.names import ScopeId, name_key
 from forewarn.domain.notice_report import NoticeReport, report_notice
 from forewarn.domain.planning import ForeseenStep
 from forewarn.domain.schedule import Schedule
@@ -14,11 +15,27 @@ from forewarn.domain.topology import Topology
 from forewarn.operations.context import Context
 from forewarn.operations.planning import foresee_steps
 from forewarn.ports.store import Reading
-from forewarn.protocol.vocabulary import EventStatus, EventType
+from forewarn.protocol.vocabulary import EventType
 
-_ENDED: Final = (EventStatus.COMPLETED, EventStatus.CANCELED)
-MOST_EVENTS: Final = 2_000
-"""How many events that have ended a timeline or a report looks at: the newest."""
+MOST_EVENTS: Final = 1_000
+"""How many events that have ended a timeline looks at: the newest."""
+MOST_REPORTED: Final = 2_000
+"""How many of them a report looks at."""
+_MOST_SCOPES: Final = 50
+"""How many scopes the store is asked for by name; more are looked for in all that it has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineOrder:
+    """What somebody wants to see: from *since* until *until*, of one type, or of some scopes.
+
+    *scope* is a part of their names. Where it says nothing, all are meant.
+    """
+
+    since: datetime
+    until: datetime
+    event_type: EventType | None = None
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,25 +53,19 @@ class Timeline:
     is_cut: bool
 
 
-def read_timeline(
-    reading: Reading,
-    context: Context,
-    since: datetime,
-    until: datetime,
-    event_type: EventType | None = None,
-) -> Timeline:
-    """Return what lies between *since* and *until*, only that of one type if it is given."""
+def read_timeline(reading: Reading, context: Context, wanted: TimelineOrder) -> Timeline:
+    """Return what is *wanted*, and maybe what is in other scopes."""
     ended = reading.events(
-        status=_ENDED,
-        event_type=event_type,
-        ended=(since, None),
-        created_before=until,
+        event_type=wanted.event_type,
+        scope_ids=_scope_ids(reading, wanted.scope),
+        ended=(wanted.since, None),
+        created_before=wanted.until,
         limit=MOST_EVENTS,
     )
-    foreseen = foresee_steps(reading, context) if context.now < until else ()
+    foreseen = foresee_steps(reading, context) if context.now < wanted.until else ()
     return Timeline(
-        events=(*ended, *_in_flight(reading, until, event_type)),
-        foreseen=tuple(_within(foreseen, since, until, event_type)),
+        events=(*ended, *_in_flight(reading, wanted)),
+        foreseen=tuple(_within(foreseen, wanted)),
         maintenances=reading.maintenances(finished=False),
         schedules=reading.schedules(),
         topology=reading.topology(),
@@ -67,7 +78,7 @@ def read_notice(reading: Reading, since: datetime) -> tuple[NoticeReport, bool]:
 
     These are the events that ended since then, and those that started and have not ended.
     """
-    ended = reading.events(status=_ENDED, ended=(since, None), limit=MOST_EVENTS)
+    ended = reading.events(ended=(since, None), limit=MOST_REPORTED)
     running = (
         event
         for event in reading.events_in_flight()
@@ -75,26 +86,32 @@ def read_notice(reading: Reading, since: datetime) -> tuple[NoticeReport, bool]:
     )
     scopes = reading.topology().scopes
     policies = {scope_id: scope.policy for scope_id, scope in scopes.items()}
-    return report_notice((*ended, *running), policies), len(ended) == MOST_EVENTS
+    return report_notice((*ended, *running), policies), len(ended) == MOST_REPORTED
 
 
-def _in_flight(
-    reading: Reading, until: datetime, event_type: EventType | None
-) -> Iterable[ScheduledEvent]:
+def _scope_ids(reading: Reading, part: str) -> tuple[ScopeId, ...] | None:
+    """Return the scopes whose names have *part*; None if all are to be looked for."""
+    if not part:
+        return None
+    key = name_key(part)
+    found = tuple(each for each in reading.topology().scopes if key in name_key(each))
+    # A scope that is gone is in no fleet, but its events are kept.
+    return found if 0 < len(found) <= _MOST_SCOPES else None
+
+
+def _in_flight(reading: Reading, wanted: TimelineOrder) -> Iterable[ScheduledEvent]:
     return (
         event
         for event in reading.events_in_flight()
-        if event.created_at < until and event_type in {None, event.event_type}
+        if event.created_at < wanted.until and wanted.event_type in {None, event.event_type}
     )
 
 
-def _within(
-    steps: Iterable[ForeseenStep], since: datetime, until: datetime, event_type: EventType | None
-) -> Iterable[ForeseenStep]:
+def _within(steps: Iterable[ForeseenStep], wanted: TimelineOrder) -> Iterable[ForeseenStep]:
     return (
         each
         for each in steps
-        if each.likely.begins < until
-        and (each.likely.ends is None or each.likely.ends >= since)
-        and event_type in {None, each.maintenance.event_type}
+        if each.likely.begins < wanted.until
+        and (each.likely.ends is None or each.likely.ends >= wanted.since)
+        and wanted.event_type in {None, each.maintenance.event_type}
     )

@@ -104,6 +104,15 @@ def test_postponed_event_promises_until_the_later_date(event: ScheduledEvent) ->
     assert (record.promised, record.verdict) == (30 * MINUTE, NoticeVerdict.FULL)
 
 
+def test_lengths_are_whole_seconds(draft: Draft, now: datetime) -> None:
+    created = now + timedelta(microseconds=300)
+    event = schedule(draft, event_id=EventId("E"), now=created, notice=15 * MINUTE)
+
+    record = record_notice(start(event, now=event.not_before), Policy())
+
+    assert (record.promised, record.given) == (15 * MINUTE, 15 * MINUTE)
+
+
 @pytest.fixture
 def history(event: ScheduledEvent, draft: Draft, now: datetime) -> list[ScheduledEvent]:
     """Twenty reboots of web, approved after 1 to 20 s; other things in db, and one gone wrong."""
