@@ -48,7 +48,7 @@ def test_restart_is_followed_without_reload(emulator: Emulator, windows: Windows
     flight = page.locator(".flight")
     expect(flight).to_contain_text("Scheduled", timeout=SOON)
     expect(flight).to_contain_text("in 15 min 00 s")
-    expect(flight).to_contain_text("Not approved by web-0")
+    expect(flight).to_contain_text("Not approved yet")
     flight.get_by_role("button", name="Approve").click()
     page.get_by_role("dialog").get_by_role("button", name="Approve").click()
     expect(flight).to_contain_text("Started", timeout=SOON)
@@ -107,3 +107,28 @@ def test_busy_page_tells_what_is_happening(windows: Windows) -> None:
         expect(main.locator("#next")).to_contain_text("is announced to")
         window.shoot("now-busy")
         window.assert_accessible()
+
+
+def test_long_names_and_descriptions_of_any_kind_fit(windows: Windows) -> None:
+    longest = 128
+    names = [letter * longest for letter in "vwxs"]
+    fleet = {
+        "availability_set": [{"name": names[3], "update_domains": 1}],
+        "virtual_machine": [
+            {"name": name, "availability_set": names[3], "host": "h" * longest}
+            for name in names[:3]
+        ],
+    }
+    description = "\u202e<script>alert(1)</script> \"quoted\" 'too' " * 9
+    with Emulator(fleet=fleet) as emulator:
+        begin(emulator, "Reboot", hosts=["h" * longest], description=description)
+        emulator.events[0].approve()
+        emulator.events[0].complete(failed=description)
+        begin(emulator, "Freeze", scopes=[names[3]], description=description)
+
+        window = windows.signed_in(emulator)
+        main = window.page.locator("#main")
+
+        expect(main.locator(".attention")).to_contain_text("\u25af<script>alert(1)</script>")
+        expect(main.locator(".maintenance")).to_have_count(2)
+        window.shoot("now-names")

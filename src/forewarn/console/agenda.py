@@ -20,8 +20,8 @@ AHEAD: Final = timedelta(hours=24)
 class Appointment:
     """Something that is to happen at a moment.
 
-    It is an event, several *events* of one Maintenance, *steps* that it foresees, or an opening of
-    a *schedule*.
+    It is one or several *events* of one type or Maintenance, *steps* that this foresees, or an
+    opening of a *schedule*.
     """
 
     key: str
@@ -64,8 +64,7 @@ def find_agenda(survey: Survey, now: datetime) -> tuple[Appointment, ...]:
     """Return what is to happen in the next 24 hours, in the order of time."""
     every = (
         *_of_events(survey.snapshot.events.values(), survey),
-        # A step that could begin now and has not is held by something a forecast does not know.
-        *(each for each in _of_steps(survey.foreseen) if each.at > now),
+        *_of_steps(survey.foreseen, now),
         *_of_schedules(survey.snapshot.schedules.values(), now),
     )
     soon = (each for each in every if now <= each.at <= now + AHEAD)
@@ -77,7 +76,7 @@ def _of_events(events: Iterable[ScheduledEvent], survey: Survey) -> Iterator[App
     together: dict[tuple[str, datetime], list[ScheduledEvent]] = {}
     for event in events:
         if event.event_status is EventStatus.SCHEDULED:
-            key = str(event.maintenance_id or event.event_id)
+            key = str(event.maintenance_id or event.event_type)
             together.setdefault((key, event.not_before), []).append(event)
     for (key, at), found in together.items():
         yield Appointment(
@@ -89,9 +88,13 @@ def _of_events(events: Iterable[ScheduledEvent], survey: Survey) -> Iterator[App
         )
 
 
-def _of_steps(foreseen: Sequence[ForeseenStep]) -> Iterator[Appointment]:
+def _of_steps(foreseen: Sequence[ForeseenStep], now: datetime) -> Iterator[Appointment]:
+    # A step that could begin now and has not is held by something that a forecast does not know.
+    held = {each.maintenance.maintenance_id for each in foreseen if each.likely.begins <= now}
     together: dict[tuple[MaintenanceId, datetime], list[ForeseenStep]] = {}
     for each in foreseen:
+        if each.maintenance.maintenance_id in held:
+            continue
         begins = each.likely.begins.replace(microsecond=0)
         together.setdefault((each.maintenance.maintenance_id, begins), []).append(each)
     for (key, at), found in together.items():

@@ -16,9 +16,9 @@ from forewarn.domain.policy import ApprovalPolicy, missing_approvals
 from forewarn.domain.snapshot import Snapshot
 from forewarn.protocol.vocabulary import EventStatus
 
-_ROWS: Final = 40
+_ROWS: Final = 24
 """How many events are shown, those of all groups together, more or less."""
-_LEAST: Final = 4
+_LEAST: Final = 3
 """How many are shown of each group, where there are many."""
 _GROUPS: Final = 10
 
