@@ -53,7 +53,7 @@ LARGEST_FORM: Final = 2 * 1024 * 1024
 """A file of holidays fits."""
 _FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 
-Endpoint: TypeAlias = Callable[[Site, Request, bytes], Response]
+_Endpoint: TypeAlias = Callable[[Site, Request, bytes], Response]
 """What answers a request, whose body has been read, on a thread."""
 
 
@@ -102,7 +102,7 @@ async def _show_asset(request: Request) -> Response:
     return Response(asset.body, headers={**_FOREVER, "Content-Type": asset.media_type})
 
 
-async def _on_thread(site: Site, endpoint: Endpoint, request: Request) -> Response:
+async def _on_thread(site: Site, endpoint: _Endpoint, request: Request) -> Response:
     """Answer on a thread: reading and rendering take so long that polls would have to wait."""
     body = bytearray()
     if request.method == "POST":

@@ -35,7 +35,7 @@ from forewarn.metadata.asgi import (
     read_headers,
     read_parameters,
 )
-from forewarn.metadata.board import Board, Page
+from forewarn.metadata.board import Board, PrintedDocument
 from forewarn.metadata.conditional import matches, preferred_wait
 from forewarn.metadata.extension import Verbs, answer_event, answer_postpone, answer_whoami
 from forewarn.metadata.faulty import Faulty
@@ -241,8 +241,8 @@ class MetadataApp:
         return MetadataAnswer(body=page.body, headers=page.headers + applied)
 
     async def _wait_for_change(
-        self, request: MetadataRequest, page: Page, version: str, seconds: int
-    ) -> Page:
+        self, request: MetadataRequest, page: PrintedDocument, version: str, seconds: int
+    ) -> PrintedDocument:
         vm = self._require_vm(request)
 
         def where_to_wait() -> ScopeId | None:

@@ -33,7 +33,7 @@ from forewarn.rounds import Rounds
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PrintedDocument:
     """One document as one api-version shows it, ready to be sent."""
 
     body: bytes
@@ -44,7 +44,7 @@ class Page:
     not_modified_head: bytes
 
 
-Pages: TypeAlias = Mapping[str, Page]
+Pages: TypeAlias = Mapping[str, PrintedDocument]
 
 
 class Board:
@@ -113,7 +113,7 @@ class Board:
             self._directory, self.topology = topology.directory, topology
         self.waiters.wake(fresh if topology is None else None)
 
-    def page(self, vm: VirtualMachine, version: str) -> Page:
+    def page(self, vm: VirtualMachine, version: str) -> PrintedDocument:
         """Return what *vm* reads under *version*."""
         return self._pages.get(vm.scope_id, self._first_pages)[version]
 
@@ -193,8 +193,8 @@ class Board:
     def _print(self, document: Document) -> Pages:
         if not document.events:  # nothing that versions could show in different ways
             return dict.fromkeys(self.versions, _print_empty(document.document_incarnation))
-        printed: dict[object, Page] = {}
-        pages: dict[str, Page] = {}
+        printed: dict[object, PrintedDocument] = {}
+        pages: dict[str, PrintedDocument] = {}
         for name, version in self.versions.items():
             look = _look(document, version)
             if look not in printed:
@@ -210,17 +210,17 @@ def _look(document: Document, version: ApiVersion) -> object:
 
 
 @lru_cache(maxsize=1024)
-def _print_empty(document_incarnation: int) -> Page:
+def _print_empty(document_incarnation: int) -> PrintedDocument:
     return print_page(Document(document_incarnation=document_incarnation), NEWEST)
 
 
-def print_page(document: Document, version: ApiVersion) -> Page:
+def print_page(document: Document, version: ApiVersion) -> PrintedDocument:
     """Return *document* as *version* shows it."""
     body = encode_document(document, version)
     etag = str(document.document_incarnation).encode("ascii")
     length = str(len(body)).encode("ascii")
     headers = (CONTENT_TYPE_JSON, (b"Content-Length", length), (b"ETag", etag))
-    return Page(
+    return PrintedDocument(
         body=body,
         etag=etag,
         headers=headers,
