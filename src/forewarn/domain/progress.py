@@ -71,8 +71,9 @@ def measure_progress(
             handled.update(event.resources)
             found = parts.setdefault(event.update_domain, Counter())
             found[_part_of(event, maintenance)] += len(event.resources)
+    left = _Part.LEFT_OUT if maintenance.is_aborted else _Part.WAITING
     for update_domain in _waiting(maintenance, topology, handled):
-        parts.setdefault(update_domain, Counter())[_Part.WAITING] += 1
+        parts.setdefault(update_domain, Counter())[left] += 1
     return tuple(_progress(each, parts[each]) for each in sorted(parts))
 
 
@@ -90,7 +91,10 @@ def _part_of(event: ScheduledEvent, maintenance: Maintenance) -> _Part:
         return _Part.UNDER_WAY
     if event.outcome is Outcome.SUCCEEDED:
         return _Part.DONE
-    return _Part.LEFT_OUT if event.event_id in maintenance.resolutions else _Part.FAILED
+    # What was withdrawn by aborting is left out like what was never announced.
+    is_withdrawn = maintenance.is_aborted and event.outcome is None
+    is_left_out = is_withdrawn or event.event_id in maintenance.resolutions
+    return _Part.LEFT_OUT if is_left_out else _Part.FAILED
 
 
 def _progress(update_domain: int | None, parts: Mapping[_Part, int]) -> WalkProgress:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from forewarn.domain.event import Outcome, ScheduledEvent, complete, schedule, start
+from forewarn.domain.event import Outcome, ScheduledEvent, cancel, complete, schedule, start
 from forewarn.domain.failures import Standings
 from forewarn.domain.maintenance import Maintenance, Resolution, draft_events, remaining_steps
 from forewarn.domain.names import HostName, MaintenanceId
@@ -58,6 +58,16 @@ def test_failures_count_until_they_are_skipped(fleet: Topology, now: datetime) -
         (0, 0, 3),
     ]
     assert {part.total for part in parts} == {4}
+
+
+def test_what_is_withdrawn_by_aborting_is_left_out(fleet: Topology, now: datetime) -> None:
+    maintenance, (web, db) = begin(fleet, now)
+    events = [cancel(web, now=now), end(db, Outcome.FAILED, now)]
+
+    assert measure_progress(replace(maintenance, is_aborted=True), fleet, events, {}) == (
+        WalkProgress(update_domain=0, failed=1, left_out=3),
+        WalkProgress(update_domain=1, left_out=2),
+    )
 
 
 def test_machines_that_have_left_are_not_waited_for(fleet: Topology, now: datetime) -> None:
