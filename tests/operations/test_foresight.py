@@ -22,7 +22,7 @@ from forewarn.operations.maintenances import (
     start_maintenance,
 )
 from forewarn.operations.pausing import pause_server
-from forewarn.operations.planning import foresee_steps
+from forewarn.operations.planning import foresee_maintenance, foresee_steps
 from forewarn.ports.store import Store
 from forewarn.protocol.vocabulary import EventId, EventType
 from forewarn.scheduler.tick import decide_and_record
@@ -169,3 +169,18 @@ def test_five_hundred_steps_are_foreseen_at_most(store: Store, operator: Context
     found = foreseen(store, operator)
 
     assert [vm for vm, _, _ in found] == names[:500]
+
+
+def test_steps_of_one_maintenance_are_foreseen_by_themselves(
+    fleet: Store, operator: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(fleet, operator, replace(WEB, scopes=("batch",)))
+    key = begin(fleet, operator)
+
+    def places() -> list[str]:
+        found = fleet.read(lambda reading: foresee_maintenance(reading, operator, key))
+        return [each.step.place for each in found]
+
+    assert places() == ["availability-set/web"] * 2
+    monkeypatch.setattr("forewarn.operations.planning._STEPS_FORESEEN", 1)
+    assert places() == []

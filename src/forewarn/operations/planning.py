@@ -11,7 +11,11 @@ from forewarn.domain.snapshot import Snapshot
 from forewarn.domain.timetable import measure
 from forewarn.operations.context import Context
 from forewarn.operations.enabling import find_unpolled
-from forewarn.operations.maintenances import draft_maintenance
+from forewarn.operations.maintenances import (
+    MaintenanceDraft,
+    draft_maintenance,
+    find_maintenance,
+)
 from forewarn.operations.snapshots import look
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventStatus
@@ -28,6 +32,13 @@ def plan_maintenance(
     """Return the plan of what *order* asks for; *gates* are those that the server knows."""
     snapshot = look(reading, context)
     draft = draft_maintenance(snapshot, context, order, gates=gates)
+    return plan_draft(reading, context, draft, snapshot)
+
+
+def plan_draft(
+    reading: Reading, context: Context, draft: MaintenanceDraft, snapshot: Snapshot
+) -> Plan:
+    """Return the plan of *draft*, which was made of *snapshot*."""
     scheme = _scheme(reading, context, draft.maintenance, draft.steps, snapshot)
     made = make_plan(scheme, draft.errors)
     shared = find_overlaps(draft.maintenance, draft.steps, snapshot, context.now)
@@ -56,15 +67,36 @@ def foresee_steps(
     *snapshot* is of this moment; it is taken if there is none yet.
     """
     snapshot = look(reading, context) if snapshot is None else snapshot
-    left = 0 if snapshot.server_pause else _STEPS_FORESEEN
+    left = _STEPS_FORESEEN
     for maintenance in snapshot.maintenances.values():
-        if maintenance.is_paused or maintenance.is_aborted or not left:
-            continue
-        own = snapshot.events.values()
-        operations = snapshot.operations.values()
-        steps = remaining_steps(maintenance, snapshot.topology, own, operations)[:left]
+        steps = _steps_ahead(maintenance, snapshot)[:left] if left else ()
         left -= len(steps)
-        yield from foresee(_scheme(reading, context, maintenance, steps, snapshot))
+        if steps:
+            yield from foresee(_scheme(reading, context, maintenance, steps, snapshot))
+
+
+def foresee_maintenance(
+    reading: Reading, context: Context, maintenance_id: str
+) -> tuple[ForeseenStep, ...]:
+    """Return when each step that a Maintenance has before it is likely to take place.
+
+    Steps that wait for somebody are left out, and so are all if there are too many to go through.
+    """
+    maintenance = find_maintenance(reading, maintenance_id)
+    snapshot = look(reading, context)
+    steps = _steps_ahead(maintenance, snapshot)
+    if not steps or len(steps) > _STEPS_FORESEEN:
+        return ()
+    return tuple(foresee(_scheme(reading, context, maintenance, steps, snapshot)))
+
+
+def _steps_ahead(maintenance: Maintenance, snapshot: Snapshot) -> tuple[Step, ...]:
+    """Return the steps that *maintenance* begins by itself, some time."""
+    is_over = maintenance.is_aborted or maintenance.finished_at
+    if snapshot.server_pause or maintenance.is_paused or is_over:
+        return ()
+    events, operations = snapshot.events.values(), snapshot.operations.values()
+    return remaining_steps(maintenance, snapshot.topology, events, operations)
 
 
 def _scheme(
