@@ -20,7 +20,8 @@ from forewarn.operations.explain import (
     explain_maintenance,
 )
 from forewarn.operations.maintenances import find_maintenance
-from forewarn.operations.survey import Survey, Undertaken, survey
+from forewarn.operations.snapshots import look as take_snapshot
+from forewarn.operations.survey import Survey, Undertaken, find_undertaken, survey
 from forewarn.ports.store import Reading
 from forewarn.protocol.vocabulary import EventId
 
@@ -66,6 +67,21 @@ def survey_for(caller: Caller) -> Survey:
         return replace(
             found, maintenances=tuple(_limit_undertaken(e, principal) for e in found.maintenances)
         )
+
+    return caller.services.store.read(look)
+
+
+def undertaken_for(caller: Caller) -> tuple[Undertaken, ...]:
+    """Return the Maintenances under way that *caller* may see a part of, oldest first."""
+    context, principal = caller.context(), caller.principal
+
+    def look(everything: Reading) -> tuple[Undertaken, ...]:
+        limited = limit_reading(everything, principal)
+        snapshot = take_snapshot(limited, context)
+        found = find_undertaken(limited, context, snapshot, whole=everything)
+        if not principal.scopes:
+            return found
+        return tuple(_limit_undertaken(each, principal) for each in found)
 
     return caller.services.store.read(look)
 

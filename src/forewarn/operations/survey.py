@@ -47,16 +47,22 @@ def survey(reading: Reading, context: Context, *, whole: Reading) -> Survey:
     What a Maintenance waits for may be elsewhere, so that is looked for in the *whole*.
     """
     snapshot = look(reading, context)
-    every = snapshot if whole is reading else look(whole, context)
-    explained = explain_maintenances(whole, context, every)
     return Survey(
         snapshot=snapshot,
-        maintenances=tuple(
-            _undertaken(reading, snapshot, each, explained)
-            for each in snapshot.maintenances.values()
-        ),
+        maintenances=find_undertaken(reading, context, snapshot, whole=whole),
         foreseen=tuple(foresee_steps(reading, context, snapshot)),
         unpolled=find_unpolled(reading, snapshot.topology.virtual_machines, context.now),
+    )
+
+
+def find_undertaken(
+    reading: Reading, context: Context, snapshot: Snapshot, *, whole: Reading
+) -> tuple[Undertaken, ...]:
+    """Return the Maintenances that are under way in *snapshot*, oldest first; as `survey` does."""
+    every = snapshot if whole is reading else look(whole, context)
+    explained = explain_maintenances(whole, context, every)
+    return tuple(
+        _undertaken(reading, snapshot, each, explained) for each in snapshot.maintenances.values()
     )
 
 

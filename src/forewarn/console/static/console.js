@@ -41,6 +41,7 @@
     time: (at) => clockTime(at),
     date: (at) => `${dateOf(at)} ${clockTime(at)}`,
     when: (at, now) => (dateOf(at) === dateOf(new Date(now)) ? clockTime(at) : `${dateOf(at)} ${clockTime(at)}`),
+    soon: (at, now) => `${dateOf(at) === dateOf(new Date(now)) ? "" : `${dateOf(at).slice(5)} `}${clockTime(at).slice(0, 5)}`,
     ago: (at, now) => (now - at < 1000 ? "now" : `${spell(now - at)} ago`),
     countdown: (at, now) => (at > now ? `in ${spell(at - now)}` : "due now"),
     since: (at, now) => `for ${spell(now - at)}`,
@@ -174,6 +175,25 @@
     event.target.querySelector?.("form")?.reset();
     refresh(true);
   }, true);
+
+  // A name that is found becomes a line of the text that it is looked up for.
+  function addLine(finder) {
+    const text = byId(finder.dataset.addsTo);
+    const lines = text.value.split("\n").filter((line) => line.trim());
+    if (finder.value.trim()) text.value = [...lines, finder.value.trim(), ""].join("\n");
+    finder.value = "";
+    text.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !event.target.matches("[data-adds-to]")) return;
+    event.preventDefault();
+    addLine(event.target);
+  });
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-adds]");
+    if (button) addLine(byId(button.dataset.adds));
+  });
 
   document.addEventListener("done", (event) => {
     const { message, location: next } = event.detail;
