@@ -213,6 +213,16 @@
     if (form) form.requestSubmit();
   });
 
+  // A grid of links is one stop of the Tab key; within it, arrow keys go from one to the next.
+  const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+  document.addEventListener("keydown", (event) => {
+    const link = event.target.closest("[data-arrows] a");
+    if (!link || !(event.key in steps) || event.altKey || event.ctrlKey || event.metaKey) return;
+    const links = [...link.closest("[data-arrows]").querySelectorAll("a")];
+    links[links.indexOf(link) + steps[event.key]]?.focus();
+    event.preventDefault();
+  });
+
   document.addEventListener("htmx:after:swap", () => {
     readClock();
     tick();
