@@ -55,9 +55,11 @@ class FleetFilter:
         """Yield the scopes that are shown even if they have no virtual machine."""
         if self.q or self.host or self.state:
             return
-        kind, covers = self.kind, covering(self.scope)
-        for scope_id, scope in topology.scopes.items():
-            if (not kind or scope.kind == kind) and covers(scope_id):
+        wanted = [*self._wanted_scopes(topology)]
+        divided = {scope.name for scope in wanted if scope.placement_group}
+        for scope in wanted:
+            # The machines of a scale set may all be in its placement groups.
+            if scope.placement_group or scope.name not in divided:
                 yield scope
 
     def choose_hosts(self, topology: Topology) -> Iterator[HostName]:
@@ -78,7 +80,7 @@ class FleetFilter:
         if wanted := name_key(self.host):
             yield lambda vm: vm.host is not None and name_key(vm.host) == wanted
         if self.scope or self.kind:
-            shown = {scope.scope_id for scope in self._scopes_only.choose_scopes(sight.topology)}
+            shown = {scope.scope_id for scope in self._wanted_scopes(sight.topology)}
             yield lambda vm: vm.scope_id in shown
         if self.state:
             yield self._state_condition(sight)
@@ -96,9 +98,11 @@ class FleetFilter:
             case state:
                 return lambda vm: sight.state_of(vm) == state
 
-    @property
-    def _scopes_only(self) -> "FleetFilter":
-        return replace(self, q="", host="", state="")
+    def _wanted_scopes(self, topology: Topology) -> Iterator[DeliveryScope]:
+        kind, covers = self.kind, covering(self.scope)
+        for scope_id, scope in topology.scopes.items():
+            if (not kind or scope.kind == kind) and covers(scope_id):
+                yield scope
 
 
 _USUAL: Final = asdict(FleetFilter())

@@ -32,6 +32,7 @@ class HostCard:
     cells: tuple[Cell, ...]
     more: int
     work: str = ""
+    is_at_work: bool = False
     maintenance_ids: tuple[MaintenanceId, ...] = ()
 
 
@@ -57,6 +58,7 @@ def make_card(sight: FleetSight, block: Block) -> HostCard:
         cells=cells,
         more=len(block.vms) - len(cells),
         work=_PHASES.get(operation.phase, "") if operation else "",
+        is_at_work=operation is not None and operation.phase is not HostPhase.ANNOUNCED,
         maintenance_ids=_maintenances(sight, block, operation),
     )
 

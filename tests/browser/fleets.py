@@ -1,0 +1,90 @@
+"""Fleets that look like those of people, and what happens in them."""
+
+import json
+from collections.abc import Iterable, Mapping
+from itertools import cycle
+from typing import Any, Final
+from urllib.request import Request, urlopen
+
+from forewarn.testing.emulator import Emulator
+
+_RACKS: Final = ("a1", "a1", "a2", "a2", "b1", "b1", "b2", "b2")
+
+
+def call(emulator: Emulator, path: str, body: object = None, method: str = "POST") -> Any:
+    """Ask the control API, as the admin."""
+    request = Request(
+        f"{emulator.control_url}/api/v1/{path}",
+        json.dumps(body or {}).encode(),
+        {"Authorization": f"Bearer {emulator.token}", "Content-Type": "application/json"},
+        method=method,
+    )
+    with urlopen(request) as answer:
+        return json.load(answer)
+
+
+def make_token(emulator: Emulator, name: str, role: str, scopes: Iterable[str] = ()) -> str:
+    """Return the secret of a new token."""
+    created = call(emulator, "tokens", {"name": name, "role": role, "scopes": [*scopes]})
+    secret: str = created["secret"]
+    return secret
+
+
+def poll(emulator: Emulator, names: Iterable[str]) -> None:
+    """Have these virtual machines read their documents."""
+    for name in names:
+        url = f"{emulator.vm(name).scheduled_events_url}?api-version=2020-07-01"
+        request = Request(url, headers={"Metadata": "true"})
+        with urlopen(request) as answer:
+            answer.read()
+
+
+def _machine(name: str, host: int, **others: object) -> dict[str, Any]:
+    return {"name": name, "host": f"kvm-{host % len(_RACKS):02}", **others}
+
+
+def data_centre() -> Mapping[str, Any]:
+    """Return the fleet of a small data centre. No host carries two update domains of a scope."""
+    web = [
+        _machine(f"web-{i:02}", i % 5, availability_set="web", addresses=[f"10.20.0.{10 + i}"])
+        for i in range(16)
+    ]
+    shop = [
+        _machine(name, 4 + i % 4, cloud_service="shop")
+        for i, name in enumerate(
+            [f"FrontEnd_IN_{i}" for i in range(6)] + [f"Billing_IN_{i}" for i in range(4)]
+        )
+    ]
+    workers = [
+        _machine(f"worker-{i:03}", i // 2 % 5 + i % 2 * 3, scale_set="batch", placement_group=group)
+        for i, group in zip(range(80), cycle(["pg1", "pg2"]), strict=False)
+    ]
+    alone = [
+        _machine(name, i, labels={"tier": "data"})
+        for i, name in enumerate(("db-primary", "db-replica", "vault", "ntp", "mail", "bastion"))
+    ]
+    return {
+        "availability_set": [{"name": "web"}, {"name": "spare-set"}],
+        "cloud_service": [{"name": "shop", "update_domains": 4, "approval": "all"}],
+        "scale_set": [{"name": "batch"}],
+        "host": [
+            {"name": f"kvm-{i:02}", "labels": {"rack": rack, "generation": "7"}}
+            for i, rack in enumerate(_RACKS)
+        ],
+        "virtual_machine": [*web, *shop, *workers, *alone],
+    }
+
+
+def large_fleet(machines: int = 10_000, scopes: int = 200) -> Mapping[str, Any]:
+    """Return a fleet of many virtual machines."""
+    return {
+        "availability_set": [{"name": f"set-{i:03}"} for i in range(scopes)],
+        "virtual_machine": [
+            {
+                "name": f"vm-{i:05}",
+                "availability_set": f"set-{i % scopes:03}",
+                "host": f"host-{i // 25:03}",
+            }
+            for i in range(machines)
+        ],
+    }
