@@ -1,10 +1,14 @@
 """Fleets that look like those of people, and what happens in them."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import cycle
 from typing import Any, Final
 from urllib.request import Request, urlopen
+
+from playwright.sync_api import expect
+from tests.browser.windows import Window
 
 from forewarn.testing.emulator import Emulator
 
@@ -21,6 +25,23 @@ def call(emulator: Emulator, path: str, body: object = None, method: str = "POST
     )
     with urlopen(request) as answer:
         return json.load(answer)
+
+
+@contextmanager
+def refused(window: Window) -> Iterator[None]:
+    """Expect that the server refuses something, of which the browser tells its console."""
+    with window.page.expect_console_message(lambda message: message.type == "error"):
+        yield
+    window.errors.clear()
+
+
+def assert_not_found(window: Window, path: str) -> None:
+    """Fail unless there is no page at *path*; the window leaves it, as it would ask again."""
+    with refused(window):
+        window.page.goto(path)
+    expect(window.page.get_by_role("heading", name="Not found")).to_be_visible()
+    window.go("/fleet")
+    window.errors.clear()
 
 
 def make_token(emulator: Emulator, name: str, role: str, scopes: Iterable[str] = ()) -> str:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
-from tests.browser.fleets import call, make_token, poll
+from tests.browser.fleets import assert_not_found, call, make_token, poll, refused
 from tests.browser.windows import Window, Windows
 
 from forewarn.testing.emulator import Emulator
@@ -43,14 +43,14 @@ def emulator() -> Iterator[Emulator]:
 
 def forge(window: Window, path: str, *, with_token: bool = True) -> int:
     """Return how the server answers something to do that no page of it offers."""
-    status: int = window.page.evaluate(
-        """async ([path, withToken]) => {
-            const own = JSON.parse(document.body.getAttribute("hx-headers:inherited"));
-            return (await fetch(path, {method: "POST", headers: withToken ? own : {}})).status;
-        }""",
-        [path, with_token],
-    )
-    window.errors.clear()
+    with refused(window):
+        status: int = window.page.evaluate(
+            """async ([path, withToken]) => {
+                const own = JSON.parse(document.body.getAttribute("hx-headers:inherited"));
+                return (await fetch(path, {method: "POST", headers: withToken ? own : {}})).status;
+            }""",
+            [path, with_token],
+        )
     return status
 
 
@@ -84,11 +84,11 @@ def test_second_restart_is_refused_in_its_dialog(emulator: Emulator, windows: Wi
 
     window.page.get_by_role("button", name="Redeploy").click()
     window.page.keyboard.press("Tab")
-    window.page.keyboard.press("Enter")
+    with refused(window):
+        window.page.keyboard.press("Enter")
 
     refusal = window.page.locator("#redeploy .refusal")
     expect(refusal).to_contain_text("web-1")
-    window.errors.clear()  # 409 is an error of the console, too
     window.page.keyboard.press("Escape")
     expect(window.page.get_by_role("dialog")).not_to_be_visible()
 
@@ -158,9 +158,7 @@ def test_strange_names_are_harmless_and_fit(emulator: Emulator, windows: Windows
     window.shoot("fleet-long-names")
     window.go("/virtual-machines/web-0")
     expect(window.page.get_by_text("<script>alert('x')</script>")).to_be_visible()
-    window.page.goto("/virtual-machines/%3Cscript%3E")
-    expect(window.page.get_by_role("heading", name="Not found")).to_be_visible()
-    window.errors.clear()
+    assert_not_found(window, "/virtual-machines/%3Cscript%3E")
 
 
 def test_others_see_and_do_no_more_than_they_may(emulator: Emulator, windows: Windows) -> None:
@@ -168,9 +166,7 @@ def test_others_see_and_do_no_more_than_they_may(emulator: Emulator, windows: Wi
     window = windows.signed_in(emulator, "/virtual-machines/FrontEnd_IN_0", limited)
     assert forge(window, "/virtual-machines/web-0/restart") == 404
     assert forge(window, "/virtual-machines/FrontEnd_IN_0/restart", with_token=False) == 403
-    window.page.goto("/virtual-machines/web-0")
-    expect(window.page.get_by_role("heading", name="Not found")).to_be_visible()
-    window.errors.clear()
+    assert_not_found(window, "/virtual-machines/web-0")
 
     viewer = windows.signed_in(
         emulator, "/virtual-machines/web-0", make_token(emulator, "watcher", "viewer")

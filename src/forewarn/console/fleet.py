@@ -25,7 +25,7 @@ _SUGGESTED: Final = 100
 """How many names a field suggests at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FleetTile:
     """A figure at the top of the page, and where to see what it counts."""
 
@@ -105,35 +105,25 @@ def _group(sight: FleetSight, chosen: FleetFilter) -> list[Block]:
 
 def _tiles(sight: FleetSight) -> list[FleetTile]:
     topology = sight.topology
-    in_events, unpolled = len(sight.involved), len(sight.unpolled)
-    held = FleetFilter(state=MachineState.HELD)
-    worst = [each for each in sight.involved.values() if each.state is MachineState.HELD]
+    held = sum(each.state is MachineState.HELD for each in sight.involved.values())
+    machines, scopes, hosts = map(len, (topology.virtual_machines, topology.scopes, topology.hosts))
+    everything, by_host = FleetFilter(), FleetFilter(by="host")
     return [
-        FleetTile(
-            number=len(topology.virtual_machines),
-            label="virtual machines",
-            href=FleetFilter().url(),
-        ),
-        FleetTile(number=len(topology.scopes), label="scopes", href=FleetFilter().url()),
-        FleetTile(number=len(topology.hosts), label="hosts", href=FleetFilter(by="host").url()),
-        FleetTile(
-            number=in_events,
-            label="in events",
-            href=FleetFilter(state=IN_EVENT).url(),
-            tone="scheduled" if in_events else "",
-        ),
-        FleetTile(
-            number=len(worst),
-            label="overdue or held",
-            href=held.url(),
-            tone="failed" if worst else "",
-        ),
-        FleetTile(
-            number=unpolled,
-            label="not polled for 24 h",
-            href=FleetFilter(state=MachineState.UNPOLLED).url(),
-        ),
+        FleetTile(machines, _plural("virtual machine", machines), everything.url()),
+        FleetTile(scopes, _plural("scope", scopes), everything.url()),
+        FleetTile(hosts, _plural("host", hosts), by_host.url()),
+        _state_tile(len(sight.involved), "in events", IN_EVENT, "scheduled"),
+        _state_tile(held, "overdue or held", MachineState.HELD, "failed"),
+        _state_tile(len(sight.unpolled), "not polled for 24 h", MachineState.UNPOLLED, ""),
     ]
+
+
+def _state_tile(number: int, label: str, state: str, tone: str) -> FleetTile:
+    return FleetTile(number, label, FleetFilter(state=state).url(), tone if number else "")
+
+
+def _plural(noun: str, number: int) -> str:
+    return noun if number == 1 else f"{noun}s"
 
 
 def _scope_names(topology: Topology) -> list[str]:

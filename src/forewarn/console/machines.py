@@ -29,7 +29,7 @@ _ON_ONE_PAGE: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class KnownMachine:
     """A virtual machine with its place and how it is; or, without one, the past of a former one."""
 
     name: VmName
@@ -76,7 +76,7 @@ class Asked:
 class MachineSight:
     """All that the page shows, in one look at the store."""
 
-    machine: Machine
+    machine: KnownMachine
     events: tuple[ScheduledEvent, ...]
     neighbours: int
     past: tuple[ScheduledEvent, ...]
@@ -156,7 +156,7 @@ def _look(
 
 def _find(
     reading: Reading, context: Context, name: str
-) -> tuple[tuple[ScheduledEvent, ...], Machine]:
+) -> tuple[tuple[ScheduledEvent, ...], KnownMachine]:
     """Return the events in flight in the scope of the virtual machine called *name*, and itself."""
     topology = reading.topology()
     vm = topology.virtual_machines.get(VmName(name)) or topology.directory.by_name.get(
@@ -166,7 +166,7 @@ def _find(
     if vm is None:
         if not memberships:
             raise UnknownVirtualMachineError(name)
-        return (), Machine(name=memberships[-1].vm, vm=None, memberships=memberships)
+        return (), KnownMachine(name=memberships[-1].vm, vm=None, memberships=memberships)
     in_flight = reading.events_in_flight([vm.scope_id])
     involved = find_involved(topology, in_flight, reading.knowledge().impacts, context.now)
     last_polled_at = reading.last_polls([vm.name]).get(vm.name)
@@ -175,7 +175,7 @@ def _find(
         if is_enabled(last_polled_at, context.now)
         else MachineState.UNPOLLED
     )
-    return in_flight, Machine(
+    return in_flight, KnownMachine(
         name=vm.name,
         vm=vm,
         memberships=memberships,
