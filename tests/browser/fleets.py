@@ -1,30 +1,14 @@
 """Fleets that look like those of people, and what happens in them."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import cycle
 from typing import Any, Final
-from urllib.request import Request, urlopen
 
 from playwright.sync_api import expect
 from tests.browser.windows import Window
 
-from forewarn.testing.emulator import Emulator
-
 _RACKS: Final = ("a1", "a1", "a2", "a2", "b1", "b1", "b2", "b2")
-
-
-def call(emulator: Emulator, path: str, body: object = None, method: str = "POST") -> Any:
-    """Ask the control API, as the admin."""
-    request = Request(
-        f"{emulator.control_url}/api/v1/{path}",
-        json.dumps(body or {}).encode(),
-        {"Authorization": f"Bearer {emulator.token}", "Content-Type": "application/json"},
-        method=method,
-    )
-    with urlopen(request) as answer:
-        return json.load(answer)
 
 
 @contextmanager
@@ -42,22 +26,6 @@ def assert_not_found(window: Window, path: str) -> None:
     expect(window.page.get_by_role("heading", name="Not found")).to_be_visible()
     window.go("/fleet")
     window.errors.clear()
-
-
-def make_token(emulator: Emulator, name: str, role: str, scopes: Iterable[str] = ()) -> str:
-    """Return the secret of a new token."""
-    created = call(emulator, "tokens", {"name": name, "role": role, "scopes": [*scopes]})
-    secret: str = created["secret"]
-    return secret
-
-
-def poll(emulator: Emulator, names: Iterable[str]) -> None:
-    """Have these virtual machines read their documents."""
-    for name in names:
-        url = f"{emulator.vm(name).scheduled_events_url}?api-version=2020-07-01"
-        request = Request(url, headers={"Metadata": "true"})
-        with urlopen(request) as answer:
-            answer.read()
 
 
 def _machine(name: str, host: int, **others: object) -> dict[str, Any]:

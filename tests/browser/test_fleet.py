@@ -6,7 +6,8 @@ from itertools import islice
 
 import pytest
 from playwright.sync_api import Locator, expect
-from tests.browser.fleets import call, data_centre, large_fleet, make_token, poll, refused
+from tests.browser.api import call, make_token, poll
+from tests.browser.fleets import data_centre, large_fleet, refused
 from tests.browser.windows import Window, Windows
 
 from forewarn.testing.emulator import Emulator
@@ -19,7 +20,9 @@ BUSY_SECONDS = 5.0
 def centre() -> Iterator[Emulator]:
     """A small data centre in which everything that can be shown happens."""
     with Emulator(fleet=data_centre(), executor="manual") as emulator:
-        poll(emulator, [vm.name for vm in emulator.vms if vm.name != "ntp"])
+        for vm in emulator.vms:
+            if vm.name != "ntp":
+                poll(emulator, vm.name)
         yield emulator
 
 
@@ -28,11 +31,16 @@ def make_busy(emulator: Emulator) -> None:
     emulator.announce("Freeze", "mail")
     emulator.clock.advance(minutes=16)  # it cannot start, as the first is not over
     order = {"event_type": "Reboot", "hosts": ["kvm-02"], "description": "Firmware 7.2"}
-    call(emulator, "maintenances", order)
+    call(emulator, "POST", "/maintenances", order)
     emulator.vm("web-02").events[-1].approve()
     emulator.announce("Freeze", "FrontEnd_IN_0", "Billing_IN_2")
     emulator.announce("Redeploy", "worker-009", "worker-019", started=True)
-    call(emulator, "hosts/kvm-05/close", {"reason": "A fan fails; the vendor comes on Monday"})
+    call(
+        emulator,
+        "POST",
+        "/hosts/kvm-05/close",
+        {"reason": "A fan fails; the vendor comes on Monday"},
+    )
 
 
 def cell(window: Window, name: str) -> Locator:
@@ -43,12 +51,12 @@ def test_cells_tell_every_state_and_change_by_themselves(
     centre: Emulator, windows: Windows
 ) -> None:
     window = windows.signed_in(centre, "/fleet")
-    expect(cell(window, "db-primary")).to_have_class("cell in-service")
+    expect(cell(window, "db-primary")).to_have_class("vm-cell in-service")
     window.page.evaluate("window.stays = true")
 
     make_busy(centre)
 
-    expect(cell(window, "FrontEnd_IN_0")).to_have_class("cell scheduled", timeout=2000)
+    expect(cell(window, "FrontEnd_IN_0")).to_have_class("vm-cell scheduled", timeout=2000)
     for name, state in {
         "web-02": "approved",
         "worker-009": "started",
@@ -56,7 +64,7 @@ def test_cells_tell_every_state_and_change_by_themselves(
         "ntp": "unpolled",
         "db-primary": "in-service",
     }.items():
-        expect(cell(window, name)).to_have_class(f"cell {state}")
+        expect(cell(window, name)).to_have_class(f"vm-cell {state}")
     assert window.page.evaluate("window.stays"), "the page was not loaded anew"
     expect(cell(window, "worker-009")).to_have_accessible_name(
         "worker-009 Started: Redeploy Host kvm-07"
@@ -96,15 +104,15 @@ def test_filters_are_in_the_address_and_search_finds_labels(
     expect(page.locator("#found")).to_have_text("6 virtual machines match")
     page.get_by_label("State").select_option("unpolled")
     page.wait_for_url("**state=unpolled*")
-    expect(page.locator("a.cell")).to_have_count(1)
+    expect(page.locator("a.vm-cell")).to_have_count(1)
     page.get_by_role("combobox", name="Host").fill("kvm-99")
     page.keyboard.press("Enter")
     expect(page.locator("#no-match")).to_be_visible()
     window.shoot("fleet-no-match")
     window.go("/fleet?scope=scale-set%2Fbatch")
-    expect(page.locator("section.grid")).to_have_count(2)
+    expect(page.locator("section.scope-grid")).to_have_count(2)
     window.go("/fleet?by=host&host=KVM-03")
-    expect(page.locator("section.host")).to_have_count(1)
+    expect(page.locator("section.host-card")).to_have_count(1)
 
 
 def test_typed_search_outlives_a_change(centre: Emulator, windows: Windows) -> None:
@@ -114,7 +122,7 @@ def test_typed_search_outlives_a_change(centre: Emulator, windows: Windows) -> N
 
     centre.announce("Freeze", "vault")
 
-    expect(cell(window, "vault")).to_have_class("cell scheduled", timeout=2000)
+    expect(cell(window, "vault")).to_have_class("vm-cell scheduled", timeout=2000)
     expect(search).to_have_value("db-")
     expect(search).to_be_focused()
 
@@ -137,10 +145,10 @@ def test_grid_is_one_stop_of_the_tab_key(centre: Emulator, windows: Windows) -> 
 def test_limited_token_sees_its_scopes_and_cannot_close_hosts(
     centre: Emulator, windows: Windows
 ) -> None:
-    token = make_token(centre, "shopkeeper", "operator", ["cloud-service/shop"])
+    token = make_token(centre, "shopkeeper", "operator", "cloud-service/shop")
     window = windows.signed_in(centre, "/fleet", token)
 
-    expect(window.page.locator("a.cell")).to_have_count(10)
+    expect(window.page.locator("a.vm-cell")).to_have_count(10)
     expect(window.page.locator("#main")).not_to_contain_text("web")
     window.go("/fleet?by=host")
     expect(window.page.get_by_role("button", name="Close host")).to_have_count(0)
@@ -172,7 +180,7 @@ def test_ten_thousand_machines_are_painted_in_a_second(
 
         began = time.monotonic()
         window.page.goto("/fleet")
-        expect(window.page.locator("a.cell").first).to_be_visible()
+        expect(window.page.locator("a.vm-cell").first).to_be_visible()
         took = time.monotonic() - began
 
         painted = window.page.evaluate(
@@ -191,7 +199,9 @@ def test_huge_scope_says_how_many_more_there_are(windows: Windows) -> None:
         emulator.vm("vm-04999").freeze()
         window = windows.signed_in(emulator, "/fleet")
 
-        expect(window.page.locator("a.cell")).to_have_count(480)
-        expect(cell(window, "vm-04999")).to_have_class("cell scheduled")
-        expect(window.page.locator("section.grid")).to_contain_text("4,520 more virtual machines")
+        expect(window.page.locator("a.vm-cell")).to_have_count(480)
+        expect(cell(window, "vm-04999")).to_have_class("vm-cell scheduled")
+        expect(window.page.locator("section.scope-grid")).to_contain_text(
+            "4,520 more virtual machines"
+        )
         window.shoot("fleet-huge-scope")

@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
-from tests.browser.fleets import assert_not_found, call, make_token, poll, refused
+from tests.browser.api import call, make_token, poll
+from tests.browser.fleets import assert_not_found, refused
 from tests.browser.windows import Window, Windows
 
 from forewarn.testing.emulator import Emulator
@@ -57,7 +58,7 @@ def forge(window: Window, path: str, *, with_token: bool = True) -> int:
 def test_restart_is_scheduled_approved_started_and_over_without_reload(
     emulator: Emulator, windows: Windows
 ) -> None:
-    poll(emulator, ["web-0"])
+    poll(emulator, "web-0")
     window = windows.signed_in(emulator, "/virtual-machines/web-0")
     page = window.page
     page.evaluate("window.stays = true")
@@ -96,7 +97,7 @@ def test_second_restart_is_refused_in_its_dialog(emulator: Emulator, windows: Wi
 def test_time_machine_shows_what_was_read_before_and_after(
     emulator: Emulator, windows: Windows
 ) -> None:
-    poll(emulator, ["web-0"])
+    poll(emulator, "web-0")
     for _ in range(3):
         emulator.vm("web-0").reboot(description="Firmware 7.2")
         emulator.clock.advance(hours=3)
@@ -141,7 +142,7 @@ def test_history_is_paged_and_outlives_the_machine(emulator: Emulator, windows: 
     window.page.get_by_role("link", name="Older").click()
     expect(rows).to_have_count(5)
 
-    call(emulator, "virtual-machines/web-1", method="DELETE")
+    call(emulator, "DELETE", "/virtual-machines/web-1")
     window.go("/virtual-machines/WEB-1")
 
     expect(window.page.get_by_text("left the fleet")).to_be_visible()
@@ -162,7 +163,7 @@ def test_strange_names_are_harmless_and_fit(emulator: Emulator, windows: Windows
 
 
 def test_others_see_and_do_no_more_than_they_may(emulator: Emulator, windows: Windows) -> None:
-    limited = make_token(emulator, "shopkeeper", "operator", ["cloud-service/shop"])
+    limited = make_token(emulator, "shopkeeper", "operator", "cloud-service/shop")
     window = windows.signed_in(emulator, "/virtual-machines/FrontEnd_IN_0", limited)
     assert forge(window, "/virtual-machines/web-0/restart") == 404
     assert forge(window, "/virtual-machines/FrontEnd_IN_0/restart", with_token=False) == 403

@@ -106,7 +106,8 @@ def _group(sight: FleetSight, chosen: FleetFilter) -> list[Block]:
 def _tiles(sight: FleetSight) -> list[FleetTile]:
     topology = sight.topology
     held = sum(each.state is MachineState.HELD for each in sight.involved.values())
-    machines, scopes, hosts = map(len, (topology.virtual_machines, topology.scopes, topology.hosts))
+    machines, scopes = len(topology.virtual_machines), len(topology.scopes)
+    hosts = len(topology.hosts)
     everything, by_host = FleetFilter(), FleetFilter(by="host")
     return [
         FleetTile(machines, _plural("virtual machine", machines), everything.url()),
