@@ -39,6 +39,8 @@ _FAILURES_SHOWN: Final = 20
 _EVENTS_SHOWN: Final = 30
 _REMEDIES_SHOWN: Final = 8
 _NAMED: Final = 10
+_STEPS_FORESEEN: Final = 200
+"""Going through more takes longer than a page may."""
 _OF_EVENTS: Final = frozenset(ReasonKind) - OF_HOST
 
 _Foreseen: TypeAlias = tuple[ForeseenStep, ...]
@@ -118,7 +120,8 @@ def show_maintenance(visit: Visit) -> Page:
         progress = measure_progress(
             report.maintenance, reading.topology(), report.events, report.standings
         )
-        return report, progress, foresee_maintenance(reading, context, wanted)
+        is_short = len(report.stages) <= _STEPS_FORESEEN
+        return report, progress, foresee_maintenance(reading, context, wanted) if is_short else ()
 
     report, progress, foreseen = visit.read(look)
     standstill = explain_maintenance_to(visit.caller, wanted).standstill
