@@ -44,9 +44,8 @@ def emulator() -> Iterator[Emulator]:
 
 
 @pytest.fixture
-def windows(chromium: Browser, pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Windows]:
+def windows(chromium: Browser, pytestconfig: pytest.Config) -> Iterator[Windows]:
     """Browser windows; at the end none of them may have had an error."""
-    pictures = pytestconfig.getoption("screenshots", default=None) or tmp_path
-    opened = Windows(chromium, Path(pictures))
+    opened = Windows(chromium, pytestconfig.getoption("screenshots", default=None))
     yield opened
     opened.close()

@@ -179,10 +179,11 @@ class _Exchange:
         return Response(status_code=HTTPStatus.NO_CONTENT, headers=headers)
 
     def _refuse(self, status: HTTPStatus, detail: str) -> Response:
+        values = {"detail": detail}
         if self.request.method == "POST" or self._is_part:
-            values = {"detail": detail}
             return HTMLResponse(render("refusal.html", values), status)
-        page = Page(title=title_of(status), template="problem.html", values={"detail": detail})
+        title = title_of(status)
+        page = Page(title=title, template="problem.html", values=values, is_live=False)
         main = self.site.render_main(self.visit, page)
         return HTMLResponse(self.site.render_whole(self.visit, self.secret, main), status)
 

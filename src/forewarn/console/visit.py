@@ -85,11 +85,15 @@ class Visit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What a page shows: *template* filled with *values*, under *title*."""
+    """What a page shows: *template* filled with *values*, under *title*.
+
+    One that is live asks for itself anew whenever something has changed.
+    """
 
     title: str
     template: str
     values: Mapping[str, object] = field(default_factory=dict)
+    is_live: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
