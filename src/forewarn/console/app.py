@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import structlog
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -110,7 +109,7 @@ async def _on_thread(site: Site, endpoint: _Endpoint, request: Request) -> Respo
             body.extend(part)
             if len(body) > LARGEST_FORM:
                 return PlainTextResponse("The form is too large.\n", 413)
-    return await run_in_threadpool(endpoint, site, request, bytes(body))
+    return await site.on_thread(partial(endpoint, site, request, bytes(body)))
 
 
 def _answer(route: ConsoleRoute, site: Site, request: Request, body: bytes) -> Response:

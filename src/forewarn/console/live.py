@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from time import monotonic
 from typing import Final
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
@@ -50,4 +50,4 @@ async def _stream(site: Site, secret: str) -> AsyncGenerator[bytes]:
 
 
 async def _find(site: Site, secret: str) -> Principal | None:
-    return await run_in_threadpool(site.sessions.find, secret, is_use=False)
+    return await site.on_thread(partial(site.sessions.find, secret, is_use=False))

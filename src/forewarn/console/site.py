@@ -1,14 +1,15 @@
 """What all pages share: who visits, what surrounds a page, and what was rendered a moment ago."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from threading import Lock
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 from markupsafe import Markup
 
@@ -24,6 +25,13 @@ from forewarn.desk.sessions import Sessions
 from forewarn.domain.roles import Role
 from forewarn.operations.pausing import find_pause
 
+T = TypeVar("T")
+
+THREADS: Final = 3
+"""How many requests are worked on at once.
+
+Each competes with polls for the interpreter: of 50 consoles at once, 40 did with Starlette's pool.
+"""
 _KEPT: Final = 64
 """How many pages are kept: those that are looked at."""
 _SECONDS: Final = 5
@@ -99,6 +107,11 @@ class Site:
     refusals: Refusals
     pulse: Pulse
     rendered: RenderedPages = field(default_factory=RenderedPages)
+    threads: Executor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "console"))
+
+    async def on_thread(self, work: Callable[[], T]) -> T:
+        """Return what *work* does, which takes long, off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
     def main(self, visit: Visit, show: Callable[[Visit], Page]) -> RenderedMain:
         """Return the part of the page that changes; the same for all with these rights."""
