@@ -43,7 +43,6 @@ from forewarn.protocol.vocabulary import EventId, EventStatus, EventType
 from forewarn.storage import statements
 from forewarn.storage.fleet import StoredTopology, prepare_topology
 from forewarn.storage.knowledge import knowledge_key, read_knowledge
-from forewarn.storage.rows import in_chunks
 from forewarn.storage.tables import events, maintenances, outbox, scenario_runs
 from forewarn.storage.topology_cache import TopologyCache
 
@@ -51,6 +50,8 @@ T = TypeVar("T")
 
 LEASE: Final = "scheduler"
 """The name of the lease; there is one."""
+MANY_POLLS: Final = 500
+"""Of more virtual machines, it is quicker to read all polls than to name each machine."""
 
 
 class SqlReading:
@@ -270,11 +271,11 @@ class SqlReading:
     def last_polls(self, vms: Iterable[VmName]) -> dict[VmName, datetime]:
         """Return when each of *vms* last polled, as far as it was recorded."""
         keys = {name_key(vm): vm for vm in vms}
-        found: dict[VmName, datetime] = {}
-        for some in in_chunks(keys):
-            rows = self._connection.execute(statements.LAST_POLLS, {"vms": some})
-            found |= {keys[key]: moment for key, moment in rows}
-        return found
+        if len(keys) > MANY_POLLS:
+            rows = self._connection.execute(statements.ALL_LAST_POLLS)
+        else:
+            rows = self._connection.execute(statements.LAST_POLLS, {"vms": list(keys)})
+        return {keys[key]: moment for key, moment in rows if key in keys}
 
     def audit(
         self,

@@ -276,6 +276,7 @@ PRUNE_SHOWINGS: Final = delete(showings).where(showings.c.shown_at < bindparam("
 LAST_POLLED_AT: Final = select(polls.c.last_polled_at).where(
     polls.c.scope_id == bindparam("scope_id")
 )
+ALL_LAST_POLLS: Final = select(vm_polls)
 LAST_POLLS: Final = select(vm_polls).where(vm_polls.c.vm.in_(bindparam("vms", expanding=True)))
 SETTING: Final = select(settings.c.value).where(settings.c.name == bindparam("name"))
 SIMULATED_IMPACT: Final = _by_key(simulated_impacts, "event_id", "vm")
