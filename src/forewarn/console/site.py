@@ -126,7 +126,7 @@ class Site:
         inside = render(page.template, values)
         told = f"{page.title} {values['pause']} {self._virtual_now()} {inside}"
         digest = sha256(told.encode()).hexdigest()[:16]
-        around = {"digest": digest, "inside": _as_markup(inside)}
+        around = {"digest": digest, "inside": _as_markup(inside), "is_live": page.is_live}
         return RenderedMain(digest, render("main.html", {**values, **around}).encode())
 
     def render_fragment(self, visit: Visit, fragment: Fragment) -> str:
