@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
-from tests.browser.windows import FLEET, Windows
+from playwright.sync_api import Browser, expect, sync_playwright
+from tests.browser.windows import FLEET, SECONDS, Windows
 
 from forewarn.testing.emulator import Emulator
 
@@ -18,6 +18,10 @@ FLAGS = (
     "--disable-sync",
     "--no-first-run",
 )
+
+
+# What a busy machine may take; whatever is there at once is not waited for.
+expect.set_options(timeout=SECONDS * 1000)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

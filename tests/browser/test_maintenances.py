@@ -160,7 +160,7 @@ def test_failure_is_retried_and_skipped(fleet: Emulator, windows: Windows) -> No
     window.assert_accessible()
     confirm(page, "Retry")
     expect_status(page, "Running")
-    expect(page.locator("#place-kvm-1")).to_contain_text("Under way", timeout=1500)
+    expect(page.locator("#place-kvm-1")).to_contain_text("Under way")
     for event in fleet.events:
         if event.record.is_in_flight and event.record.host == "kvm-1":
             event.start()
@@ -208,7 +208,7 @@ def test_list_shows_what_is_under_way_first(fleet: Emulator, windows: Windows) -
     window.shoot("maintenances")
     window.assert_accessible()
     call(fleet, "POST", f"{own}/abort")
-    expect(page.locator("article")).to_have_count(1, timeout=1500)
+    expect(page.locator("article")).to_have_count(1)
     expect(page.get_by_role("row", name="Firmware 2.4")).to_contain_text("Aborted")
 
 

@@ -33,7 +33,7 @@ def test_report_tells_how_promises_were_kept(emulator: Emulator, windows: Window
     forced = emulator.vm("search-1").freeze()
     forced.start()
 
-    expect(row).to_contain_text("7 of 9", timeout=1000)
+    expect(row).to_contain_text("7 of 9")
     assert page.evaluate("window.stays"), "the page was not loaded anew"
     page.get_by_role("link", name="24 hours").press("Enter")
     expect(page.locator("#main h1")).to_have_text("Notice report")

@@ -64,7 +64,7 @@ def test_timeline_is_live_explains_and_goes_by_keyboard(
     event = emulator.vm("web-0").reboot()
 
     bar = page.locator(f"a.bar[href='/events/{event.event_id}']")
-    expect(bar).to_have_class("bar scheduled", timeout=1000)
+    expect(bar).to_have_class("bar scheduled")
     page.get_by_role("link", name="availability-set/web").focus()
     page.keyboard.press("Tab")
     expect(bar).to_be_focused()
@@ -72,7 +72,7 @@ def test_timeline_is_live_explains_and_goes_by_keyboard(
     expect(bar.locator(".tip")).to_be_visible()
     window.shoot("timeline-tip")
     event.approve()
-    expect(bar).to_have_class("bar started", timeout=1000)
+    expect(bar).to_have_class("bar started")
     expect(bar).to_be_focused()
     assert page.evaluate("window.stays"), "the page was not loaded anew"
 

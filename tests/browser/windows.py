@@ -22,7 +22,7 @@ FLEET: Final[Mapping[str, Any]] = {
         {"name": "db", "host": "kvm-3"},
     ],
 }
-SECONDS: Final = 15
+SECONDS: Final = 30
 THEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 WIDTHS: Final = (1440, 390)
 _AXE: Final = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")

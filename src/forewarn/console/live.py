@@ -17,7 +17,7 @@ from forewarn.domain.access import Principal
 from forewarn.ports.store import StoreError
 
 _CHECK_SECONDS: Final = 10.0
-"""How long at most a stream goes on after its session has ended."""
+"""How many seconds at least pass between two checks of whether the session has ended."""
 
 
 async def show_live(site: Site, request: Request) -> Response:
@@ -37,7 +37,7 @@ async def show_live(site: Site, request: Request) -> Response:
 
 
 async def _stream(site: Site, secret: str) -> AsyncGenerator[bytes]:
-    yield f"retry: 1000\nevent: hello\ndata: {assets_version()}\n\n".encode()
+    yield f"event: hello\ndata: {assets_version()}\n\n".encode()
     checked = monotonic()
     async for version in site.pulse.beats():
         if monotonic() - checked > _CHECK_SECONDS:

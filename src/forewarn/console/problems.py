@@ -36,7 +36,7 @@ STATUSES: Final[Mapping[type[ForewarnError], HTTPStatus]] = {
 TITLES: Final[Mapping[HTTPStatus, str]] = {
     HTTPStatus.FORBIDDEN: "Not allowed",
     HTTPStatus.NOT_FOUND: "Not found",
-    HTTPStatus.SERVICE_UNAVAILABLE: "The database is not available",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Temporarily unavailable",
     HTTPStatus.INTERNAL_SERVER_ERROR: "The server failed",
 }
 """What the page about it is called, where that is not what HTTP calls it."""
