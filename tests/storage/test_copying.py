@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -30,6 +31,7 @@ from tests.postgres import SECONDS, Cluster
 from tests.waiting import wait_until
 from tests.works import writing
 
+from forewarn.storage import backups
 from forewarn.storage.columns import Kept
 from forewarn.storage.connections import Connector
 from forewarn.storage.copying import COPIED, CopyReport, copy_database
@@ -48,6 +50,7 @@ from forewarn.storage.tables import metadata, scenario_runs, settings
 
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 ROWS = 3
+NOBODY = 65534
 
 
 VALUES: Mapping[type[TypeEngine[Any]], Callable[[int], object]] = {
@@ -143,6 +146,29 @@ def test_every_row_comes_back_as_it_was(source: Path, empty_url: str, tmp_path: 
     # The lease is nobody's, though its epoch stays.
     assert [row[:2] for row in after.pop("leases")] == [row[:2] for row in before.pop("leases")]
     assert after == before
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda source, target: copy_database(DatabaseFile(source), NewFile(target), at=AT),
+        lambda source, target: backups.restore(source, target, at=AT),
+    ],
+    ids=["copy", "restore"],
+)
+def test_owner_of_the_folder_can_use_what_root_has_made_there(
+    source: Path, tmp_path: Path, make: Callable[[Path, Path], object]
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    os.chown(folder, NOBODY, NOBODY)
+
+    make(source, folder / "forewarn.db")
+
+    made = {path.name: path.stat().st_uid for path in folder.iterdir()}
+    assert made == {"forewarn.db": NOBODY, "forewarn.db.lock": NOBODY}
 
 
 def test_lease_of_a_copy_is_nobodys(source: Path, empty_url: str) -> None:
