@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +290,57 @@ def test_replica_that_comes_before_the_lock_keeps_a_database_from_being_marked(
 
         with pytest.raises(CopyRefusedError, match="is in use"):
             marking.result(SECONDS)
+    assert "backup_taken_at" not in settings_in(postgres_url)
+
+
+RECENT = """
+INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, extract(epoch FROM now()) * 1e6 - 9e6, 0);
+INSERT INTO leases VALUES ('x', 1, 'a', extract(epoch FROM now()) * 1e6 + 1e6)
+"""
+"""A replica that led a second ago, which is nine seconds after it was last seen."""
+
+
+def test_database_with_rows_of_replicas_that_are_gone_is_marked_when_these_are_old(
+    postgres_url: str,
+) -> None:
+    """A dump of a running service has them."""
+    told: list[None] = []
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(RECENT.encode())
+
+    database(postgres_url).mark_as_backup(AT, wait=lambda: told.append(None))
+
+    assert "backup_taken_at" in settings_in(postgres_url)
+    assert told == [None]
+
+
+def test_rows_from_the_future_are_not_waited_for_forever(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forewarn.storage.postgres_copies.SILENT_AFTER", timedelta(seconds=0.1))
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, 9e15, 0)")
+
+    database(postgres_url).mark_as_backup(AT)
+
+    assert "backup_taken_at" in settings_in(postgres_url)
+
+
+@pytest.mark.parametrize(
+    "sign_of_life",
+    ["UPDATE replicas SET seen_at = seen_at + 1", "UPDATE leases SET expires_at = expires_at + 1"],
+    ids=["replica", "lease"],
+)
+def test_replica_that_reports_meanwhile_keeps_a_database_from_being_marked(
+    postgres_url: str, sign_of_life: str
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as replica:
+        replica.execute(RECENT.encode())
+
+        with pytest.raises(CopyRefusedError, match="is in use"):
+            database(postgres_url).mark_as_backup(
+                AT, wait=lambda: replica.execute(sign_of_life.encode())
+            )
     assert "backup_taken_at" not in settings_in(postgres_url)
 
 
