@@ -91,7 +91,8 @@ def give_to_owner_of(directory: Path, path: Path) -> None:
     """Let the owner of *directory*, whom the server runs as, own *path*; only root can."""
     if _is_root():
         owner = directory.stat()
-        os.chown(path, owner.st_uid, owner.st_gid)
+        # That owner could put a link to somebody else's file in its place.
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _is_root() -> bool:

@@ -74,6 +74,9 @@ def test_replica_has_the_node_of_its_state_directory(postgres_url: str, tmp_path
         open_database(settings, introduce(settings, "http://127.0.0.1")) as other,
     ):
         assert one.store.node == other.store.node == find_node(tmp_path)
+        ids = {each.identity.replica_id for each in one.replicas.call_roll().replicas}
+        assert ids == {one.replicas.itself.replica_id, other.replicas.itself.replica_id}
+        assert all(each.startswith(f"{one.store.node}/") for each in ids)
 
 
 def test_server_with_a_database_of_its_own_is_no_node(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typer.testing import Result
 
 Run = Callable[..., Result]
 TIMEOUT = 20
+RESET: Final = object()
 EVENT = {
     "event_id": "00000000-0000-4000-8000-000000000003",
     "event_type": "Reboot",
@@ -28,7 +30,7 @@ EVENT = {
 def answering(*answers: object) -> Iterator[tuple[str, list[str]]]:
     """Serve each of *answers* to one connection, or only hang up for None; then nobody listens.
 
-    What is bytes is sent as it is.
+    What is bytes is sent as it is; RESET cuts the connection off.
     """
     asked: list[str] = []
     listener = socket.create_server(("127.0.0.1", 0))
@@ -40,8 +42,11 @@ def answering(*answers: object) -> Iterator[tuple[str, list[str]]]:
                 connection, _ = listener.accept()
                 with connection:
                     connection.settimeout(TIMEOUT)
-                    asked.append(connection.recv(65536).decode())
-                    if isinstance(answer, bytes):
+                    asked.append(connection.recv(65536).decode(errors="replace"))
+                    if answer is RESET:
+                        linger = struct.pack("ii", 1, 0)
+                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                    elif isinstance(answer, bytes):
                         connection.sendall(answer)
                     elif answer is not None:
                         body = json.dumps(answer).encode()
@@ -114,6 +119,27 @@ def test_change_is_unreachable_only_if_it_was_not_sent(run: Run) -> None:
         result = run("vm", "restart", "solo", FOREWARN_SERVER=server)
 
     assert "it may have done what was asked." in result.stderr
+
+
+@pytest.mark.parametrize("end", [None, RESET], ids=["closed", "reset"])
+def test_connection_that_ends_before_tls_is_not_taken_for_a_server_without(
+    run: Run, end: object
+) -> None:
+    """As a load balancer does whose server is gone."""
+    with answering(end) as (server, _):
+        result = run("vm", "restart", "solo", FOREWARN_SERVER=f"https://{server}")
+
+    assert result.exit_code == 6
+    assert f"https://{server} closed the connection" in result.stderr
+    assert "http://" not in result.stderr
+
+
+def test_server_that_answers_in_plain_text_is_said_not_to_speak_tls(run: Run) -> None:
+    with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as (server, _):
+        result = run("event", "list", FOREWARN_SERVER=f"https://{server}")
+
+    assert result.exit_code == 6
+    assert "does not speak TLS.\n  try: --server http://" in result.stderr
 
 
 WALKED: Final = {

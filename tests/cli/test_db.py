@@ -159,6 +159,9 @@ def test_database_restored_with_postgresqls_own_tools_is_marked(
     postgres: Cluster, url: str, tmp_path: Path
 ) -> None:
     run("copy", "forewarn.db", url)
+    with psycopg.connect(url) as connection:  # as if the service had been running at the dump
+        now = "extract(epoch FROM now()) * 1e6"
+        connection.execute(f"INSERT INTO replicas SELECT 'a', 'a', '', '', '{{}}', 0, {now}, 0")
     other = postgres.empty_database()
     for command in (
         ("pg_dump", "--format=custom", f"--file={tmp_path}/dump", url),
@@ -187,6 +190,7 @@ def test_database_restored_with_postgresqls_own_tools_is_marked(
         assert after[scope_id].document_incarnation > ahead
     assert "is in use; stop every replica first" in refused.stderr
     assert "is marked as restored" in marked.stdout
+    assert "Waiting up to 10 s" in marked.stderr
     assert setting(other, "test") == "here"
     assert setting(url, "backup_taken_at") is None
     postgres.drop(other)

@@ -425,18 +425,17 @@ def test_role_is_told(settings: Settings) -> None:
     assert found["token"][:2] == ("ok", "It is valid, with the role viewer.")
 
 
-@pytest.mark.parametrize(
-    ("ahead", "verdict"),
-    [(timedelta(seconds=30), "warn"), (timedelta(hours=-1), "fail")],
-)
-def test_clock_that_is_off_is_told(ahead: timedelta, verdict: str) -> None:
+@contextmanager
+def stand_in(*, ahead: timedelta = timedelta(0), metrics: str = "") -> Iterator[str]:
+    """Serve *metrics* without a token, and little else; its clock is *ahead*."""
+
     class Handler(BaseHTTPRequestHandler):
         def date_time_string(self, _timestamp: float | None = None) -> str:
             return f"{datetime.now(UTC) + ahead:%a, %d %b %Y %H:%M:%S} GMT"  # noqa: TID251
 
         def do_GET(self) -> None:
-            body = b'{"status":"ok"}'
-            self.send_response(200)
+            body = metrics.encode() if self.path == "/metrics" else b'{"status":"ok"}'
+            self.send_response(401 if metrics and self.path.startswith("/api/") else 200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -447,13 +446,33 @@ def test_clock_that_is_off_is_told(ahead: timedelta, verdict: str) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        _, found = examine("--remote", FOREWARN_SERVER=f"127.0.0.1:{server.server_port}")
+        yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join(TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "verdict"),
+    [(timedelta(seconds=30), "warn"), (timedelta(hours=-1), "fail")],
+)
+def test_clock_that_is_off_is_told(ahead: timedelta, verdict: str) -> None:
+    with stand_in(ahead=ahead) as address:
+        _, found = examine("--remote", FOREWARN_SERVER=address)
 
     assert found["clock skew"][0] == verdict
     # It counts nothing either, as a server with its disk away.
     assert found["writes"][0] == found["scheduler lease"][0] == "fail"
+
+
+@pytest.mark.parametrize(("replicas", "verdict"), [(1, "fail"), (3, "warn")])
+def test_without_a_token_it_is_unknown_whether_another_replica_leads(
+    replicas: int, verdict: str
+) -> None:
+    with stand_in(metrics=f"forewarn_leader 0.0\nforewarn_replicas {replicas}.0\n") as address:
+        found, sentence, _ = examine_lease(address)
+
+    assert found == verdict
+    assert ("unknown without a valid token" in sentence) == (verdict == "warn")
 
 
 def test_lease_that_was_lost_is_held_again_soon(settings: Settings) -> None:

@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,17 @@ from typer.main import get_command
 
 import forewarn
 from forewarn.cli.app import app
-from forewarn.cli.errors import HINTS
+from forewarn.cli.errors import HINTS, hint_for
 from forewarn.cli.output import OPTIONS
-from forewarn.control.problems import STATUSES
+from forewarn.control.problems import STATUSES, problem_of
+from forewarn.domain.access import ADMIN, TokenExpiredError, TokenRevokedError
 from forewarn.protocol.errors import ForewarnError
 
 SOURCE = Path(forewarn.__file__).parent
 GOLDEN = Path(__file__).with_name("golden")
 TOLD = re.compile(r"(?:[Tt]ry|with|for|run|[Ee]xample):? `?forewarn ([a-z][^`,;]+)")
 COMMAND: Any = get_command(app)
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
@@ -106,6 +109,16 @@ def test_every_hint_is_of_a_problem_there_is() -> None:
 
     assert STATUSES, "the errors have been imported"
     assert HINTS.keys() <= set(kinds(ForewarnError))
+
+
+@pytest.mark.parametrize("error", [TokenExpiredError, TokenRevokedError])
+def test_admin_is_not_told_to_ask_an_admin(error: Callable[[str, datetime], ForewarnError]) -> None:
+    problems = {name: problem_of(error(name, NOON)) for name in (ADMIN, "deploy")}
+
+    hints = {name: hint_for(each.kind, each.members) for name, each in problems.items()}
+
+    assert hints[ADMIN].startswith("try: forewarn token renew-admin")
+    assert hints["deploy"].startswith("ask an admin for: ")
 
 
 @pytest.mark.parametrize("script", sorted(GOLDEN.glob("*.txt")), ids=lambda path: path.stem)

@@ -21,7 +21,7 @@ from forewarn.settings import make_settings
 PAGE = (Path(__file__).parents[2] / "docs/how-to/run-several-replicas.md").read_text("utf-8")
 TABLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 (BALANCER,) = re.findall(r"```text\n(defaults\n.*?)```", PAGE, re.DOTALL)
-COMMANDS = sorted({*re.findall(r"^\$ forewarn (.*)$", PAGE, re.MULTILINE)})
+COMMANDS = sorted({*re.findall(r"^ *\$ forewarn (.*)$", PAGE, re.MULTILINE)})
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 
 
@@ -59,7 +59,7 @@ def test_balancer_finds_the_replica_that_answers(tmp_path: Path) -> None:
     port = free_port()
     file = tmp_path / "haproxy.cfg"
     statistics = tmp_path / "statistics"
-    text = BALANCER.replace("bind :8170", f"bind 127.0.0.1:{port}")
+    text = BALANCER.replace("bind 10.0.0.10:8170", f"bind 127.0.0.1:{port}")
     for place, there in (("11", free_port()), ("12", server.control_port), ("13", free_port())):
         text = text.replace(f"10.0.0.{place}:8170", f"127.0.0.1:{there}")
     file.write_text(f"global\n    stats socket {statistics}\n{text}")

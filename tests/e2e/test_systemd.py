@@ -36,6 +36,15 @@ def test_systemd_has_no_complaint_about_the_unit(tmp_path: Path) -> None:
     assert float(exposure[1]) <= MOST_EXPOSED, report
 
 
+def test_settings_file_decides_about_everything_else() -> None:
+    """A flag of the unit would win over the file, such as over a PostgreSQL database there."""
+    (command,) = re.findall(r"^ExecStart=\S+ (.*)$", UNIT.read_text(), re.MULTILINE)
+
+    assert command == "serve --config /etc/forewarn/forewarn.toml"
+    # Where the default database, forewarn.db, is made.
+    assert "\nWorkingDirectory=/var/lib/forewarn\n" in UNIT.read_text()
+
+
 def test_systemd_is_told_when_everybody_is_answered(
     make_server: ServerMaker, tmp_path: Path
 ) -> None:

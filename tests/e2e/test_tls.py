@@ -105,6 +105,8 @@ def test_operator_comes_over_tls(make_server: ServerMaker, make_pair: Callable[.
     by_flag = _ask(server, "vm", "list", "--ca-file", str(pair.certificate))
     untrusted = _ask(server, "vm", "list")
     wrong = _ask(server, "vm", "list", "--ca-file", str(server.fleet))
+    elsewhere = f"https://localhost:{server.control_port}"
+    misnamed = _ask(server, "vm", "list", **trusted, FOREWARN_SERVER=elsewhere)
     clear = f"http://127.0.0.1:{server.control_port}"
     unencrypted = _ask(server, "vm", "list", FOREWARN_SERVER=clear)
 
@@ -112,6 +114,9 @@ def test_operator_comes_over_tls(make_server: ServerMaker, make_pair: Callable[.
     assert untrusted.returncode == 6
     assert "shows a certificate that is not trusted here" in untrusted.stderr
     assert "--ca-file FILE" in untrusted.stderr
+    assert misnamed.returncode == 6
+    assert "certificate is not valid for 'localhost'" in misnamed.stderr
+    assert "--ca-file" not in misnamed.stderr
     assert (wrong.returncode, "is not a file of certificates" in wrong.stderr) == (2, True)
     assert unencrypted.returncode != 0
     assert server.stop() == 0, server.said()

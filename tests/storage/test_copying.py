@@ -2,10 +2,11 @@
 
 import errno
 import json
+import os
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from tests.waiting import wait_until
 from tests.works import writing
 
 from forewarn.domain.access import ConsoleSession
+from forewarn.storage import backups
 from forewarn.storage.columns import Kept
 from forewarn.storage.connections import Connector
 from forewarn.storage.copying import COPIED, CopyReport, copy_database
@@ -49,6 +51,7 @@ from forewarn.storage.tables import metadata, scenario_runs, settings
 
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 ROWS = 3
+NOBODY = 65534
 
 
 VALUES: Mapping[type[TypeEngine[Any]], Callable[[int], object]] = {
@@ -144,6 +147,29 @@ def test_every_row_comes_back_as_it_was(source: Path, empty_url: str, tmp_path: 
     # The lease is nobody's, though its epoch stays.
     assert [row[:2] for row in after.pop("leases")] == [row[:2] for row in before.pop("leases")]
     assert after == before
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda source, target: copy_database(DatabaseFile(source), NewFile(target), at=AT),
+        lambda source, target: backups.restore(source, target, at=AT),
+    ],
+    ids=["copy", "restore"],
+)
+def test_owner_of_the_folder_can_use_what_root_has_made_there(
+    source: Path, tmp_path: Path, make: Callable[[Path, Path], object]
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    os.chown(folder, NOBODY, NOBODY)
+
+    make(source, folder / "forewarn.db")
+
+    made = {path.name: path.stat().st_uid for path in folder.iterdir()}
+    assert made == {"forewarn.db": NOBODY, "forewarn.db.lock": NOBODY}
 
 
 def test_lease_of_a_copy_is_nobodys(source: Path, empty_url: str) -> None:
@@ -278,6 +304,57 @@ def test_replica_that_comes_before_the_lock_keeps_a_database_from_being_marked(
 
         with pytest.raises(CopyRefusedError, match="is in use"):
             marking.result(SECONDS)
+    assert "backup_taken_at" not in settings_in(postgres_url)
+
+
+RECENT = """
+INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, extract(epoch FROM now()) * 1e6 - 9e6, 0);
+INSERT INTO leases VALUES ('x', 1, 'a', extract(epoch FROM now()) * 1e6 + 1e6)
+"""
+"""A replica that led a second ago, which is nine seconds after it was last seen."""
+
+
+def test_database_with_rows_of_replicas_that_are_gone_is_marked_when_these_are_old(
+    postgres_url: str,
+) -> None:
+    """A dump of a running service has them."""
+    told: list[None] = []
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(RECENT.encode())
+
+    database(postgres_url).mark_as_backup(AT, wait=lambda: told.append(None))
+
+    assert "backup_taken_at" in settings_in(postgres_url)
+    assert told == [None]
+
+
+def test_rows_from_the_future_are_not_waited_for_forever(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forewarn.storage.postgres_copies.SILENT_AFTER", timedelta(seconds=0.1))
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("INSERT INTO replicas VALUES ('a', 'a', '', '', '{}', 0, 9e15, 0)")
+
+    database(postgres_url).mark_as_backup(AT)
+
+    assert "backup_taken_at" in settings_in(postgres_url)
+
+
+@pytest.mark.parametrize(
+    "sign_of_life",
+    ["UPDATE replicas SET seen_at = seen_at + 1", "UPDATE leases SET expires_at = expires_at + 1"],
+    ids=["replica", "lease"],
+)
+def test_replica_that_reports_meanwhile_keeps_a_database_from_being_marked(
+    postgres_url: str, sign_of_life: str
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as replica:
+        replica.execute(RECENT.encode())
+
+        with pytest.raises(CopyRefusedError, match="is in use"):
+            database(postgres_url).mark_as_backup(
+                AT, wait=lambda: replica.execute(sign_of_life.encode())
+            )
     assert "backup_taken_at" not in settings_in(postgres_url)
 
 

@@ -23,8 +23,10 @@ NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 
 
 @contextmanager
-def replica(url: str, replica_id: str) -> Iterator[tuple[PostgresStore, DatabaseReplicas]]:
-    store = open_postgres(url)
+def replica(
+    url: str, replica_id: str, node: str = ""
+) -> Iterator[tuple[PostgresStore, DatabaseReplicas]]:
+    store = open_postgres(url, node=node)
     replicas = DatabaseReplicas(store, replace(ITSELF, replica_id=replica_id, name=replica_id))
     try:
         yield store, replicas
@@ -94,6 +96,24 @@ def test_one_that_is_silent_is_not_present_and_is_forgotten_after_an_hour(
         assert [each.identity.name for each in found.present] == ["a"]
         assert found.at - found.replicas[1].seen_at > SILENT_AFTER
         assert names(first) == ["a"]
+
+
+def test_successor_on_the_same_node_replaces_one_that_is_silent(postgres_url: str) -> None:
+    with (
+        replica(postgres_url, "kvm-1:a-1/old", "kvm-1:a-1") as (_, old),
+        replica(postgres_url, "kvm-1:a-2/other", "kvm-1:a-2") as (_, other),
+        replica(postgres_url, "kvm-1:a-1/new", "kvm-1:a-1") as (_, new),
+    ):
+        old.report()
+        other.report()
+        new.report()
+        together = names(new)
+        age(postgres_url, old.itself.name, minutes=1)
+        age(postgres_url, other.itself.name, minutes=1)
+        new.report()
+
+        assert together == ["kvm-1:a-1/new", "kvm-1:a-1/old", "kvm-1:a-2/other"]
+        assert names(new) == ["kvm-1:a-1/new", "kvm-1:a-2/other"]
 
 
 def test_one_that_comes_back_after_it_was_forgotten_is_known_again(postgres_url: str) -> None:

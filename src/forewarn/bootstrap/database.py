@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import structlog
@@ -75,12 +75,16 @@ def _open_shared(settings: Settings, itself: ReplicaIdentity, stack: ExitStack) 
     try:
         from forewarn.storage.lease import DatabaseLeadership  # noqa: PLC0415 - an extra
         from forewarn.storage.postgres import open_postgres  # noqa: PLC0415 - an extra
-        from forewarn.storage.replicas import DatabaseReplicas  # noqa: PLC0415 - an extra
+        from forewarn.storage.replicas import (  # noqa: PLC0415 - an extra
+            DatabaseReplicas,
+            name_replica,
+        )
     except ImportError as error:
         raise PostgresMissingError from error
     node = find_node(settings.state_directory)
     store = wait_for(lambda: open_postgres(settings.database, migrate=settings.migrate, node=node))
     stack.callback(store.close)
+    itself = replace(itself, replica_id=name_replica(node, itself.replica_id))
     leadership = DatabaseLeadership(store.address, itself.replica_id)
     stack.callback(leadership.close)
     replicas = DatabaseReplicas(store, itself)

@@ -14,7 +14,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from forewarn.cli.transport import (
     BrokenReplyError,
+    HungUpError,
     LateReplyError,
+    MisnamedError,
     PlainServerError,
     ServerReply,
     ServerRequest,
@@ -26,6 +28,10 @@ from forewarn.cli.transport import (
 
 _CONNECTING: Final = 5.0
 _PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
+_MISMATCHES: Final = frozenset({62, 63, 64})
+"""What OpenSSL says of a certificate for another name, e-mail or IP address."""
+_HANG_UPS: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPipeError)
+"""A handshake that the other side ended, as a load balancer does whose server is gone."""
 
 
 class StreamedReply:
@@ -110,7 +116,10 @@ def _connect(connection: _Connection) -> None:
     except UnicodeError as error:
         raise ServerUrlError(str(error)) from error
     except ssl.SSLCertVerificationError as error:
-        raise UntrustedError(error.verify_message) from error
+        kind = MisnamedError if error.verify_code in _MISMATCHES else UntrustedError
+        raise kind(error.verify_message) from error
+    except _HANG_UPS as error:
+        raise HungUpError(str(error)) from error
     except ssl.SSLError as error:
         raise PlainServerError(str(error)) from error
     except OSError as error:

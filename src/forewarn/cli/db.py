@@ -22,6 +22,10 @@ app = noun("db")
 DatabaseOption = Annotated[str | None, option("URL", "The database (default: as set).")]
 CopyFrom = Annotated[str, argument("SOURCE", "A file, or postgresql://HOST/DB.")]
 CopyTo = Annotated[str, argument("TARGET", "A new file, or an empty postgresql://HOST/DB.")]
+_WATCHING: Final = (
+    "According to the database, replicas were running a moment ago. "
+    "Waiting up to 10 s to see whether one still is."
+)
 _PAUSED: Final = "The server will start paused; continue with: forewarn resume"
 
 
@@ -124,7 +128,11 @@ def mark_restored(*, database: DatabaseOption = None, config: ConfigFile = None)
         from forewarn.storage import administration  # noqa: PLC0415 - needs the server install
 
         settings = _settings(database, config)
-        administration.mark_restored(settings.location, at=SystemClock().now())
+        administration.mark_restored(
+            settings.location,
+            at=SystemClock().now(),
+            wait=lambda: print_line(_WATCHING, err=True),
+        )
         print_line(f"{settings.database_name} is marked as restored")
         print_line(_PAUSED, err=True)
 

@@ -68,7 +68,9 @@ def exit_code_of(kind: str, status: int) -> ExitCode:
 
 
 HINTS: Final[Mapping[str, str]] = {
-    "unauthorized": "run it in the server's folder, or set FOREWARN_STATE_DIR or FOREWARN_TOKEN",
+    "unauthorized": (
+        "run it where the server's admin.token is, or set FOREWARN_STATE_DIR or FOREWARN_TOKEN"
+    ),
     "host-refused": "try: --server with an address of the server, or serve --control-host NAME",
     "token-expired": "ask an admin for: forewarn token create NAME --role ROLE",
     "token-revoked": "ask an admin for: forewarn token create NAME --role ROLE",
@@ -128,10 +130,13 @@ HINTS: Final[Mapping[str, str]] = {
     "store-unavailable": "the server still answers polls; fix this, then try again",
 }
 """What to try next, by the kind of problem; the braces are filled from its members."""
+_VOID: Final = frozenset({"token-expired", "token-revoked"})
 
 
 def hint_for(kind: str, members: Mapping[str, object]) -> str:
     """Return what to try after a problem of *kind*, or nothing."""
+    if kind in _VOID and members.get("name") == "admin":
+        return "try: forewarn token renew-admin, where the server runs"
     try:
         return HINTS.get(kind, "").format_map(members)
     except KeyError:

@@ -9,7 +9,9 @@ from typing import Final
 from forewarn.cli.errors import CommandError, ExitCode, exit_code_of, hint_for
 from forewarn.cli.output import Row
 from forewarn.cli.transport import (
+    HungUpError,
     LateReplyError,
+    MisnamedError,
     PlainServerError,
     ServerUrlError,
     TransportError,
@@ -44,6 +46,16 @@ _FAILURES: Final[Mapping[type[TransportError], tuple[ExitCode, str, str]]] = {
         ExitCode.UNREACHABLE,
         "{server} shows a certificate that is not trusted here: {problem}.",
         "try: --ca-file FILE, or FOREWARN_CA_FILE",
+    ),
+    MisnamedError: (
+        ExitCode.UNREACHABLE,
+        "{server} shows a certificate for another address: {problem}.",
+        "try: --server with an address that the certificate names",
+    ),
+    HungUpError: (
+        ExitCode.UNREACHABLE,
+        "{server} closed the connection before TLS was established.",
+        "try: it again",
     ),
     PlainServerError: (
         ExitCode.UNREACHABLE,

@@ -34,6 +34,14 @@ class UntrustedError(UnconnectedError):
     """The server shows a certificate that is not trusted."""
 
 
+class MisnamedError(UnconnectedError):
+    """The server shows a certificate for other addresses."""
+
+
+class HungUpError(UnconnectedError):
+    """The connection ended before TLS was established, so nothing was sent."""
+
+
 class PlainServerError(UnconnectedError):
     """The server does not speak TLS."""
 

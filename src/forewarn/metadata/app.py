@@ -169,15 +169,14 @@ class MetadataApp:
         try:
             return await self._handle(scope, receive)
         except MetadataRefusedError as refused:
-            answer = REFUSALS[refused.refusal]
-            return replace(answer, headers=answer.headers + _ADDED.get(refused.refusal, ()))
+            return _refuse(refused.refusal)
         except StoreUnavailableError:
-            return REFUSALS[Refusal.UNAVAILABLE]
+            return _refuse(Refusal.UNAVAILABLE)
         except DisconnectedError:
             raise
         except Exception:  # noqa: BLE001 - the top of a request
             _log.exception("metadata_request_failed", path=scope["path"])
-            return REFUSALS[Refusal.FAILED]
+            return _refuse(Refusal.FAILED)
 
     async def _handle(self, scope: HttpScope, receive: Receive) -> MetadataAnswer:
         headers = read_headers(scope["headers"])
@@ -341,6 +340,11 @@ class MetadataApp:
         if name not in self._board.versions:
             raise MetadataRefusedError(Refusal.API_VERSION_UNKNOWN)
         return name
+
+
+def _refuse(refusal: Refusal) -> MetadataAnswer:
+    answer = REFUSALS[refusal]
+    return replace(answer, headers=answer.headers + _ADDED.get(refusal, ()))
 
 
 def _for_reading(handler: Handler) -> Mapping[str, Handler]:

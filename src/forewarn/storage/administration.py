@@ -3,6 +3,7 @@
 A database is a file, or a URL as the settings have it.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -33,8 +34,11 @@ class ServerDatabase(CopySource, CopyTarget, Protocol):
     def upgrade(self) -> bool:
         """Create or upgrade its schema; tell whether there was anything to do."""
 
-    def mark_as_backup(self, at: datetime) -> None:
-        """Have the next server that starts on it treat it as a backup of *at*."""
+    def mark_as_backup(self, at: datetime, *, wait: Callable[[], object]) -> None:
+        """Have the next server that starts on it treat it as a backup of *at*.
+
+        Call *wait* before it takes seconds to see whether replicas use it.
+        """
 
 
 def copy(source: Location, target: Location, *, at: datetime, tell: Tell) -> CopyReport:
@@ -81,12 +85,17 @@ def upgrade(database: Location) -> bool:
     return at_server(database).upgrade()
 
 
-def mark_restored(database: Location, *, at: datetime) -> None:
-    """Have the next server treat the database as a backup of *at*, however it got there."""
+def mark_restored(
+    database: Location, *, at: datetime, wait: Callable[[], object] = lambda: None
+) -> None:
+    """Have the next server treat the database as a backup of *at*, however it got there.
+
+    Call *wait* before it takes seconds to see whether replicas use it.
+    """
     if isinstance(database, Path):
         mark_file_as_backup(database, at)
     else:
-        at_server(database).mark_as_backup(at)
+        at_server(database).mark_as_backup(at, wait=wait)
 
 
 def at_server(url: str) -> ServerDatabase:

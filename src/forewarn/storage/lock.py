@@ -10,6 +10,7 @@ from typing import IO
 
 from forewarn.ports.replicas import KnownReplica, ReplicaIdentity, RollCall
 from forewarn.ports.store import Store
+from forewarn.private_files import create_private, give_to_owner_of
 from forewarn.storage.errors import DatabaseInUseError, DatabaseUnusableError
 
 if sys.platform == "win32":
@@ -36,11 +37,7 @@ class DatabaseLock:
     def __init__(self, path: Path) -> None:
         name = path.with_name(f"{path.name}.lock")
         try:
-            # Whoever can open it could lock it, and keep every server out.
-            self._file = os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600), "wb")
-            if os.name == "posix":
-                with suppress(PermissionError):
-                    os.fchmod(self._file.fileno(), 0o600)
+            self._file = _open(name)
         except OSError as error:
             problem = f"its lock file {name.name} cannot be written ({error.strerror})"
             raise DatabaseUnusableError(path, problem) from error
@@ -53,6 +50,21 @@ class DatabaseLock:
     def release(self) -> None:
         """Let another server have the database."""
         self._file.close()
+
+
+def _open(name: Path) -> IO[bytes]:
+    """Open the file *name* for its owner only: who can open it could keep every server out."""
+    try:
+        file = create_private(name)
+    except FileExistsError:
+        file = os.fdopen(os.open(name, os.O_WRONLY), "wb")
+        if os.name == "posix":
+            with suppress(PermissionError):
+                os.fchmod(file.fileno(), 0o600)
+    else:
+        # A command of root may come before the first server, which has to open it as well.
+        give_to_owner_of(name.parent, name)
+    return file
 
 
 class FileLeadership:

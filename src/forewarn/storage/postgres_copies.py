@@ -1,6 +1,7 @@
 """A PostgreSQL database as what is copied or copied to, and what it says of itself."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import URL, Boolean, Connection, Table, text
+from sqlalchemy import URL, Boolean, Connection, Row, Table, text
 from sqlalchemy.exc import DBAPIError
 
 from forewarn.operations.restoring import BACKUP_TAKEN_AT
@@ -40,13 +41,17 @@ SET application_name = 'forewarn db';
 SET idle_in_transaction_session_timeout = 0;
 SET statement_timeout = 0
 """
-_ARE_REPLICAS_ALIVE: Final = f"""
-WITH clock AS (SELECT {DATABASE_NOW} AS now)
-SELECT EXISTS (SELECT 1 FROM leases, clock WHERE expires_at > now)
-  OR EXISTS (SELECT 1 FROM replicas, clock WHERE seen_at > now - {SILENT_AFTER.seconds} * 1000000)
-  OR EXISTS (SELECT 1 FROM pg_stat_activity
-    WHERE datname = current_database() AND application_name = 'forewarn')
+_SIGNS_OF_LIFE: Final = f"""
+WITH clock AS (SELECT {DATABASE_NOW} AS now),
+  replica AS (SELECT coalesce(max(seen_at), 0) AS seen_at FROM replicas),
+  lease AS (SELECT coalesce(max(expires_at), 0) AS expires_at FROM leases)
+SELECT seen_at, expires_at,
+  expires_at > now OR seen_at > now - {SILENT_AFTER.seconds} * 1000000 AS is_recent,
+  EXISTS (SELECT 1 FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name = 'forewarn') AS is_connected
+FROM clock, replica, lease
 """  # noqa: S608
+_LOOK_AGAIN_SECONDS: Final = 0.5
 _KEEP_OUT_WRITERS: Final = "LOCK TABLE write_lock IN EXCLUSIVE MODE"
 _CAN_WRITE: Final = """
 SELECT current_setting('transaction_read_only') = 'off'
@@ -141,16 +146,38 @@ class PostgresDatabase:
         with blamed_on(self):
             return prepare_database(self.address.writing_engine(), migrate=True)
 
-    def mark_as_backup(self, at: datetime) -> None:
-        """Have the next server that starts on it treat it as a backup of *at*."""
+    def mark_as_backup(self, at: datetime, *, wait: Callable[[], object] = lambda: None) -> None:
+        """Have the next server that starts on it treat it as a backup of *at*.
+
+        A dump of a running service says of its replicas that they are there, wherever it is
+        restored. Those that are report again within seconds; *wait* is called before that is
+        waited for.
+        """
         with self._connect("READ COMMITTED") as connection, blamed_on(self):
             read_schema(connection, self.place).require_own(self.place)
-            # Before the look: whoever is writing now is seen after it.
-            connection.execute(text(_KEEP_OUT_WRITERS))
-            if connection.scalar(text(_ARE_REPLICAS_ALIVE)):
-                raise CopyRefusedError(self.place, "is in use; stop every replica first")
+            before = _look_for_life(connection)
+            ends = time.monotonic() + SILENT_AFTER.total_seconds()
+            is_doubtful = self._lock_and_look(connection, before)
+            if is_doubtful:
+                wait()
+            while is_doubtful and time.monotonic() < ends:
+                connection.rollback()
+                time.sleep(_LOOK_AGAIN_SECONDS)
+                is_doubtful = self._lock_and_look(connection, before)
             mark_as_backup(connection, at)
             connection.commit()
+
+    def _lock_and_look(self, connection: Connection, before: Row[Any]) -> bool:
+        """Keep replicas from writing; tell whether there may be any, and refuse if one is found."""
+        # PostgreSQL shows who is connected as it was at the first look in a transaction.
+        connection.rollback()
+        # Before the look: whoever is writing now is seen after it.
+        connection.execute(text(_KEEP_OUT_WRITERS))
+        now = _look_for_life(connection)
+        has_reported = now.seen_at > before.seen_at or now.expires_at > before.expires_at
+        if now.is_connected or has_reported:
+            raise CopyRefusedError(self.place, "is in use; stop every replica first")
+        return bool(now.is_recent)
 
     @contextmanager
     def _connect(self, isolation_level: IsolationLevel) -> Iterator[Connection]:
@@ -160,6 +187,7 @@ class PostgresDatabase:
         with connection:
             with blamed_on(self):
                 driver_of(connection).execute(_ERRAND)
+                driver_of(connection).commit()  # or a later rollback would undo it
                 check_encoding(connection, self.place)
             yield connection
 
@@ -170,7 +198,8 @@ class PostgresDatabase:
             with blamed_on(self):
                 read_schema(connection, self.place).require_own(self.place)
                 is_still = self._lock(connection)
-                if is_still and connection.scalar(text(_ARE_REPLICAS_ALIVE)):
+                signs = _look_for_life(connection)
+                if is_still and (signs.is_recent or signs.is_connected):
                     connection.rollback()
                     is_still = False
             yield is_still
@@ -193,6 +222,10 @@ class PostgresDatabase:
         connection.execute(text(_KEEP_OUT_WRITERS))
         if find_rows(connection) is not None:
             raise CopyRefusedError(self.place, "is not empty; create another database for it")
+
+
+def _look_for_life(connection: Connection) -> Row[Any]:
+    return connection.execute(text(_SIGNS_OF_LIFE)).one()
 
 
 def driver_of(connection: Connection) -> psycopg.Connection[Any]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, func, literal_column, select, true
 
-from forewarn.ports.replicas import KnownReplica, ReplicaIdentity, RollCall
+from forewarn.ports.replicas import SILENT_AFTER, KnownReplica, ReplicaIdentity, RollCall
 from forewarn.ports.store import StoreUnavailableError
 from forewarn.storage.columns import MomentColumn
 from forewarn.storage.postgres import PostgresStore
@@ -16,13 +16,19 @@ from forewarn.storage.reading import LEASE
 from forewarn.storage.tables import changes, leases, replicas
 
 _FORGET_SECONDS: Final = 3600.0
-"""A replica that was not heard of for so long is forgotten."""
+"""A replica that was not heard of for so long is forgotten.
+
+One that was killed is forgotten as soon as it is silent, if another serves with its files.
+"""
 
 # Nobody waits for it: a row is written by its own replica only, until it is forgotten.
 _REPORT: Final = f"""
 WITH forgotten AS (
     DELETE FROM replicas
-    WHERE seen_at < {DATABASE_NOW} - %(forget)s * 1000000 AND replica_id <> %(replica_id)s
+    WHERE replica_id <> %(replica_id)s
+      AND (seen_at < {DATABASE_NOW} - %(forget)s * 1000000
+        OR seen_at < {DATABASE_NOW} - {SILENT_AFTER.seconds} * 1000000
+          AND starts_with(replica_id, %(predecessors)s))
   )
 INSERT INTO replicas
   (replica_id, name, address, version, settings, started_at, seen_at, last_change)
@@ -70,6 +76,7 @@ class DatabaseReplicas:
             "version": itself.version,
             "settings": json.dumps(dict(itself.settings)),
             "forget": forget,
+            "predecessors": name_replica(store.node, ""),
         }
 
     def report(self) -> None:
@@ -94,6 +101,11 @@ class DatabaseReplicas:
     def is_following(self) -> bool:
         """Tell whether this replica hears what the others change."""
         return self._store.is_following
+
+
+def name_replica(node: str, unique: str) -> str:
+    """Return the id of a replica on *node*; all that serve with the same files begin alike."""
+    return f"{node}/{unique}"
 
 
 def _call_roll(connection: Connection) -> RollCall:

@@ -302,7 +302,8 @@ def test_polls_go_on_when_nothing_can_be_written(service: Service) -> None:
     identifier = service.create()
     service.make_read_only()
 
-    assert service.approve(identifier).status == 503
+    refused = service.approve(identifier)
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
     assert service.request().json["DocumentIncarnation"] == 1
 
 

@@ -126,6 +126,9 @@ def _lease(figures: Mapping[str, float], server: Row | None, now: datetime) -> F
     if server and leader and not leader["is_answering"]:
         where = f"{leader['name']} at {leader['address']}"
         return fine(check, f"The replica {where} holds it, epoch {server['lease_epoch']}.")
+    if server is None and figures.get("forewarn_replicas", 0) > 1:
+        sentence = "Another replica may hold it; that is unknown without a valid token."
+        return doubtful(check, sentence, "set FOREWARN_TOKEN, then try: forewarn status")
     subject = "No replica holds" if len(replicas) > 1 else "The server does not hold"
     sentence = f"{subject} it, and so nothing is started or completed."
     return wrong(check, sentence, "see lease_lost in its log; try again in a few seconds")
