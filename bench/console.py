@@ -51,7 +51,11 @@ new PerformanceObserver((list) => {
   for (const each of list.getEntries()) window.tasks.push(each.duration);
 }).observe({ type: "longtask", buffered: true });
 """
-PAINT: Final = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+PAINT: Final = """
+new Promise((done) => new PerformanceObserver((list) => {
+  for (const each of list.getEntriesByName("first-contentful-paint")) done(each.startTime);
+}).observe({ type: "paint", buffered: true }))
+"""
 
 
 def main() -> None:

@@ -1,7 +1,4 @@
-"""Who watches: a pipe or a terminal gets the story, one line after another.
-
-At a terminal, the link to the console stays below the story.
-"""
+"""Who watches: a pipe or a terminal, where the link to the console stays below the story."""
 
 import os
 import sys
