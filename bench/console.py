@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from scale import fill
 from servers import Server, running, scheduled_events
@@ -282,9 +281,8 @@ class _Console:
 
     async def sign_in(self, token: str) -> None:
         """Get a session."""
-        body = urlencode({"token": token})
-        kind = "Content-Type: application/x-www-form-urlencoded"
-        reader, writer = await self._send("POST", "/login", kind, body=body)
+        authorization = f"Authorization: Bearer {token}"
+        reader, writer = await self._send("POST", "/login", authorization)
         _, headers, _ = await _read_answer(reader)
         self._cookie = headers["set-cookie"].partition(";")[0]
         writer.close()
@@ -324,7 +322,6 @@ class _Console:
         method: str,
         path: str,
         *headers: str,
-        body: str = "",
         streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None,
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if streams is None or streams[0].at_eof():
@@ -334,10 +331,10 @@ class _Console:
             f"{method} {path} HTTP/1.1",
             f"Host: 127.0.0.1:{self._port}",
             f"Cookie: {self._cookie}",
-            f"Content-Length: {len(body)}",
+            "Content-Length: 0",
             *headers,
         ]
-        streams[1].write(("\r\n".join(head) + "\r\n\r\n" + body).encode())
+        streams[1].write(("\r\n".join(head) + "\r\n\r\n").encode())
         await streams[1].drain()
         return streams
 

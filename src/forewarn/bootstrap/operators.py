@@ -3,10 +3,11 @@
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
 from typing import Final
 
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 import forewarn
 from forewarn.bootstrap.clock_control import ReplicaClockControl
@@ -95,9 +96,7 @@ def control_server(
         if scope["type"] == "http" and not is_of_api(scope["path"]):
             await console(scope, receive, send)
             return
-        await api(scope, receive, send)
-        if scope.get("method") not in _READING:
-            pulse.touch()
+        await api(scope, receive, _touching(pulse, scope, send))
 
     certificate = find_certificate(replica.settings)
     return ControlServer(
@@ -107,6 +106,19 @@ def control_server(
         streams=(feed, pulse),
         refusals=refusals,
     )
+
+
+def _touching(pulse: Pulse, scope: Scope, send: Send) -> Send:
+    """Return *send*, which also has pages ask for themselves anew after what may be a change."""
+    if scope.get("method") in _READING:
+        return send
+
+    async def send_and_touch(message: Message) -> None:
+        await send(message)
+        if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:
+            pulse.touch()
+
+    return send_and_touch
 
 
 def _make_services(

@@ -2,23 +2,24 @@
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Final
 from urllib.parse import quote
 
 import structlog
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from forewarn.connections.limits import operator_connections
 from forewarn.console.assets import PREFIX, assets_by_path
 from forewarn.console.cookies import refuse_forged, session_of
 from forewarn.console.headers import SafeHeaders
-from forewarn.console.live import show_live
+from forewarn.console.live import Streams, show_live
 from forewarn.console.nouns import ROUTES
 from forewarn.console.problems import (
     UnknownPageError,
@@ -33,6 +34,8 @@ from forewarn.console.visit import (
     ActionRoute,
     ConsoleRoute,
     Done,
+    Form,
+    FormError,
     Fragment,
     Page,
     PageRoute,
@@ -52,8 +55,8 @@ LARGEST_FORM: Final = 2 * 1024 * 1024
 """A file of holidays fits."""
 _FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 
-_Endpoint: TypeAlias = Callable[[Site, Request, bytes], Response]
-"""What answers a request, whose body has been read, on a thread."""
+LONGEST_QUERY: Final = 2000
+"""An address that somebody has typed or clicked together is shorter."""
 
 
 def create_console(
@@ -71,12 +74,12 @@ def create_console(
     site = Site(services=services, sessions=Sessions(services), refusals=refusals, pulse=pulse)
     routes: list[BaseRoute] = [
         Route(PREFIX + "{name}", _show_asset),
-        Route("/live", partial(show_live, site)),
+        Route("/live", partial(show_live, site, Streams(operator_connections() // 2))),
         Route(LOGIN, partial(_on_thread, site, show_sign_in), methods=["GET"]),
         Route(LOGIN, partial(_on_thread, site, take_sign_in), methods=["POST"]),
         Route("/logout", partial(_on_thread, site, take_sign_out), methods=["POST"]),
         *(_route(site, each) for each in ROUTES),
-        Route("/{path:path}", partial(_on_thread, site, partial(_answer, _UNKNOWN))),
+        Route("/{path:path}", partial(_answer, _UNKNOWN, site)),
     ]
     guard = Middleware(SafeHeaders, names=names, own_host=own_host)
     return Starlette(routes=routes, middleware=[guard])
@@ -91,7 +94,7 @@ _UNKNOWN: Final = PageRoute(path="", show=_refuse_unknown)
 
 def _route(site: Site, route: ConsoleRoute) -> Route:
     method = "GET" if isinstance(route, PageRoute) else "POST"
-    return Route(route.path, partial(_on_thread, site, partial(_answer, route)), methods=[method])
+    return Route(route.path, partial(_answer, route, site), methods=[method])
 
 
 async def _show_asset(request: Request) -> Response:
@@ -101,22 +104,19 @@ async def _show_asset(request: Request) -> Response:
     return Response(asset.body, headers={**_FOREVER, "Content-Type": asset.media_type})
 
 
-async def _on_thread(site: Site, endpoint: _Endpoint, request: Request) -> Response:
-    """Answer on a thread: reading and rendering take so long that polls would have to wait."""
-    body = bytearray()
-    if request.method == "POST":
-        async for part in request.stream():
-            body.extend(part)
-            if len(body) > LARGEST_FORM:
-                return PlainTextResponse("The form is too large.\n", 413)
-    return await site.on_thread(partial(endpoint, site, request, bytes(body)))
+async def _on_thread(
+    site: Site, endpoint: Callable[[Site, Request], Response], request: Request
+) -> Response:
+    """Have *endpoint* answer on a thread, where it may wait for the store."""
+    return await site.on_thread(partial(endpoint, site, request))
 
 
-def _answer(route: ConsoleRoute, site: Site, request: Request, body: bytes) -> Response:
+async def _answer(route: ConsoleRoute, site: Site, request: Request) -> Response:
+    """Answer somebody who is signed in; from others nothing but the head is read."""
     secret = session_of(request)
     is_by_itself = request.headers.get("x-live") == "1"  # no sign of anybody being there
     try:
-        principal = site.sessions.find(secret, is_use=not is_by_itself) if secret else None
+        principal = await site.find_visitor(secret, is_use=not is_by_itself)
         if principal is None:
             return _ask_to_sign_in(request)
         where = request.client.host if request.client else ""
@@ -124,13 +124,18 @@ def _answer(route: ConsoleRoute, site: Site, request: Request, body: bytes) -> R
             caller=Caller(principal=principal, where=where, services=site.services),
             url=_own_url(request),
             parts=request.path_params,
-            query=read_form(request.url.query),
-            form=read_form(body.decode("utf-8", "replace")),
+            query=_read_query(request),
         )
     except ForewarnError as error:
         # Before it is known who asks, there is no page to say it on.
         return PlainTextResponse(f"{error}\n", status_of(error))
-    return _Exchange(site=site, request=request, secret=secret, visit=visit).answer(route)
+    exchange = _Exchange(site=site, request=request, secret=secret, visit=visit, route=route)
+    try:
+        return await exchange.answer()
+    except ClientDisconnect:
+        return Response(status_code=HTTPStatus.BAD_REQUEST)  # which nobody reads
+    except Exception as error:  # noqa: BLE001 - whatever it is, the visitor is told
+        return await site.on_thread(partial(exchange.refuse, error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,33 +146,31 @@ class _Exchange:
     request: Request
     secret: str
     visit: Visit
+    route: ConsoleRoute
 
-    def answer(self, route: ConsoleRoute) -> Response:
-        """Show the page, or do the action; or say why not."""
-        try:
-            self.visit.caller.principal.require(route.role)
-            if isinstance(route, PageRoute):
-                return self._show(route.show)
-            refuse_forged(self.request, self.secret)
-            result = route.act(self.visit)
-            if route.name:
-                self.site.pulse.touch()
-            return self._tell(result)
-        except ForewarnError as error:
-            self._note(route, error)
-            return self._refuse(status_of(error), str(error))
-        except Exception:  # noqa: BLE001 - whatever it is, the visitor is told
-            _log.exception("console_request_failed", path=redact(self.request.url.path))
-            failure = HTTPStatus.INTERNAL_SERVER_ERROR
-            return self._refuse(failure, "The server failed; its log says why.")
+    async def answer(self) -> Response:
+        """Show the page, or do the action."""
+        self.visit.caller.principal.require(self.route.role)
+        if isinstance(self.route, PageRoute):
+            return await self._show(self.route.show)
+        refuse_forged(self.request, self.secret)
+        visit = replace(self.visit, form=await _read_body(self.request))
+        return await self.site.on_thread(partial(self._act, self.route, visit))
 
-    def _show(self, show: Callable[[Visit], Page]) -> Response:
-        main = self.site.main(self.visit, show)
+    async def _show(self, show: Callable[[Visit], Page]) -> Response:
+        main = await self.site.main(self.visit, show)
         if not self._is_part:
-            return HTMLResponse(self.site.render_whole(self.visit, self.secret, main))
+            whole = partial(self.site.render_whole, self.visit, self.secret, main)
+            return HTMLResponse(await self.site.on_thread(whole))
         if self.request.headers.get("x-have") == main.digest:
             return Response(status_code=HTTPStatus.NO_CONTENT)
         return HTMLResponse(main.body)
+
+    def _act(self, route: ActionRoute, visit: Visit) -> Response:
+        result = route.act(visit)
+        if route.name:
+            self.site.pulse.touch()
+        return self._tell(result)
 
     def _tell(self, result: Done | Fragment) -> Response:
         if isinstance(result, Fragment):
@@ -176,6 +179,15 @@ class _Exchange:
         # As JSON in ASCII, which a header can carry.
         headers = {"HX-Trigger": json.dumps(news)}
         return Response(status_code=HTTPStatus.NO_CONTENT, headers=headers)
+
+    def refuse(self, error: Exception) -> Response:
+        """Say why not, on the page or in the form that asked for it."""
+        if not isinstance(error, ForewarnError):
+            _log.error("console_request_failed", path=redact(self.request.url.path), exc_info=error)
+            failure = HTTPStatus.INTERNAL_SERVER_ERROR
+            return self._refuse(failure, "The server failed; its log says why.")
+        self._note(self.route, error)
+        return self._refuse(status_of(error), str(error))
 
     def _refuse(self, status: HTTPStatus, detail: str) -> Response:
         values = {"detail": detail}
@@ -218,6 +230,23 @@ def _ask_to_sign_in(request: Request) -> Response:
     return Response(status_code=HTTPStatus.UNAUTHORIZED, headers={"HX-Redirect": login})
 
 
-def _own_url(request: Request) -> str:
+async def _read_body(request: Request) -> Form:
+    body = bytearray()
+    async for part in request.stream():
+        body.extend(part)
+        if len(body) > LARGEST_FORM:
+            raise FormError("The form is too large.")
+    return read_form(body.decode("utf-8", "replace"))
+
+
+def _read_query(request: Request) -> Form:
     query = request.url.query
-    return f"{request.url.path}?{query}" if query else request.url.path
+    if len(query) > LONGEST_QUERY:
+        raise FormError("The address is too long.")
+    return read_form(query)
+
+
+def _own_url(request: Request) -> str:
+    # Two slashes at its beginning would make it the address of another server.
+    path, query = "/" + request.url.path.lstrip("/\\"), request.url.query
+    return f"{path}?{query}" if query else path

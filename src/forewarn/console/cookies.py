@@ -2,7 +2,6 @@
 
 import hmac
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from starlette.requests import Request
@@ -14,15 +13,16 @@ CSRF_HEADER: Final = "x-csrf-token"
 
 
 def session_of(request: Request) -> str:
-    """Return the secret of the session that *request* shows; nothing if it shows none."""
-    cookies: SimpleCookie = SimpleCookie()
-    try:
-        cookies.load(request.headers.get("cookie", ""))
-    except CookieError:
-        return ""
-    found = cookies.get(_name(request))
-    value = found.value if found else ""
-    return value if value.isascii() else ""
+    """Return the secret of the session that *request* shows; nothing if it shows none.
+
+    Other servers on the same host may have set cookies of any form, which are passed over.
+    """
+    name = _name(request)
+    for part in request.headers.get("cookie", "").split(";"):
+        key, _, value = part.strip().partition("=")
+        if key == name and value.isascii():
+            return value
+    return ""
 
 
 def set_session(request: Request, response: Response, secret: str) -> None:

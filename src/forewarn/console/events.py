@@ -42,8 +42,6 @@ from forewarn.protocol.versions import NEWEST
 from forewarn.protocol.vocabulary import EventId, EventStatus, event_id
 from forewarn.wording.moments import parse_ahead, resolve
 
-LONGEST_TEXT: Final = 4096
-"""As in the control API."""
 _RESOURCES: Final = 50
 """How many virtual machines are shown one by one."""
 
@@ -223,24 +221,17 @@ def _complete(visit: Visit) -> Done:
     outcome = _OUTCOMES.get(visit.form.text("outcome", Outcome.SUCCEEDED))
     if outcome is None:
         raise FormError("Choose whether it succeeded or failed.")
-    verb = partial(complete_event, outcome=outcome, reason=_reason(visit))
+    verb = partial(complete_event, outcome=outcome, reason=visit.form.reason())
     return _do(visit, verb, "Completed {}.")
 
 
 def _cancel(visit: Visit) -> Done:
     operation = visit.form.is_set("operation")
-    verb = partial(cancel_event, reason=_reason(visit), operation=operation)
+    verb = partial(cancel_event, reason=visit.form.reason(), operation=operation)
     return _do(visit, verb, "Canceled {}.")
 
 
 _OUTCOMES: Final[Mapping[str, Outcome]] = {outcome.value: outcome for outcome in Outcome}
-
-
-def _reason(visit: Visit) -> str:
-    reason = visit.form.text("reason")
-    if len(reason) > LONGEST_TEXT:
-        raise FormError(f"The reason is longer than {LONGEST_TEXT} characters.")
-    return reason
 
 
 def _do(

@@ -84,7 +84,7 @@ def show_fleet(visit: Visit) -> Page:
 
 def close(visit: Visit) -> Done:
     """Have a host take no more virtual machines."""
-    name, reason = visit.parts["name"], visit.form.text("reason")
+    name, reason = visit.parts["name"], visit.form.reason()
     host = visit.caller.write(lambda tx, context: close_host(tx, context, name, reason=reason))
     return Done(message=f"{host.name} is closed: it takes no more virtual machines.")
 

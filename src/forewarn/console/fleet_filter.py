@@ -18,6 +18,8 @@ STATES: Final = {
     **{state.value: label for state, label in STATE_LABELS.items()},
 }
 KINDS: Final = {kind.value: kind.noun.capitalize() for kind in ScopeKind}
+_WORDS: Final = 8
+"""How many words are looked for; each costs a look at every virtual machine."""
 VIEWS: Final = {"scope": "By scope", "host": "By host"}
 
 
@@ -73,7 +75,7 @@ class FleetFilter:
 
     @property
     def _words(self) -> list[str]:
-        return self.q.casefold().split()
+        return list(dict.fromkeys(self.q.casefold().split()))[:_WORDS]
 
     def _conditions(self, sight: FleetSight) -> Iterator[Callable[[VirtualMachine], bool]]:
         """Yield what virtual machines have to be, the quickest to tell first."""

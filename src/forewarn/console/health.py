@@ -71,7 +71,7 @@ def find_problems(status: ServerStatusView, condition: Condition) -> Iterator[st
 
 def pause(visit: Visit) -> Done:
     """Begin nothing until resumed."""
-    pause_server(visit.caller, visit.form.text("reason"))
+    pause_server(visit.caller, visit.form.reason())
     return Done(message="The server is paused. It begins nothing until it is resumed.")
 
 

@@ -1,10 +1,14 @@
-"""/login and /logout: a token or a link that works once becomes a session of this browser."""
+"""/login and /logout: a token or a link that works once becomes a session of this browser.
+
+The token or the code comes in a header, as in the control API. So nobody who is not signed in yet
+has a body read, and a page of somebody else cannot sign a browser in.
+"""
 
 from http import HTTPStatus
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from forewarn.console.cookies import (
     forget_session,
@@ -15,70 +19,67 @@ from forewarn.console.cookies import (
 from forewarn.console.problems import ForgedRequestError, status_of
 from forewarn.console.rendering import render
 from forewarn.console.site import Site
-from forewarn.console.visit import Form, read_form
+from forewarn.console.visit import FormError, read_form
+from forewarn.desk.services import BusyError
 from forewarn.domain.access import AccessError
 from forewarn.ports.store import StoreError
-from forewarn.protocol.errors import ForewarnError
 
 LOGIN: Final = "/login"
 ACTION: Final = "console sign in"
+CODE_HEADER: Final = "x-sign-in-code"
 
 
-def show_sign_in(_site: Site, request: Request, _body: bytes) -> Response:
+def show_sign_in(_site: Site, request: Request) -> Response:
     """Ask for a token."""
-    return _form(_wanted(read_form(request.url.query)))
-
-
-def take_sign_in(site: Site, request: Request, body: bytes) -> Response:
-    """Begin a session, or say why not."""
-    form = read_form(body.decode("utf-8", "replace"))
-    where = request.client.host if request.client else ""
-    wanted = _wanted(form)
     try:
-        secret = _begin(site, form, where)
-    except (AccessError, StoreError) as error:
+        wanted = read_form(request.url.query).text("next", "/")
+    except FormError:
+        wanted = "/"
+    return HTMLResponse(render("login.html", {"wanted": own_page(wanted)}))
+
+
+def take_sign_in(site: Site, request: Request) -> Response:
+    """Begin a session, or say why not."""
+    where = request.client.host if request.client else ""
+    try:
+        secret = _begin(site, request, where)
+    except (AccessError, BusyError, StoreError) as error:
         if isinstance(error, AccessError):
             site.refusals.count("sign-in")
             who = getattr(error, "name", "-")
             site.refusals.note_and_wait(
                 site.refusals.entry(where, str(error), who=who, action=ACTION)
             )
-        return _form(wanted, error)
-    response = RedirectResponse(wanted, HTTPStatus.SEE_OTHER)
+        return PlainTextResponse(str(error), status_of(error))
+    response = Response(status_code=HTTPStatus.NO_CONTENT)
     set_session(request, response, secret)
     return response
 
 
-def take_sign_out(site: Site, request: Request, _body: bytes) -> Response:
-    """End the session of this browser."""
+def take_sign_out(site: Site, request: Request) -> Response:
+    """End the session of this browser, which forgets it in any case."""
     secret = session_of(request)
+    where = request.client.host if request.client else ""
+    response = Response(status_code=HTTPStatus.NO_CONTENT, headers={"HX-Redirect": LOGIN})
     try:
         refuse_forged(request, secret)
-        site.sessions.end(secret, request.client.host if request.client else "")
-    except (ForgedRequestError, StoreError) as error:
+        site.sessions.end(secret, where)
+    except ForgedRequestError as error:
         return PlainTextResponse(f"{error}\n", status_of(error))
-    response = Response(status_code=HTTPStatus.NO_CONTENT, headers={"HX-Redirect": LOGIN})
+    except StoreError as error:
+        response = PlainTextResponse(f"{error}\n", status_of(error), headers=response.headers)
     forget_session(request, response)
     return response
 
 
-def _begin(site: Site, form: Form, where: str) -> str:
-    code = form.text("code")
-    return (
-        site.sessions.redeem(code, where)
-        if code
-        else site.sessions.sign_in(form.text("token"), where)
-    )
-
-
-def _form(wanted: str, error: ForewarnError | None = None) -> Response:
-    status = HTTPStatus.OK if error is None else status_of(error)
-    values = {"wanted": wanted, "error": "" if error is None else str(error)}
-    return HTMLResponse(render("login.html", values), status)
-
-
-def _wanted(form: Form) -> str:
+def own_page(wanted: str) -> str:
     """Return where to go afterwards: a page of ours, whatever the address says."""
-    wanted = form.text("next", "/")
     is_ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\", LOGIN))
     return wanted if is_ours and wanted.isprintable() and wanted.isascii() else "/"
+
+
+def _begin(site: Site, request: Request, where: str) -> str:
+    if code := request.headers.get(CODE_HEADER):
+        return site.sessions.redeem(code, where)
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return site.sessions.sign_in(token.strip() if scheme.lower() == "bearer" else "", where)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
+from math import inf
 from threading import Lock
 from time import monotonic
 from typing import Final, TypeVar
@@ -22,6 +24,7 @@ from forewarn.console.visit import Fragment, Page, Visit
 from forewarn.desk.refusals import Refusals
 from forewarn.desk.services import Services
 from forewarn.desk.sessions import Sessions
+from forewarn.domain.access import Principal
 from forewarn.domain.roles import Role
 from forewarn.operations.pausing import find_pause
 
@@ -34,6 +37,8 @@ Each competes with polls for the interpreter: of 50 consoles at once, 40 did wit
 """
 _KEPT: Final = 64
 """How many pages are kept: those that are looked at."""
+_VISITORS: Final = 1000
+"""How many visitors are remembered."""
 _SECONDS: Final = 5
 """How old a page may be in what only time changes, and polls: what is no change of the store."""
 
@@ -78,24 +83,55 @@ class RenderedPages:
         self._changing = Lock()
         self._kept: OrderedDict[Hashable, tuple[Hashable, Future[RenderedMain]]] = OrderedDict()
 
-    def get(self, key: Hashable, stamp: Hashable, make: Callable[[], RenderedMain]) -> RenderedMain:
-        """Return what was made for *key* under the same *stamp*, or *make* it, once."""
+    def claim(self, key: Hashable, stamp: Hashable) -> tuple[Future[RenderedMain], bool]:
+        """Return what was made for *key* under the same *stamp*, or is being made.
+
+        Whoever is told that it is theirs has to make it.
+        """
         with self._changing:
             known = self._kept.get(key)
-            is_known = known is not None and known[0] == stamp
-            page: Future[RenderedMain] = known[1] if known is not None and is_known else Future()
-            if not is_known:
-                self._kept[key] = stamp, page
-                self._kept.move_to_end(key)
-                if len(self._kept) > _KEPT:
-                    self._kept.popitem(last=False)
-        if not is_known:
-            try:
-                page.set_result(make())
-            except BaseException as error:  # whoever else waits for it gets it, too
-                page.set_exception(error)
-                raise
-        return page.result()
+            if known is not None and known[0] == stamp:
+                return known[1], False
+            page: Future[RenderedMain] = Future()
+            self._kept[key] = stamp, page
+            self._kept.move_to_end(key)
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+            return page, True
+
+    def make(
+        self, key: Hashable, page: Future[RenderedMain], render_page: Callable[[], RenderedMain]
+    ) -> None:
+        """Make *page*, which was claimed for *key*. A failure is not kept."""
+        try:
+            page.set_result(render_page())
+        except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+            with self._changing:
+                self._kept.pop(key, None)
+            page.set_exception(error)
+
+
+class Visitors:
+    """Who was signed in a moment ago: what pages do by themselves costs no look at the store.
+
+    Used on one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[float, Principal]] = OrderedDict()
+
+    def find(self, secret: str) -> Principal | None:
+        """Return who was signed in with *secret* seconds ago."""
+        at, principal = self._known.get(secret, (-inf, None))
+        return principal if monotonic() - at < _SECONDS else None
+
+    def note(self, secret: str, principal: Principal | None) -> None:
+        """Remember who is signed in with *secret*, or that nobody is."""
+        self._known.pop(secret, None)
+        if principal is not None:
+            self._known[secret] = monotonic(), principal
+        if len(self._known) > _VISITORS:
+            self._known.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,18 +143,36 @@ class Site:
     refusals: Refusals
     pulse: Pulse
     rendered: RenderedPages = field(default_factory=RenderedPages)
+    visitors: Visitors = field(default_factory=Visitors)
     threads: Executor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "console"))
 
     async def on_thread(self, work: Callable[[], T]) -> T:
         """Return what *work* does, which takes long, off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
-    def main(self, visit: Visit, show: Callable[[Visit], Page]) -> RenderedMain:
+    async def find_visitor(self, secret: str, *, is_use: bool) -> Principal | None:
+        """Return who is signed in with *secret*; unless it *is_use*, who was seconds ago."""
+        if not secret:
+            return None
+        known = None if is_use else self.visitors.find(secret)
+        if known is None:
+            known = await self.on_thread(partial(self.sessions.find, secret, is_use=is_use))
+            self.visitors.note(secret, known)
+        return known
+
+    async def main(self, visit: Visit, show: Callable[[Visit], Page]) -> RenderedMain:
         """Return the part of the page that changes; the same for all with these rights."""
         principal = visit.caller.principal
         key = visit.url, principal.role, principal.scopes
         stamp = self.pulse.version, self._virtual_now(), int(monotonic() / _SECONDS)
-        return self.rendered.get(key, stamp, lambda: self.render_main(visit, show(visit)))
+        page, is_new = self.rendered.claim(key, stamp)
+        if is_new:
+            make = partial(self.rendered.make, key, page, lambda: self._show(visit, show))
+            await self.on_thread(make)
+        return await asyncio.wrap_future(page)
+
+    def _show(self, visit: Visit, show: Callable[[Visit], Page]) -> RenderedMain:
+        return self.render_main(visit, show(visit))
 
     def render_main(self, visit: Visit, page: Page) -> RenderedMain:
         """Return *page* within `main`, which asks for itself anew."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 from urllib.parse import parse_qs
 
 from forewarn.desk.caller import Caller
@@ -12,6 +12,9 @@ from forewarn.domain.roles import Role
 from forewarn.ports.store import Reading
 
 T = TypeVar("T")
+
+LONGEST_TEXT: Final = 4096
+"""As in requests of the control API."""
 
 
 class FormError(InvalidError):
@@ -42,9 +45,17 @@ class Form:
         said = self.text(name)
         if not said:
             return default
-        if not said.isascii() or not said.isdigit() or not least <= int(said[:12]) <= most:
+        is_number = said.isascii() and said.isdigit() and len(said) <= 12
+        if not is_number or not least <= int(said) <= most:
             raise FormError(f"{name}: enter a number from {least} to {most}.")
         return int(said)
+
+    def reason(self) -> str:
+        """Return why something is done, or refuse a novel."""
+        reason = self.text("reason")
+        if len(reason) > LONGEST_TEXT:
+            raise FormError(f"Reason: enter at most {LONGEST_TEXT} characters.")
+        return reason
 
     def is_set(self, name: str) -> bool:
         """Tell whether the box *name* is ticked."""

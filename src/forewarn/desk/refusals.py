@@ -112,6 +112,8 @@ class Refusals:
     def note_and_wait(self, refusal: AuditEntry) -> None:
         """Do as `note` does, on a thread that may wait."""
         lines = self._lines(refusal)
+        if not lines:
+            return
         try:
             self._submit(lines).result()
         except StoreError as error:

@@ -1,9 +1,12 @@
 """Browsers of operators: signed in with a token or a link, and as good as that token since."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime
+from threading import Lock
+from typing import Final
 
-from forewarn.desk.services import Services
+from forewarn.desk.services import BusyError, Services
 from forewarn.domain.access import (
     Principal,
     SignInLinkError,
@@ -24,6 +27,17 @@ from forewarn.operations.sessions import (
     session_needs_noting,
 )
 from forewarn.ports.entries import Actor
+from forewarn.protocol.errors import ForewarnError
+
+BEGINNINGS_PER_MINUTE: Final = 60
+"""How many sessions and links of one token begin in a minute; each leaves a line in the audit."""
+
+
+class SignInsBusyError(BusyError):
+    """A token with which too many browsers are signed in."""
+
+    def __init__(self) -> None:
+        ForewarnError.__init__(self, "Too many sign-ins with this token. Try again in a minute.")
 
 
 class Sessions:
@@ -35,6 +49,9 @@ class Sessions:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._store = services.store
+        self._counting = Lock()
+        self._minute: datetime | None = None
+        self._begun: Counter[str] = Counter()
 
     def sign_in(self, secret: str, where: str) -> str:
         """Return the secret of a new session for whoever has the token *secret*.
@@ -45,6 +62,7 @@ class Sessions:
         if principal is None:
             raise SignInTokenError
         own, name, token_hash = new_secret(), principal.name, hash_secret(secret)
+        self._count(token_hash)
         self._store.write(lambda tx: begin_session(tx, self._context(name, where), token_hash, own))
         return own
 
@@ -90,10 +108,20 @@ class Sessions:
     def make_link(self, principal: Principal, token_hash: str, where: str) -> tuple[str, datetime]:
         """Return the code of a link that signs in one browser of *principal*, and its expiry."""
         code, name = new_secret(), principal.name
+        self._count(token_hash)
         link = self._store.write(
             lambda tx: create_link(tx, self._context(name, where), token_hash, code)
         )
         return code, link.ends_at
+
+    def _count(self, token_hash: str) -> None:
+        minute = self._now().replace(second=0, microsecond=0)
+        with self._counting:
+            if minute != self._minute:
+                self._minute, self._begun = minute, Counter()
+            if self._begun[token_hash] >= BEGINNINGS_PER_MINUTE:
+                raise SignInsBusyError
+            self._begun[token_hash] += 1
 
     def _context(self, name: str, where: str) -> Context:
         return replace(self._services.context(name), where=where, actor=Actor.OPERATOR)

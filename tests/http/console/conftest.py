@@ -58,7 +58,8 @@ def sign_in(console: Starlette) -> Iterator[SignIn]:
         def begin(secret: str) -> TestClient:
             client = TestClient(console, base_url=f"http://{HOST}", follow_redirects=False)
             closing.callback(client.close)
-            assert client.post("/login", data={"token": secret}).status_code == 303
+            headers = {"Authorization": f"Bearer {secret}"}
+            assert client.post("/login", headers=headers).status_code == 204
             client.headers[CSRF_HEADER] = csrf_token(client.cookies[COOKIE])
             return client
 

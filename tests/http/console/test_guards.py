@@ -22,7 +22,7 @@ def emulator() -> Iterator[Emulator]:
 def browser(emulator: Emulator) -> Iterator[httpx2.Client]:
     """Return somebody who is signed in as the admin."""
     with httpx2.Client(base_url=emulator.control_url, trust_env=False) as client:
-        answer = client.post("/login", data={"token": emulator.token})
+        answer = client.post("/login", headers={"Authorization": f"Bearer {emulator.token}"})
         assert answer.status_code == 303
         yield client
 
@@ -45,7 +45,9 @@ def test_stream_of_changes_is_not_for_strangers(emulator: Emulator) -> None:
 
 def test_cookie_is_out_of_reach_of_scripts_and_other_sites(emulator: Emulator) -> None:
     answer = httpx2.post(
-        f"{emulator.control_url}/login", data={"token": emulator.token}, trust_env=False
+        f"{emulator.control_url}/login",
+        headers={"Authorization": f"Bearer {emulator.token}"},
+        trust_env=False,
     )
 
     _, *attributes = answer.headers["Set-Cookie"].lower().split("; ")

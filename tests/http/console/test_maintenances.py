@@ -49,8 +49,10 @@ class Visitor:
 
     def __init__(self, emulator: Emulator, token: str = "") -> None:
         self.client = httpx2.Client(base_url=emulator.control_url, trust_env=False)
-        answer = self.client.post("/login", data={"token": token or emulator.token})
-        assert answer.status_code == 303
+        answer = self.client.post(
+            "/login", headers={"Authorization": f"Bearer {token or emulator.token}"}
+        )
+        assert answer.status_code == 204
         (self.proof,) = re.findall(r'X-CSRF-Token": "(\w+)', self.read("/maintenances"))
 
     def read(self, path: str) -> str:

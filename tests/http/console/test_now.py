@@ -38,7 +38,7 @@ def browser(emulator: Emulator) -> Iterator[httpx2.Client]:
     order = {"name": "limited", "role": "operator", "scopes": ["web"]}
     secret = ask(emulator, "/tokens", order)["secret"]
     with httpx2.Client(base_url=emulator.control_url, trust_env=False) as client:
-        client.post("/login", data={"token": secret})
+        client.post("/login", headers={"Authorization": f"Bearer {secret}"})
         yield client
 
 

@@ -30,7 +30,7 @@ def emulator() -> Iterator[Emulator]:
 @pytest.fixture
 def page(emulator: Emulator) -> Iterator[httpx2.Client]:
     with httpx2.Client(base_url=emulator.control_url, trust_env=False) as client:
-        client.post("/login", data={"token": emulator.token})
+        client.post("/login", headers={"Authorization": f"Bearer {emulator.token}"})
         client.headers["Authorization"] = f"Bearer {emulator.token}"
         yield client
 
