@@ -23,7 +23,7 @@ def browser(emulator: Emulator) -> Iterator[httpx2.Client]:
     """Return somebody who is signed in as the admin."""
     with httpx2.Client(base_url=emulator.control_url, trust_env=False) as client:
         answer = client.post("/login", headers={"Authorization": f"Bearer {emulator.token}"})
-        assert answer.status_code == 303
+        assert answer.status_code == 204
         yield client
 
 

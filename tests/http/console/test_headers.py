@@ -90,7 +90,7 @@ def test_session_ends_when_nobody_uses_it(browser: TestClient, store: Store, wal
     store.write(lambda _: None)
     wall.now += SESSION_IDLE / 2
 
-    answer = browser.get("/health", headers=live)
+    answer = browser.get("/health", headers={"HX-Request": "true"})
     assert (answer.status_code, answer.headers["HX-Redirect"]) == (401, "/login?next=/health")
 
 
