@@ -155,7 +155,8 @@ class _Exchange:
             return await self._show(self.route.show)
         refuse_forged(self.request, self.secret)
         visit = replace(self.visit, form=await _read_body(self.request))
-        return await self.site.on_thread(partial(self._act, self.route, visit))
+        act = partial(self._act, self.route, visit)
+        return await self.site.on_thread(act, is_slow=self.route.is_slow)
 
     async def _show(self, show: Callable[[Visit], Page]) -> Response:
         main = await self.site.main(self.visit, show)

@@ -14,9 +14,10 @@ from forewarn.console.visit import (
     PageRoute,
     Visit,
 )
+from forewarn.desk.notifications import try_target
 from forewarn.domain.notification import Notification, NotificationStatus
 from forewarn.domain.roles import Role
-from forewarn.operations.notifications import find_notifications, prepare_test, retry_notification
+from forewarn.operations.notifications import find_notifications, retry_notification
 from forewarn.ports.store import Reading
 
 PAGE_LENGTH: Final = 50
@@ -71,15 +72,12 @@ def retry(visit: Visit) -> Done:
 
 def send_test(visit: Visit) -> Done | Fragment:
     """Send an example to one target, and say what came of it."""
-    caller, name = visit.caller, visit.parts["name"]
-    with caller.services.slow_verbs.place():
-        example = caller.write(lambda tx, context: prepare_test(tx, context, name))
-        notifier = caller.services.notifiers[example.target]
-        delivery = notifier.deliver(example, now=caller.context().at)
+    name = visit.parts["name"]
+    delivery = try_target(visit.caller, name)
     if not delivery.is_delivered:
-        detail = f"{example.target} did not take the test message: {delivery.answer}"
+        detail = f"{name} did not take the test message: {delivery.answer}"
         return Fragment(template="refusal.html", values={"detail": detail})
-    return Done(message=f"{example.target} has taken the test message: {delivery.answer}")
+    return Done(message=f"{name} has taken the test message: {delivery.answer}")
 
 
 def _find(
@@ -112,5 +110,6 @@ ROUTES: Final[tuple[ConsoleRoute, ...]] = (
         role=Role.ADMIN,
         name="notification test",
         subject="name",
+        is_slow=True,
     ),
 )

@@ -27,6 +27,7 @@ from forewarn.desk.sessions import Sessions
 from forewarn.domain.access import Principal
 from forewarn.domain.roles import Role
 from forewarn.operations.pausing import find_pause
+from forewarn.outbound.client import Daemons
 
 T = TypeVar("T")
 
@@ -145,10 +146,15 @@ class Site:
     rendered: RenderedPages = field(default_factory=RenderedPages)
     visitors: Visitors = field(default_factory=Visitors)
     threads: Executor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "console"))
+    daemons: Executor = field(default_factory=Daemons)
 
-    async def on_thread(self, work: Callable[[], T]) -> T:
-        """Return what *work* does, which takes long, off the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+    async def on_thread(self, work: Callable[[], T], *, is_slow: bool = False) -> T:
+        """Return what *work* does, which takes long, off the event loop.
+
+        What *is_slow* would keep a thread from all pages for minutes, and the server from its end.
+        """
+        threads = self.daemons if is_slow else self.threads
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
 
     async def find_visitor(self, secret: str, *, is_use: bool) -> Principal | None:
         """Return who is signed in with *secret*; unless it *is_use*, who was seconds ago."""

@@ -137,7 +137,8 @@ class ActionRoute:
     """Something to do at *path*, for those who have *role*.
 
     *name* is what the audit calls it if it is refused, and *subject* the part of the path that it
-    is done to. Something that only looks, as a plan does, has no name.
+    is done to. Something that only looks, as a plan does, has no name. What *is_slow* waits
+    for others outside.
     """
 
     path: str
@@ -145,6 +146,7 @@ class ActionRoute:
     role: Role = Role.OPERATOR
     name: str = ""
     subject: str = ""
+    is_slow: bool = False
 
 
 ConsoleRoute: TypeAlias = PageRoute | ActionRoute

@@ -4,17 +4,17 @@ import asyncio
 from typing import Final
 
 from fastapi import APIRouter
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from forewarn.control.caller import Administering, Viewing
 from forewarn.control.paging import Paged
 from forewarn.control.routes import Key, lists
+from forewarn.desk.notifications import try_target
 from forewarn.desk.schemas import View
 from forewarn.desk.shapes import fill, mirrors, several
 from forewarn.domain.notification import Delivery, Notification, NotificationStatus, Target
 from forewarn.operations.context import Context
-from forewarn.operations.notifications import find_notifications, prepare_test, retry_notification
+from forewarn.operations.notifications import find_notifications, retry_notification
 from forewarn.outbound.client import Daemons
 from forewarn.ports.store import Transaction
 
@@ -88,12 +88,5 @@ def list_targets(caller: Viewing) -> TargetsView:
 @router.post("/notification-targets/{name}/test", name="notification test")
 async def test_target(caller: Administering, name: str) -> DeliveryView:
     """Send an example to one target at once, and return what came of it."""
-    with caller.services.slow_verbs.place():
-        example = await run_in_threadpool(
-            caller.write, lambda tx, context: prepare_test(tx, context, name)
-        )
-        notifier = caller.services.notifiers[example.target]
-        at = caller.context().at
-        # The threads of the pool are not daemon threads: at its end the server would wait for them.
-        delivery = await asyncio.wrap_future(Daemons().submit(notifier.deliver, example, now=at))
-    return fill(DeliveryView, delivery, target=example.target)
+    delivery = await asyncio.wrap_future(Daemons().submit(try_target, caller, name))
+    return fill(DeliveryView, delivery, target=name)
