@@ -7,6 +7,7 @@ from typing import Final
 from forewarn.console.agenda import Appointment, find_agenda
 from forewarn.console.concerns import count_held, find_concerns, say_wait
 from forewarn.console.flights import Flight, Trouble, find_flights, group
+from forewarn.console.maintenance_places import TONES
 from forewarn.console.visit import ConsoleRoute, Page, PageRoute, Visit
 from forewarn.desk.explanations import survey_for
 from forewarn.domain.phrases import count_of
@@ -57,6 +58,7 @@ def show_now(visit: Visit) -> Page:
             "figures": _figures(survey, flights),
             "concerns": concerns[:_CONCERNS],
             "more_concerns": max(0, len(concerns) - _CONCERNS),
+            "tones": TONES,
             "cards": tuple(_cards(survey, flights)),
             "more_maintenances": max(0, len(survey.maintenances) - _MAINTENANCES),
             "groups": groups,
